@@ -1,0 +1,46 @@
+# One entry for tasks. Each target sets up what it needs and no more; a stamp in .venv remembers it.
+#   make run      answer a first prompt with cria          make run PROMPT="Who are you?"
+#   make web      build the page and serve it on loopback
+#   make test     every test that this machine can run     make test ARGS="-m 'not slow' -k gguf"
+#   make lint     ruff and pyright
+#   make bench    camelid bench                            make bench ARGS="-n 64"
+#   make goldens  rewrite the golden files from their oracles
+.DEFAULT_GOAL := run
+.PHONY: run web test lint bench goldens clean
+
+PROMPT ?= What is 12 plus 30?
+ARGS ?=
+BIN := .venv/bin
+SETUP := pyproject.toml .ci/setup
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHON
+
+run: .venv/.run
+	@$(BIN)/camelid run -p "$(PROMPT)" $(ARGS)
+
+web: .venv/.web
+	@$(BIN)/python web/build.py
+	@$(BIN)/camelid web $(ARGS)
+
+test: .venv/.test
+	@$(BIN)/python web/build.py
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.lint
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+
+bench: .venv/.run
+	@$(BIN)/camelid bench $(ARGS)
+
+goldens: .venv/.goldens
+	@for script in tests/golden/make_*.py; do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf build dist .pytest_cache .ruff_cache
+
+.venv/.web .venv/.test: package-lock.json .npmrc .ci/system-packages
+.venv/.%: $(SETUP)
+	@.ci/setup $*
+	@touch $@

@@ -1,0 +1,8 @@
+"""`python -m camelid`: the same as the `camelid` command."""
+
+from __future__ import annotations
+
+from camelid.cli.main import main
+
+if __name__ == "__main__":
+    main()
