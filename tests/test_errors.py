@@ -1,0 +1,135 @@
+"""Every error class is raised by the core, once here at run time, and says enough to act on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from camelid import errors, shaders
+from camelid.backends.select import open_backend
+from camelid.errors import CamelidError
+from camelid.formats.gguf import Gguf, GgufTensor, read_gguf
+from camelid.formats.quants import quant, row_bytes
+from camelid.model.archs import read_model
+from camelid.plan.ops import check_op
+from camelid.plan.plan import Op
+
+CORE = Path(__file__).parents[1] / "core" / "camelid"
+CLASSES = {
+    name
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, CamelidError)
+}
+
+
+def send_header(data: bytes) -> None:
+    """Feed the GGUF parser one chunk of a file that is longer."""
+    parser = read_gguf(1 << 20)
+    next(parser)
+    parser.send(data.ljust(64 << 10, b"\0"))
+
+
+def header(arch: str, *tensors: GgufTensor) -> Gguf:
+    """A parsed file that names its architecture and little else."""
+    key = "general.architecture"
+    return Gguf(3, 32, {key: arch}, {key: "string"}, {tensor.name: tensor for tensor in tensors}, 0, 0)
+
+
+# What the core raises -> the shortest way there. A class that core begins to raise needs a row.
+RAISERS: dict[str, Callable[[], object]] = {
+    "BackendError": lambda: open_backend("gpu"),
+    "ModelFormatError": lambda: row_bytes("q8_0", 33),
+    "PlanError": lambda: check_op(Op("matmul", (), ())),
+    "TensorShapeError": lambda: next(
+        read_model(header("llama", GgufTensor("rope_freqs.weight", "q8_0", (32,), 0, 34)))
+    ),
+    "UnsupportedModelError": lambda: quant("q3_9"),
+}
+# Further raises whose message has been read by a person: (class, words that it must hold, raiser).
+FURTHER: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
+    ("BackendError", ("'no_such'", "known"), lambda: shaders.text("no_such")),
+    ("ModelFormatError", ("web page",), lambda: send_header(b"<!doctype html>")),
+    ("UnsupportedModelError", ("'bert2'", "llama"), lambda: next(read_model(header("bert2")))),
+    ("UnsupportedModelError", ("version 1",), lambda: send_header(b"GGUF\1\0\0\0")),
+]
+
+
+def core_calls() -> Iterator[tuple[str, ast.Call, str]]:
+    """(error class, call, place) wherever core makes an error."""
+    for path in sorted(CORE.rglob("*.py")):
+        if path.name == "errors.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES:
+                yield node.func.id, node, f"core/camelid/{path.relative_to(CORE)}:{node.lineno}"
+
+
+def test_every_class_that_core_raises_has_a_raiser() -> None:
+    raised = {name for name, _, _ in core_calls()}
+    assert raised - RAISERS.keys() == set(), "add a row to RAISERS"
+    assert RAISERS.keys() - raised == set(), "core no longer raises these"
+
+
+@pytest.mark.parametrize("name", sorted(RAISERS))
+def test_error_is_raised_with_its_class_facts_and_advice(name: str) -> None:
+    with pytest.raises(CamelidError) as caught:
+        RAISERS[name]()
+    check_error(caught.value, name)
+
+
+@pytest.mark.parametrize(("name", "words", "raiser"), FURTHER)
+def test_message_names_what_was_found(
+    name: str, words: tuple[str, ...], raiser: Callable[[], object]
+) -> None:
+    with pytest.raises(CamelidError) as caught:
+        raiser()
+    check_error(caught.value, name)
+    assert all(word in str(caught.value) for word in words)
+
+
+def check_error(error: CamelidError, name: str) -> None:
+    """The exact class, a sentence with no unfilled braces, and attributes for every fact."""
+    assert type(error).__name__ == name
+    assert len(str(error).split()) >= 4
+    assert "{" not in str(error), "a placeholder was left unfilled"
+    assert error.facts, "an error carries its facts, so that a server can map them"
+    assert all(getattr(error, key) == value for key, value in error.facts.items())
+
+
+def test_messages_are_sentences_that_state_facts() -> None:
+    """Literal messages hold a value or at least four words, and never end in a full stop or newline."""
+    bad = [f"{place}: {text!r}" for _, call, place in core_calls() if (text := message(call)) and vague(text)]
+    assert bad == []
+
+
+def message(call: ast.Call) -> str | None:
+    """The message as far as the source shows it, with `{}` for each value."""
+    if not call.args:
+        return "no message"
+    node = call.args[0]
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return None
+
+
+def vague(text: str) -> bool:
+    return (
+        ("{" not in text and len(text.split()) < 4) or text.endswith((".", "\n", " ")) or text[:1].isspace()
+    )
+
+
+def test_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = {word for word in (errors.__doc__ or "").replace("─", " ").split() if word in CLASSES}
+    assert drawn == CLASSES
+
+
+def test_facts_are_attributes_and_others_are_not() -> None:
+    error = CamelidError("a message", name="x")
+    assert error.name == "x"
+    with pytest.raises(AttributeError):
+        _ = error.absent

@@ -1,0 +1,183 @@
+"""The four ways to have Camelid: a wheel, an editable install, a zip on sys.path, a bare checkout.
+
+Installing takes no network: `--no-deps`, and a .pth file lends the new environment this one's packages.
+Nested .pth files are not read, so an editable Camelid here stays out of sight there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+Python = Callable[..., str]
+
+# Run in the environment under test: where camelid is, that it finds shaders, and what else it loaded.
+PROBE = """
+import json, sys
+before = set(sys.modules)
+import camelid
+new = set(sys.modules) - before
+loaded = sorted(name for name in new if name.split(".")[0] not in sys.stdlib_module_names)
+from camelid import shaders
+import camelid_native
+print(json.dumps({"file": camelid.__file__, "version": camelid.__version__, "loaded": loaded,
+                  "native": camelid_native.__file__, "shaders": len(shaders.join(*shaders.names()))}))
+"""
+
+
+def run(*command: str | Path, cwd: Path = Path("/"), **environment: str) -> str:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    done = subprocess.run(command, cwd=cwd, env=clean | environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def make_environment(folder: Path) -> Path:
+    """An empty environment that borrows this one's packages; its Python."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin" / "python"
+    purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    Path(purelib, "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def install(python: Path, *what: str | Path) -> None:
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", *what)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel made from the source archive, as publishing does it: what that lacks, the wheel lacks."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
+    (source,) = folder.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(folder, filter="data")
+    unpacked = folder / source.name.removesuffix(".tar.gz")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=unpacked)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    python = make_environment(tmp_path_factory.mktemp("wheel") / "venv")
+    install(python, wheel)
+    return python
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    """web/build.py as a module."""
+    spec = importlib.util.spec_from_file_location("web_build", ROOT / "web" / "build.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def check_probe(out: str, home: Path) -> None:
+    found = json.loads(out)
+    assert Path(found["file"]).is_relative_to(home)
+    assert found["loaded"] == ["camelid"], "import camelid must load nothing else"
+    assert found["shaders"] > 100
+
+
+def test_wheel_is_pure_and_complete(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    source = {f"camelid/_shaders/{path.name}" for path in (ROOT / "shaders").glob("*.wgsl")}
+    source |= {
+        f"camelid/{path.relative_to(ROOT / 'core/camelid')}" for path in (ROOT / "core/camelid").rglob("*.py")
+    }
+    assert source <= names
+    assert {"camelid/_web/build.py", "camelid/py.typed", "camelid_native/__init__.py"} <= names
+    assert not [name for name in names if name.startswith(("cria/", "tests/")) or "__pycache__" in name]
+
+
+def test_wheel_in_an_empty_environment(installed: Path) -> None:
+    check_probe(run(installed, "-I", "-c", PROBE), installed.parents[1])
+
+
+def test_wheel_has_the_command(installed: Path) -> None:
+    help_text = run(installed.parent / "camelid", "--help")
+    assert "run" in help_text
+    assert help_text == run(installed, "-m", "camelid", "--help").replace("python -m camelid", "camelid")
+
+
+def test_wheel_answers(installed: Path) -> None:
+    """cria comes with the wheel and answers from a folder that is no checkout."""
+    answer = run(installed.parent / "camelid", "run", "-p", "What is 12 plus 30?", "--backend", "reference")
+    assert "42" in answer
+
+
+def test_editable_install(tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "venv")
+    install(python, "--editable", ROOT)
+    check_probe(run(python, "-I", "-c", PROBE), ROOT)
+
+
+def test_zip_import(wheel: Path) -> None:
+    """A wheel is a zip; on sys.path it works unpacked or not."""
+    code = f"import sys; sys.path.insert(0, {str(wheel)!r})\n{PROBE}"
+    check_probe(run(sys.executable, "-I", "-S", "-c", code), wheel)
+
+
+def test_tests_without_install(tmp_path: Path) -> None:
+    """An environment with pytest and without Camelid collects and runs tests from the checkout."""
+    python = make_environment(tmp_path / "venv")
+    out = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_layers.py", cwd=ROOT, CI="")
+    assert "passed" in out
+
+
+def test_browser_archive_is_reproducible(build: ModuleType, tmp_path: Path) -> None:
+    build.write_archive(tmp_path / "a.zip")
+    build.write_archive(tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_browser_archive_is_standard_library_only(build: ModuleType, tmp_path: Path) -> None:
+    """Every module of the archive imports without site-packages, but the one that needs a browser."""
+    build.write_archive(tmp_path / "camelid.zip")
+    with zipfile.ZipFile(tmp_path / "camelid.zip") as archive:
+        files = archive.namelist()
+    assert not [
+        name for name in files if name.endswith((".gguf", ".pyc")) or "/server/" in name or "/cli/" in name
+    ]
+    modules = [
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in files
+        if name.endswith(".py") and not name.endswith("host_browser.py")
+    ]
+    code = f"""
+import sys; sys.path.insert(0, {str(tmp_path / "camelid.zip")!r})
+from importlib import import_module
+for name in {modules!r}: import_module(name)
+from camelid import shaders
+print(len(shaders.join(*shaders.names())))
+"""
+    assert int(run(sys.executable, "-I", "-S", "-c", code)) > 100
+
+
+def test_lock_file_names_no_host() -> None:
+    """Packages are pinned by version and hash; where they come from is the machine's business."""
+    lock = json.loads((ROOT / "package-lock.json").read_text())
+    packages = [package for name, package in lock["packages"].items() if name]
+    assert all(
+        "resolved" not in package and package["integrity"].startswith("sha512-") for package in packages
+    )
