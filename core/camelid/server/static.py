@@ -1,0 +1,141 @@
+"""Serves the built page: precompressed where the browser accepts it, under a strict policy.
+
+Ranges, validators (ETag, 304) and safe paths are Starlette's. Added here: the policy that the page
+works under, `.br` and `.gz` siblings that web/build.py made ahead, and types that do not depend on the
+machine's own table.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from camelid.errors import BackendError
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.datastructures import Headers
+    from starlette.responses import FileResponse, Response
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ModuleNotFoundError as error:
+    raise BackendError(
+        f"the page's server needs {error.name}: pip install 'camelid[web]'", backend="server"
+    ) from error
+
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".gguf": "application/octet-stream",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",  # anything else forbids streaming compilation
+    ".zip": "application/zip",
+}
+ENCODINGS = {"br": ".br", "gzip": ".gz"}  # best first
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'wasm-unsafe-eval'",
+        "worker-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    # Files keep their names from build to build, so a browser asks each time and mostly hears 304.
+    "cache-control": "no-cache",
+}
+
+
+class Site(StaticFiles):
+    """A folder of files, each with optional compressed siblings."""
+
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        path = Path(full_path)
+        wanted = Headers(scope=scope)
+        encoding = accepted_encoding(path, wanted)
+        body = Path(f"{path}{ENCODINGS[encoding]}") if encoding else path
+        response = FileResponse(
+            body,
+            status_code=status_code,
+            headers={"vary": "accept-encoding"} | ({"content-encoding": encoding} if encoding else {}),
+            media_type=MEDIA_TYPES.get(path.suffix),
+            stat_result=body.stat() if encoding else stat_result,
+        )
+        if self.is_not_modified(response.headers, wanted):
+            return Response(status_code=304, headers={"etag": response.headers["etag"]})
+        return response
+
+
+def accepted_encoding(path: Path, wanted: Headers) -> str | None:
+    """The best encoding that the browser accepts and the build made; none for a range of bytes."""
+    if "range" in wanted:
+        return None
+    choices = (choice.replace(" ", "") for choice in wanted.get("accept-encoding", "").split(","))
+    offered = {choice.split(";")[0] for choice in choices if not choice.endswith(";q=0")}
+    made = (name for name in ENCODINGS if name in offered)
+    return next((name for name in made if Path(f"{path}{ENCODINGS[name]}").exists()), None)
+
+
+def application(root: Path) -> ASGIApp:
+    """The ASGI application that serves `root`, with the fixed headers on every answer, errors too."""
+    site = Starlette(routes=[Mount("/", app=Site(directory=root, html=True))])
+    fixed = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *fixed]
+            await send(message)
+
+        await site(scope, receive, send_with_headers)
+
+    return guarded
+
+
+def find_site() -> Path:
+    """The page as web/build.py left it in this checkout."""
+    site = Path(__file__).parents[3] / "build" / "web"
+    if (site / "index.html").exists():
+        return site
+    raise BackendError(
+        f"no built page at {site}; run `make web` (or `python web/build.py`) in a checkout", backend="server"
+    )
+
+
+def serve(
+    root: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    ready: Callable[[str], object] | None = None,
+) -> None:
+    """Serve until interrupted. `ready` is told the address once the port is ours; port 0 takes a free one."""
+    app = application(root or find_site())
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as listener:
+        name = f"[{host}]" if ":" in host else host
+        if ready:
+            ready(f"http://{name}:{listener.getsockname()[1]}/")
+        config = uvicorn.Config(app, log_level="warning", lifespan="off")
+        uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,145 @@
+"""Builds the static site: `python web/build.py` fills build/web with all that the page needs.
+
+The page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive, cria, and a
+compressed sibling of each file that shrinks. Nothing is fetched, and the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = ROOT / "core" / "camelid"
+PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg"}
+# console*.html, type declarations and source maps of the npm package stay behind.
+PYODIDE_FILES = (
+    "pyodide.mjs",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "python_stdlib.zip",
+    "pyodide-lock.json",
+)
+# What a page cannot use: the other faces, and what needs compiled packages. Weights go beside the archive.
+NOT_IN_BROWSER = (
+    "server/",
+    "cli/",
+    "__main__.py",
+    "backends/reference.py",
+    "backends/codecs.py",
+    "backends/single.py",
+    "backends/webgpu/host_python.py",
+)
+COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
+EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: the archive must not depend on when it was made
+
+
+def archive_members() -> Iterator[tuple[str, Path]]:
+    """(name in the archive, file) of every part of the core that runs in a page."""
+    for path in CORE.rglob("*"):
+        name = path.relative_to(CORE).as_posix()
+        if path.is_dir() or "__pycache__" in path.parts or path.suffix in {".gguf", ".pyc"}:
+            continue
+        if not name.startswith(NOT_IN_BROWSER):
+            yield f"camelid/{name}", path
+    for path in (ROOT / "shaders").glob("*.wgsl"):
+        yield f"camelid/_shaders/{path.name}", path
+
+
+def write_archive(target: Path) -> None:
+    """The browser's copy of the core: sorted, dated alike, so equal sources give equal bytes."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, path in sorted(archive_members()):
+            info = zipfile.ZipInfo(name, EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, path.read_bytes())
+
+
+def copy_page(site: Path) -> None:
+    for path in sorted((ROOT / "web").iterdir()):
+        if path.suffix in PAGE_FILES:
+            shutil.copy2(path, site / path.name)
+
+
+def copy_pyodide(site: Path, package: Path) -> None:
+    missing = [name for name in PYODIDE_FILES if not (package / name).exists()]
+    if missing:
+        sys.exit(f"web/build.py: no {missing[0]} in {package}; run: npm ci --omit=dev --ignore-scripts")
+    (site / "pyodide").mkdir()
+    for name in PYODIDE_FILES:
+        shutil.copy2(package / name, site / "pyodide" / name)
+
+
+def copy_cria(site: Path) -> None:
+    cria = CORE / "data" / "cria.gguf"
+    if cria.exists():
+        shutil.copy2(cria, site / cria.name)
+    else:
+        print(f"web/build.py: no {cria}; the page will ask for a model", file=sys.stderr)
+
+
+def encoders() -> dict[str, Callable[[bytes], bytes]]:
+    """Suffix to compressor; Brotli only where its package is installed."""
+    found: dict[str, Callable[[bytes], bytes]] = {".gz": lambda data: gzip.compress(data, 9, mtime=0)}
+    try:
+        import brotli
+    except ModuleNotFoundError:
+        return found
+    # Quality 10 makes Pyodide's .wasm a tenth smaller and takes seven times as long.
+    found[".br"] = lambda data: brotli.compress(data, quality=9)
+    return found
+
+
+def compress(path: Path, cache: Path) -> None:
+    """Write .gz and .br beside a file where they save a tenth; `cache` keeps the last build's work."""
+    data = path.read_bytes()
+    for suffix, encode in encoders().items():
+        packed = cached(cache / f"{path.name}{suffix}", path, lambda encode=encode: encode(data))
+        if len(packed) < 0.9 * len(data):
+            Path(f"{path}{suffix}").write_bytes(packed)
+
+
+def cached(entry: Path, source: Path, make: Callable[[], bytes]) -> bytes:
+    """`make()`, or what it gave for the same file before (newer than the file, same size noted)."""
+    stat = source.stat()
+    stamp = f"{stat.st_size} {stat.st_mtime_ns}\n".encode()
+    if entry.exists() and (old := entry.read_bytes()).startswith(stamp):
+        return old.removeprefix(stamp)
+    packed = make()
+    entry.write_bytes(stamp + packed)
+    return packed
+
+
+def build(site: Path, pyodide: Path) -> None:
+    """Make `site` afresh."""
+    shutil.rmtree(site, ignore_errors=True)
+    cache = site.with_name(f"{site.name}.cache")
+    cache.mkdir(parents=True, exist_ok=True)
+    site.mkdir(parents=True)
+    copy_page(site)
+    copy_pyodide(site, pyodide)
+    copy_cria(site)
+    write_archive(site / "camelid.zip")
+    for path in sorted(site.rglob("*")):
+        if path.suffix in COMPRESSIBLE:
+            compress(path, cache)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the page into a folder of static files.")
+    parser.add_argument("site", nargs="?", type=Path, default=ROOT / "build" / "web")
+    parser.add_argument("--pyodide", type=Path, default=ROOT / "node_modules" / "pyodide", metavar="DIR")
+    options = parser.parse_args()
+    build(options.site, options.pyodide)
+    size = sum(path.stat().st_size for path in options.site.rglob("*") if path.suffix not in {".br", ".gz"})
+    print(f"{options.site}: {size / 1e6:.1f} MB before compression")
+
+
+if __name__ == "__main__":
+    main()
