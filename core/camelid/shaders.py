@@ -31,9 +31,8 @@ def folder() -> Traversable:
 @cache
 def names() -> tuple[str, ...]:
     """Every shader's name, sorted, without the suffix."""
-    return tuple(
-        sorted(item.name.removesuffix(".wgsl") for item in folder().iterdir() if item.name.endswith(".wgsl"))
-    )
+    found = (item.name for item in folder().iterdir())
+    return tuple(sorted(name.removesuffix(".wgsl") for name in found if name.endswith(".wgsl")))
 
 
 @cache
