@@ -1,0 +1,130 @@
+"""Waist 2: what a backend is. It runs plans; it never sees a model, a tokenizer or a request.
+
+The order of calls is `open`, `load`, `allocate`, `compile`, then `run` and `read` for each step, `close`.
+Opening, loading and compiling are asynchronous, because in a browser they are; `run` enqueues and returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from camelid.errors import BackendError
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.step import ProgramKey
+from camelid.plan.weights import Weight
+
+Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, File or OPFS handle in a browser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSpec:
+    """How to open a backend. `adapter` asks for a device whose name contains this text."""
+
+    adapter: str = ""
+    default_limits: bool = False  # plan for WebGPU's default limits even if the adapter offers more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a backend can do, and what it promises (DESIGN: A company, B schedule)."""
+
+    name: str
+    device: str
+    ops: frozenset[str]
+    weight_types: frozenset[str]
+    promise: str
+    max_in_flight: int
+    fused: frozenset[str] = frozenset()  # the rewrites of plan/fuse.py that this backend wants
+    is_software: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled plan. `handle` belongs to the backend."""
+
+    plan: Plan
+    handle: Any
+
+    @property
+    def key(self) -> ProgramKey:
+        return self.plan.key
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A step that was submitted. `handle` belongs to the backend."""
+
+    program: Program
+    n_outputs: int
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRow:
+    """What came back for one output row. `logits` only with the program's `all_logits` feature."""
+
+    token_id: int
+    status: str
+    logit: float
+    log_sum_exp: float
+    logits: memoryview | None = None  # [V] float32
+
+    @property
+    def logprob(self) -> float:
+        return self.logit - self.log_sum_exp
+
+
+Result = Sequence[OutputRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReport:
+    """Bytes by use, and counters that only ever grow."""
+
+    weight_bytes: int
+    state_bytes: int
+    arena_bytes: int
+    counters: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+class Backend(Protocol):
+    """The whole contract. `run` never waits for the device."""
+
+    def capabilities(self) -> Capabilities: ...
+    async def open(self, spec: OpenSpec) -> None: ...
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None: ...
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None: ...
+    async def compile(self, plan: Plan) -> Program: ...
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket: ...
+    async def read(self, ticket: Ticket) -> Result: ...
+    async def read_state(self, group: str, unit: int) -> bytes: ...
+    async def write_state(self, group: str, unit: int, data: bytes) -> None: ...
+    async def run_op(
+        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+    ) -> Mapping[str, Any]: ...
+    def memory(self) -> MemoryReport: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The size of one state group: `units` in all (unit 0 is trash), and the page table's shape."""
+
+    units: int
+    table_rows: int = 0
+    table_cols: int = 0
+
+
+def check_weight_types(weights: Sequence[Weight], capabilities: Capabilities) -> None:
+    """Raises BackendError naming the first weight whose type this backend has no kernel for."""
+    for weight in weights:
+        if weight.type not in capabilities.weight_types:
+            known = ", ".join(sorted(capabilities.weight_types))
+            raise BackendError(
+                f"{weight.name}: backend {capabilities.name!r} has no kernel for {weight.type}; it has {known}. "
+                "Choose another backend, or a file quantized to one of these",
+                backend=capabilities.name,
+            )

@@ -1,0 +1,188 @@
+"""One op on its own, on any backend: for the parity gate and for people who write kernels.
+
+`OpCase` says what goes in; `run_case` builds a one-op plan around it, puts keys and values into scattered
+pages, runs it, and returns everything the op wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import Backend, OutputRow, Pool, Program, Ticket
+from camelid.plan.ops import OPS
+from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
+from camelid.plan.step import (
+    FROM_ID,
+    Capacity,
+    ProgramKey,
+    Step,
+    StepRow,
+    StepSampling,
+    StepSequence,
+    encode_step,
+)
+from camelid.plan.weights import INLINE, Part, Weight
+
+F32 = npt.NDArray[np.float32]
+PAGE_ROWS, RING_ROWS = 16, 128
+KV, TOKENS = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """A weight as its file holds it."""
+
+    type: str
+    shape: tuple[int, ...]
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCase:
+    """One op with its inputs.
+
+    `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
+    `keys` and `values` `[n, K*D]` what the sequence's state holds. Row t sits at `positions[t]`.
+    """
+
+    op: str
+    views: Mapping[str, F32]
+    weights: Mapping[str, Quantized] = field(default_factory=dict[str, Quantized])
+    attrs: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
+    keys: F32 | None = None
+    values: F32 | None = None
+    positions: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
+    output_rows: Sequence[int] = ()
+    sampling: StepSampling = field(default_factory=StepSampling)
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OpResult:
+    """What the op wrote: views by role, rows of results, and the state's `k` and `v` afterwards."""
+
+    views: Mapping[str, F32]
+    rows: Sequence[OutputRow]
+    state: Mapping[str, F32]
+
+
+class BufferRunner(Backend, Protocol):
+    """A backend that can also run with given bytes in some views and return the bytes of others."""
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]: ...
+
+
+async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
+    """Runs the case on an opened backend, in fresh state."""
+    plan, roles = _case_plan(case)
+    weights = plan.weights()
+    await backend.load(list(weights.values()), {})
+    pages = _pages(case)
+    await backend.allocate(plan.states, {"kv": Pool(len(pages) + 2, 2, len(pages)), "tokens": Pool(2)})
+    await _fill_state(backend, case, pages)
+    program = await backend.compile(plan)
+    step = encode_step(_case_step(case, pages), plan.layout)
+    row = OPS[case.op]
+    inputs = {roles[r]: _bytes(case.views[r]) for r in (*row.reads, *row.updates)}
+    written = (*row.writes, *row.updates)
+    ticket, raw = await backend.run_buffers(program, step, inputs, [roles[r] for r in written])
+    views = {r: np.frombuffer(b, np.float32).reshape(case.views[r].shape) for r, b in zip(written, raw, strict=True)}
+    rows = await backend.read(ticket) if ticket.n_outputs and case.op == "sample" else []
+    state = await _read_state(backend, case, pages) if case.op == "kv_write" else {}
+    return OpResult(views, rows, state)
+
+
+def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
+    n_rows, n_outputs = _counts(case)
+    row = OPS[case.op]
+    symbols = {r: "O" if r == "logits" or (case.op == "gather_rows" and r == "y") else "T" for r in case.views}
+    roles = {r: View(Buffer(r, symbols[r], a.shape[1]), a.shape[1]) for r, a in case.views.items()}
+    operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
+    operands |= {"state": StateRef("kv"), "tokens": StateRef("tokens")}
+    op = Op(case.op, tuple((r, operands[r]) for r in row.roles), tuple((a, case.attrs[a]) for a in row.attrs))
+    capacity = Capacity(rows=n_rows, sequences=1, outputs=max(n_outputs, 1), updates=max(len(_pages(case)), 1))
+    key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
+    tables = Op("tables", (("state", StateRef("kv")),))
+    return Plan(key=key, stages=(Stage("main", (tables, op)),), states=_states(case)), roles
+
+
+def _states(case: OpCase) -> tuple[StateSpec, ...]:
+    width = next((a.shape[1] for a in (case.keys, case.views.get("k")) if a is not None), 4)
+    kv = StateSpec("kv", "paged", (0,), (("k", width), ("v", width)), PAGE_ROWS)
+    return kv, StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
+
+
+def _counts(case: OpCase) -> tuple[int, int]:
+    outputs = len(case.views["logits"]) if "logits" in case.views else len(case.output_rows)
+    rows = [len(a) for r, a in case.views.items() if r != "logits" and not (case.output_rows and r == "y")]
+    return max([1, *rows]), outputs
+
+
+def _pages(case: OpCase) -> list[int]:
+    """Units of the sequence, last page first, so that no kernel passes by reading in pool order."""
+    top = max([len(case.keys) - 1 if case.keys is not None else 0, *case.positions])
+    return list(range(top // PAGE_ROWS + 1, 0, -1))
+
+
+def _case_step(case: OpCase, pages: list[int]) -> Step:
+    n_rows, n_outputs = _counts(case)
+    positions = case.positions or range(n_rows)
+    ids = case.token_ids or [0] * n_rows
+    rows = [
+        StepRow(source=FROM_ID, value=i, sequence=0, state_row=p, positions=(p,))
+        for i, p in zip(ids, positions, strict=True)
+    ]
+    outputs = [(r, 0, p + 1) for p, r in enumerate(case.output_rows or range(n_outputs))]
+    sequence = StepSequence(first_row=0, rows=n_rows, groups=((1, 0, positions[0]), (1, 1, positions[0])))
+    updates = [(KV, 1, index, unit) for index, unit in enumerate(pages)]
+    return Step(rows=rows, sequences=[sequence], outputs=outputs, sampling=[case.sampling], updates=updates)
+
+
+def _inline(name: str, weight: Quantized) -> Weight:
+    part = Part(INLINE, 0, len(weight.raw), base64.b64encode(weight.raw).decode("ascii"))
+    return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,))
+
+
+def _bytes(array: F32) -> bytes:
+    return np.ascontiguousarray(array, np.float32).tobytes()
+
+
+async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
+    if case.keys is None or case.values is None:
+        return
+    for index, unit in enumerate(pages):
+        chunk = slice(index * PAGE_ROWS, (index + 1) * PAGE_ROWS)
+        data = b"".join(_bytes(_padded(tensor[chunk])) for tensor in (case.keys, case.values))
+        await backend.write_state("kv", unit, data)
+
+
+def _padded(rows: F32) -> F32:
+    return np.pad(rows, ((0, PAGE_ROWS - len(rows)), (0, 0)))
+
+
+async def _read_state(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
+    units = [np.frombuffer(await backend.read_state("kv", unit), np.float32) for unit in pages]
+    width = case.views["k"].shape[1]
+    both = np.stack([u.reshape(2, PAGE_ROWS, width) for u in units])  # [pages, 2, PAGE_ROWS, K*D]
+    return {name: both[:, i].reshape(-1, width) for i, name in enumerate("kv")}
+
+
+async def run_op(
+    backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """`arrays` by role (float32 views; `Quantized` weights) or by field of `OpCase`. Returns views by role."""
+    names = {"keys", "values", "positions", "token_ids", "output_rows"}
+    extra = {k: v for k, v in arrays.items() if k in names}
+    weights = {k: v for k, v in arrays.items() if isinstance(v, Quantized)}
+    views = {k: v for k, v in arrays.items() if k not in names and k not in weights}
+    case = OpCase(op=name, views=views, weights=weights, attrs=attrs, **extra)
+    return (await run_case(backend, case)).views

@@ -1,0 +1,78 @@
+"""Named rewrites: each takes a plan's ops and returns fewer. A backend asks for those that it has kernels for.
+
+A rewrite never changes the meaning, and one that joins weights declares a new `Weight`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from camelid.plan.ops import check_op
+from camelid.plan.plan import Op, Plan
+from camelid.plan.weights import concat_rows
+
+Ops = tuple[Op, ...]
+
+
+def fuse(plan: Plan, known: Collection[str]) -> Plan:
+    """The plan with every rewrite applied whose op is in `known`."""
+    stages = plan.stages
+    for name, rewrite in REWRITES.items():
+        if name in known:
+            stages = tuple(replace(stage, ops=rewrite(stage.ops)) for stage in stages)
+    return replace(plan, stages=stages)
+
+
+def fuse_add_norm(ops: Ops) -> Ops:
+    """`add(x, r); norm(x)` becomes `add_norm`: x is read and written once instead of twice."""
+    out: list[Op] = []
+    for op in ops:
+        last = out[-1] if out else None
+        if last and last.name == "add" and op.name == "norm" and op.view("x") == last.view("x"):
+            out[-1] = _add_norm(last, op)
+        else:
+            out.append(op)
+    return tuple(out)
+
+
+def _add_norm(add: Op, norm: Op) -> Op:
+    operands = (
+        ("y", norm.view("y")),
+        ("x", add.view("x")),
+        ("r", add.view("r")),
+        ("gain", norm.weight("gain")),
+    )
+    return check_op(Op("add_norm", operands, norm.attrs))
+
+
+def fuse_linear_glu(ops: Ops) -> Ops:
+    """`linear gate; linear up; glu` becomes one op over joined weights: one pass over x, no gate and up."""
+    out: list[Op] = []
+    for op in ops:
+        if op.name == "glu" and _feeds(out, op):
+            up, gate = out.pop(), out.pop()
+            out.append(_linear_glu(gate, up, op))
+        else:
+            out.append(op)
+    return tuple(out)
+
+
+def _feeds(out: list[Op], glu: Op) -> bool:
+    if len(out) < 2 or {out[-1].name, out[-2].name} != {"linear"}:
+        return False
+    gate, up = out[-2], out[-1]
+    made = (gate.view("y"), up.view("y")) == (glu.view("gate"), glu.view("up"))
+    same_type = gate.weight("weight").type == up.weight("weight").type
+    return made and same_type and gate.view("x") == up.view("x")
+
+
+def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
+    gate_weight, up_weight = gate.weight("weight"), up.weight("weight")
+    name = gate_weight.name.replace("ffn_gate", "ffn_gate_up")
+    joined = concat_rows(name, gate_weight, up_weight)  # [2*F, C]
+    operands = (("y", glu.view("y")), ("x", gate.view("x")), ("weight", joined))
+    return check_op(Op("linear_glu", operands, glu.attrs))
+
+
+REWRITES: dict[str, Callable[[Ops], Ops]] = {"add_norm": fuse_add_norm, "linear_glu": fuse_linear_glu}

@@ -1,0 +1,65 @@
+"""Memory planning: arena offsets for activations by lifetime, and sizes before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from camelid.plan.plan import Buffer, Plan
+
+ALIGN = 256  # WebGPU's minStorageBufferOffsetAlignment, the strictest of all backends
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Where each activation lives: byte offsets by buffer name, and the size of it all."""
+
+    offsets: Mapping[str, int]
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    buffer: Buffer
+    first: int
+    last: int
+    n_bytes: int
+
+
+def plan_arena(plan: Plan) -> Arena:
+    """First fit by size: buffers whose lifetimes overlap never share bytes, others may."""
+    placed: list[tuple[int, _Life]] = []
+    for life in sorted(_lifetimes(plan), key=lambda life: (-life.n_bytes, life.first)):
+        placed.append((_first_gap(placed, life), life))
+    end = max((offset + life.n_bytes for offset, life in placed), default=0)
+    return Arena({life.buffer.name: offset for offset, life in placed}, end)
+
+
+def buffer_bytes(buffer: Buffer, plan: Plan) -> int:
+    """Bytes at full capacity, padded to the arena's alignment."""
+    n_bytes = 4 * plan.rows[buffer.rows] * buffer.cols
+    return -(-n_bytes // ALIGN) * ALIGN
+
+
+def _lifetimes(plan: Plan) -> list[_Life]:
+    seen: dict[str, _Life] = {}
+    for i, op in enumerate(plan.ops):
+        for _, view in op.views():
+            buffer = view.buffer
+            first = seen[buffer.name].first if buffer.name in seen else i
+            seen[buffer.name] = _Life(buffer, first, i, buffer_bytes(buffer, plan))
+    return list(seen.values())
+
+
+def _first_gap(placed: list[tuple[int, _Life]], life: _Life) -> int:
+    busy = sorted((offset, offset + other.n_bytes) for offset, other in placed if _overlap(other, life))
+    at = 0
+    for start, end in busy:
+        if at + life.n_bytes <= start:
+            break
+        at = max(at, end)
+    return at
+
+
+def _overlap(a: _Life, b: _Life) -> bool:
+    return a.first <= b.last and b.first <= a.last

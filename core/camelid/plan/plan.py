@@ -1,0 +1,206 @@
+"""The plan: the program of one engine step, as a flat list of typed ops over named buffers and declared state.
+
+Backends never see a model, only a plan. Printing it gives the architecture as text (`camelid explain`), and
+that text is a golden file in the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from camelid.plan.step import ProgramKey, StepLayout
+from camelid.plan.weights import Weight
+
+Attr = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An activation of `[rows, cols]` float32. `rows` is a capacity: T token rows or O output rows."""
+
+    name: str
+    rows: str
+    cols: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Columns `offset .. offset + cols` of a buffer; the row stride is the buffer's width."""
+
+    buffer: Buffer
+    cols: int
+    offset: int = 0
+
+    @property
+    def rows(self) -> str:
+        return self.buffer.rows
+
+    @property
+    def stride(self) -> int:
+        return self.buffer.cols
+
+    def slice(self, offset: int, cols: int) -> View:
+        return replace(self, offset=self.offset + offset, cols=cols)
+
+    def __str__(self) -> str:
+        if self.cols == self.buffer.cols:
+            return f"{self.buffer.name}[{self.rows},{self.cols}]"
+        return f"{self.buffer.name}[{self.rows},{self.offset}:{self.offset + self.cols}]"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """A declared group of state, shared by all plans of a model.
+
+    `kind` is paged, window, recurrent, static or ring. A paged unit holds `unit_rows` rows of each tensor in
+    `tensors` (name, floats a row) for each of `layers` layers; a ring unit holds one sequence's last
+    `unit_rows` rows of u32.
+    """
+
+    name: str
+    kind: str
+    layers: tuple[int, ...]
+    tensors: tuple[tuple[str, int], ...]
+    unit_rows: int
+    kv_type: str = "f32"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row in one layer."""
+        return sum(cols for _, cols in self.tensors) * 4
+
+    @property
+    def unit_bytes(self) -> int:
+        return self.row_bytes * self.unit_rows * max(len(self.layers), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class StateRef:
+    """One layer of a state group."""
+
+    group: str
+    layer: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.group}.{self.layer}"
+
+
+Operand = View | Weight | StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One row of work: an op name, its operands by role, its attributes."""
+
+    name: str
+    operands: tuple[tuple[str, Operand], ...]
+    attrs: tuple[tuple[str, Attr], ...] = ()
+
+    def view(self, role: str) -> View:
+        operand = dict(self.operands)[role]
+        assert isinstance(operand, View), f"{self.name}.{role} is not a view"
+        return operand
+
+    def weight(self, role: str) -> Weight:
+        operand = dict(self.operands)[role]
+        assert isinstance(operand, Weight), f"{self.name}.{role} is not a weight"
+        return operand
+
+    def state(self, role: str) -> StateRef:
+        operand = dict(self.operands)[role]
+        assert isinstance(operand, StateRef), f"{self.name}.{role} is not state"
+        return operand
+
+    def number(self, name: str) -> float:
+        return float(dict(self.attrs)[name])
+
+    def integer(self, name: str) -> int:
+        return int(dict(self.attrs)[name])
+
+    def word(self, name: str) -> str:
+        return str(dict(self.attrs)[name])
+
+    def has(self, role: str) -> bool:
+        return any(name == role for name, _ in self.operands)
+
+    def views(self) -> Iterator[tuple[str, View]]:
+        return ((role, o) for role, o in self.operands if isinstance(o, View))
+
+    def weights(self) -> Iterator[Weight]:
+        return (o for _, o in self.operands if isinstance(o, Weight))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The ops that one device runs; `inputs` and `outputs` name the boundary buffers it takes and makes."""
+
+    name: str
+    ops: tuple[Op, ...]
+    inputs: tuple[Buffer, ...] = ()
+    outputs: tuple[Buffer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One entry of a model at given capacities."""
+
+    key: ProgramKey
+    stages: tuple[Stage, ...]
+    states: tuple[StateSpec, ...]
+    n_channels: int = 1
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return tuple(op for stage in self.stages for op in stage.ops)
+
+    @property
+    def layout(self) -> StepLayout:
+        return StepLayout(self.key.capacity, len(self.states), self.n_channels)
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Capacity by row symbol."""
+        c = self.key.capacity
+        return {"T": c.rows, "S": c.sequences, "O": c.outputs}
+
+    def weights(self) -> dict[str, Weight]:
+        """Every weight that some op reads, by name, in order of first use."""
+        return {w.name: w for op in self.ops for w in op.weights()}
+
+    def group(self, name: str) -> int:
+        """A state group's index: its place in each sequence's words."""
+        return [s.name for s in self.states].index(name)
+
+    def state(self, name: str) -> StateSpec:
+        return self.states[self.group(name)]
+
+    def text(self) -> str:
+        """The plan as text, one op a line. Equal text means equal plan."""
+        lines = [f"plan {self.key}", *(_state_line(s) for s in self.states)]
+        for stage in self.stages:
+            lines.append(f"stage {stage.name}")
+            lines += [f"{i:4d}  {_op_line(op)}" for i, op in enumerate(stage.ops)]
+        return "\n".join(lines) + "\n"
+
+    def hash(self) -> str:
+        return hashlib.sha256(self.text().encode()).hexdigest()[:16]
+
+
+def _state_line(s: StateSpec) -> str:
+    tensors = " ".join(f"{name}[{cols}]" for name, cols in s.tensors)
+    return f"state {s.name} {s.kind} {s.kv_type} layers={len(s.layers)} unit={s.unit_rows} rows  {tensors}"
+
+
+def _op_line(op: Op) -> str:
+    operands = "  ".join(f"{role}={_operand_text(o)}" for role, o in op.operands)
+    attrs = "".join(f"  {name}={value:g}" if isinstance(value, float) else f"  {name}={value}"
+                    for name, value in op.attrs)
+    return f"{op.name:<12}{operands}{attrs}"
+
+
+def _operand_text(operand: Operand) -> str:
+    if isinstance(operand, Weight):
+        return f"{operand.name}{list(operand.shape)}:{operand.type}".replace(", ", ",")
+    return str(operand)

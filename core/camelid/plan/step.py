@@ -1,0 +1,233 @@
+"""The step: one block of little-endian u32 words that tells a program what to do this time.
+
+This file owns the only encoding. Word offsets depend on the `ProgramKey` and the declared state alone, so
+WGSL, C, CUDA and JavaScript read the same words at constant places:
+
+    header    rows, sequences, outputs, table updates, copies, ordinal
+    rows      per row: source, value, sequence, state row, position (1-4 channels)
+    sequences per sequence: first row, rows, adapter slot, sampling row; per state group 3 words
+    outputs   per output: row, sequence, position of the sampled token
+    sampling  per sampling row: temperature (f32 bits), seed (low, high), choice
+    updates   per page-table change: group, table row, index, unit
+    copies    per copy: group, source unit, destination unit, rows
+
+A row's token comes from an id (`FROM_ID`), from the sequence's last sampled id, still on the device
+(`FROM_RING`), or from a row of injected embeddings (`FROM_SIDE`). State row and RoPE position are separate
+numbers. Unit 0 of every group is trash for unused rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from camelid.errors import PlanError
+
+FROM_ID, FROM_RING, FROM_SIDE = 0, 1, 2
+RESULT_WORDS = 4  # id, status, logit (f32 bits), log-sum-exp (f32 bits): 16 bytes a token
+STATUS = ("ok", "nan", "zero")
+
+HEADER = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
+ROW = ("source", "value", "sequence", "state_row")
+SEQUENCE = ("first_row", "rows", "adapter", "sampling")
+GROUP = ("read", "write", "held")
+OUTPUT = ("row", "sequence", "position")
+SAMPLING = ("temperature", "seed_low", "seed_high", "choice")
+UPDATE = ("group", "table_row", "index", "unit")
+COPY = ("group", "source", "destination", "rows")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How much one compiled plan can take; real counts are in each step."""
+
+    rows: int
+    sequences: int
+    outputs: int
+    updates: int
+    copies: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramKey:
+    """What is compiled: the entry, its capacities and its features (`all_logits`, ...)."""
+
+    entry: str
+    capacity: Capacity
+    features: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        c = self.capacity
+        features = "".join(f"+{name}" for name in sorted(self.features))
+        return f"{self.entry}-r{c.rows}-s{c.sequences}-o{c.outputs}-u{c.updates}-c{c.copies}{features}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepLayout:
+    """Word offsets of one program's step."""
+
+    capacity: Capacity
+    n_groups: int
+    n_channels: int = 1
+
+    @property
+    def row_words(self) -> int:
+        return len(ROW) + self.n_channels
+
+    @property
+    def sequence_words(self) -> int:
+        return len(SEQUENCE) + len(GROUP) * self.n_groups
+
+    @property
+    def rows_at(self) -> int:
+        return len(HEADER)
+
+    @property
+    def sequences_at(self) -> int:
+        return self.rows_at + self.row_words * self.capacity.rows
+
+    @property
+    def outputs_at(self) -> int:
+        return self.sequences_at + self.sequence_words * self.capacity.sequences
+
+    @property
+    def sampling_at(self) -> int:
+        return self.outputs_at + len(OUTPUT) * self.capacity.outputs
+
+    @property
+    def updates_at(self) -> int:
+        return self.sampling_at + len(SAMPLING) * self.capacity.sequences
+
+    @property
+    def copies_at(self) -> int:
+        return self.updates_at + len(UPDATE) * self.capacity.updates
+
+    @property
+    def n_words(self) -> int:
+        return self.copies_at + len(COPY) * self.capacity.copies
+
+    @staticmethod
+    def header_word(name: str) -> int:
+        return HEADER.index(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """One token row."""
+
+    source: int
+    value: int
+    sequence: int
+    state_row: int
+    positions: tuple[int, ...]
+
+    def words(self) -> tuple[int, ...]:
+        return (self.source, self.value, self.sequence, self.state_row, *self.positions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSequence:
+    """One sequence's share of the step. `groups` holds per state group: (table row or read slot, first
+    kept row or write slot, rows held before this step)."""
+
+    first_row: int
+    rows: int
+    groups: tuple[tuple[int, int, int], ...]
+    adapter: int = 0
+    sampling: int = 0
+
+    def words(self) -> tuple[int, ...]:
+        flat = (word for group in self.groups for word in group)
+        return (self.first_row, self.rows, self.adapter, self.sampling, *flat)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSampling:
+    """How one sequence draws. Temperature 0 is greedy."""
+
+    temperature: float = 0.0
+    seed: int = 0
+    choice: int = 0
+
+    def words(self) -> tuple[int, ...]:
+        bits: int = struct.unpack("<I", struct.pack("<f", self.temperature))[0]
+        return (bits, self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF, self.choice)
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """What one run of a program does. Decode rows come first."""
+
+    rows: list[StepRow] = field(default_factory=list[StepRow])
+    sequences: list[StepSequence] = field(default_factory=list[StepSequence])
+    outputs: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    sampling: list[StepSampling] = field(default_factory=list[StepSampling])
+    updates: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    copies: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    ordinal: int = 0
+
+
+def encode_step(step: Step, layout: StepLayout) -> bytes:
+    """The step's words as bytes. Raises PlanError where a count exceeds the program's capacity."""
+    c = layout.capacity
+    counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
+    _check_capacity(counts, (c.rows, c.sequences, c.outputs, c.updates, c.copies))
+    words = [*counts, step.ordinal & 0xFFFFFFFF]
+    _put(words, layout.sequences_at, [row.words() for row in step.rows])
+    _put(words, layout.outputs_at, [sequence.words() for sequence in step.sequences])
+    _put(words, layout.sampling_at, step.outputs)
+    _put(words, layout.updates_at, [row.words() for row in step.sampling])
+    _put(words, layout.copies_at, step.updates)
+    _put(words, layout.n_words, step.copies)
+    return struct.pack(f"<{layout.n_words}I", *words)
+
+
+def decode_step(data: bytes, layout: StepLayout) -> Step:
+    """The inverse of `encode_step`, for backends that interpret."""
+    words = struct.unpack(f"<{layout.n_words}I", data)
+    n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(HEADER)]
+    return Step(
+        rows=[_row(r) for r in _take(words, layout.rows_at, n_rows, layout.row_words)],
+        sequences=[_sequence(s) for s in _take(words, layout.sequences_at, n_sequences, layout.sequence_words)],
+        outputs=[(r, s, p) for r, s, p in _take(words, layout.outputs_at, n_outputs, len(OUTPUT))],
+        sampling=[_sampling(s) for s in _take(words, layout.sampling_at, n_sequences, len(SAMPLING))],
+        updates=[(g, t, i, u) for g, t, i, u in _take(words, layout.updates_at, n_updates, len(UPDATE))],
+        copies=[(g, s, d, n) for g, s, d, n in _take(words, layout.copies_at, n_copies, len(COPY))],
+        ordinal=ordinal,
+    )
+
+
+def _check_capacity(counts: Seq[int], limits: Seq[int]) -> None:
+    for name, count, limit in zip(HEADER, counts, limits, strict=False):
+        if count > limit:
+            raise PlanError(f"step has {count} {name}, but the program takes {limit}; submit less", op="step")
+
+
+def _put(words: list[int], end: int, records: Seq[tuple[int, ...]]) -> None:
+    """Appends records, then zeros up to word `end`."""
+    for record in records:
+        words.extend(record)
+    words.extend([0] * (end - len(words)))
+
+
+def _take(words: tuple[int, ...], start: int, n: int, width: int) -> list[tuple[int, ...]]:
+    return [words[start + i * width : start + (i + 1) * width] for i in range(n)]
+
+
+def _row(words: tuple[int, ...]) -> StepRow:
+    source, value, sequence, state_row, *positions = words
+    return StepRow(
+        source=source, value=value, sequence=sequence, state_row=state_row, positions=tuple(positions)
+    )
+
+
+def _sequence(words: tuple[int, ...]) -> StepSequence:
+    first_row, rows, adapter, sampling, *flat = words
+    groups = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
+    return StepSequence(first_row=first_row, rows=rows, adapter=adapter, sampling=sampling, groups=groups)
+
+
+def _sampling(words: tuple[int, ...]) -> StepSampling:
+    temperature: float = struct.unpack("<f", struct.pack("<I", words[0]))[0]
+    return StepSampling(temperature=temperature, seed=words[1] | words[2] << 32, choice=words[3])

@@ -1,0 +1,76 @@
+"""Weights as data: where the bytes lie, and what is done to them while loading.
+
+A `Weight` never holds numbers. It names byte ranges of sources and a short list of load ops; each backend
+executes those in its own way (NumPy on the reference, WGSL on webgpu).
+"""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from camelid.formats.quants import row_bytes
+
+INLINE = "inline"  # the source of weights that travel inside the plan
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`n_bytes` bytes at `offset` of `source`. An inline part carries its bytes as base64 text."""
+
+    source: str
+    offset: int
+    n_bytes: int
+    data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOp:
+    """One step of loading, as data: `concat` joins parts along rows; `repack` names a device layout."""
+
+    name: str
+    args: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """A parameter of the model. `shape` is row-major, `[out, in]` for matrices, `[n]` for vectors."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    parts: tuple[Part, ...]
+    load_ops: tuple[LoadOp, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if len(self.shape) > 1 else 1
+
+    @property
+    def cols(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def n_bytes(self) -> int:
+        return self.rows * row_bytes(self.type, self.cols)
+
+    def then(self, name: str, *args: int | str) -> Weight:
+        """The same weight with one more load op."""
+        return replace(self, load_ops=(*self.load_ops, LoadOp(name, args)))
+
+
+def inline_f32(name: str, values: Iterable[float], shape: tuple[int, ...]) -> Weight:
+    """A float32 weight that travels inside the plan, e.g. a table of RoPE angles."""
+    raw = array("f", values).tobytes()
+    part = Part(INLINE, 0, len(raw), base64.b64encode(raw).decode("ascii"))
+    return Weight(name=name, type="f32", shape=shape, parts=(part,))
+
+
+def concat_rows(name: str, *weights: Weight) -> Weight:
+    """One weight made of the rows of several. All must share type and row length."""
+    first = weights[0]
+    shape = (sum(w.rows for w in weights), first.cols)
+    parts = tuple(part for w in weights for part in w.parts)
+    return Weight(name=name, type=first.type, shape=shape, parts=parts).then("concat", 0)
