@@ -1,0 +1,295 @@
+"""Broken and hostile GGUF files: each check fails for its own reason, in bounded memory and time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.formats.gguf import LOOKALIKES, Gguf, fetch_gguf, open_gguf, read_gguf
+from camelid.formats.source import MAX_HEADER_BYTES
+
+pytestmark = pytest.mark.faults
+
+UINT8, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 0, 4, 5, 6, 7, 8, 9, 10
+F32, Q8_0 = 0, 8
+
+
+def u32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def u64(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+def text(data: bytes) -> bytes:
+    return u64(len(data)) + data
+
+
+def entry(key: bytes, type_id: int, value: bytes) -> bytes:
+    return text(key) + u32(type_id) + value
+
+
+def array(type_id: int, n: int, items: bytes = b"") -> bytes:
+    return u32(type_id) + u64(n) + items
+
+
+def tensor(name: bytes, *ne: int, type_id: int = F32, offset: int = 0, n_dims: int | None = None) -> bytes:
+    return text(name) + u32(len(ne) if n_dims is None else n_dims) + u64(*ne) + u32(type_id) + u64(offset)
+
+
+def file(entries: list[bytes], tensors: list[bytes], data: bytes = b"", **counts: int) -> bytes:
+    n_tensors, n_entries = counts.get("n_tensors", len(tensors)), counts.get("n_entries", len(entries))
+    head = (
+        b"GGUF" + u32(counts.get("version", 3)) + u64(n_tensors, n_entries) + b"".join([*entries, *tensors])
+    )
+    return head + bytes(-len(head) % 32) + data
+
+
+def parse(data: bytes, size: int | None = None) -> Gguf:
+    """Parse `data` as the start of a file of `size` bytes; whatever lies beyond it reads as zeros."""
+    size = len(data) if size is None else size
+    steps = read_gguf(size, path="m.gguf")
+    try:
+        offset, length = next(steps)
+        while True:
+            assert 0 <= offset <= offset + length <= size
+            offset, length = steps.send(data[offset : offset + length].ljust(length, b"\0"))
+    except StopIteration as stop:
+        return stop.value
+
+
+TWO_FLOATS = [tensor(b"a", 2), tensor(b"b", 2, offset=32)]
+GOOD = file(
+    [
+        entry(b"general.architecture", STRING, text(b"llama")),
+        entry(b"general.alignment", UINT32, u32(32)),
+        entry(b"x.words", ARRAY, array(STRING, 3, text(b"") + text(b"one") + text("två".encode()))),
+        entry(b"x.numbers", ARRAY, array(FLOAT32, 2, bytes(8))),
+        entry(b"x.flag", BOOL, b"\1"),
+    ],
+    [tensor(b"a", 2, 3), tensor(b"b", 32, 2, type_id=Q8_0, offset=32)],
+    bytes(32 + 68),
+)
+
+
+def test_the_pattern_of_these_files_is_good() -> None:
+    got = parse(GOOD)
+    assert got.metadata["x.words"] == ["", "one", "två"]
+    assert got.tensors["b"].shape == (2, 32)
+    assert got.tensors["b"].offset + got.tensors["b"].n_bytes == len(GOOD)
+
+
+def tail(start: bytes) -> bytes:
+    return start + bytes(99)
+
+
+def k(type_id: int, value: bytes) -> bytes:
+    """A file whose only metadata entry is `k`."""
+    return file([entry(b"k", type_id, value)], [])
+
+
+def alignment(type_id: int, value: bytes) -> bytes:
+    return file([entry(b"general.alignment", type_id, value)], [])
+
+
+def key(name: bytes) -> bytes:
+    return file([entry(name, UINT8, b"\0")], [])
+
+
+def t(*tensors: bytes) -> bytes:
+    """A file of these tensors and 99 bytes of data."""
+    return file([], list(tensors), bytes(99))
+
+
+NO_ROOM = "cannot fit in the"
+CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
+    "empty": (b"", "the file is empty"),
+    "not gguf": (tail(b"\x7fELF"), r"not a GGUF file: it starts with b'\\x7fELF', not b'GGUF'"),
+    "half a magic": (b"GG", r"not a GGUF file: it starts with b'GG'"),
+    "safetensors": (tail(u64(200) + b'{"a":'), "looks like safetensors"),
+    "zip": (tail(b"PK\x03\x04"), "ZIP or PyTorch archive"),
+    "gzip": (tail(b"\x1f\x8b\x08"), "gzip file: unpack it"),
+    "html": (tail(b"\n<!DOCTYPE html><html>"), "web page"),
+    "bare html": (tail(b"<HTML><head>"), "web page"),
+    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "run `git lfs pull`"),
+    "ggml": (tail(b"lmgg"), "GGML, the format before GGUF"),
+    "ggjt": (tail(b"tjgg"), "GGJT, a format before GGUF"),
+    "swapped magic": (tail(b"FUGG"), "big-endian GGUF"),
+    "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "a big-endian GGUF file"),
+    "version 0": (file([], [], version=0), "a big-endian GGUF file"),
+    "short header": (
+        file([], [])[:20],
+        "the file ends after 20 bytes, inside its header; was the download cut",
+    ),
+    "many entries": (b"GGUF" + u32(3) + u64(0, 3) + bytes(41), f"3 metadata entries {NO_ROOM} 41"),
+    "many tensors": (b"GGUF" + u32(3) + u64(2, 0) + bytes(57), f"2 tensors {NO_ROOM} 65"),
+    "2^64 entries": (file([], [], n_entries=2**64 - 1), f"18446744073709551615 metadata entries {NO_ROOM}"),
+    "2^64 tensors": (file([], [], n_tensors=2**64 - 1), f"18446744073709551615 tensors {NO_ROOM}"),
+    "empty key": (key(b""), "a metadata key of 0 bytes; it must have 1 to 65535"),
+    "long key": (key(b"k" * 65536), "a metadata key of 65536 bytes"),
+    "key not utf-8": (key(b"\xff"), r"a metadata key is not valid UTF-8: b'\\xff'"),
+    "control in key": (key(b"\x1b[2J"), "a metadata key holds control characters"),
+    "same key": (file([entry(b"k", UINT8, b"\1")] * 2, []), "the metadata key 'k' occurs twice"),
+    "unknown type": (k(13, b"\1"), "k: unknown metadata type 13"),
+    "unknown item type": (k(ARRAY, array(13, 0)), "k: unknown metadata type 13"),
+    "nested array": (k(ARRAY, array(ARRAY, 1)), "k: arrays inside arrays"),
+    "bool 2": (k(BOOL, b"\2"), "k: a bool must be 0 or 1, found 2"),
+    "bool array": (k(ARRAY, array(BOOL, 3, b"\0\1\3")), "must be 0 or 1, found 3"),
+    "string past end": (k(STRING, u64(100)), f"k: a string of 100 bytes {NO_ROOM}"),
+    "string in array": (k(ARRAY, array(STRING, 1, u64(99))), f"k: a string of 99 bytes {NO_ROOM}"),
+    "array past end": (k(ARRAY, array(UINT64, 9)), f"k: an array of 9 items {NO_ROOM}"),
+    "strings past end": (k(ARRAY, array(STRING, 9)), f"k: an array of 9 items {NO_ROOM}"),
+    "alignment type": (alignment(INT32, u32(32)), "must be uint32, found int32"),
+    "alignment list": (alignment(ARRAY, array(UINT32, 1, u32(32))), r"found array\[uint32\]"),
+    "alignment 0": (alignment(UINT32, u32(0)), "power of two, found 0"),
+    "alignment 48": (alignment(UINT32, u32(48)), "power of two, found 48"),
+    "long name": (t(tensor(b"n" * 64, 1)), "a tensor name of 64 bytes; it must have 1 to 63"),
+    "no name": (t(tensor(b"", 1)), "a tensor name of 0 bytes"),
+    "name not utf-8": (t(tensor(b"\xc3(", 1)), "a tensor name is not valid UTF-8"),
+    "control in name": (t(tensor(b"a\nb", 1)), "a tensor name holds control characters"),
+    "same name": (t(tensor(b"a", 2), tensor(b"a", 2, offset=32)), "the tensor 'a' occurs twice"),
+    "0 dims": (t(tensor(b"a", n_dims=0)), "a: 0 dimensions; 1 to 4"),
+    "5 dims": (t(tensor(b"a", 1, 1, 1, 1, 1)), "a: 5 dimensions; 1 to 4"),
+    "2^32 dims": (t(tensor(b"a", 1, n_dims=2**32 - 1)), "a: 4294967295 dimensions"),
+    "dim 0": (t(tensor(b"a", 2, 0)), r"a: shape \(0, 2\) has a dimension of 0"),
+    "values overflow": (t(tensor(b"a", 2**32, 2**32)), "overflows: 18446744073709551616 values"),
+    "negative dim": (t(tensor(b"a", 2**64 - 1)), "overflows: 18446744073709551615 values"),
+    "bytes overflow": (t(tensor(b"a", 2**61)), "overflows: 9223372036854775808 bytes"),
+    "half a block": (t(tensor(b"a", 33, type_id=Q8_0)), "rows of 33 values do not divide into q8_0 blocks"),
+    "blocks over rows": (t(tensor(b"a", 16, 2, type_id=Q8_0)), "rows of 16 values do not divide into q8_0"),
+    "unaligned": (t(tensor(b"a", 2), tensor(b"b", 2, offset=8)), "b: its offset 8 is not aligned to 32"),
+    "overlap": (t(tensor(b"a", 9), tensor(b"b", 2, offset=32)), "b: its offset is 32, .* ends at 64"),
+    "hole": (t(tensor(b"a", 2), tensor(b"b", 2, offset=64)), "b: its offset is 64, .* ends at 32"),
+    "late start": (t(tensor(b"a", 2, offset=32)), "a: its offset is 32, .* ends at 0"),
+    "offset 2^64": (t(tensor(b"a", 2, offset=2**64 - 32)), "a: its offset is 18446744073709551584"),
+    "data cut": (file([], TWO_FLOATS, bytes(39)), "b: its data ends at byte 136, the file at 135"),
+    "no data": (t(tensor(b"a", 2**40)), "a: its data ends at byte 4398046511"),
+}
+# In a file that claims to be of 1 TiB, so that "past the end" is not what refuses it.
+CASES_OF_1_TIB: dict[str, tuple[bytes, str]] = {
+    "string over 1 GiB": (k(STRING, u64(2**30 + 1)), "k: a string of 1073741825 bytes; at most 1073741824"),
+    "2^64 string": (k(STRING, u64(2**64 - 1)), "k: a string of 18446744073709551615 bytes; at most"),
+    "array over 1 Gi": (
+        k(ARRAY, array(UINT8, 2**30 + 1)),
+        "k: an array of 1073741825 items; at most",
+    ),
+    "2^64 array": (k(ARRAY, array(UINT64, 2**64 - 1)), "items; at most 1073741824"),
+    "huge string": (k(STRING, u64(2**29)), f"the header is larger than {MAX_HEADER_BYTES}"),
+    "huge array": (k(ARRAY, array(UINT64, 2**28)), f"the header is larger than {MAX_HEADER_BYTES}"),
+    "huge key": (file([u64(2**29)], []), "a metadata key of 536870912 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_check(name: str) -> None:
+    data, message = CASES[name]
+    with pytest.raises(ModelFormatError, match=message) as caught:
+        parse(data)
+    assert str(caught.value).startswith("m.gguf: ")
+    assert caught.value.facts["path"] == "m.gguf"
+    assert isinstance(caught.value.facts["offset"], int)
+
+
+def test_limits_are_inclusive() -> None:
+    good = [
+        file([], [tensor(b"n" * 63, 1)], bytes(4)),
+        file([entry(b"k" * 65535, UINT8, b"\0")], []),
+        file([], [tensor(b"a", 1, 1, 1, 1)], bytes(4)),
+        file([entry(b"general.alignment", UINT32, u32(1))], []),
+        file([], TWO_FLOATS, bytes(40)),
+        file([entry(b"k", UINT8, b"\0")], [])[:38],  # 24 bytes and the smallest entry
+        file([entry(b"k", STRING, text(b"v"))], [])[:46],
+        file([entry(b"k", ARRAY, array(UINT64, 0))], [])[:49],
+    ]
+    for data in good:
+        parse(data)
+
+
+@pytest.mark.parametrize(("version", "advice"), [(1, "convert the model again"), (4, "a newer Camelid may")])
+def test_other_versions_are_refused_by_name(version: int, advice: str) -> None:
+    message = f"^m.gguf: GGUF version {version} is not supported, only 2 and 3; {advice}"
+    with pytest.raises(UnsupportedModelError, match=message):
+        parse(file([], [], version=version))
+
+
+@pytest.mark.parametrize(("type_id", "message"), [(4, "q4_2. is retired"), (99, "id 99; known: f32")])
+def test_types_that_are_not_live(type_id: int, message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=f"^m.gguf: blk.0: .*{message}") as caught:
+        parse(t(tensor(b"blk.0", 2, type_id=type_id)))
+    assert caught.value.facts["tensor"] == "blk.0"
+
+
+@pytest.mark.parametrize("n", range(len(GOOD)))
+def test_truncation_at_every_byte(n: int, tmp_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(GOOD[:n])
+    with pytest.raises(ModelFormatError):
+        open_gguf(path)
+
+
+def outcome(data: bytes) -> str:
+    try:
+        parse(data)
+    except (ModelFormatError, UnsupportedModelError) as error:
+        assert len(str(error)) < 1000
+        return type(error).__name__
+    return "success"
+
+
+def damaged(rng: random.Random) -> bytes:
+    """One to eight bytes flipped to odd values, sometimes cut short, in the header more often than not."""
+    data = bytearray(GOOD)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    return bytes(data[: rng.randrange(len(data))] if rng.random() < 0.1 else data)
+
+
+def test_flipped_bytes_give_clear_errors_in_bounded_memory() -> None:
+    rng = random.Random(20)
+    tracemalloc.start()
+    seen = {outcome(damaged(rng)) for _ in range(2000)}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seen == {"success", "ModelFormatError", "UnsupportedModelError"}
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("name", CASES_OF_1_TIB)
+def test_false_lengths_allocate_nothing(name: str) -> None:
+    data, message = CASES_OF_1_TIB[name]
+    tracemalloc.start()
+    with pytest.raises(ModelFormatError, match=message):
+        parse(data, 1 << 40)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ModelFormatError, match=r"nowhere.gguf: there is no such file"):
+        open_gguf(tmp_path / "nowhere.gguf")
+    with pytest.raises(ModelFormatError, match=r"the file cannot be read: .*directory"):
+        open_gguf(tmp_path)
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_a_read_of_the_wrong_length_is_an_error(extra: int) -> None:
+    async def read(offset: int, length: int) -> bytes:
+        return GOOD[offset : offset + length + extra].ljust(length + extra, b"\0")
+
+    with pytest.raises(ModelFormatError, match=rf"a read of {len(GOOD)} bytes at 0 gave {len(GOOD) + extra}"):
+        asyncio.run(fetch_gguf(read, len(GOOD)))
+
+
+@pytest.mark.parametrize(("magic", "hint"), LOOKALIKES)
+def test_every_hint_is_given(magic: bytes, hint: str) -> None:
+    with pytest.raises(ModelFormatError) as caught:
+        parse(tail(magic))
+    assert hint in str(caught.value)
