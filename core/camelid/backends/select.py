@@ -25,7 +25,8 @@ def open_backend(name: str) -> Backend:
         known = ", ".join([*BACKENDS, *ADAPTERS])
         raise BackendError(f"unknown backend {name!r}; known: auto, {known}", backend=name)
     try:
-        return import_module(module).open_backend()
+        arguments = (ADAPTERS[name],) if name in ADAPTERS else ()
+        return import_module(module).open_backend(*arguments)
     except ModuleNotFoundError as error:
         raise BackendError(
             f"backend {name!r} needs the package {error.name!r}: pip install {error.name}", backend=name

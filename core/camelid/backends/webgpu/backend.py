@@ -1,0 +1,252 @@
+"""webgpu: lowers plans to a tape and hands it to a host, natively or in a browser."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from camelid import shaders
+from camelid.backends.base import (
+    Capabilities,
+    MemoryReport,
+    OpenSpec,
+    OutputRow,
+    Pool,
+    Program,
+    Result,
+    Sources,
+    Ticket,
+    check_weight_types,
+)
+from camelid.backends.webgpu import limits
+from camelid.backends.webgpu.kernels import KERNELS
+from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.backends.webgpu.lower import (
+    allocate_section,
+    arena_name,
+    load_section,
+    program_section,
+    state_name,
+)
+from camelid.backends.webgpu.tape import FORMAT, VERSION, Section
+from camelid.errors import BackendError, OutOfMemoryError
+from camelid.plan.memory import plan_arena
+from camelid.plan.plan import Plan, StateRef, StateSpec, View
+from camelid.plan.step import RESULT_WORDS, STATUS
+from camelid.plan.weights import Weight
+
+Json = dict[str, Any]
+SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
+
+
+class Host(Protocol):
+    """What executes a tape: `host_python.WgpuHost`, or `web/executor.js` behind `host_browser`."""
+
+    async def open(self, spec: Json) -> Json: ...
+    async def load(self, section: Json, sources: Sources) -> None: ...
+    async def allocate(self, section: Json) -> None: ...
+    async def compile(self, section: Json) -> int: ...
+    def run(self, program: int, step: bytes) -> Any: ...
+    async def read(self, ticket: Any) -> bytes: ...
+    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes: ...
+    async def write_state(self, buffer: str, offset: int, data: bytes) -> None: ...
+    def memory(self) -> Mapping[str, int]: ...
+    async def close(self) -> None: ...
+
+
+class WebGpuBackend:
+    """Plans as tapes on one WebGPU device. Holds promise A, and B within NMSE 1e-5."""
+
+    def __init__(self, host: Host, api: str = "") -> None:
+        self._host, self._api = host, api
+        self._device, self._limits = "not opened", dict(limits.DEFAULTS)
+        self._weights: dict[str, Weight] = {}
+        self._states: dict[str, StateSpec] = {}
+        self._pools: dict[str, Pool] = {}
+        self._counters = {"runs": 0, "dispatches": 0, "bytes_read_back": 0, "in_flight": 0, "max_in_flight": 0}
+        self._tape: Json = {"format": FORMAT, "version": VERSION, "open": {}, "sections": [], "steps": []}
+        self._is_recording = False
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="webgpu",
+            device=self._device,
+            ops=frozenset(KERNELS),
+            weight_types=frozenset(LAYOUTS),
+            promise="A",
+            max_in_flight=2,
+            fused=frozenset({"add_norm", "linear_glu"}),
+            is_software=any(word in self._device.lower() for word in SOFTWARE),
+            limits=self._limits,
+        )
+
+    async def open(self, spec: OpenSpec) -> None:
+        """Opens an adapter. Raises BackendError naming what was found if none fits."""
+        wanted = () if spec.default_limits else limits.WANTED
+        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(wanted)}
+        with _errors():
+            info = await self._host.open(request)
+        adapter = info["adapter"]
+        self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(adapter)
+        self._limits = {name: int(info["limits"].get(name, d)) for name, d in limits.DEFAULTS.items()}
+        self._tape["open"] = request
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        check_weight_types(weights, self.capabilities())
+        section = load_section(weights, shaders.join)
+        with _errors():
+            await self._host.load(self._section(section), sources)
+        self._weights.update({w.name: w for w in weights})
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
+        self._states, self._pools = {s.name: s for s in states}, dict(units)
+        with _errors():
+            await self._host.allocate(self._section(allocate_section(states, units)))
+
+    async def compile(self, plan: Plan) -> Program:
+        section = program_section(plan, self._pools, shaders.join)
+        with _errors():
+            number = await self._host.compile(self._section(section))
+        return Program(plan, (number, section.n_dispatches))
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+        number, n_dispatches = program.handle
+        with _errors():
+            handle = self._host.run(number, step)
+        counters = self._counters
+        counters["runs"] += 1
+        counters["dispatches"] += n_dispatches
+        counters["in_flight"] += 1
+        counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
+        record = self._record_step(number, step)
+        return Ticket(program, struct.unpack_from("<I", step, 4 * 2)[0], (handle, record))
+
+    async def read(self, ticket: Ticket) -> Result:
+        handle, record = ticket.handle
+        with _errors():
+            data = await self._host.read(handle)
+        self._counters["in_flight"] -= 1
+        self._counters["bytes_read_back"] += len(data)
+        rows = _output_rows(data, ticket)
+        record["ids"] = [row.token_id for row in rows]
+        return rows
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        places = self._unit_places(group, unit)
+        return b"".join([await self._host.read_state(*place) for place in places])
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        at = 0
+        for name, offset, n_bytes in self._unit_places(group, unit):
+            await self._host.write_state(name, offset, data[at : at + n_bytes])
+            at += n_bytes
+
+    async def run_op(
+        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        single = import_module("camelid.backends.single")  # NumPy, which a browser lacks
+        return await single.run_op(self, name, arrays, attrs)
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        plan = program.plan
+        name, offsets = arena_name(plan), plan_arena(plan).offsets
+        for view, data in inputs.items():
+            await self._host.write_state(name, offsets[view.buffer.name], data)
+        ticket = self.run(program, step)
+        sizes = [4 * plan.rows[view.rows] * view.cols for view in outputs]
+        places = [(name, offsets[view.buffer.name], n) for view, n in zip(outputs, sizes, strict=True)]
+        return ticket, [await self._host.read_state(*place) for place in places]
+
+    def memory(self) -> MemoryReport:
+        sizes = self._host.memory()
+
+        def total(*prefixes: str) -> int:
+            return sum(n for name, n in sizes.items() if name.startswith(prefixes))
+
+        return MemoryReport(
+            weight_bytes=total("weight/"),
+            state_bytes=total("state/", "table/"),
+            arena_bytes=total("arena/", "step/", "result/"),
+            counters=dict(self._counters),
+        )
+
+    def record(self) -> None:
+        """From now on every step is kept for `save_tape`; call it before `load`."""
+        self._is_recording = True
+
+    def save_tape(self, path: str) -> None:
+        """Writes all sections and recorded steps, which host_python.py replays without camelid."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self._tape, file)
+
+    async def close(self) -> None:
+        await self._host.close()
+
+    def _section(self, section: Section) -> Json:
+        """The section as JSON data, checked against the device's limits, and kept if recording."""
+        data = section.json()
+        limits.check_buffers(data, self._limits)
+        if self._is_recording:
+            self._tape["sections"].append(data)
+        return data
+
+    def _record_step(self, number: int, step: bytes) -> Json:
+        record: Json = {"program": number, "words": step.hex(), "ids": []}
+        if self._is_recording:
+            self._tape["steps"].append(record)
+        return record
+
+    def _unit_places(self, group: str, unit: int) -> list[tuple[str, int, int]]:
+        spec = self._states[group]
+        places: list[tuple[str, int, int]] = []
+        for layer in spec.layers or (0,):
+            for tensor, cols in spec.tensors:
+                n_bytes = 4 * cols * spec.unit_rows
+                places.append((state_name(StateRef(group, layer), tensor), unit * n_bytes, n_bytes))
+        return places
+
+
+class _errors:  # noqa: N801 - reads as a statement: `with _errors():`
+    """What a host raises becomes one clear BackendError."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or not isinstance(error, Exception) or isinstance(error, BackendError):
+            return
+        if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+            raise OutOfMemoryError(f"webgpu: {error}; use a smaller context or model") from error
+        raise BackendError(f"webgpu: {error}", backend="webgpu") from error
+
+
+def _output_rows(data: bytes, ticket: Ticket) -> Result:
+    n, words = ticket.n_outputs, 4 * RESULT_WORDS
+    logits_bytes = (len(data) - n * words) // max(n, 1)
+    rows: list[OutputRow] = []
+    for i in range(n if data else 0):
+        token_id, status, logit, log_sum_exp = struct.unpack_from("<IIff", data, i * words)
+        at = n * words + i * logits_bytes
+        logits = memoryview(data)[at : at + logits_bytes].cast("f") if logits_bytes else None
+        rows.append(
+            OutputRow(
+                token_id=token_id, status=STATUS[status], logit=logit, log_sum_exp=log_sum_exp, logits=logits
+            )
+        )
+    return rows
+
+
+def open_backend(api: str = "") -> WebGpuBackend:
+    """The row's entry in `select.BACKENDS`; `api` asks for Vulkan, Metal or D3D12."""
+    if sys.platform == "emscripten":
+        host = import_module("camelid.backends.webgpu.host_browser").BrowserHost()
+    else:
+        host = import_module("camelid.backends.webgpu.host_python").WgpuHost()
+    return WebGpuBackend(host, api)

@@ -1,0 +1,296 @@
+"""Executes tapes natively through wgpu-py. Knows sections (see tape.py), nothing of models.
+
+Also a program of its own, where camelid is absent: `python host_python.py tape.json model.gguf` replays a
+saved tape, compares every token with the one that was recorded, and prints them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import wgpu
+
+USAGE = {
+    "storage": wgpu.BufferUsage.STORAGE,
+    "copy_src": wgpu.BufferUsage.COPY_SRC,
+    "copy_dst": wgpu.BufferUsage.COPY_DST,
+    "map_read": wgpu.BufferUsage.MAP_READ,
+}
+BINDING = {"read": "read-only-storage", "write": "storage"}
+RESULT_WORDS = 4  # id, status, logit, log-sum-exp
+READ = wgpu.MapMode.READ
+
+
+class WgpuHost:
+    """One device. `hook` may wrap it, e.g. to count what is created."""
+
+    def __init__(self, hook: Callable[[Any], Any] = lambda device: device) -> None:
+        self._hook = hook
+        self._device: Any = None
+        self._buffers: dict[str, Any] = {}
+        self._programs: dict[int, Program] = {}
+        self.lost = ""
+
+    async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Opens the adapter whose name contains `spec["adapter"]`; the strongest one if that is empty."""
+        adapter = choose_adapter(str(spec.get("adapter", "")), str(spec.get("api", "")))
+        wanted = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
+        self._device = self._hook(adapter.request_device_sync(required_limits=wanted))
+        limits = {_camel(name): value for name, value in self._device.limits.items()}
+        return {"adapter": {k: str(v) for k, v in dict(adapter.info).items()}, "limits": limits}
+
+    async def load(self, section: Mapping[str, Any], sources: Mapping[str, Any]) -> None:
+        """Executes uploads and dispatches in order, each submitted at once."""
+        built = self._build(section)
+        files = {name: open(path, "rb") for name, path in sources.items()}  # noqa: SIM115 - closed below
+        try:
+            for command in section["commands"]:
+                self._execute(command, built, files)
+        finally:
+            for file in files.values():
+                file.close()
+        for buffer in section["buffers"]:
+            if buffer.get("temporary"):
+                self._buffers.pop(buffer["name"]).destroy()
+
+    async def allocate(self, section: Mapping[str, Any]) -> None:
+        self._build(section)
+
+    async def compile(self, section: Mapping[str, Any]) -> int:
+        """A program's number. Everything that its steps need is created here."""
+        pipelines, groups = self._build(section)
+        number = len(self._programs) + 1
+        self._programs[number] = Program(self._device, section, pipelines, groups, self._buffers)
+        return number
+
+    def run(self, program: int, step: bytes) -> tuple[int, int, int]:
+        """Submits one step and returns a ticket. Never waits for the device."""
+        slot, n_bytes = self._programs[program].submit(step)
+        return program, slot, n_bytes
+
+    async def read(self, ticket: tuple[int, int, int]) -> bytes:
+        """The step's results. A ticket can be read once."""
+        program, slot, n_bytes = ticket
+        return self._programs[program].read(slot, n_bytes)
+
+    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
+        return bytes(self._device.queue.read_buffer(self._buffers[buffer], offset, n_bytes))
+
+    async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
+        self._device.queue.write_buffer(self._buffers[buffer], offset, data)
+
+    def memory(self) -> dict[str, int]:
+        return {name: buffer.size for name, buffer in self._buffers.items()}
+
+    async def close(self) -> None:
+        for buffer in self._buffers.values():
+            buffer.destroy()
+        self._buffers.clear()
+        self._programs.clear()
+        self._device = None
+
+    def _build(self, section: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Creates a section's buffers, pipelines and bind groups."""
+        device = self._device
+        for buffer in section["buffers"]:
+            self._create_buffer(buffer)
+        layouts = {key: device.create_bind_group_layout(entries=_entries(a)) for key, a in section["layouts"].items()}
+        shapes = {k: device.create_pipeline_layout(bind_group_layouts=[one]) for k, one in layouts.items()}
+        modules = {key: device.create_shader_module(code=wgsl) for key, wgsl in section["modules"].items()}
+        pipelines = [_pipeline(device, entry, shapes, modules) for entry in section["pipelines"]]
+        groups = [
+            device.create_bind_group(layout=layouts[group["layout"]], entries=self._places(group["bindings"]))
+            for group in section["groups"]
+        ]
+        return pipelines, groups
+
+    def _create_buffer(self, entry: Mapping[str, Any]) -> None:
+        usage = 0
+        for word in entry["usage"]:
+            usage |= USAGE[word]
+        old = self._buffers.pop(entry["name"], None)
+        if old is not None:
+            old.destroy()
+        self._buffers[entry["name"]] = self._device.create_buffer(size=entry["bytes"], usage=usage)
+        if "data" in entry:
+            data = base64.b64decode(entry["data"])
+            self._device.queue.write_buffer(self._buffers[entry["name"]], 0, data)
+
+    def _places(self, bindings: list[list[Any]]) -> list[dict[str, Any]]:
+        return [
+            {"binding": i, "resource": {"buffer": self._buffers[name], "offset": offset, "size": size}}
+            for i, (name, offset, size) in enumerate(bindings)
+        ]
+
+    def _execute(self, command: list[Any], built: tuple[list[Any], list[Any]], files: Mapping[str, Any]) -> None:
+        name, *rest = command
+        if name == "upload":
+            self._upload(files, *rest)
+        elif name == "words":
+            buffer, at, words = rest
+            self._device.queue.write_buffer(self._buffers[buffer], at, struct.pack(f"<{len(words)}I", *words))
+        else:
+            encoder = self._device.create_command_encoder()
+            _encode(encoder, [rest], built, [])
+            self._device.queue.submit([encoder.finish()])
+
+    def _upload(
+        self, files: Mapping[str, Any], source: str | list[str], offset: int, n_bytes: int, buffer: str, at: int
+    ) -> None:
+        if isinstance(source, list):
+            data = base64.b64decode(source[1])[offset : offset + n_bytes]
+        else:
+            files[source].seek(offset)
+            data = files[source].read(n_bytes)
+        if len(data) != n_bytes:
+            raise OSError(f"source {source!r} ends after {len(data)} of {n_bytes} bytes at {offset}")
+        self._device.queue.write_buffer(self._buffers[buffer], at, data + bytes(-n_bytes % 4))
+
+
+class Program:
+    """A compiled section: replays its dispatches, and reads results through a ring of mapped buffers."""
+
+    def __init__(
+        self,
+        device: Any,
+        section: Mapping[str, Any],
+        pipelines: list[Any],
+        groups: list[Any],
+        buffers: Mapping[str, Any],
+    ) -> None:
+        self._device, self._built = device, (pipelines, groups)
+        self._dispatches = [command[1:] for command in section["commands"]]
+        self._step, self._step_bytes = buffers[section["step"][0]], section["step"][1]
+        self._results = [(buffers[name], *rest) for name, *rest in section["results"]]
+        sizes = {entry["name"]: entry["bytes"] for entry in section["buffers"]}
+        size = max(16, sum(sizes[name] for name, *_ in section["results"]))
+        usage = USAGE["map_read"] | USAGE["copy_dst"]
+        self._ring = [device.create_buffer(size=size, usage=usage) for _ in range(section["ring"])]
+        self._free = list(range(len(self._ring)))
+
+    def submit(self, step: bytes) -> tuple[int, int]:
+        if not self._free:
+            raise RuntimeError(f"{len(self._ring)} steps are in flight; read one before the next")
+        slot = self._free.pop(0)
+        words = struct.unpack(f"<{len(step) // 4}I", step)
+        self._device.queue.write_buffer(self._step, 0, step)
+        encoder = self._device.create_command_encoder()
+        _encode(encoder, self._dispatches, self._built, words)
+        at = 0
+        for buffer, offset, word, each in self._results:
+            n_bytes = words[word] * each
+            if n_bytes:
+                encoder.copy_buffer_to_buffer(buffer, offset, self._ring[slot], at, n_bytes)
+            at += n_bytes
+        self._device.queue.submit([encoder.finish()])
+        return slot, at
+
+    def read(self, slot: int, n_bytes: int) -> bytes:
+        buffer = self._ring[slot]
+        if n_bytes:
+            buffer.map_sync(READ, 0, n_bytes)
+            data = bytes(buffer.read_mapped(0, n_bytes))
+            buffer.unmap()
+        else:
+            data = b""
+        self._free.append(slot)
+        return data
+
+
+def choose_adapter(name: str, api: str = "") -> Any:
+    """The adapter whose description contains `name` on API `api` (Vulkan, Metal, D3D12)."""
+    adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in (api or "Vulkan Metal D3D12")]
+    texts = [" ".join(str(v) for v in dict(a.info).values()) for a in adapters]
+    fitting = [a for a, text in zip(adapters, texts, strict=True) if name.lower() in text.lower()]
+    if not fitting:
+        found = "; ".join(texts) or "no adapter at all (is a Vulkan, Metal or D3D12 driver installed?)"
+        raise LookupError(f"no adapter matches {name or api!r}; found: {found}")
+    order = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
+    return min(fitting, key=lambda a: order.index(a.info["adapter_type"]) if a.info["adapter_type"] in order else 3)
+
+
+def _entries(access: list[str]) -> list[dict[str, Any]]:
+    visibility = wgpu.ShaderStage.COMPUTE
+    return [
+        {"binding": i, "visibility": visibility, "buffer": {"type": BINDING[word]}} for i, word in enumerate(access)
+    ]
+
+
+def _pipeline(device: Any, entry: Mapping[str, Any], shapes: Mapping[str, Any], modules: Mapping[str, Any]) -> Any:
+    stage = {"module": modules[entry["module"]], "entry_point": "main", "constants": entry["constants"]}
+    return device.create_compute_pipeline(layout=shapes[entry["layout"]], compute=stage)
+
+
+def _encode(encoder: Any, dispatches: list[Any], built: tuple[list[Any], list[Any]], words: Any) -> None:
+    """Records dispatches into one compute pass, leaving out those with an empty grid."""
+    pipelines, groups = built
+    compute = encoder.begin_compute_pass()
+    for pipeline, group, grid in dispatches:
+        x, y, z = (_extent(entry, words) for entry in grid)
+        if x and y and z:
+            compute.set_pipeline(pipelines[pipeline])
+            compute.set_bind_group(0, groups[group])
+            compute.dispatch_workgroups(x, y, z)
+    compute.end()
+
+
+def _extent(entry: Any, words: Any) -> int:
+    if isinstance(entry, int):
+        return entry
+    word, per, each = entry
+    return -(-words[word] * each // per)
+
+
+def _dashed(name: str) -> str:
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("-")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+async def replay(tape: Mapping[str, Any], sources: Mapping[str, str], adapter: str = "") -> list[tuple[int, int]]:
+    """Executes a saved tape. Returns (recorded id, id now) for every output row."""
+    host = WgpuHost()
+    info = await host.open({**tape["open"], "adapter": adapter or tape["open"].get("adapter", "")})
+    print(f"adapter: {info['adapter'].get('device')}", file=sys.stderr)
+    for section in tape["sections"]:
+        if section["kind"] == "load":
+            await host.load(section, sources)
+        elif section["kind"] == "allocate":
+            await host.allocate(section)
+        else:
+            await host.compile(section)
+    pairs: list[tuple[int, int]] = []
+    for step in tape["steps"]:
+        data = await host.read(host.run(step["program"], bytes.fromhex(step["words"])))
+        ids = struct.unpack(f"<{len(data) // 4}I", data)[::RESULT_WORDS][: len(step["ids"])]
+        pairs += zip(step["ids"], ids, strict=True)
+    await host.close()
+    return pairs
+
+
+def main(arguments: list[str]) -> int:
+    """`host_python.py tape.json model.gguf [adapter]`: 0 if every token is as recorded, else 1."""
+    if len(arguments) not in (2, 3):
+        print("usage: python host_python.py TAPE.json MODEL.gguf [ADAPTER]", file=sys.stderr)
+        return 2
+    import asyncio
+
+    with open(arguments[0], encoding="utf-8") as file:
+        tape = json.load(file)
+    pairs = asyncio.run(replay(tape, {"model": arguments[1]}, *arguments[2:]))
+    print(" ".join(str(now) for _, now in pairs))
+    wrong = sum(then != now for then, now in pairs)
+    print(f"{len(pairs)} tokens, {wrong} differ from the recording", file=sys.stderr)
+    return 1 if wrong or not pairs else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,35 @@
+"""WebGPU's limits: what a plan may count on everywhere, and checks that name what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from camelid.errors import OutOfMemoryError
+
+# The defaults of the WebGPU specification, section "Limits".
+DEFAULTS: dict[str, int] = {
+    "maxBufferSize": 256 << 20,
+    "maxStorageBufferBindingSize": 128 << 20,
+    "maxStorageBuffersPerShaderStage": 8,
+    "maxComputeWorkgroupStorageSize": 16 << 10,
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupsPerDimension": 65535,
+    "minStorageBufferOffsetAlignment": 256,
+}
+
+# Asked for beyond the defaults when the adapter has more: they decide how large a model fits.
+WANTED = ("maxBufferSize", "maxStorageBufferBindingSize")
+
+
+def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None:
+    """Raises OutOfMemoryError naming the first buffer that the device cannot bind whole."""
+    limit = min(limits["maxBufferSize"], limits["maxStorageBufferBindingSize"])
+    for buffer in section["buffers"]:
+        if buffer["bytes"] > limit:
+            raise OutOfMemoryError(
+                f"{buffer['name']} needs {buffer['bytes']:,} bytes, this device binds at most {limit:,}; "
+                "use a smaller context or quantization, or another device",
+                want_bytes=buffer["bytes"],
+                limit_bytes=limit,
+            )

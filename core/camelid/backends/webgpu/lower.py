@@ -1,0 +1,189 @@
+"""The one lowering: weights, state and plans become sections of a tape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from camelid.backends.base import Pool
+from camelid.backends.webgpu.kernels import KERNELS, Context, shader_files, view_constants
+from camelid.backends.webgpu.layouts import (
+    LAYOUTS,
+    READ_WRITE,
+    STAGING_BYTES,
+    add_weight,
+    buffer_name,
+    device_bytes,
+)
+from camelid.backends.webgpu.tape import Section
+from camelid.errors import BackendError
+from camelid.plan.memory import Arena, buffer_bytes, plan_arena
+from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
+from camelid.plan.step import RESULT_WORDS, StepLayout
+from camelid.plan.weights import Weight
+
+Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
+Binding = tuple[str, int, int]
+
+READBACK_RING = 3  # two steps in flight, one being read
+OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
+
+
+def load_section(weights: Iterable[Weight], join: Join) -> Section:
+    """Buffers for all weights, filled from their sources and repacked on the device."""
+    section = Section("load", "load")
+    section.add_buffer("task", 16, READ_WRITE, temporary=True)
+    section.add_buffer("staging", STAGING_BYTES, READ_WRITE, temporary=True)
+    for weight in weights:
+        repack = LAYOUTS[weight.type].repack
+        add_weight(section, weight, join("halves", repack) if repack else "")
+    return section
+
+
+def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> Section:
+    """Buffers for all state: one a layer and tensor, and one page table a group."""
+    section = Section("allocate", "allocate")
+    for spec in states:
+        pool = pools[spec.name]
+        for layer in spec.layers or (0,):
+            for tensor, cols in spec.tensors:
+                name = state_name(StateRef(spec.name, layer), tensor)
+                section.add_buffer(name, 4 * pool.units * spec.unit_rows * cols, READ_WRITE)
+        section.add_buffer(table_name(spec.name), _table_bytes(pool), READ_WRITE)
+    return section
+
+
+def state_name(ref: StateRef, tensor: str) -> str:
+    return f"state/{ref}.{tensor}"
+
+
+def table_name(group: str) -> str:
+    return f"table/{group}"
+
+
+def _table_bytes(pool: Pool) -> int:
+    return max(16, 4 * pool.table_rows * pool.table_cols)
+
+
+def arena_name(plan: Plan) -> str:
+    return f"arena/{plan.key}"
+
+
+def program_section(plan: Plan, pools: Mapping[str, Pool], join: Join) -> Section:
+    """The dispatches of one plan, over an arena planned ahead."""
+    section = Section(str(plan.key), "program")
+    arena = plan_arena(plan)
+    names = {"step": f"step/{plan.key}", "result": f"result/{plan.key}", "arena": arena_name(plan)}
+    sizes = {
+        "step": 4 * plan.layout.n_words,
+        "result": 4 * RESULT_WORDS * plan.key.capacity.outputs,
+        "arena": max(arena.n_bytes, 16),
+    }
+    for role, name in names.items():
+        section.add_buffer(name, sizes[role], READ_WRITE)
+    lowering = _Lowering(section, plan, Context(plan, dict(pools)), arena, names, join)
+    for op in plan.ops:
+        lowering.add(op)
+    section.step = (names["step"], sizes["step"])
+    section.results = list(lowering.results())
+    section.ring = READBACK_RING
+    return section
+
+
+class _Lowering:
+    """Turns ops into dispatches of one section."""
+
+    def __init__(
+        self, section: Section, plan: Plan, context: Context, arena: Arena, names: Mapping[str, str], join: Join
+    ) -> None:
+        self.section, self.plan, self.context = section, plan, context
+        self.arena, self.names, self.join = arena, names, join
+
+    def add(self, op: Op) -> None:
+        kernel = KERNELS[op.name]
+        files = shader_files(op)
+        wgsl = self.join(*files)
+        constants = self._constants(wgsl, op)
+        for bindings in self._bindings(op, kernel.bindings):
+            access = ("read", *(word for word, _ in bindings))
+            layout = self.section.add_layout(access)
+            pipeline = self.section.add_pipeline("+".join(files), wgsl, layout, constants)
+            step = (self.names["step"], 0, 4 * self.plan.layout.n_words)
+            group = self.section.add_group(layout, [step, *(place for _, place in bindings)])
+            self.section.dispatch(pipeline, group, kernel.grid(op, self.context))
+
+    def results(self) -> Iterable[tuple[str, int, int, int]]:
+        word = StepLayout.header_word("outputs")
+        if any(op.name == "sample" for op in self.plan.ops):
+            yield self.names["result"], 0, word, 4 * RESULT_WORDS
+        if "all_logits" in self.plan.key.features:
+            logits = next(op.view("logits") for op in self.plan.ops if op.name == "sample")
+            yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, 4 * logits.cols
+
+    def _constants(self, wgsl: str, op: Op) -> dict[str, float]:
+        """Every constant that the module declares; one it declares and nobody sets keeps its default."""
+        known = step_constants(self.plan.layout) | view_constants(op)
+        known |= KERNELS[op.name].constants(op, self.context)
+        return {name: known[name] for name in OVERRIDE.findall(wgsl) if name in known}
+
+    def _bindings(self, op: Op, roles: Sequence[str]) -> Iterable[list[tuple[str, Binding]]]:
+        """One list of (access, place) a dispatch; `state.*` means one dispatch for each tensor and layer."""
+        if roles == ("state.*+",):
+            spec = self.plan.state(op.state("state").group)
+            for layer in spec.layers:
+                for tensor, _ in spec.tensors:
+                    yield [("write", self._state(spec, StateRef(spec.name, layer), tensor))]
+            return
+        yield [self._binding(op, role) for role in roles]
+
+    def _binding(self, op: Op, role: str) -> tuple[str, Binding]:
+        access = "write" if role.endswith("+") else "read"
+        name, _, tensor = role.removesuffix("+").partition(".")
+        if name == "result":
+            return "write", (self.names["result"], 0, self._result_bytes())
+        operand = dict(op.operands)[name]
+        if isinstance(operand, View):
+            return "write", self._view(operand)
+        if isinstance(operand, Weight):
+            return "read", _weight_binding(op, role, operand)
+        spec = self.plan.state(operand.group)
+        # The ring is read by one kernel and written by another, never in one dispatch.
+        return access, self._table(spec) if tensor == "table" else self._state(spec, operand, tensor)
+
+    def _view(self, view: View) -> Binding:
+        n_bytes = buffer_bytes(view.buffer, self.plan)
+        return self.names["arena"], self.arena.offsets[view.buffer.name], n_bytes
+
+    def _result_bytes(self) -> int:
+        return 4 * RESULT_WORDS * self.plan.key.capacity.outputs
+
+    def _table(self, spec: StateSpec) -> Binding:
+        return table_name(spec.name), 0, _table_bytes(self.context.pools[spec.name])
+
+    def _state(self, spec: StateSpec, ref: StateRef, tensor: str) -> Binding:
+        cols = dict(spec.tensors)[tensor]
+        return state_name(ref, tensor), 0, 4 * self.context.pools[spec.name].units * spec.unit_rows * cols
+
+
+def step_constants(layout: StepLayout) -> dict[str, float]:
+    """Word offsets of the step, by the names that prelude.wgsl declares."""
+    return {
+        "ROWS_AT": layout.rows_at,
+        "ROW_WORDS": layout.row_words,
+        "SEQUENCES_AT": layout.sequences_at,
+        "SEQUENCE_WORDS": layout.sequence_words,
+        "OUTPUTS_AT": layout.outputs_at,
+        "SAMPLING_AT": layout.sampling_at,
+        "UPDATES_AT": layout.updates_at,
+        "COPIES_AT": layout.copies_at,
+    }
+
+
+def _weight_binding(op: Op, role: str, weight: Weight) -> Binding:
+    if role != KERNELS[op.name].codec and weight.type != "f32":
+        raise BackendError(
+            f"{weight.name}: the webgpu kernel of {op.name} reads f32 here, the file has {weight.type}; "
+            "convert the file again with this tensor as f32",
+            backend="webgpu",
+        )
+    return buffer_name(weight), 0, -(-device_bytes(weight) // 16) * 16

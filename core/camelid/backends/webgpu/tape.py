@@ -1,0 +1,86 @@
+"""The tape: device work as plain data, ready for JSON.
+
+A section is self-contained. It creates buffers, names WGSL modules, bind-group layouts, pipelines and bind
+groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute sections and know nothing else:
+
+    buffers    [{"name", "bytes", "usage": ["storage", ...], "data": base64 or absent, "temporary": bool}]
+    modules    {key: WGSL}
+    layouts    {key: ["read" | "write", ...]}        one compute storage binding each, in binding order
+    pipelines  [{"module", "layout", "constants": {name: number}}]        entry point "main"
+    groups     [{"layout", "bindings": [[buffer, offset, bytes], ...]}]
+    commands   ["upload", source, offset, bytes, buffer, at]      bytes of a source, read by the host; a
+                                                                  source is a name or ["inline", base64]
+               ["words", buffer, at, [u32, ...]]                  small data from the tape itself
+               ["dispatch", pipeline, group, [x, y, z]]           a grid entry is a number, or
+                                                                  [word, per, each]: ceil(step[word] * each / per)
+    step       [buffer, bytes]                       where `run` writes the step
+    results    [[buffer, offset, word, each], ...]   `read` returns step[word] * each bytes of each, joined
+    ring       how many steps may be between `run` and `read`
+
+A dispatch with an empty grid is not launched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FORMAT = "camelid-tape"
+VERSION = 1
+
+GridEntry = int | tuple[int, int, int]
+Command = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Section:
+    """One section under construction. The `add` methods return an index and never repeat an entry."""
+
+    name: str
+    kind: str  # load, allocate or program
+    buffers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    modules: dict[str, str] = field(default_factory=dict[str, str])
+    layouts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    pipelines: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    groups: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    commands: list[Command] = field(default_factory=list[Command])
+    step: tuple[str, int] | None = None
+    results: list[tuple[str, int, int, int]] = field(default_factory=list[tuple[str, int, int, int]])
+    ring: int = 0
+
+    def add_buffer(
+        self, name: str, n_bytes: int, usage: Sequence[str], *, data: str = "", temporary: bool = False
+    ) -> None:
+        entry: dict[str, Any] = {"name": name, "bytes": -(-n_bytes // 16) * 16, "usage": list(usage)}
+        self.buffers.append(entry | ({"data": data} if data else {}) | ({"temporary": True} if temporary else {}))
+
+    def add_layout(self, access: Sequence[str]) -> str:
+        key = "".join(word[0] for word in access)
+        self.layouts[key] = list(access)
+        return key
+
+    def add_pipeline(self, module: str, wgsl: str, layout: str, constants: Mapping[str, float]) -> int:
+        self.modules[module] = wgsl
+        return _index(self.pipelines, {"module": module, "layout": layout, "constants": dict(constants)})
+
+    def add_group(self, layout: str, bindings: Sequence[tuple[str, int, int]]) -> int:
+        return _index(self.groups, {"layout": layout, "bindings": [list(b) for b in bindings]})
+
+    def dispatch(self, pipeline: int, group: int, grid: Sequence[GridEntry]) -> None:
+        self.commands.append(("dispatch", pipeline, group, tuple(grid)))
+
+    @property
+    def n_dispatches(self) -> int:
+        return sum(command[0] == "dispatch" for command in self.commands)
+
+    def json(self) -> dict[str, Any]:
+        """The section as JSON data, after a round trip, so that nothing but data can pass."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+def _index(entries: list[dict[str, Any]], entry: dict[str, Any]) -> int:
+    if entry not in entries:
+        entries.append(entry)
+    return entries.index(entry)

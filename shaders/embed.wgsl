@@ -1,0 +1,29 @@
+// embed: y[t] = weight[token], the token being the row's id or the sequence's last sampled id, still on the
+// device.  grid: one workgroup a token row.
+@group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> weights: array<u32>;
+@group(0) @binding(3) var<storage, read> ring: array<u32>;
+
+const FROM_RING: u32 = 1u;
+override K: u32 = 8u;
+override VOCAB: u32 = 1u;
+override Y_STRIDE: u32 = 0u;
+override Y_OFFSET: u32 = 0u;
+override RING_ROWS: u32 = 128u;
+override GROUP: u32 = 0u;
+
+fn token_of(row: Row) -> u32 {
+  if (row.source != FROM_RING) { return row.value; }
+  return ring[group_at(row.sequence, GROUP).read * RING_ROWS + row.state_row % RING_ROWS];
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let token = min(token_of(row_at(group.x)), VOCAB - 1u);
+  let to = (group.x * Y_STRIDE + Y_OFFSET) / 4u;
+  for (var unit = lane; unit < K / 8u; unit += 64u) {
+    let w = decode8(token * (K / 8u) + unit);
+    y[to + 2u * unit] = w[0];
+    y[to + 2u * unit + 1u] = w[1];
+  }
+}

@@ -1,0 +1,19 @@
+// glu: y[t, c] = act(gate[t, c]) * up[t, c].  grid: (tiles of 64 c, rows).
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<storage, read_write> gate: array<f32>;
+@group(0) @binding(3) var<storage, read_write> up: array<f32>;
+
+override C: u32 = 1u;
+override Y_STRIDE: u32 = 0u;
+override Y_OFFSET: u32 = 0u;
+override GATE_STRIDE: u32 = 0u;
+override GATE_OFFSET: u32 = 0u;
+override UP_STRIDE: u32 = 0u;
+override UP_OFFSET: u32 = 0u;
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  if (id.x >= C) { return; }
+  let g = gate[id.y * GATE_STRIDE + GATE_OFFSET + id.x];
+  y[id.y * Y_STRIDE + Y_OFFSET + id.x] = act(g) * up[id.y * UP_STRIDE + UP_OFFSET + id.x];
+}

@@ -1,0 +1,14 @@
+// reduce: sums over the 64 lanes of a workgroup, in one fixed order. Every lane gets the sum.
+const LANES: u32 = 64u;
+var<workgroup> scratch: array<f32, LANES>;
+
+fn workgroup_sum(value: f32, lane: u32) -> f32 {
+  workgroupBarrier();  // the last reader of scratch may still be reading
+  scratch[lane] = value;
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if (lane < width) { scratch[lane] += scratch[lane + width]; }
+  }
+  workgroupBarrier();
+  return scratch[0];
+}
