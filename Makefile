@@ -35,7 +35,7 @@ bench: .venv/.run
 	@$(BIN)/camelid bench $(ARGS)
 
 goldens: .venv/.goldens
-	@for script in tests/golden/make_*.py; do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
+	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache

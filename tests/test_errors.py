@@ -10,6 +10,7 @@ import pytest
 
 from camelid import errors, shaders
 from camelid.backends.select import open_backend
+from camelid.backends.webgpu.limits import check_buffers
 from camelid.errors import CamelidError
 from camelid.formats.gguf import Gguf, GgufTensor, read_gguf
 from camelid.formats.quants import quant, row_bytes
@@ -42,6 +43,10 @@ def header(arch: str, *tensors: GgufTensor) -> Gguf:
 RAISERS: dict[str, Callable[[], object]] = {
     "BackendError": lambda: open_backend("gpu"),
     "ModelFormatError": lambda: row_bytes("q8_0", 33),
+    "OutOfMemoryError": lambda: check_buffers(
+        {"buffers": [{"name": "kv", "bytes": 99}]},
+        {"maxBufferSize": 64, "maxStorageBufferBindingSize": 64},
+    ),
     "PlanError": lambda: check_op(Op("matmul", (), ())),
     "TensorShapeError": lambda: next(
         read_model(header("llama", GgufTensor("rope_freqs.weight", "q8_0", (32,), 0, 34)))
