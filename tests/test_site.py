@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 pytest.importorskip("starlette", reason="needs the web extra")
+
+from camelid.errors import BackendError
+from camelid.server.static import serve
 
 ROOT = Path(__file__).parents[1]
 SERVE = """
@@ -106,3 +110,21 @@ def test_nothing_outside_the_site_is_served(address: str, path: str) -> None:
     response, body = get(address, path)
     assert response.status == 404
     assert b"outside" not in body and b"root:" not in body
+
+
+def test_port_in_use_is_said_plainly(address: str, tmp_path: Path) -> None:
+    port = int(address.rpartition(":")[2])
+    with pytest.raises(BackendError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: .*--port"):
+        serve(tmp_path, port=port)
+
+
+def test_interrupt_ends_the_server_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SERVE, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as server:
+        assert server.stdout
+        get(urlsplit(server.stdout.readline().strip()).netloc, "/")
+        server.send_signal(signal.SIGINT)
+        _, complaint = server.communicate(timeout=10)
+    assert (server.returncode, complaint) == (0, "")

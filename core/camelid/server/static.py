@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from camelid.errors import BackendError
@@ -132,10 +133,22 @@ def serve(
 ) -> None:
     """Serve until interrupted. `ready` is told the address once the port is ours; port 0 takes a free one."""
     app = application(root or find_site())
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listener:
-        name = f"[{host}]" if ":" in host else host
+    # uvicorn shuts down on Ctrl-C and then raises it again; for a server that is its ordinary end.
+    with listen(host, port) as listener, suppress(KeyboardInterrupt):
         if ready:
+            name = f"[{host}]" if ":" in host else host
             ready(f"http://{name}:{listener.getsockname()[1]}/")
         config = uvicorn.Config(app, log_level="warning", lifespan="off")
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; BackendError if the address cannot be had."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise BackendError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another --port",
+            backend="server",
+        ) from error
