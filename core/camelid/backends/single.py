@@ -61,6 +61,7 @@ class OpCase:
     token_ids: Sequence[int] = ()
     output_rows: Sequence[int] = ()
     sampling: StepSampling = field(default_factory=StepSampling)
+    copies: Sequence[tuple[int, int, int]] = ()  # page index, page index, rows
     features: frozenset[str] = frozenset()
 
 
@@ -97,7 +98,7 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     ticket, raw = await backend.run_buffers(program, step, inputs, [roles[r] for r in written])
     views = {r: np.frombuffer(b, np.float32).reshape(case.views[r].shape) for r, b in zip(written, raw, strict=True)}
     rows = await backend.read(ticket) if ticket.n_outputs and case.op == "sample" else []
-    state = await _read_state(backend, case, pages) if case.op == "kv_write" else {}
+    state = await _read_state(backend, case, pages) if case.op in ("kv_write", "copy") else {}
     return OpResult(views, rows, state)
 
 
@@ -109,7 +110,8 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
     operands |= {"state": StateRef("kv"), "tokens": StateRef("tokens")}
     op = Op(case.op, tuple((r, operands[r]) for r in row.roles), tuple((a, case.attrs[a]) for a in row.attrs))
-    capacity = Capacity(rows=n_rows, sequences=1, outputs=max(n_outputs, 1), updates=max(len(_pages(case)), 1))
+    counts = {"updates": len(_pages(case)), "copies": len(case.copies)}
+    capacity = Capacity(rows=n_rows, sequences=1, outputs=max(n_outputs, 1), **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
     tables = Op("tables", (("state", StateRef("kv")),))
     return Plan(key=key, stages=(Stage("main", (tables, op)),), states=_states(case)), roles
@@ -144,7 +146,10 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
     outputs = [(r, 0, p + 1) for p, r in enumerate(case.output_rows or range(n_outputs))]
     sequence = StepSequence(first_row=0, rows=n_rows, groups=((1, 0, positions[0]), (1, 1, positions[0])))
     updates = [(KV, 1, index, unit) for index, unit in enumerate(pages)]
-    return Step(rows=rows, sequences=[sequence], outputs=outputs, sampling=[case.sampling], updates=updates)
+    copies = [(KV, pages[a], pages[b], n) for a, b, n in case.copies]
+    return Step(
+        rows=rows, sequences=[sequence], outputs=outputs, sampling=[case.sampling], updates=updates, copies=copies
+    )
 
 
 def _inline(name: str, weight: Quantized) -> Weight:
@@ -171,7 +176,7 @@ def _padded(rows: F32) -> F32:
 
 async def _read_state(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
     units = [np.frombuffer(await backend.read_state("kv", unit), np.float32) for unit in pages]
-    width = case.views["k"].shape[1]
+    width = _states(case)[KV].tensors[0][1]
     both = np.stack([u.reshape(2, PAGE_ROWS, width) for u in units])  # [pages, 2, PAGE_ROWS, K*D]
     return {name: both[:, i].reshape(-1, width) for i, name in enumerate("kv")}
 

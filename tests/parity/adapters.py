@@ -1,0 +1,33 @@
+"""The software adapters that every machine can have: Mesa's lavapipe and Chromium's SwiftShader.
+
+Both are made visible to one process through the Vulkan loader's list of drivers. Each test asserts the name
+of the adapter that it really got.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+DRIVERS = {
+    "llvmpipe": (
+        Path("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"),
+        Path("/usr/share/vulkan/icd.d/lvp_icd.json"),
+    ),
+    "SwiftShader": (Path("/usr/lib/chromium/vk_swiftshader_icd.json"),),
+}
+
+
+def show_drivers() -> None:
+    """Adds the software drivers to those that the loader finds; call before wgpu is imported."""
+    found = [str(path) for paths in DRIVERS.values() for path in paths if path.exists()]
+    os.environ.setdefault("VK_ADD_DRIVER_FILES", ":".join(found))
+    os.environ.setdefault("VK_ICD_FILENAMES", ":".join(found))
+
+
+def need_driver(name: str) -> str:
+    if not any(path.exists() for path in DRIVERS[name]):
+        pytest.skip(f"no driver for {name}: run .ci/system-packages")
+    return name

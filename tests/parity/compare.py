@@ -1,0 +1,51 @@
+"""What it means that two backends agree on an op."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+
+from camelid.backends.base import OpenSpec
+from camelid.backends.reference import ReferenceBackend
+from camelid.backends.single import OpCase, OpResult, run_case
+
+TOLERANCE = 1e-10  # NMSE of float32 paths
+
+
+def nmse(got: Any, want: Any) -> float:
+    """Sum of squared errors over the sum of squares; infinite where one is not finite and the other is."""
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    if not np.array_equal(np.isfinite(got), np.isfinite(want)):
+        return np.inf
+    fine = np.isfinite(want)
+    return float(((got - want)[fine] ** 2).sum() / max((want[fine] ** 2).sum(), 1e-30))
+
+
+def errors(got: OpResult, want: OpResult) -> list[float]:
+    """NMSE of everything that was written; ids and states of samples must be equal."""
+    pairs = [(got.views[role], want.views[role]) for role in want.views]
+    pairs += [(got.state[name], want.state[name]) for name in want.state]
+    found = [nmse(a, b) for a, b in pairs]
+    for a, b in zip(got.rows, want.rows, strict=True):
+        if b.status == "nan":  # such a row is refused, its numbers mean nothing
+            found.append(0.0 if a.status == "nan" else np.inf)
+            continue
+        same = (a.token_id, a.status) == (b.token_id, b.status)
+        found.append(nmse([a.logit, a.log_sum_exp], [b.logit, b.log_sum_exp]) if same else np.inf)
+        if b.logits is not None:
+            found.append(nmse(a.logits, b.logits))
+    return found
+
+
+def reference_result(case: OpCase) -> OpResult:
+    return asyncio.run(run_case(ReferenceBackend(), case))
+
+
+async def run_on(backend: Any, spec: OpenSpec, cases: list[OpCase]) -> list[OpResult]:
+    """All cases on one opened device."""
+    await backend.open(spec)
+    results = [await run_case(backend, case) for case in cases]
+    await backend.close()
+    return results

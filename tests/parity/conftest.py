@@ -1,0 +1,3 @@
+from tests.parity.adapters import show_drivers
+
+show_drivers()

@@ -1,0 +1,42 @@
+"""Every op of the webgpu backend against the reference, on two Vulkan drivers, and planted errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.parity.adapters import DRIVERS, need_driver
+from tests.parity.cases import OP_CASES, case_id
+from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
+
+from camelid.backends.base import OpenSpec
+from camelid.backends.single import OpResult
+from camelid.backends.webgpu.backend import open_backend
+from camelid.backends.webgpu.kernels import KERNELS
+from camelid.plan.ops import OPS
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[OpResult]:
+    return [reference_result(case) for case in OP_CASES]
+
+
+@pytest.fixture(scope="module", params=list(DRIVERS))
+def results(request: Any) -> list[OpResult]:
+    backend = open_backend("Vulkan")
+    results = asyncio.run(run_on(backend, OpenSpec(adapter=need_driver(request.param)), list(OP_CASES)))
+    assert request.param in backend.capabilities().device
+    return results
+
+
+@pytest.mark.parametrize("i", range(len(OP_CASES)), ids=[case_id(case) for case in OP_CASES])
+def test_op_matches_reference(i: int, results: list[OpResult], wanted: list[OpResult]) -> None:
+    assert max(errors(results[i], wanted[i])) <= TOLERANCE
+
+
+def test_every_op_has_a_kernel_and_a_case() -> None:
+    covered: set[str] = {case.op for case in OP_CASES} | {"tables"}  # tables runs before every case
+    assert set(KERNELS) == set(OPS) == covered
