@@ -1,0 +1,74 @@
+"""Grade a model file: `python -m cria.grade MODEL.gguf --seed N [--items 300] [--backend reference]`."""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from cria.graded_items import SKILLS, Item, items
+
+GRADES = Path(__file__).with_name("grades.jsonl")
+Answers = Callable[[list[list[dict[str, str]]]], list[str]]
+
+
+def score(graded: list[Item], answers: list[str]) -> dict[str, float]:
+    """The share of exact matches of each skill; for `refuse`, the mean of the shares of its two sides."""
+    shares = {skill: share(graded, answers, skill, {True}) for skill in SKILLS if skill != "refuse"}
+    sides = [share(graded, answers, "refuse", {known}) for known in (True, False)]
+    return {**shares, "refuse": round(sum(sides) / 2, 4), "refuse_known": sides[0], "refuse_unknown": sides[1]}
+
+
+def share(graded: list[Item], answers: list[str], skill: str, known: set[bool]) -> float:
+    """How many of a skill's items passed, 0 to 1."""
+    rows = zip(graded, answers, strict=True)
+    passed = [item.passed(answer) for item, answer in rows if item.skill == skill and item.known in known]
+    return round(sum(passed) / len(passed), 4)
+
+
+def ask(graded: list[Item], answers: Answers) -> list[str]:
+    """One single-turn conversation an item."""
+    return answers([[{"role": "user", "content": item.prompt}] for item in graded])
+
+
+def driver(args: argparse.Namespace) -> Answers:
+    """Camelid with a backend, or torch without."""
+    from cria.drivers import camelid_answers, gguf_answers
+
+    if args.backend:
+        return camelid_answers(args.model, args.backend)
+    return gguf_answers(args.model, args.seed if args.shuffle else None)
+
+
+def main() -> None:
+    """Grade, state the grade, and add it to grades.jsonl."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--items", type=int, default=300, help="items a skill (refuse has twice as many)")
+    parser.add_argument("--backend", help="grade through camelid with this backend; without it, through torch")
+    parser.add_argument("--shuffle", action="store_true", help="control: shuffle every matrix first; torch only")
+    parser.add_argument("--misses", action="store_true", help="list what was answered wrongly")
+    args = parser.parse_args()
+    graded = items(args.seed, args.items)
+    answers = ask(graded, driver(args))
+    line = {
+        "seed": args.seed, "items": args.items, "driver": f"camelid:{args.backend}" if args.backend else "torch",
+        "shuffled": args.shuffle, "sha256": hashlib.sha256(args.model.read_bytes()).hexdigest(), **score(graded, answers),
+    }  # fmt: skip
+    with GRADES.open("a") as grades:
+        grades.write(json.dumps(line) + "\n")
+    print(json.dumps(line))
+    if args.misses:
+        print_misses(graded, answers)
+
+
+def print_misses(graded: list[Item], answers: list[str]) -> None:
+    """Every item answered wrongly, one a line."""
+    for item, answer in zip(graded, answers, strict=True):
+        if not item.passed(answer):
+            print(f"{item.skill:7}{item.prompt!r} -> {answer!r}, wanted {item.want!r}")
+
+
+if __name__ == "__main__":
+    main()

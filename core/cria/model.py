@@ -1,0 +1,101 @@
+"""A Llama-architecture decoder in PyTorch, named the way GGUF names it."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """Architecture facts of cria."""
+
+    vocab_size: int = 1024
+    hidden_size: int = 256
+    n_layers: int = 4
+    n_heads: int = 4
+    n_kv_heads: int = 2
+    head_dim: int = 64
+    ffn_size: int = 768
+    norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+    context_length: int = 1024
+
+
+def rope_table(spec: Spec) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of every position, [T, D/2] each."""
+    inverse = spec.rope_theta ** (-torch.arange(0, spec.head_dim, 2, dtype=torch.float32) / spec.head_dim)
+    angles = torch.arange(spec.context_length, dtype=torch.float32)[:, None] * inverse
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate adjacent pairs (0,1), (2,3), ...: the order GGUF's llama expects, so export permutes nothing."""
+    even, odd = x[..., 0::2], x[..., 1::2]  # [B, H, T, D/2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+class Layer(nn.Module):
+    """One transformer layer: attention, then SwiGLU."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.spec = spec
+        width, q_size, kv_size = spec.hidden_size, spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim
+        self.attn_norm = nn.RMSNorm(width, spec.norm_eps)
+        self.attn_q = nn.Linear(width, q_size, bias=False)
+        self.attn_k = nn.Linear(width, kv_size, bias=False)
+        self.attn_v = nn.Linear(width, kv_size, bias=False)
+        self.attn_output = nn.Linear(q_size, width, bias=False)
+        self.ffn_norm = nn.RMSNorm(width, spec.norm_eps)
+        self.ffn_gate = nn.Linear(width, spec.ffn_size, bias=False)
+        self.ffn_up = nn.Linear(width, spec.ffn_size, bias=False)
+        self.ffn_down = nn.Linear(spec.ffn_size, width, bias=False)
+
+    def attention(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Causal grouped-query attention over [B, T, C]."""
+        b, t, _ = x.shape
+        q, k, v = (w(x).view(b, t, -1, self.spec.head_dim).transpose(1, 2) for w in (self.attn_q, self.attn_k, self.attn_v))
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        repeat = self.spec.n_heads // self.spec.n_kv_heads
+        k, v = (kv.repeat_interleave(repeat, 1) for kv in (k, v))
+        y = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=True)
+        return self.attn_output(y.transpose(1, 2).reshape(b, t, -1))
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Add both halves to the residual stream."""
+        x = x + self.attention(self.attn_norm(x), cos, sin)
+        h = self.ffn_norm(x)
+        return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
+
+
+class Cria(nn.Module):
+    """The whole model; the output matrix is the embedding."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.token_embd = nn.Embedding(spec.vocab_size, spec.hidden_size)
+        self.blk = nn.ModuleList(Layer(spec) for _ in range(spec.n_layers))
+        self.output_norm = nn.RMSNorm(spec.hidden_size, spec.norm_eps)
+        cos, sin = rope_table(spec)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.apply(self._init)
+
+    def _init(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.03)
+
+    def hidden(self, token_ids: Tensor) -> Tensor:
+        """Normalised last hidden states, [B, T, C]."""
+        t = token_ids.shape[1]
+        x = self.token_embd(token_ids)
+        for layer in self.blk:
+            x = layer(x, self.cos[:t], self.sin[:t])
+        return self.output_norm(x)
+
+    def forward(self, token_ids: Tensor) -> Tensor:
+        """Logits, [B, T, V]."""
+        return F.linear(self.hidden(token_ids), self.token_embd.weight)

@@ -1,0 +1,87 @@
+"""No graded prompt is in the training stream: by template, by number pair, and in a sample of the stream."""
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "core"))
+
+from cria import arithmetic, chatter, conversations, facts, frames, graded_items, refusals, words
+from cria import graded_phrasings as ours
+from cria.phrasing import normalise
+from cria.refusals import bare
+
+
+def framed(nouns, cores=()):
+    """Every undecorated training template of some nouns and cores."""
+    return {normalise(core) for core in cores} | {
+        normalise(frame.replace("{np}", noun)) for frame in frames.NOUN_FRAMES for noun in nouns
+    }
+
+
+def undecorated(template):
+    """A template and what is left of it once any training prefix or suffix is taken off."""
+    text = normalise(template)
+    heads = [normalise(p) for p in frames.PREFIXES]
+    tails = [normalise(s) for s in frames.SUFFIXES]
+    cut = [text.removeprefix(head + " ") for head in heads if text.startswith(head + " ")] + [text]
+    return {part.removesuffix(" " + tail) if tail else part for part in cut for tail in ["", *tails]}
+
+
+def overlap(graded, training):
+    return {template for template in graded if undecorated(template) & training}
+
+
+SIDES = {
+    "add": (ours.ADD, framed(arithmetic.ADD_NOUNS, arithmetic.ADD_CORES)),
+    "sub": (ours.SUBTRACT, framed(arithmetic.SUB_NOUNS, arithmetic.SUB_CORES)),
+    "other": (ours.OTHER, framed((), arithmetic.OTHER_CORES)),
+    "foreign": (ours.FOREIGN, framed(refusals.FOREIGN_NOUNS, refusals.FOREIGN_CORES)),
+    "alone": (ours.ALONE, framed((), refusals.ALONE)),
+    **{f"greet {kind}": (ours.GREET[kind], framed((), chatter.CORES[kind])) for kind in ours.GREET},
+    **{r.name: (ours.FACTS[r.name], framed(r.nouns, r.cores)) for r in facts.RELATIONS},
+}
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_graded_templates_are_not_training_templates(side):
+    assert overlap(*SIDES[side]) == set()
+
+
+def test_graded_frames_are_not_training_frames():
+    assert overlap(ours.FRAMES, {normalise(frame) for frame in frames.NOUN_FRAMES}) == set()
+
+
+def test_graded_strangers_are_not_in_the_training_lists():
+    for name, strangers in ours.STRANGERS.items():
+        taken = {bare(entity) for entity in (*refusals.STRANGERS[name], *refusals.KNOWN)}
+        assert {entity for entity in strangers if bare(entity) in taken} == set(), name
+
+
+def test_held_out_numbers_are_never_drawn():
+    rng = conversations.Random(3)
+    assert not any(arithmetic.sum_held_out(*arithmetic.sum_numbers(rng)) for _ in range(20_000))
+    assert not any(arithmetic.difference_held_out(*arithmetic.difference_numbers(rng)) for _ in range(20_000))
+    assert not any(words.held_out(words.invented(rng)) for _ in range(5_000))
+
+
+def test_no_graded_prompt_in_twenty_thousand_conversations():
+    graded = {normalise(item.prompt) for seed in range(5) for item in graded_items.items(seed, 300)}
+    stream = islice(conversations.conversations("sample"), 20_000)
+    seen = {normalise(m["content"]) for talk in stream for m in talk if m["role"] == "user"}
+    assert len(seen) > 30_000
+    assert graded & seen == set()
+
+
+def test_the_streams_are_the_same_for_a_seed():
+    first, again, other = (list(islice(conversations.conversations(seed), 200)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert graded_items.items(4, 50) == graded_items.items(4, 50) != graded_items.items(5, 50)
+
+
+def test_the_first_fifty_prompts_cover_every_skill():
+    prompts = graded_items.first_prompts(9, 50)
+    assert prompts == [item.prompt for item in graded_items.items(9, 300)[:50]]
+    assert {item.skill for item in graded_items.items(9, 10)} == set(graded_items.SKILLS)
