@@ -61,14 +61,13 @@ def test_q4_0_puts_low_nibbles_first() -> None:
 
 
 def sample_rows(seed: int) -> NDArray[np.float32]:
-    """Rows of many magnitudes, with zero blocks, constant blocks, ties in magnitude and exact halves."""
+    """Rows of many magnitudes, with zero blocks, constant blocks and ties in magnitude."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(0, 1, (64, 128)) * 10.0 ** rng.integers(-6, 5, (64, 1))
     rows[0] = 0
     rows[1] = 3.5
     rows[2, ::2], rows[2, 1::2] = -2.0, 2.0
     rows[3] = np.arange(128) - 63.5
-    rows[4] = np.arange(128) / 2 - 32  # q8_0: many quotients end in .5
     return rows.astype(np.float32)
 
 
@@ -80,9 +79,18 @@ def test_encode_matches(name: str, seed: int) -> None:
     np.testing.assert_array_equal(encode(name, rows), want)
 
 
+@pytest.mark.parametrize(("name", "top", "others"), [("q8_0", 127, 4), ("q4_0", -8, 0.5)])
+def test_encode_rounds_ties_as_the_oracle_does(name: str, top: float, others: float) -> None:
+    """Blocks whose step is a whole number d and whose values lie half-way: here x / d is not x * (1 / d)."""
+    pattern = np.array([top, *(np.arange(31) * others - 15 * others - 0.5)])  # [32]
+    rows = (np.arange(1, 200)[:, None] * pattern).astype(np.float32)  # [199, 32]
+    want = quantize(rows, oracle_type(name)).reshape(-1)
+    np.testing.assert_array_equal(encode(name, rows), want)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_decode_inverts_encode_within_a_step(name: str) -> None:
-    rows = sample_rows(7)[5:].clip(-1000, 1000)
+    rows = sample_rows(7)[4:].clip(-1000, 1000)
     got = decode(name, encode(name, rows), rows.size).reshape(rows.shape)
     # Of the block's largest value: half a step (q4_0: a step, +8 does not exist), and the rounded scale.
     share = {"f32": 0.0, "f16": 2**-11, "q8_0": 1 / 254 + 2**-11, "q4_0": 1 / 8 + 2**-11}[name]

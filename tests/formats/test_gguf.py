@@ -173,9 +173,11 @@ def test_asks_are_few_in_order_and_inside_the_file(tmp_path: Path) -> None:
 
 def test_one_long_string_is_one_ask(tmp_path: Path) -> None:
     path = write(tmp_path / "a.gguf", lambda writer: writer.add_string("x", "y" * (5 << 20)))
-    got, asks = asks_of(path.read_bytes())
+    data = path.read_bytes()
+    got, asks = asks_of(data + bytes(10 << 20))  # as if weights followed
     assert got.metadata["x"] == "y" * (5 << 20)
-    assert len(asks) == 2
+    end = 24 + 45 + 21 + (5 << 20)  # counts, general.architecture, x and its text
+    assert [sum(ask) for ask in asks] == [64 << 10, end]
 
 
 def test_strings_take_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

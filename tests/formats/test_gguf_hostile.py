@@ -17,7 +17,7 @@ from camelid.formats.source import MAX_HEADER_BYTES
 pytestmark = pytest.mark.faults
 
 UINT8, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 0, 4, 5, 6, 7, 8, 9, 10
-F32, Q8_0 = 0, 8
+F32, Q8_0, I8 = 0, 8, 24
 
 
 def u32(*values: int) -> bytes:
@@ -198,11 +198,15 @@ def test_each_check(name: str) -> None:
 
 
 def test_limits_are_inclusive() -> None:
+    tight = entry(b"general.alignment", UINT32, u32(1))
+    names = [bytes([letter]) for letter in range(48, 108)]
+    tensors = [tensor(name, 1, type_id=I8, offset=i) for i, name in enumerate(names)]
     good = [
+        b"GGUF" + u32(3) + u64(60, 1) + tight + b"".join(tensors) + bytes(60),  # 34 bytes a tensor
         file([], [tensor(b"n" * 63, 1)], bytes(4)),
         file([entry(b"k" * 65535, UINT8, b"\0")], []),
         file([], [tensor(b"a", 1, 1, 1, 1)], bytes(4)),
-        file([entry(b"general.alignment", UINT32, u32(1))], []),
+        file([tight], []),
         file([], TWO_FLOATS, bytes(40)),
         file([entry(b"k", UINT8, b"\0")], [])[:38],  # 24 bytes and the smallest entry
         file([entry(b"k", STRING, text(b"v"))], [])[:46],
