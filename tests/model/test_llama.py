@@ -1,0 +1,104 @@
+"""The llama row: logits against transformers, the same bits however a prompt is cut, golden plan text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.gguf_files import write_tiny_llama
+from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase
+from tests.model_runs import load_model, logits_of, make_plan, run_chunks
+from tests.parity.compare import nmse
+
+from camelid.backends.reference import ReferenceBackend
+from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.plan.plan import Plan
+
+GOLDEN_PLAN = FILE.with_name("llama_mixed.plan")
+
+
+def logits(path: Path, chunks: list[int], **how: Any) -> Any:
+    return logits_of(asyncio.run(run_chunks(ReferenceBackend(), path, TOKEN_IDS, chunks, **how)))
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def model(request: Any, tmp_path_factory: Any) -> tuple[LlamaCase, Path, Any]:
+    case: LlamaCase = request.param
+    golden = json.loads(FILE.read_text())[case.name]
+    path = tmp_path_factory.mktemp("llama") / f"{case.name}.gguf"
+    case.write(path, golden["rope_factors"])
+    return case, path, np.array(golden["logits"])
+
+
+@pytest.mark.conformance
+def test_logits_equal_transformers(model: tuple[LlamaCase, Path, Any]) -> None:
+    _, path, want = model
+    assert nmse(logits(path, [len(TOKEN_IDS)])[::5, ::3], want) <= 1e-9
+
+
+@pytest.mark.conformance
+def test_each_feature_counts(model: tuple[LlamaCase, Path, Any], tmp_path: Path) -> None:
+    """A model without its rope factors, or read with another theta, is far from its golden."""
+    case, _, want = model
+    path = tmp_path / "plain.gguf"
+    write = LlamaCase(**{**_fields(case), "rope_theta": case.rope_theta * 2})
+    write.write(path, None)
+    assert nmse(logits(path, [len(TOKEN_IDS)])[::5, ::3], want) > 1e-4
+
+
+def _fields(case: LlamaCase) -> dict[str, Any]:
+    return {name: getattr(case, name) for name in case.__dataclass_fields__}
+
+
+def test_chunks_and_single_rows_give_identical_bits(model: tuple[LlamaCase, Path, Any]) -> None:
+    _, path, _ = model
+    whole = logits(path, [48])
+    assert np.array_equal(whole, logits(path, [17, 16, 15]))
+    assert np.array_equal(whole, logits(path, [1] * 48))
+
+
+def test_fused_plan_means_the_same(model: tuple[LlamaCase, Path, Any]) -> None:
+    _, path, _ = model
+    assert nmse(logits(path, [48], is_fused=True), logits(path, [48])) <= 1e-12
+
+
+def tiny(path: Path, **sizes: Any) -> Path:
+    write_tiny_llama(path, seed=1, **sizes)
+    return path
+
+
+def golden_plan(folder: Path) -> Plan:
+    return make_plan(load_model(tiny(folder / "plan.gguf")), 16, is_fused=True)
+
+
+def test_plan_text_is_golden(tmp_path: Path) -> None:
+    """A changed plan shows as a diff of this file; rewrite it by hand when the change is meant."""
+    assert golden_plan(tmp_path).text() == GOLDEN_PLAN.read_text()
+
+
+def edited(path: Path, old: bytes, new: bytes) -> Path:
+    data = path.read_bytes()
+    assert data.count(old) >= 1 and len(old) == len(new)
+    path.write_bytes(data.replace(old, new))
+    return path
+
+
+def test_unknown_architecture_is_named(tmp_path: Path) -> None:
+    path = edited(tiny(tmp_path / "m.gguf"), b"llama", b"lhama")
+    with pytest.raises(UnsupportedModelError, match="'lhama' is not supported; supported: llama"):
+        load_model(path)
+
+
+def test_a_tensor_that_no_rule_uses_is_an_error(tmp_path: Path) -> None:
+    path = edited(tiny(tmp_path / "m.gguf"), b"blk.1.ffn_up.weight", b"blk.9.ffn_up.weight")
+    with pytest.raises(TensorShapeError, match=r"blk\.1\.ffn_up\.weight: found nothing"):
+        load_model(path)
+
+
+def test_heads_must_divide(tmp_path: Path) -> None:
+    with pytest.raises(ModelFormatError, match="multiple of n_kv_heads"):
+        load_model(tiny(tmp_path / "m.gguf", n_heads=4, n_kv_heads=3))
