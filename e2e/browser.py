@@ -1,0 +1,84 @@
+"""Debian's Chromium and the page's own server, as the tests and `python -m e2e.measure` start them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# Unsafe WebGPU is what offers SwiftShader, the software adapter, where there is no GPU.
+FLAGS = (
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+SERVE = """
+import sys
+from pathlib import Path
+from camelid.server.static import serve
+serve(Path(sys.argv[1]), port=0, ready=lambda url: print(url, flush=True))
+"""
+
+
+def find_chromium() -> str:
+    """The path of Chromium; skips the test, with the way out, if there is none."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip("no Chromium: run .ci/system-packages test")
+    return found
+
+
+@asynccontextmanager
+async def open_browser(*flags: str) -> AsyncIterator[Browser]:
+    """A headless Chromium of its own profile."""
+    as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=find_chromium(), args=[*FLAGS, *flags, *as_root]
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@contextmanager
+def serve_site(site: Path) -> Iterator[str]:
+    """The address of `site`, served by Camelid's own server in another process."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
+    command = [sys.executable, "-c", SERVE, str(site)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def copy_site(site: Path, extra: Mapping[str, Path]) -> None:
+    """build/web, built anew, as hard links in `site`; `extra` adds or replaces files by name."""
+    subprocess.run([sys.executable, ROOT / "web" / "build.py"], check=True, capture_output=True)
+    shutil.copytree(ROOT / "build" / "web", site, copy_function=link_or_copy, dirs_exist_ok=True)
+    for name, source in extra.items():
+        for suffix in ("", ".br", ".gz"):
+            (site / f"{name}{suffix}").unlink(missing_ok=True)
+        shutil.copyfile(source, site / name)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copyfile(source, target)

@@ -1,0 +1,82 @@
+"""A host that hands every call to web/executor.js in a page that holds nothing else: no Python, no model."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Page
+
+from e2e.browser import ROOT
+
+Json = dict[str, Any]
+
+
+def write_bare_site(site: Path) -> None:
+    for folder, names in (
+        (ROOT / "web", ("executor.js", "section.js", "source.js")),
+        (ROOT / "e2e", ("bare.html", "bare.js")),
+    ):
+        for name in names:
+            shutil.copyfile(folder / name, site / name)
+
+
+class PageHost:
+    """`backend.Host` over a Playwright page. `run` is sent with the next call that is awaited."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._waiting: list[list[Any]] = []
+        self._last_ticket = 0
+        self._memory: Json = {}
+
+    async def open(self, spec: Json) -> Json:
+        return await self._call("open", spec)
+
+    async def load(self, section: Json, sources: Mapping[str, Any]) -> None:
+        await self._call("load", section, dict(sources))
+
+    async def allocate(self, section: Json) -> None:
+        await self._call("allocate", section)
+
+    async def compile(self, section: Json) -> int:
+        return await self._call("compile", section)
+
+    def run(self, program: int, step: bytes) -> int:
+        self._waiting.append(["run", program, _encoded(step)])
+        self._last_ticket += 1  # the executor counts the same
+        return self._last_ticket
+
+    async def read(self, ticket: int) -> bytes:
+        return base64.b64decode(await self._call("read", ticket))
+
+    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
+        return base64.b64decode(await self._call("readState", buffer, offset, n_bytes))
+
+    async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
+        await self._call("writeState", buffer, offset, _encoded(data))
+
+    def memory(self) -> Json:
+        return self._memory
+
+    async def counters(self) -> Json:
+        return await self._page.evaluate("() => globalThis.executor.counters")
+
+    async def close(self) -> None:
+        self._memory = await self._call("memory")
+        await self._call("close")
+        self._last_ticket = 0
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        calls, self._waiting = [*self._waiting, [method, *arguments]], []
+        result = await self._page.evaluate("(calls) => globalThis.callAll(calls)", calls)
+        if "error" in result:
+            raise RuntimeError(result["error"])
+        return result.get("value")
+
+
+def _encoded(data: bytes) -> Json:
+    return {"base64": base64.b64encode(data).decode("ascii")}

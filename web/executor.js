@@ -1,0 +1,316 @@
+// Executes tapes on WebGPU. Knows sections (core/camelid/backends/webgpu/tape.py), nothing of models.
+// It has the interface of host_python.WgpuHost, so the same lowering drives both.
+
+import { Build, Program, encode, fromBase64, resolve } from "./section.js";
+import { openSource } from "./source.js";
+
+// writeBuffer copies into shared memory, which only comes back when the device has caught up.
+const UNFINISHED_UPLOAD_BYTES = 64 << 20;
+
+/** The device is gone; nothing that was on it can be used again. */
+export class DeviceLostError extends Error {
+  name = "DeviceLostError";
+}
+
+/**
+ * One WebGPU device. `load`, `allocate` and `compile` run one after the other; `run`, `readState` and
+ * `writeState` take their place in the device's queue at once.
+ */
+export class Executor {
+  #gpu;
+  /** @type {GPUDevice | null} */
+  #device = null;
+  /** @type {Map<string, GPUBuffer>} */
+  #buffers = new Map();
+  /** @type {Program[]} */
+  #programs = [];
+  #tickets = new Map();
+  #lastTicket = 0;
+  #building = Promise.resolve();
+  #fault = null; // the first error that no scope caught, reported by the next call
+
+  /** @param {GPU | undefined} gpu */
+  constructor(gpu = globalThis.navigator?.gpu) {
+    this.#gpu = gpu;
+    /** Cheap counters; they only ever grow. */
+    this.counters = {
+      objects: 0,
+      runs: 0,
+      runMs: 0,
+      dispatches: 0,
+      inFlight: 0,
+      maxInFlight: 0,
+      bytesUploaded: 0,
+      bytesReadBack: 0,
+    };
+  }
+
+  /**
+   * Opens the adapter whose name contains `spec.adapter`.
+   * @param {{adapter?: string, api?: string, limits?: string[]}} spec
+   * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>}>}
+   */
+  async open(spec) {
+    if (spec.api) throw new Error(`'${spec.api}' cannot be asked for: a browser chooses the graphics API`);
+    const adapter = await chooseAdapter(this.#gpu, spec.adapter ?? "");
+    const wanted = (spec.limits ?? []).map((name) => [name, adapter.limits[name]]);
+    const requiredLimits = Object.fromEntries(wanted);
+    const device = await adapter.requestDevice({ requiredLimits });
+    device.lost.then(({ reason, message }) => {
+      this.#fault = new DeviceLostError(`the device was lost (${reason}): ${message || "no reason given"}`);
+    });
+    device.addEventListener("uncapturederror", ({ error }) => (this.#fault ??= new Error(error.message)));
+    this.#device = device;
+    return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
+  }
+
+  /**
+   * Executes uploads and dispatches in order.
+   * @param {object} section
+   * @param {Record<string, string | Blob | FileSystemFileHandle | import("./source.js").Source>} sources
+   */
+  load(section, sources) {
+    return this.#build(section, async (build) => {
+      const opened = {};
+      for (const [name, handle] of Object.entries(sources)) opened[name] = await openSource(handle);
+      const built = await build.finish();
+      await this.#execute(section.commands, built, opened, build);
+      for (const { name, temporary } of section.buffers) if (temporary) this.#destroy(name);
+    });
+  }
+
+  /** Creates a section's buffers, filled with zeros. */
+  allocate(section) {
+    return this.#build(section, (build) => build.finish());
+  }
+
+  /**
+   * Creates everything that a program's steps need.
+   * @returns {Promise<number>} the program's number
+   */
+  compile(section) {
+    return this.#build(section, async (build) => {
+      const built = await build.finish();
+      const program = build.guard("ring", () => new Program(this.#device, section, built, this.#buffers));
+      this.counters.objects += section.ring;
+      return this.#programs.push(program);
+    });
+  }
+
+  /**
+   * Submits one step. Never waits for the device, and creates nothing but its command encoder.
+   * @param {number} program
+   * @param {Uint8Array} step
+   * @returns {number} a ticket, to be read once
+   */
+  run(program, step) {
+    const start = performance.now();
+    this.#check();
+    const inFlight = this.#programs[program - 1].submit(step);
+    const ticket = (this.#lastTicket += 1);
+    this.#tickets.set(ticket, inFlight);
+    const counters = this.counters;
+    counters.runs += 1;
+    counters.dispatches += inFlight.dispatches;
+    counters.inFlight += 1;
+    counters.maxInFlight = Math.max(counters.maxInFlight, counters.inFlight);
+    counters.runMs += performance.now() - start;
+    return ticket;
+  }
+
+  /**
+   * The step's results.
+   * @param {number} ticket
+   * @returns {Promise<Uint8Array>}
+   */
+  async read(ticket) {
+    const inFlight = this.#tickets.get(ticket);
+    if (!inFlight) throw new Error(`there is no step in flight with ticket ${ticket}`);
+    this.#tickets.delete(ticket);
+    this.counters.inFlight -= 1;
+    const bytes = await this.#orFault(inFlight.program.read(inFlight));
+    this.counters.bytesReadBack += bytes.length;
+    return bytes;
+  }
+
+  /**
+   * @param {string} buffer
+   * @param {number} offset
+   * @param {number} bytes
+   * @returns {Promise<Uint8Array>} the bytes as all steps submitted so far leave them
+   */
+  async readState(buffer, offset, bytes) {
+    this.#check();
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+    const copy = this.#device.createBuffer({ label: "read state", size: bytes, usage });
+    this.counters.objects += 1;
+    const encoder = this.#device.createCommandEncoder();
+    encoder.copyBufferToBuffer(this.#buffer(buffer), offset, copy, 0, bytes);
+    this.#device.queue.submit([encoder.finish()]);
+    await this.#orFault(copy.mapAsync(GPUMapMode.READ));
+    const data = new Uint8Array(copy.getMappedRange()).slice();
+    copy.destroy();
+    return data;
+  }
+
+  /**
+   * @param {string} buffer
+   * @param {number} offset
+   * @param {Uint8Array} data a multiple of four bytes
+   */
+  async writeState(buffer, offset, data) {
+    this.#check();
+    this.#device.queue.writeBuffer(this.#buffer(buffer), offset, data);
+  }
+
+  /** @returns {Record<string, number>} bytes of every live buffer by name */
+  memory() {
+    return Object.fromEntries([...this.#buffers].map(([name, buffer]) => [name, buffer.size]));
+  }
+
+  /** Gives everything back. The executor can be opened again. */
+  async close() {
+    const device = this.#device;
+    this.#device = null;
+    this.#buffers.clear();
+    this.#programs = [];
+    this.#tickets.clear();
+    device?.destroy();
+    await device?.lost;
+    this.#fault = null;
+  }
+
+  #check() {
+    if (this.#fault) throw this.#fault;
+    if (!this.#device) throw new Error("no device is open");
+  }
+
+  /** What the promise gives; if it fails because the device did, the device's own words. */
+  async #orFault(promise) {
+    try {
+      const value = await promise;
+      if (this.#fault) throw this.#fault;
+      return value;
+    } catch (error) {
+      await this.#settled();
+      throw this.#fault ?? error;
+    }
+  }
+
+  /** Gives `device.lost` a turn, since a failing map is often told first. */
+  async #settled() {
+    if (this.#device) await Promise.race([this.#device.lost, new Promise((next) => setTimeout(next, 20))]);
+  }
+
+  #buffer(name) {
+    const buffer = this.#buffers.get(name);
+    if (!buffer) throw new Error(`there is no buffer '${name}'`);
+    return buffer;
+  }
+
+  #destroy(name) {
+    this.#buffers.get(name)?.destroy();
+    this.#buffers.delete(name);
+  }
+
+  /** Runs `work` after all earlier builds; what it made is taken down again if it fails. */
+  #build(section, work) {
+    const result = this.#building.then(async () => {
+      this.#check();
+      const build = new Build(this.#device, section, this.#buffers, this.counters);
+      try {
+        const value = await work(build);
+        await build.settle();
+        this.#check();
+        return value;
+      } catch (error) {
+        await this.#settled();
+        for (const { name } of section.buffers) this.#destroy(name);
+        throw this.#fault ?? error;
+      }
+    });
+    this.#building = result.catch(() => {});
+    return result;
+  }
+
+  async #execute(commands, built, sources, build) {
+    let unfinished = 0;
+    for (const [name, ...rest] of commands) {
+      this.#check();
+      if (name === "upload") unfinished += await this.#upload(sources, ...rest, build);
+      else if (name === "words") this.#words(...rest);
+      else this.#dispatch(rest, built, build);
+      if (unfinished > UNFINISHED_UPLOAD_BYTES) {
+        await this.#device.queue.onSubmittedWorkDone();
+        unfinished = 0;
+      }
+    }
+  }
+
+  async #upload(sources, source, offset, bytes, buffer, at, build) {
+    const data = Array.isArray(source)
+      ? fromBase64(source[1]).subarray(offset, offset + bytes)
+      : await readSource(sources, source, offset, bytes);
+    const tail = bytes % 4;
+    const target = this.#buffer(buffer);
+    const { queue } = this.#device;
+    build.guard(`upload into ${buffer}`, () => {
+      if (bytes > tail) queue.writeBuffer(target, at, data, 0, bytes - tail);
+      if (!tail) return;
+      const word = new Uint8Array(4);
+      word.set(data.subarray(bytes - tail));
+      queue.writeBuffer(target, at + bytes - tail, word);
+    });
+    this.counters.bytesUploaded += bytes;
+    return bytes;
+  }
+
+  #words(buffer, at, words) {
+    this.#device.queue.writeBuffer(this.#buffer(buffer), at, new Uint32Array(words));
+  }
+
+  #dispatch(dispatch, built, build) {
+    const encoder = this.#device.createCommandEncoder();
+    const label = built.pipelines[dispatch[0]].label;
+    build.guard(`dispatch of ${label}`, () => {
+      encode(encoder, resolve([dispatch], built), []);
+      this.#device.queue.submit([encoder.finish()]);
+    });
+    this.counters.dispatches += 1;
+  }
+}
+
+async function chooseAdapter(gpu, name) {
+  if (!gpu) {
+    throw new Error(
+      "this browser offers no WebGPU; use a current Chrome, Edge, Firefox or Safari, over https or on localhost",
+    );
+  }
+  const found = [];
+  for (const options of [{}, { forceFallbackAdapter: true }]) {
+    const adapter = await gpu.requestAdapter(options);
+    const text = adapter && Object.values(describe(adapter.info)).join(" ");
+    if (adapter && text.toLowerCase().includes(name.toLowerCase())) return adapter;
+    if (text) found.push(text.trim());
+    if (!name && adapter) break;
+  }
+  const rest = "switch on hardware acceleration in the browser's settings, or update the graphics driver";
+  if (!found.length) throw new Error(`WebGPU is here, but it offers no adapter; ${rest}`);
+  throw new Error(`no adapter matches '${name}'; found: ${[...new Set(found)].join("; ")}`);
+}
+
+/** An adapter in words. Browsers mostly hide `device`, which then falls back to what they tell. */
+function describe({ vendor, architecture, device, description }) {
+  return { vendor, architecture, device: device || `${vendor} ${architecture}`.trim(), description };
+}
+
+function plainLimits(limits) {
+  const names = Object.keys(Object.getPrototypeOf(limits));
+  const entries = names.map((name) => [name, limits[name]]);
+  return Object.fromEntries(entries.filter(([, value]) => typeof value === "number"));
+}
+
+async function readSource(sources, name, offset, bytes) {
+  if (sources[name]) return sources[name].read(offset, bytes);
+  throw new Error(`there is no source '${name}'; known: ${Object.keys(sources).join(", ")}`);
+}

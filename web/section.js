@@ -1,0 +1,203 @@
+// What a section becomes on a device: buffers, pipelines and bind groups once, then steps that only replay.
+
+const USAGE = { storage: "STORAGE", copy_src: "COPY_SRC", copy_dst: "COPY_DST", map_read: "MAP_READ" };
+const BINDING = { read: "read-only-storage", write: "storage" };
+
+/** One section being built. Each object is made under its own error scopes, so that a failure has a name. */
+export class Build {
+  #device;
+  #section;
+  #buffers;
+  #counters;
+  #pending = [];
+
+  constructor(device, section, buffers, counters) {
+    [this.#device, this.#section, this.#buffers, this.#counters] = [device, section, buffers, counters];
+  }
+
+  /** Creates buffers, pipelines (in parallel) and bind groups. */
+  async finish() {
+    const { layouts, modules, pipelines, groups, buffers } = this.#section;
+    for (const entry of buffers) this.#createBuffer(entry);
+    const shapes = mapValues(layouts, (access, key) => this.#createLayout(key, access));
+    const code = mapValues(modules, (wgsl, key) => this.#createModule(key, wgsl));
+    const compiling = pipelines.map((entry) => this.#createPipeline(entry, shapes, code));
+    const bound = groups.map((entry, i) => this.#createGroup(entry, i, shapes));
+    // The scopes tell more than a pipeline's failure, which is often only that its module is invalid.
+    const results = await Promise.allSettled(compiling);
+    await this.settle();
+    const failed = results.findIndex((result) => result.status === "rejected");
+    if (failed >= 0) throw this.#described(`pipeline ${pipelines[failed].module}`, results[failed].reason);
+    return { pipelines: results.map((result) => result.value), groups: bound };
+  }
+
+  /** Calls `make`; a WebGPU error in it is reported by `settle` under this name. */
+  guard(what, make) {
+    const scopes = ["validation", "out-of-memory", "internal"];
+    for (const scope of scopes) this.#device.pushErrorScope(scope);
+    try {
+      return make();
+    } catch (error) {
+      throw this.#described(what, error);
+    } finally {
+      for (const _ of scopes) {
+        const popped = this.#device.popErrorScope();
+        this.#pending.push(popped.then((error) => error && this.#described(what, error)));
+      }
+    }
+  }
+
+  /** Waits for all scopes; throws the first failure. */
+  async settle() {
+    const failures = await Promise.all(this.#pending.splice(0));
+    const first = failures.find(Boolean);
+    if (first) throw first;
+  }
+
+  #described(what, error) {
+    // mappedAtCreation throws a RangeError where the host, not the device, lacks memory.
+    const memory = error instanceof GPUOutOfMemoryError || error instanceof RangeError;
+    return this.#error(what, memory ? `out of memory: ${error.message}` : error.message);
+  }
+
+  #error(what, message) {
+    return new Error(`${this.#section.kind} '${this.#section.name}', ${what}: ${message}`);
+  }
+
+  #create(what, method, descriptor) {
+    this.#counters.objects += 1;
+    return this.guard(what, () => this.#device[method]({ label: what, ...descriptor }));
+  }
+
+  #createBuffer({ name, bytes, usage, data }) {
+    this.#buffers.get(name)?.destroy();
+    const flags = usage.reduce((all, word) => all | GPUBufferUsage[USAGE[word]], 0);
+    const what = `buffer ${name} of ${bytes} bytes`;
+    const descriptor = { size: bytes, usage: flags, mappedAtCreation: Boolean(data) };
+    const buffer = this.#create(what, "createBuffer", descriptor);
+    this.#buffers.set(name, buffer);
+    if (!data) return;
+    new Uint8Array(buffer.getMappedRange()).set(fromBase64(data));
+    buffer.unmap();
+  }
+
+  #createLayout(key, access) {
+    const visibility = GPUShaderStage.COMPUTE;
+    const entries = access.map((word, binding) => ({ binding, visibility, buffer: { type: BINDING[word] } }));
+    const group = this.#create(`layout ${key}`, "createBindGroupLayout", { entries });
+    const pipeline = this.#create(`layout ${key}`, "createPipelineLayout", { bindGroupLayouts: [group] });
+    return { group, pipeline };
+  }
+
+  #createModule(key, wgsl) {
+    return this.#create(`shader ${key}`, "createShaderModule", { code: wgsl });
+  }
+
+  #createPipeline({ module, layout, constants }, shapes, code) {
+    this.#counters.objects += 1;
+    const compute = { module: code[module], entryPoint: "main", constants };
+    const descriptor = { label: module, layout: shapes[layout].pipeline, compute };
+    return this.#device.createComputePipelineAsync(descriptor);
+  }
+
+  #createGroup({ layout, bindings }, i, shapes) {
+    const entries = bindings.map(([name, offset, size], binding) => {
+      const buffer = this.#buffers.get(name);
+      if (!buffer) throw this.#error(`bind group ${i}`, `there is no buffer '${name}'`);
+      return { binding, resource: { buffer, offset, size } };
+    });
+    return this.#create(`bind group ${i}`, "createBindGroup", { layout: shapes[layout].group, entries });
+  }
+}
+
+/** A compiled section: replays its dispatches, and reads results through a ring of mapped buffers. */
+export class Program {
+  #device;
+  #dispatches;
+  #step;
+  #results;
+  #free;
+
+  constructor(device, section, built, buffers) {
+    this.#device = device;
+    this.#dispatches = resolve(section.commands.map(([, ...rest]) => rest), built);
+    this.#step = buffers.get(section.step[0]);
+    this.#results = section.results.map(([name, ...rest]) => [buffers.get(name), ...rest]);
+    const room = this.#results.reduce((sum, [buffer, offset]) => sum + buffer.size - offset, 0);
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+    const slot = { label: `ring of ${section.name}`, size: Math.max(16, room), usage };
+    this.#free = Array.from({ length: section.ring }, () => device.createBuffer(slot));
+  }
+
+  submit(step) {
+    const slot = this.#free.shift();
+    if (!slot) throw new Error("every slot of the ring is in flight; read a step before the next");
+    const words = asWords(step);
+    const { queue } = this.#device;
+    queue.writeBuffer(this.#step, 0, words);
+    const encoder = this.#device.createCommandEncoder();
+    const dispatches = encode(encoder, this.#dispatches, words);
+    let bytes = 0;
+    for (const [buffer, offset, word, each] of this.#results) {
+      const n = words[word] * each;
+      if (n) encoder.copyBufferToBuffer(buffer, offset, slot, bytes, n);
+      bytes += n;
+    }
+    queue.submit([encoder.finish()]);
+    const mapped = bytes ? slot.mapAsync(GPUMapMode.READ, 0, bytes) : Promise.resolve();
+    mapped.catch(() => {}); // told to whoever reads the ticket
+    return { program: this, slot, bytes, mapped, dispatches };
+  }
+
+  async read({ slot, bytes, mapped }) {
+    await mapped;
+    const data = bytes ? new Uint8Array(slot.getMappedRange(0, bytes)).slice() : new Uint8Array(0);
+    if (bytes) slot.unmap();
+    this.#free.push(slot);
+    return data;
+  }
+}
+
+function mapValues(record, make) {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, make(value, key)]));
+}
+
+/** @param {string} text @returns {Uint8Array} */
+export function fromBase64(text) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+function asWords(step) {
+  const aligned = step.byteOffset % 4 ? step.slice() : step;
+  return new Uint32Array(aligned.buffer, aligned.byteOffset, aligned.byteLength >> 2);
+}
+
+/** Dispatches with the objects that their numbers stand for. */
+export function resolve(dispatches, { pipelines, groups }) {
+  return dispatches.map(([pipeline, group, grid]) => [pipelines[pipeline], groups[group], ...grid]);
+}
+
+/** Records dispatches into one compute pass, leaving out those with an empty grid. */
+export function encode(encoder, dispatches, words) {
+  const pass = encoder.beginComputePass();
+  let count = 0;
+  let last = null;
+  for (const [pipeline, group, gridX, gridY, gridZ] of dispatches) {
+    const [x, y, z] = [extent(gridX, words), extent(gridY, words), extent(gridZ, words)];
+    if (!x || !y || !z) continue;
+    if (pipeline !== last) pass.setPipeline((last = pipeline));
+    pass.setBindGroup(0, group);
+    pass.dispatchWorkgroups(x, y, z);
+    count += 1;
+  }
+  pass.end();
+  return count;
+}
+
+/** A grid entry: a number, or [word, per, each] for ceil(step[word] * each / per). */
+function extent(entry, words) {
+  return typeof entry === "number" ? entry : Math.ceil((words[entry[0]] * entry[2]) / entry[1]);
+}

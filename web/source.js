@@ -1,0 +1,180 @@
+// Byte ranges of a model, read where the model lies: a URL, a File or Blob, or an OPFS file handle.
+// One request fetches a chunk of several tensors, so a small model is one request and a large one is
+// never held whole.
+
+const CHUNK_BYTES = 8 << 20;
+const CHUNKS_KEPT = 4;
+
+/**
+ * @callback Progress
+ * @param {number} done bytes that have arrived
+ * @param {number} total bytes of the whole file
+ */
+
+/**
+ * Opens a handle. A Source is returned as it is.
+ * @param {string | Blob | FileSystemFileHandle | Source} handle
+ * @param {Progress} [progress] told of bytes that arrive over the network
+ * @returns {Promise<Source>}
+ */
+export async function openSource(handle, progress = () => {}) {
+  if (handle instanceof Source) return handle;
+  if (typeof handle === "string") return openUrl(new URL(handle, self.location.href).href, progress);
+  const file = handle instanceof Blob ? handle : await handle.getFile();
+  return fromBlob(file, file.name ?? "model");
+}
+
+/** A named run of bytes. `read` answers with exactly the bytes asked for, or fails. */
+export class Source {
+  #readRange;
+  #chunkBytes;
+  /** @type {Map<number, Promise<Uint8Array>>} chunks by number, the one used last at the end */
+  #chunks = new Map();
+
+  /**
+   * @param {string} name
+   * @param {number} size
+   * @param {(start: number, end: number) => Promise<Uint8Array>} readRange
+   * @param {number} chunkBytes 0 reads each range on its own
+   */
+  constructor(name, size, readRange, chunkBytes = 0) {
+    this.name = name;
+    this.size = size;
+    this.#readRange = readRange;
+    this.#chunkBytes = chunkBytes;
+  }
+
+  /**
+   * @param {number} offset
+   * @param {number} length
+   * @returns {Promise<Uint8Array>} may share memory with other answers: read it, do not write it
+   */
+  async read(offset, length) {
+    const end = offset + length;
+    if (!(offset >= 0 && length >= 0 && end <= this.size)) {
+      throw new Error(`${this.name} has ${this.size} bytes; bytes ${offset} to ${end} were asked for`);
+    }
+    if (length === 0) return new Uint8Array(0);
+    if (!this.#chunkBytes) return this.#readRange(offset, end);
+    return this.#readChunks(offset, end);
+  }
+
+  async #readChunks(offset, end) {
+    const first = Math.floor(offset / this.#chunkBytes);
+    const last = Math.floor((end - 1) / this.#chunkBytes);
+    if (first === last) {
+      const at = first * this.#chunkBytes;
+      return (await this.#chunk(first)).subarray(offset - at, end - at);
+    }
+    const joined = new Uint8Array(end - offset);
+    for (let number = first; number <= last; number += 1) {
+      const at = number * this.#chunkBytes;
+      const part = (await this.#chunk(number)).subarray(Math.max(offset - at, 0), end - at);
+      joined.set(part, Math.max(at - offset, 0));
+    }
+    return joined;
+  }
+
+  #chunk(number) {
+    const start = number * this.#chunkBytes;
+    const chunk = this.#chunks.get(number)
+      ?? this.#readRange(start, Math.min(start + this.#chunkBytes, this.size));
+    this.keep(number, chunk);
+    chunk.catch(() => this.#chunks.delete(number));
+    return chunk;
+  }
+
+  /** Puts a chunk that has arrived, or is about to, at the young end of those kept. */
+  keep(number, chunk) {
+    this.#chunks.delete(number);
+    this.#chunks.set(number, chunk);
+    if (this.#chunks.size > CHUNKS_KEPT) this.#chunks.delete(this.#chunks.keys().next().value);
+  }
+}
+
+function fromBlob(blob, name) {
+  const readRange = async (start, end) => new Uint8Array(await blob.slice(start, end).arrayBuffer());
+  return new Source(name, blob.size, readRange);
+}
+
+/** The first chunk tells whether the server knows ranges; if not, its answer is the whole file. */
+async function openUrl(url, progress) {
+  const name = new URL(url).pathname.split("/").at(-1);
+  const response = await request(url, 0, CHUNK_BYTES);
+  if (response.status === 200) return fromBlob(await wholeBody(response, progress), name);
+  const { start, end, total } = contentRange(url, response);
+  if (start !== 0 || end !== Math.min(CHUNK_BYTES, total)) throw wrongRange(url, response, 0, CHUNK_BYTES);
+  let done = 0;
+  const count = (n) => progress((done += n), total);
+  const validator = response.headers.get("etag");
+  const readRange = (from, to) => fetchRange(url, from, to, { total, validator, count });
+  const source = new Source(name, total, readRange, CHUNK_BYTES);
+  const chunk = await readBody(response, end, count);
+  source.keep(0, Promise.resolve(chunk));
+  return source;
+}
+
+async function fetchRange(url, from, to, { total, validator, count }) {
+  const response = await request(url, from, to);
+  if (response.headers.get("etag") !== validator) {
+    throw new Error(`${url} changed on the server while it was being read; reload the page`);
+  }
+  const range = response.status === 206 ? contentRange(url, response) : {};
+  const isRight = range.start === from && range.end === to && range.total === total;
+  if (!isRight) throw wrongRange(url, response, from, to);
+  return readBody(response, to - from, count);
+}
+
+async function request(url, from, to) {
+  const response = await fetch(url, { headers: { Range: `bytes=${from}-${to - 1}` } });
+  if (response.status === 206 || response.status === 200) return response;
+  throw new Error(`${url}: the server answered ${response.status} ${response.statusText}`.trim());
+}
+
+function contentRange(url, response) {
+  const text = response.headers.get("content-range") ?? "";
+  const match = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(text);
+  if (!match) throw new Error(`${url}: the server sent a part but not which one (content-range: '${text}')`);
+  const [start, last, total] = match.slice(1).map(Number);
+  return { start, end: last + 1, total };
+}
+
+function wrongRange(url, response, from, to) {
+  const got = response.headers.get("content-range") ?? `status ${response.status}`;
+  return new Error(`${url}: bytes ${from} to ${to} were asked for, the server sent ${got}`);
+}
+
+/** Exactly `length` bytes of a body, counted as they arrive. */
+async function readBody(response, length, count) {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for await (const piece of pieces(response)) {
+    if (at + piece.length > length) throw new Error(`${response.url}: more than ${length} bytes arrived`);
+    bytes.set(piece, at);
+    at += piece.length;
+    count(piece.length);
+  }
+  if (at !== length) throw cutShort(response, at, length);
+  return bytes;
+}
+
+function cutShort(response, done, total) {
+  return new Error(`${response.url}: the connection ended after ${done} of ${total} bytes; try again`);
+}
+
+async function wholeBody(response, progress) {
+  const total = response.headers.has("content-encoding") ? 0 : Number(response.headers.get("content-length"));
+  const parts = [];
+  let done = 0;
+  for await (const piece of pieces(response)) {
+    parts.push(piece);
+    progress((done += piece.length), Math.max(done, total));
+  }
+  if (total && done !== total) throw cutShort(response, done, total);
+  return new Blob(parts);
+}
+
+async function* pieces(response) {
+  const reader = response.body.getReader();
+  for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
+}
