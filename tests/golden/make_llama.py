@@ -14,10 +14,10 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-import numpy as np
-import torch
-from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase
-from transformers import LlamaConfig, LlamaForCausalLM
+import numpy as np  # noqa: E402 - the path comes first
+import torch  # noqa: E402
+from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 NAMES = {
     "attn_norm": "input_layernorm",

@@ -70,7 +70,7 @@ class OutputRow:
     status: str
     logit: float
     log_sum_exp: float
-    logits: memoryview | None = None  # [V] float32
+    logits: memoryview[Any] | None = None  # [V] float32
 
     @property
     def logprob(self) -> float:
@@ -124,7 +124,7 @@ def check_weight_types(weights: Sequence[Weight], capabilities: Capabilities) ->
         if weight.type not in capabilities.weight_types:
             known = ", ".join(sorted(capabilities.weight_types))
             raise BackendError(
-                f"{weight.name}: backend {capabilities.name!r} has no kernel for {weight.type}; it has {known}. "
-                "Choose another backend, or a file quantized to one of these",
+                f"{weight.name}: backend {capabilities.name!r} has no kernel for {weight.type}; "
+                f"it has {known}. Choose another backend, or a file quantized to one of these",
                 backend=capabilities.name,
             )

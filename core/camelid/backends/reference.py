@@ -251,7 +251,8 @@ def _pairs(x: F64, style: str) -> tuple[F64, F64]:
 
 def _attend(op: Op, f: Frame, row: StepRow, q: F64) -> F64:  # q [H, D] -> [H*D]
     n_kv_heads, head_dim = op.integer("n_kv_heads"), op.integer("head_dim")
-    k, v = (_cached(op.state("state"), name, f, row).reshape(-1, n_kv_heads, head_dim) for name in ("k", "v"))
+    cached = (_cached(op.state("state"), name, f, row) for name in ("k", "v"))
+    k, v = (rows.reshape(-1, n_kv_heads, head_dim) for rows in cached)  # [keys, K, D]
     group = len(q) // n_kv_heads
     heads = [_attend_head(head, k[:, h // group], v[:, h // group], op) for h, head in enumerate(q)]
     return np.concatenate(heads)
@@ -279,7 +280,10 @@ ACTS: dict[str, Callable[[F64], F64]] = {"silu": silu}
 
 
 def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) -> U64:  # [n] u32 values
-    """First word of Philox4x32-10 (Salmon et al., SC 2011): key = seed, counter = (id, position, choice, purpose)."""
+    """First word of Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed.
+
+    The counter is (token id, position, choice, purpose), so a draw depends on no order and no batch.
+    """
     mask = np.uint64(0xFFFFFFFF)
     c = [token_ids, *(np.full_like(token_ids, word) for word in (position, choice, purpose))]
     key = [seed & 0xFFFFFFFF, seed >> 32]
@@ -306,7 +310,7 @@ def _draw(logits: F64, step: Step, sampling: int, position: int, *, keep: bool) 
         status=STATUS[1 if np.isnan(logits).any() else 2 if not logits.any() else 0],
         logit=float(logits[token_id]),
         log_sum_exp=log_sum_exp,
-        logits=memoryview(logits.astype(np.float32)) if keep else None,
+        logits=logits.astype(np.float32).data if keep else None,
     )
 
 
@@ -379,7 +383,10 @@ class ReferenceBackend:
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
-        values = {v.buffer.name: np.frombuffer(b, np.float32).reshape(-1, v.cols).copy() for v, b in inputs.items()}
+        values = {
+            view.buffer.name: np.frombuffer(data, np.float32).reshape(-1, view.cols).copy()
+            for view, data in inputs.items()
+        }
         frame = self.run_frame(program.plan, step, values)
         ticket = Ticket(program, len(frame.result), frame.result)
         return ticket, [frame.values[v.buffer.name].tobytes() for v in outputs]
@@ -387,7 +394,10 @@ class ReferenceBackend:
     def memory(self) -> MemoryReport:
         weights = sum(w.n_bytes for w in self._store.weights.values())
         return MemoryReport(
-            weight_bytes=weights, state_bytes=self._state.n_bytes, arena_bytes=0, counters={"runs": self._runs}
+            weight_bytes=weights,
+            state_bytes=self._state.n_bytes,
+            arena_bytes=0,
+            counters={"runs": self._runs},
         )
 
     async def close(self) -> None:

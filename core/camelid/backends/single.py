@@ -96,8 +96,9 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     inputs = {roles[r]: _bytes(case.views[r]) for r in (*row.reads, *row.updates)}
     written = (*row.writes, *row.updates)
     ticket, raw = await backend.run_buffers(program, step, inputs, [roles[r] for r in written])
-    views = {r: np.frombuffer(b, np.float32).reshape(case.views[r].shape) for r, b in zip(written, raw, strict=True)}
-    rows = await backend.read(ticket) if ticket.n_outputs and case.op == "sample" else []
+    arrays = [np.frombuffer(data, np.float32) for data in raw]
+    views = {r: a.reshape(case.views[r].shape) for r, a in zip(written, arrays, strict=True)}
+    rows: Sequence[OutputRow] = await backend.read(ticket) if case.op == "sample" else ()
     state = await _read_state(backend, case, pages) if case.op in ("kv_write", "copy") else {}
     return OpResult(views, rows, state)
 
@@ -105,8 +106,11 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
 def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
-    symbols = {r: "O" if r == "logits" or (case.op == "gather_rows" and r == "y") else "T" for r in case.views}
-    roles = {r: View(Buffer(r, symbols[r], a.shape[1]), a.shape[1]) for r, a in case.views.items()}
+    symbols = {"logits": "O"} | ({"y": "O"} if case.op == "gather_rows" else {})
+    roles = {
+        role: View(Buffer(role, symbols.get(role, "T"), a.shape[1]), a.shape[1])
+        for role, a in case.views.items()
+    }
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
     operands |= {"state": StateRef("kv"), "tokens": StateRef("tokens")}
     op = Op(case.op, tuple((r, operands[r]) for r in row.roles), tuple((a, case.attrs[a]) for a in row.attrs))
@@ -148,7 +152,12 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
     updates = [(KV, 1, index, unit) for index, unit in enumerate(pages)]
     copies = [(KV, pages[a], pages[b], n) for a, b, n in case.copies]
     return Step(
-        rows=rows, sequences=[sequence], outputs=outputs, sampling=[case.sampling], updates=updates, copies=copies
+        rows=rows,
+        sequences=[sequence],
+        outputs=outputs,
+        sampling=[case.sampling],
+        updates=updates,
+        copies=copies,
     )
 
 
@@ -184,7 +193,7 @@ async def _read_state(backend: Backend, case: OpCase, pages: list[int]) -> dict[
 async def run_op(
     backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """`arrays` by role (float32 views; `Quantized` weights) or by field of `OpCase`. Returns views by role."""
+    """`arrays` by role (float32 views, `Quantized` weights) or field of `OpCase`. Returns views by role."""
     names = {"keys", "values", "positions", "token_ids", "output_rows"}
     extra = {k: v for k, v in arrays.items() if k in names}
     weights = {k: v for k, v in arrays.items() if isinstance(v, Quantized)}

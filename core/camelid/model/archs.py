@@ -17,6 +17,7 @@ from camelid.model.spec import LayerSpec, ModelSpec, RopeSpec
 from camelid.plan.weights import Part, Weight
 
 Shapes = Mapping[str, str]
+PLAIN_LAYER = LayerSpec()
 
 LLAMA_LAYER: Shapes = {
     "attn_norm": "C",
@@ -37,13 +38,17 @@ LLAMA_OPTIONAL: Shapes = {"output": "VC", "rope_freqs": "R"}
 class Arch:
     """One architecture. `refused` maps metadata keys to the only value that this row understands."""
 
-    layer: LayerSpec = LayerSpec()
+    layer: LayerSpec = PLAIN_LAYER
     rope_style: str = "norm"
     layer_tensors: Shapes = field(default_factory=lambda: LLAMA_LAYER)
     global_tensors: Shapes = field(default_factory=lambda: LLAMA_GLOBAL)
     optional_tensors: Shapes = field(default_factory=lambda: LLAMA_OPTIONAL)
     refused: Mapping[str, int | str] = field(
-        default_factory=lambda: {"expert_count": 0, "rope.scaling.type": "none", "attention.sliding_window": 0}
+        default_factory=lambda: {
+            "expert_count": 0,
+            "rope.scaling.type": "none",
+            "attention.sliding_window": 0,
+        }
     )
 
 
@@ -73,8 +78,10 @@ def read_model(gguf: Gguf, *, source: str = "model") -> Generator[tuple[int, int
     if arch is None:
         known = ", ".join(sorted(ARCHS))
         raise UnsupportedModelError(
-            f"architecture {arch_name!r} is not supported; supported: {known}", kind="architecture",
-            name=arch_name, known=known,
+            f"architecture {arch_name!r} is not supported; supported: {known}",
+            kind="architecture",
+            name=arch_name,
+            known=known,
         )
     factors = ()
     if "rope_freqs.weight" in gguf.tensors:
@@ -89,8 +96,10 @@ def read_model(gguf: Gguf, *, source: str = "model") -> Generator[tuple[int, int
 def _read_f32(tensor: GgufTensor) -> Generator[tuple[int, int], bytes, tuple[float, ...]]:
     if tensor.type != "f32":
         raise TensorShapeError(
-            f"{tensor.name}: type {tensor.type}, expected f32; convert the file again", name=tensor.name,
-            got=tensor.type, want="f32",
+            f"{tensor.name}: type {tensor.type}, expected f32; convert the file again",
+            name=tensor.name,
+            got=tensor.type,
+            want="f32",
         )
     raw = yield tensor.offset, tensor.n_bytes
     return struct.unpack(f"<{len(raw) // 4}f", raw)
@@ -132,12 +141,14 @@ def _check_refused(gguf: Gguf, name: str, arch: Arch) -> None:
         value = gguf.metadata.get(f"{name}.{key}", understood)
         if value != understood:
             raise UnsupportedModelError(
-                f"{name}.{key} is {value!r}, but only {understood!r} is supported for {name}", kind=key, name=value
+                f"{name}.{key} is {value!r}, but only {understood!r} is supported for {name}",
+                kind=key,
+                name=value,
             )
 
 
 def _count(gguf: Gguf, key: str, default: int | None = None) -> int:
-    value = gguf.get(key, int, default=default)
+    value = gguf.get(key, int) if default is None else gguf.get(key, int, default=default)
     if not 0 < value < 2**24:
         raise ModelFormatError(f"{key} is {value}, expected 1 to {2**24 - 1}; the file is damaged", key=key)
     return value
@@ -148,7 +159,9 @@ def _embedding(gguf: Gguf) -> GgufTensor:
     if tensor is None or len(tensor.shape) != 2:
         got = tensor.shape if tensor else "nothing"
         raise TensorShapeError(
-            f"token_embd.weight: found {got}, expected a matrix [vocabulary, hidden]", name="token_embd", got=got
+            f"token_embd.weight: found {got}, expected a matrix [vocabulary, hidden]",
+            name="token_embd",
+            got=got,
         )
     return tensor
 
@@ -159,7 +172,8 @@ def _check_spec(spec: ModelSpec, gguf: Gguf, name: str) -> None:
     facts = {
         "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
         "key and value heads must have one size": value_dim == spec.head_dim,
-        "rope must turn an even number of floats, at most head_dim": rope.dim % 2 == 0 and rope.dim <= spec.head_dim,
+        "rope must turn an even number of floats, at most head_dim": rope.dim % 2 == 0
+        and rope.dim <= spec.head_dim,
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "rope theta must be finite and positive": 0.0 < rope.theta < math.inf,
         "rope factors must be one a pair, finite and positive": _good_factors(rope),
@@ -191,8 +205,11 @@ def _weight(name: str, gguf: Gguf, source: str, want: tuple[int, ...]) -> Weight
     if tensor is None or tensor.shape != want:
         got = tensor.shape if tensor else "nothing"
         raise TensorShapeError(
-            f"{name}.weight: found {got}, expected shape {want}; was this file made for another architecture?",
-            name=name, got=got, want=want,
+            f"{name}.weight: found {got}, expected shape {want}; "
+            "was this file made for another architecture?",
+            name=name,
+            got=got,
+            want=want,
         )
     part = Part(source, tensor.offset, tensor.n_bytes)
     return Weight(name=name, type=tensor.type, shape=tensor.shape, parts=(part,))
@@ -203,6 +220,9 @@ def _check_all_consumed(gguf: Gguf, weights: Mapping[str, Weight], arch_name: st
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         raise TensorShapeError(
-            f"tensor {left[0]}{more}: no rule of architecture {arch_name!r} uses it, so results would be wrong",
-            name=left[0], got=left[0], want="no further tensors",
+            f"tensor {left[0]}{more}: no rule of architecture {arch_name!r} uses it, "
+            "so results would be wrong",
+            name=left[0],
+            got=left[0],
+            want="no further tensors",
         )

@@ -1,4 +1,4 @@
-"""Named rewrites: each takes a plan's ops and returns fewer. A backend asks for those that it has kernels for.
+"""Named rewrites: each takes a plan's ops and returns fewer. A backend asks for those it has kernels for.
 
 A rewrite never changes the meaning, and one that joins weights declares a new `Weight`.
 """

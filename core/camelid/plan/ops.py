@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from camelid.errors import PlanError
-from camelid.plan.plan import Op, Plan, StateRef, View
-from camelid.plan.weights import Weight
+from camelid.plan.plan import Op, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,45 +84,124 @@ def _attention_rule(op: Op) -> bool:
 OPS: dict[str, OpRow] = {
     row.name: row
     for row in (
-        OpRow(name="tables", states=("state",),
-              meaning="table[table_row, index] = unit, for each of the step's updates of this group"),
-        OpRow(name="copy", states=("state",),
-              meaning="pool[destination][:rows] = pool[source][:rows], for each of the step's copies"),
-        OpRow(name="embed", writes=("y",), weights=("weight",), states=("tokens",),
-              rule=lambda op: op.weight("weight").cols == op.view("y").cols,
-              meaning="y = weight[token]; the token is the row's id, or ring[sequence, state_row] "
-                      "if sampled on the device"),
-        OpRow(name="norm", writes=("y",), reads=("x",), weights=("gain",), attrs=("eps",),
-              rule=_norm_rule, flops=_elementwise("x", 4),
-              meaning="y = x * gain / sqrt(mean(x * x) + eps)"),
-        OpRow(name="add", updates=("x",), reads=("r",), rule=_same("x", "r"), flops=_elementwise("x", 1),
-              meaning="x = x + r"),
-        OpRow(name="add_norm", updates=("x",), writes=("y",), reads=("r",), weights=("gain",),
-              attrs=("eps",), rule=_norm_rule, flops=_elementwise("x", 5),
-              meaning="x = x + r; y = norm(x, gain)"),
-        OpRow(name="linear", writes=("y",), reads=("x",), weights=("weight",), rule=_linear_rule,
-              flops=_matrix("weight", "y"), meaning="y = weight @ x"),
-        OpRow(name="rope", updates=("x",), weights=("fine", "coarse"), attrs=("head_dim", "dim", "style"),
-              rule=_rope_rule, flops=_elementwise("x", 3),
-              meaning="pairs of each head turn by position * frequency; tables hold cos and sin of "
-                      "position % n * frequency (fine) and position // n * n * frequency (coarse)"),
-        OpRow(name="kv_write", reads=("k", "v"), states=("state",), rule=_same("k", "v"),
-              meaning="pool[table[state_row // n], state_row % n] = k, v"),
-        OpRow(name="attention", writes=("y",), reads=("q",), states=("state",),
-              attrs=("n_heads", "n_kv_heads", "head_dim", "scale", "mask"), rule=_attention_rule,
-              flops=_attention_flops,
-              meaning="y = softmax(scale * q @ K.T) @ V over the sequence's keys first_kept .. state_row"),
-        OpRow(name="glu", writes=("y",), reads=("gate", "up"), attrs=("act",),
-              rule=_same("y", "gate", "up"), flops=_elementwise("y", 5), meaning="y = act(gate) * up"),
-        OpRow(name="linear_glu", writes=("y",), reads=("x",), weights=("weight",), attrs=("act",),
-              rule=_glu_rule, flops=_matrix("weight", "y"),
-              meaning="gate, up = split(weight @ x); y = act(gate) * up"),
-        OpRow(name="gather_rows", writes=("y",), reads=("x",),
-              rule=lambda op: op.view("y").cols == op.view("x").cols,
-              meaning="y[o] = x[outputs[o].row]"),
-        OpRow(name="sample", reads=("logits",), states=("tokens",), flops=_elementwise("logits", 4),
-              meaning="id = argmax(logits / temperature + gumbel); ring[sequence, position] = id; "
-                      "result = id, status, logit, log-sum-exp"),
+        OpRow(
+            name="tables",
+            states=("state",),
+            meaning="table[table_row, index] = unit, for each of the step's updates of this group",
+        ),
+        OpRow(
+            name="copy",
+            states=("state",),
+            meaning="pool[destination][:rows] = pool[source][:rows], for each of the step's copies",
+        ),
+        OpRow(
+            name="embed",
+            writes=("y",),
+            weights=("weight",),
+            states=("tokens",),
+            rule=lambda op: op.weight("weight").cols == op.view("y").cols,
+            meaning="y = weight[token]; the token is the row's id, or ring[sequence, state_row] "
+            "if sampled on the device",
+        ),
+        OpRow(
+            name="norm",
+            writes=("y",),
+            reads=("x",),
+            weights=("gain",),
+            attrs=("eps",),
+            rule=_norm_rule,
+            flops=_elementwise("x", 4),
+            meaning="y = x * gain / sqrt(mean(x * x) + eps)",
+        ),
+        OpRow(
+            name="add",
+            updates=("x",),
+            reads=("r",),
+            rule=_same("x", "r"),
+            flops=_elementwise("x", 1),
+            meaning="x = x + r",
+        ),
+        OpRow(
+            name="add_norm",
+            updates=("x",),
+            writes=("y",),
+            reads=("r",),
+            weights=("gain",),
+            attrs=("eps",),
+            rule=_norm_rule,
+            flops=_elementwise("x", 5),
+            meaning="x = x + r; y = norm(x, gain)",
+        ),
+        OpRow(
+            name="linear",
+            writes=("y",),
+            reads=("x",),
+            weights=("weight",),
+            rule=_linear_rule,
+            flops=_matrix("weight", "y"),
+            meaning="y = weight @ x",
+        ),
+        OpRow(
+            name="rope",
+            updates=("x",),
+            weights=("fine", "coarse"),
+            attrs=("head_dim", "dim", "style"),
+            rule=_rope_rule,
+            flops=_elementwise("x", 3),
+            meaning="pairs of each head turn by position * frequency; tables hold cos and sin of "
+            "position % n * frequency (fine) and position // n * n * frequency (coarse)",
+        ),
+        OpRow(
+            name="kv_write",
+            reads=("k", "v"),
+            states=("state",),
+            rule=_same("k", "v"),
+            meaning="pool[table[state_row // n], state_row % n] = k, v",
+        ),
+        OpRow(
+            name="attention",
+            writes=("y",),
+            reads=("q",),
+            states=("state",),
+            attrs=("n_heads", "n_kv_heads", "head_dim", "scale", "mask"),
+            rule=_attention_rule,
+            flops=_attention_flops,
+            meaning="y = softmax(scale * q @ K.T) @ V over the sequence's keys first_kept .. state_row",
+        ),
+        OpRow(
+            name="glu",
+            writes=("y",),
+            reads=("gate", "up"),
+            attrs=("act",),
+            rule=_same("y", "gate", "up"),
+            flops=_elementwise("y", 5),
+            meaning="y = act(gate) * up",
+        ),
+        OpRow(
+            name="linear_glu",
+            writes=("y",),
+            reads=("x",),
+            weights=("weight",),
+            attrs=("act",),
+            rule=_glu_rule,
+            flops=_matrix("weight", "y"),
+            meaning="gate, up = split(weight @ x); y = act(gate) * up",
+        ),
+        OpRow(
+            name="gather_rows",
+            writes=("y",),
+            reads=("x",),
+            rule=lambda op: op.view("y").cols == op.view("x").cols,
+            meaning="y[o] = x[outputs[o].row]",
+        ),
+        OpRow(
+            name="sample",
+            reads=("logits",),
+            states=("tokens",),
+            flops=_elementwise("logits", 4),
+            meaning="id = argmax(logits / temperature + gumbel); ring[sequence, position] = id; "
+            "result = id, status, logit, log-sum-exp",
+        ),
     )
 }
 
@@ -142,8 +220,8 @@ def check_op(op: Op) -> Op:
 
 
 def _kinds_fit(op: Op, row: OpRow) -> bool:
-    kinds = {**dict.fromkeys(row.weights, Weight), **dict.fromkeys(row.states, StateRef)}
-    return all(isinstance(operand, kinds.get(role, View)) for role, operand in op.operands)
+    kinds = dict.fromkeys(row.weights, "Weight") | dict.fromkeys(row.states, "StateRef")
+    return all(type(operand).__name__ == kinds.get(role, "View") for role, operand in op.operands)
 
 
 def op_flops(op: Op, counts: Counts) -> int:

@@ -1,4 +1,4 @@
-"""The plan: the program of one engine step, as a flat list of typed ops over named buffers and declared state.
+"""The plan: the program of one engine step, a flat list of typed ops over named buffers and declared state.
 
 Backends never see a model, only a plan. Printing it gives the architecture as text (`camelid explain`), and
 that text is a golden file in the tests.
@@ -195,8 +195,9 @@ def _state_line(s: StateSpec) -> str:
 
 def _op_line(op: Op) -> str:
     operands = "  ".join(f"{role}={_operand_text(o)}" for role, o in op.operands)
-    attrs = "".join(f"  {name}={value:g}" if isinstance(value, float) else f"  {name}={value}"
-                    for name, value in op.attrs)
+    attrs = "".join(
+        f"  {name}={value:g}" if isinstance(value, float) else f"  {name}={value}" for name, value in op.attrs
+    )
     return f"{op.name:<12}{operands}{attrs}"
 
 

@@ -189,7 +189,9 @@ def decode_step(data: bytes, layout: StepLayout) -> Step:
     n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(HEADER)]
     return Step(
         rows=[_row(r) for r in _take(words, layout.rows_at, n_rows, layout.row_words)],
-        sequences=[_sequence(s) for s in _take(words, layout.sequences_at, n_sequences, layout.sequence_words)],
+        sequences=[
+            _sequence(s) for s in _take(words, layout.sequences_at, n_sequences, layout.sequence_words)
+        ],
         outputs=[(r, s, p) for r, s, p in _take(words, layout.outputs_at, n_outputs, len(OUTPUT))],
         sampling=[_sampling(s) for s in _take(words, layout.sampling_at, n_sequences, len(SAMPLING))],
         updates=[(g, t, i, u) for g, t, i, u in _take(words, layout.updates_at, n_updates, len(UPDATE))],

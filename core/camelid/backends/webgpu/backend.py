@@ -7,6 +7,7 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 from camelid import shaders
@@ -40,6 +41,7 @@ from camelid.plan.step import RESULT_WORDS, STATUS
 from camelid.plan.weights import Weight
 
 Json = dict[str, Any]
+COUNTERS = ("runs", "dispatches", "bytes_read_back", "in_flight", "max_in_flight")
 SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
 
 
@@ -67,7 +69,7 @@ class WebGpuBackend:
         self._weights: dict[str, Weight] = {}
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, Pool] = {}
-        self._counters = {"runs": 0, "dispatches": 0, "bytes_read_back": 0, "in_flight": 0, "max_in_flight": 0}
+        self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self._tape: Json = {"format": FORMAT, "version": VERSION, "open": {}, "sections": [], "steps": []}
         self._is_recording = False
 
@@ -88,34 +90,36 @@ class WebGpuBackend:
         """Opens an adapter. Raises BackendError naming what was found if none fits."""
         wanted = () if spec.default_limits else limits.WANTED
         request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(wanted)}
-        with _errors():
+        with _Errors():
             info = await self._host.open(request)
         adapter = info["adapter"]
-        self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(adapter)
+        self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(
+            adapter
+        )
         self._limits = {name: int(info["limits"].get(name, d)) for name, d in limits.DEFAULTS.items()}
         self._tape["open"] = request
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
         section = load_section(weights, shaders.join)
-        with _errors():
+        with _Errors():
             await self._host.load(self._section(section), sources)
         self._weights.update({w.name: w for w in weights})
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
         self._states, self._pools = {s.name: s for s in states}, dict(units)
-        with _errors():
+        with _Errors():
             await self._host.allocate(self._section(allocate_section(states, units)))
 
     async def compile(self, plan: Plan) -> Program:
         section = program_section(plan, self._pools, shaders.join)
-        with _errors():
+        with _Errors():
             number = await self._host.compile(self._section(section))
         return Program(plan, (number, section.n_dispatches))
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
         number, n_dispatches = program.handle
-        with _errors():
+        with _Errors():
             handle = self._host.run(number, step)
         counters = self._counters
         counters["runs"] += 1
@@ -127,7 +131,7 @@ class WebGpuBackend:
 
     async def read(self, ticket: Ticket) -> Result:
         handle, record = ticket.handle
-        with _errors():
+        with _Errors():
             data = await self._host.read(handle)
         self._counters["in_flight"] -= 1
         self._counters["bytes_read_back"] += len(data)
@@ -183,8 +187,7 @@ class WebGpuBackend:
 
     def save_tape(self, path: str) -> None:
         """Writes all sections and recorded steps, which host_python.py replays without camelid."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(self._tape, file)
+        Path(path).write_text(json.dumps(self._tape), encoding="utf-8")
 
     async def close(self) -> None:
         await self._host.close()
@@ -213,7 +216,7 @@ class WebGpuBackend:
         return places
 
 
-class _errors:  # noqa: N801 - reads as a statement: `with _errors():`
+class _Errors:
     """What a host raises becomes one clear BackendError."""
 
     def __enter__(self) -> None:
@@ -234,7 +237,9 @@ def _output_rows(data: bytes, ticket: Ticket) -> Result:
     for i in range(n if data else 0):
         token_id, status, logit, log_sum_exp = struct.unpack_from("<IIff", data, i * words)
         at = n * words + i * logits_bytes
-        logits = memoryview(data)[at : at + logits_bytes].cast("f") if logits_bytes else None
+        logits: memoryview[Any] | None = None
+        if logits_bytes:
+            logits = memoryview(data)[at : at + logits_bytes].cast("f")
         rows.append(
             OutputRow(
                 token_id=token_id, status=STATUS[status], logit=logit, log_sum_exp=log_sum_exp, logits=logits

@@ -6,14 +6,17 @@ saved tape, compares every token with the one that was recorded, and prints them
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import struct
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-import wgpu
+import wgpu  # pyright: ignore[reportMissingTypeStubs] - wgpu-py ships none
 
 USAGE = {
     "storage": wgpu.BufferUsage.STORAGE,
@@ -22,6 +25,8 @@ USAGE = {
     "map_read": wgpu.BufferUsage.MAP_READ,
 }
 BINDING = {"read": "read-only-storage", "write": "storage"}
+Built = tuple[list[Any], list[Any]]  # pipelines, bind groups
+Names = Mapping[str, Any]
 RESULT_WORDS = 4  # id, status, logit, log-sum-exp
 READ = wgpu.MapMode.READ
 
@@ -47,13 +52,10 @@ class WgpuHost:
     async def load(self, section: Mapping[str, Any], sources: Mapping[str, Any]) -> None:
         """Executes uploads and dispatches in order, each submitted at once."""
         built = self._build(section)
-        files = {name: open(path, "rb") for name, path in sources.items()}  # noqa: SIM115 - closed below
-        try:
+        with ExitStack() as stack:
+            files = {name: stack.enter_context(Path(path).open("rb")) for name, path in sources.items()}
             for command in section["commands"]:
                 self._execute(command, built, files)
-        finally:
-            for file in files.values():
-                file.close()
         for buffer in section["buffers"]:
             if buffer.get("temporary"):
                 self._buffers.pop(buffer["name"]).destroy()
@@ -99,7 +101,10 @@ class WgpuHost:
         device = self._device
         for buffer in section["buffers"]:
             self._create_buffer(buffer)
-        layouts = {key: device.create_bind_group_layout(entries=_entries(a)) for key, a in section["layouts"].items()}
+        layouts = {
+            key: device.create_bind_group_layout(entries=_entries(access))
+            for key, access in section["layouts"].items()
+        }
         shapes = {k: device.create_pipeline_layout(bind_group_layouts=[one]) for k, one in layouts.items()}
         modules = {key: device.create_shader_module(code=wgsl) for key, wgsl in section["modules"].items()}
         pipelines = [_pipeline(device, entry, shapes, modules) for entry in section["pipelines"]]
@@ -127,22 +132,23 @@ class WgpuHost:
             for i, (name, offset, size) in enumerate(bindings)
         ]
 
-    def _execute(self, command: list[Any], built: tuple[list[Any], list[Any]], files: Mapping[str, Any]) -> None:
+    def _execute(self, command: list[Any], built: Built, files: Mapping[str, Any]) -> None:
         name, *rest = command
         if name == "upload":
             self._upload(files, *rest)
         elif name == "words":
             buffer, at, words = rest
-            self._device.queue.write_buffer(self._buffers[buffer], at, struct.pack(f"<{len(words)}I", *words))
+            data = struct.pack(f"<{len(words)}I", *words)
+            self._device.queue.write_buffer(self._buffers[buffer], at, data)
         else:
             encoder = self._device.create_command_encoder()
             _encode(encoder, [rest], built, [])
             self._device.queue.submit([encoder.finish()])
 
     def _upload(
-        self, files: Mapping[str, Any], source: str | list[str], offset: int, n_bytes: int, buffer: str, at: int
+        self, files: Mapping[str, Any], source: Any, offset: int, n_bytes: int, buffer: str, at: int
     ) -> None:
-        if isinstance(source, list):
+        if not isinstance(source, str):
             data = base64.b64decode(source[1])[offset : offset + n_bytes]
         else:
             files[source].seek(offset)
@@ -204,29 +210,29 @@ class Program:
 
 def choose_adapter(name: str, api: str = "") -> Any:
     """The adapter whose description contains `name` on API `api` (Vulkan, Metal, D3D12)."""
-    adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in (api or "Vulkan Metal D3D12")]
-    texts = [" ".join(str(v) for v in dict(a.info).values()) for a in adapters]
+    every: list[Any] = list(wgpu.gpu.enumerate_adapters_sync())
+    adapters = [a for a in every if a.info["backend_type"] in (api or "Vulkan Metal D3D12")]
+    texts = [" ".join(map(str, dict(a.info).values())) for a in adapters]
     fitting = [a for a, text in zip(adapters, texts, strict=True) if name.lower() in text.lower()]
     if not fitting:
         found = "; ".join(texts) or "no adapter at all (is a Vulkan, Metal or D3D12 driver installed?)"
         raise LookupError(f"no adapter matches {name or api!r}; found: {found}")
-    order = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
-    return min(fitting, key=lambda a: order.index(a.info["adapter_type"]) if a.info["adapter_type"] in order else 3)
+    order = ["DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU"]
+    return min(fitting, key=lambda a: [*order, a.info["adapter_type"]].index(a.info["adapter_type"]))
 
 
 def _entries(access: list[str]) -> list[dict[str, Any]]:
     visibility = wgpu.ShaderStage.COMPUTE
-    return [
-        {"binding": i, "visibility": visibility, "buffer": {"type": BINDING[word]}} for i, word in enumerate(access)
-    ]
+    kinds = [{"type": BINDING[word]} for word in access]
+    return [{"binding": i, "visibility": visibility, "buffer": kind} for i, kind in enumerate(kinds)]
 
 
-def _pipeline(device: Any, entry: Mapping[str, Any], shapes: Mapping[str, Any], modules: Mapping[str, Any]) -> Any:
+def _pipeline(device: Any, entry: Mapping[str, Any], shapes: Names, modules: Names) -> Any:
     stage = {"module": modules[entry["module"]], "entry_point": "main", "constants": entry["constants"]}
     return device.create_compute_pipeline(layout=shapes[entry["layout"]], compute=stage)
 
 
-def _encode(encoder: Any, dispatches: list[Any], built: tuple[list[Any], list[Any]], words: Any) -> None:
+def _encode(encoder: Any, dispatches: list[Any], built: Built, words: Any) -> None:
     """Records dispatches into one compute pass, leaving out those with an empty grid."""
     pipelines, groups = built
     compute = encoder.begin_compute_pass()
@@ -242,8 +248,8 @@ def _encode(encoder: Any, dispatches: list[Any], built: tuple[list[Any], list[An
 def _extent(entry: Any, words: Any) -> int:
     if isinstance(entry, int):
         return entry
-    word, per, each = entry
-    return -(-words[word] * each // per)
+    word, per = entry
+    return -(-words[word] // per)
 
 
 def _dashed(name: str) -> str:
@@ -255,7 +261,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-async def replay(tape: Mapping[str, Any], sources: Mapping[str, str], adapter: str = "") -> list[tuple[int, int]]:
+async def replay(tape: Names, sources: Names, adapter: str = "") -> list[tuple[int, int]]:
     """Executes a saved tape. Returns (recorded id, id now) for every output row."""
     host = WgpuHost()
     info = await host.open({**tape["open"], "adapter": adapter or tape["open"].get("adapter", "")})
@@ -281,10 +287,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) not in (2, 3):
         print("usage: python host_python.py TAPE.json MODEL.gguf [ADAPTER]", file=sys.stderr)
         return 2
-    import asyncio
-
-    with open(arguments[0], encoding="utf-8") as file:
-        tape = json.load(file)
+    tape = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     pairs = asyncio.run(replay(tape, {"model": arguments[1]}, *arguments[2:]))
     print(" ".join(str(now) for _, now in pairs))
     wrong = sum(then != now for then, now in pairs)

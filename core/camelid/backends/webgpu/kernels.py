@@ -30,7 +30,9 @@ class Context:
 
     def tokens(self, op: Op, role: str) -> int:
         """Token rows a workgroup takes: 1 where rows are generated, more where they are prompt."""
-        return min(PROMPT_TOKENS, self.plan.rows[op.view(role).rows]) if self.plan.key.entry != "decode" else 1
+        return (
+            min(PROMPT_TOKENS, self.plan.rows[op.view(role).rows]) if self.plan.key.entry != "decode" else 1
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def codec_constants(op: Op, role: str) -> Constants:
 
 
 def _rows(op: Op, role: str, per: int = 1) -> GridEntry:
-    return (ROW_WORDS[op.view(role).rows], per, 1)
+    return (ROW_WORDS[op.view(role).rows], per)
 
 
 def _tiles(n: int, per: int = LANES) -> int:
@@ -96,7 +98,7 @@ def _width(role: str) -> Callable[[Op, Context], Constants]:
     return lambda op, c: {"C": op.view(role).cols}
 
 
-def _norm_constants(op: Op, c: Context) -> Constants:
+def _norm_constants(op: Op, _: Context) -> Constants:
     return {"C": op.view("x").cols, "EPS": op.number("eps")}
 
 
@@ -116,11 +118,15 @@ def _paged_constants(op: Op, c: Context) -> Constants:
 
 def _attention_constants(op: Op, c: Context) -> Constants:
     heads = op.integer("n_heads") // op.integer("n_kv_heads")
-    sizes: Constants = {"HEADS_PER_KV": heads, "HEAD_DIM": op.integer("head_dim"), "SCALE": op.number("scale")}
+    sizes: Constants = {
+        "HEADS_PER_KV": heads,
+        "HEAD_DIM": op.integer("head_dim"),
+        "SCALE": op.number("scale"),
+    }
     return sizes | _paged_constants(op, c)
 
 
-def _rope_constants(op: Op, c: Context) -> Constants:
+def _rope_constants(op: Op, _: Context) -> Constants:
     pairs, is_adjacent = op.integer("dim") // 2, op.word("style") == "norm"
     return {
         "HEADS": op.view("x").cols // op.integer("head_dim"),
@@ -132,7 +138,7 @@ def _rope_constants(op: Op, c: Context) -> Constants:
     }
 
 
-def _rope_grid(op: Op, c: Context) -> Grid:
+def _rope_grid(op: Op, _: Context) -> Grid:
     pairs = op.view("x").cols // op.integer("head_dim") * op.integer("dim") // 2
     return (_tiles(pairs), _rows(op, "x"), 1)
 
@@ -147,17 +153,22 @@ def _embed_constants(op: Op, c: Context) -> Constants:
     return {"K": weight.cols, "VOCAB": weight.rows} | _ring_constants(op, c) | codec_constants(op, "weight")
 
 
+def _sample_constants(op: Op, c: Context) -> Constants:
+    return {"V": op.view("logits").cols} | _ring_constants(op, c)
+
+
 def _copy_grid(op: Op, c: Context) -> Grid:
     spec = c.plan.state(op.state("state").group)
-    return (_tiles(spec.unit_rows * spec.tensors[0][1]), (COPIES_WORD, 1, 1), 1)
+    return (_tiles(spec.unit_rows * spec.tensors[0][1]), (COPIES_WORD, 1), 1)
 
 
 MATVEC_BINDINGS = ("y", "x", "weight")
 KERNELS: dict[str, Kernel] = {
     "tables": Kernel(("tables",), ("state.table+",), _paged_constants,
-                     lambda op, c: ((UPDATES_WORD, LANES, 1), 1, 1)),
+                     lambda op, c: ((UPDATES_WORD, LANES), 1, 1)),
     "copy": Kernel(("copy",), ("state.*+",), _paged_constants, _copy_grid),
-    "embed": Kernel(("embed",), ("y", "weight", "tokens.id"), _embed_constants, _row_grid("y"), codec="weight"),
+    "embed": Kernel(("embed",), ("y", "weight", "tokens.id"), _embed_constants, _row_grid("y"),
+                    codec="weight"),
     "norm": Kernel(("reduce", "norm"), ("y", "x", "gain"), _norm_constants, _row_grid("y")),
     "add": Kernel(("add",), ("x", "r"), _width("x"), _width_grid("x")),
     "add_norm": Kernel(("reduce", "add_norm"), ("y", "x", "r", "gain"), _norm_constants, _row_grid("y")),
@@ -173,5 +184,5 @@ KERNELS: dict[str, Kernel] = {
     "glu": Kernel(("glu",), ("y", "gate", "up"), _width("y"), _width_grid("y"), act=True),
     "gather_rows": Kernel(("gather_rows",), ("y", "x"), _width("y"), _width_grid("y")),
     "sample": Kernel(("sample",), ("logits", "tokens.id+", "result+"),
-                     lambda op, c: {"V": op.view("logits").cols} | _ring_constants(op, c), _row_grid("logits")),
+                     _sample_constants, _row_grid("logits")),
 }  # fmt: skip

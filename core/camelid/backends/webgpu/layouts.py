@@ -71,7 +71,9 @@ def add_weight(section: Section, weight: Weight, repack_wgsl: str) -> None:
         if layout.repack:
             _repack_part(section, weight, part, at // QUANTS[weight.type].block_bytes, repack_wgsl)
         else:
-            section.commands.append(("upload", part.source, part.offset, part.n_bytes, buffer_name(weight), at))
+            section.commands.append(
+                ("upload", part.source, part.offset, part.n_bytes, buffer_name(weight), at)
+            )
         at += part.n_bytes
 
 

@@ -94,7 +94,13 @@ class _Lowering:
     """Turns ops into dispatches of one section."""
 
     def __init__(
-        self, section: Section, plan: Plan, context: Context, arena: Arena, names: Mapping[str, str], join: Join
+        self,
+        section: Section,
+        plan: Plan,
+        context: Context,
+        arena: Arena,
+        names: Mapping[str, str],
+        join: Join,
     ) -> None:
         self.section, self.plan, self.context = section, plan, context
         self.arena, self.names, self.join = arena, names, join

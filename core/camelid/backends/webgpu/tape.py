@@ -1,18 +1,19 @@
 """The tape: device work as plain data, ready for JSON.
 
-A section is self-contained. It creates buffers, names WGSL modules, bind-group layouts, pipelines and bind
-groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute sections and know nothing else:
+A section is self-contained. It creates buffers, names WGSL modules, bind-group layouts, pipelines and
+bind groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute sections and know
+nothing else:
 
     buffers    [{"name", "bytes", "usage": ["storage", ...], "data": base64 or absent, "temporary": bool}]
     modules    {key: WGSL}
     layouts    {key: ["read" | "write", ...]}        one compute storage binding each, in binding order
     pipelines  [{"module", "layout", "constants": {name: number}}]        entry point "main"
     groups     [{"layout", "bindings": [[buffer, offset, bytes], ...]}]
-    commands   ["upload", source, offset, bytes, buffer, at]      bytes of a source, read by the host; a
-                                                                  source is a name or ["inline", base64]
+    commands   ["upload", source, offset, bytes, buffer, at]      bytes of a source, read by the host;
+                                                                  it is a name or ["inline", base64]
                ["words", buffer, at, [u32, ...]]                  small data from the tape itself
-               ["dispatch", pipeline, group, [x, y, z]]           a grid entry is a number, or
-                                                                  [word, per, each]: ceil(step[word] * each / per)
+               ["dispatch", pipeline, group, [x, y, z]]           a grid entry is a number or
+                                                                  [word, per]: ceil(step[word] / per)
     step       [buffer, bytes]                       where `run` writes the step
     results    [[buffer, offset, word, each], ...]   `read` returns step[word] * each bytes of each, joined
     ring       how many steps may be between `run` and `read`
@@ -30,7 +31,7 @@ from typing import Any
 FORMAT = "camelid-tape"
 VERSION = 1
 
-GridEntry = int | tuple[int, int, int]
+GridEntry = int | tuple[int, int]
 Command = tuple[Any, ...]
 
 
@@ -54,7 +55,9 @@ class Section:
         self, name: str, n_bytes: int, usage: Sequence[str], *, data: str = "", temporary: bool = False
     ) -> None:
         entry: dict[str, Any] = {"name": name, "bytes": -(-n_bytes // 16) * 16, "usage": list(usage)}
-        self.buffers.append(entry | ({"data": data} if data else {}) | ({"temporary": True} if temporary else {}))
+        self.buffers.append(
+            entry | ({"data": data} if data else {}) | ({"temporary": True} if temporary else {})
+        )
 
     def add_layout(self, access: Sequence[str]) -> str:
         key = "".join(word[0] for word in access)
