@@ -1,8 +1,12 @@
-"""Train cria: `python -m cria.train --steps N [--out build/cria] [--seed 1]`; run again, it resumes."""
+"""Train cria: `python -m cria.train --steps N --minutes M [--out build/cria] [--seed 1]`; run again, it resumes.
+
+The run ends after N steps or M minutes, whichever comes first, and the schedule follows whichever is further on.
+"""
 
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from math import cos, pi
 from pathlib import Path
@@ -20,7 +24,7 @@ from cria.tokenizer import END_OF_TEXT, load_tokenizer, train_tokenizer
 
 TOKENS_PER_STEP = 8192
 LENGTH, LONG_LENGTH, LONG_SHARE = 256, 1024, 0.08
-PEAK_RATE, FINAL_RATE, WARMUP = 2.5e-3, 5e-5, 150
+PEAK_RATE, FINAL_RATE, WARMUP = 2e-3, 4e-5, 0.03
 PROMPT_WEIGHT = 0.1
 VALIDATION_ITEMS = 200
 
@@ -28,11 +32,11 @@ Message = dict[str, str]
 Loss = Callable[[Cria, Tensor, Tensor], Tensor]
 
 
-def rate(step: int, steps: int) -> float:
-    """Learning rate: a linear warmup, then half a cosine."""
-    if step < WARMUP:
-        return PEAK_RATE * (step + 1) / WARMUP
-    return FINAL_RATE + (PEAK_RATE - FINAL_RATE) * 0.5 * (1 + cos(pi * (step - WARMUP) / (steps - WARMUP)))
+def rate(progress: float) -> float:
+    """Learning rate at a share of the run: a linear warmup, then half a cosine."""
+    if progress < WARMUP:
+        return PEAK_RATE * (progress + 0.001) / WARMUP
+    return FINAL_RATE + (PEAK_RATE - FINAL_RATE) * 0.5 * (1 + cos(pi * (progress - WARMUP) / (1 - WARMUP)))
 
 
 def pieces(messages: list[Message]) -> Iterator[tuple[str, float]]:
@@ -110,24 +114,43 @@ def prepare_tokenizer(out: Path, seed: int) -> Tokenizer:
     path = out / "tokenizer.json"
     if not path.exists():
         talks = islice(conversations.conversations(f"{seed}/tokenizer"), 30_000)
-        train_tokenizer(text for talk in talks for text, _ in pieces(talk)).save(str(path))
+        train_tokenizer(message["content"] for talk in talks for message in talk).save(str(path))
     return load_tokenizer(path)
 
 
-def save(path: Path, model: Cria, optimizer: torch.optim.Optimizer, step: int) -> None:
+@dataclass(slots=True)
+class Clock:
+    """How far a run is, in steps and in seconds, over all its resumptions."""
+
+    steps: int
+    limit_s: float
+    step: int = 0
+    before_s: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    def elapsed_s(self) -> float:
+        """Seconds trained so far."""
+        return self.before_s + time.monotonic() - self.started
+
+    def progress(self) -> float:
+        """The share of the run that is over, 0 to 1."""
+        return min(1.0, max(self.step / self.steps, self.elapsed_s() / self.limit_s))
+
+
+def save(path: Path, model: Cria, optimizer: torch.optim.Optimizer, clock: Clock) -> None:
     """Write a checkpoint, whole or not at all."""
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path.with_suffix(".part"))
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save({**state, "step": clock.step, "elapsed_s": clock.elapsed_s()}, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
 
 
-def resume(path: Path, model: Cria, optimizer: torch.optim.Optimizer) -> int:
-    """Load a checkpoint if there is one; the step to go on from."""
-    if not path.exists():
-        return 0
-    saved = torch.load(path)
-    model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
-    return saved["step"]
+def resume(path: Path, model: Cria, optimizer: torch.optim.Optimizer, clock: Clock) -> None:
+    """Load a checkpoint, if there is one."""
+    if path.exists():
+        saved = torch.load(path)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        clock.step, clock.before_s = saved["step"], saved["elapsed_s"]
 
 
 def train(args: argparse.Namespace) -> None:
@@ -135,18 +158,20 @@ def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     tokenizer, model = prepare_tokenizer(args.out, args.seed), Cria(Spec())
-    optimizer, checkpoint = optimizer_of(model), args.out / "checkpoint.pt"
-    loss_fn, first = torch.compile(loss_of, dynamic=False), resume(checkpoint, model, optimizer)
-    started, mean, saved_at = time.monotonic(), 0.0, time.monotonic()
-    for step in range(first, args.steps):
-        length = LONG_LENGTH if step >= args.steps * (1 - LONG_SHARE) else LENGTH
-        loss = update(model, optimizer, loss_fn, batch(args.seed, step, length, tokenizer), rate(step, args.steps))
-        mean = loss if step == first else 0.98 * mean + 0.02 * loss
-        if step % 50 == 0:
-            print(f"step {step} loss {mean:.4f} elapsed_s {time.monotonic() - started:.0f}", flush=True)
-        if time.monotonic() - saved_at > args.every_s or step + 1 == args.steps:
-            save(checkpoint, model, optimizer, step + 1)
-            print(f"step {step} exact: {validation(model, tokenizer)}", flush=True)
+    optimizer, clock = optimizer_of(model), Clock(args.steps, args.minutes * 60)
+    checkpoint, loss_fn = args.out / "checkpoint.pt", torch.compile(loss_of, dynamic=False)
+    resume(checkpoint, model, optimizer, clock)
+    mean, saved_at = 0.0, time.monotonic()
+    while (progress := clock.progress()) < 1:
+        length = LONG_LENGTH if progress >= 1 - LONG_SHARE else LENGTH
+        loss = update(model, optimizer, loss_fn, batch(args.seed, clock.step, length, tokenizer), rate(progress))
+        mean = 0.98 * mean + 0.02 * loss if mean else loss
+        clock.step += 1
+        if clock.step % 50 == 0:
+            print(f"step {clock.step} loss {mean:.4f} progress {progress:.3f} elapsed_s {clock.elapsed_s():.0f}", flush=True)
+        if time.monotonic() - saved_at > args.every_s or clock.progress() == 1:
+            save(checkpoint, model, optimizer, clock)
+            print(f"step {clock.step} exact: {validation(model, tokenizer)}", flush=True)
             saved_at = time.monotonic()
 
 
@@ -166,6 +191,7 @@ def main() -> None:
     """Parse the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, required=True, help=f"steps of {TOKENS_PER_STEP} tokens")
+    parser.add_argument("--minutes", type=float, default=1e9, help="most minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/cria"))
     parser.add_argument("--every-s", type=float, default=300, help="seconds between checkpoints")
