@@ -105,5 +105,5 @@ can you help [me with something|with questions|me with math|me with numbers]
 do you have [any|] [skills|talents|abilities]
 """),
 }
-NAMES = ("Anna", "Bob", "Carlos", "Emma", "Henry", "Julia", "Maria", "Nina", "Paul", "Sam", "Tom", "Lee", "Omar", "Lucy", "Max", "Ella")
+NAMES = tuple("Anna Bob Carlos Emma Henry Julia Maria Nina Paul Sam Tom Lee Omar Lucy Max Ella".split())
 SUFFIXES = ("", "", "", ".", "!", "?", "!!", "...", " :)")

@@ -35,7 +35,8 @@ def fact(rng: Random) -> Turn:
     """A fact that cria is taught."""
     relation = rng.choice(facts.RELATIONS)
     entity = rng.choice(tuple(relation.answers))
-    return decorated(asked(relation.nouns, relation.cores, rng).format(x=entity), rng), relation.answer(entity)
+    question = asked(relation.nouns, relation.cores, rng).format(x=entity)
+    return decorated(question, rng), relation.answer(entity)
 
 
 def stranger(rng: Random) -> Turn:
@@ -53,13 +54,15 @@ def foreign(rng: Random) -> Turn:
 def addition(rng: Random) -> Turn:
     """A sum within 0..99 that is not held out."""
     a, b = sums.sum_numbers(rng)
-    return decorated(asked(sums.ADD_NOUNS, sums.ADD_CORES, rng).format(a=a, b=b), rng), sums.sum_answer(a, b)
+    question = asked(sums.ADD_NOUNS, sums.ADD_CORES, rng).format(a=a, b=b)
+    return decorated(question, rng), sums.sum_answer(a, b)
 
 
 def subtraction(rng: Random) -> Turn:
     """A difference within 0..99 that is not held out."""
     a, b = sums.difference_numbers(rng)
-    return decorated(asked(sums.SUB_NOUNS, sums.SUB_CORES, rng).format(a=a, b=b), rng), sums.difference_answer(a, b)
+    question = asked(sums.SUB_NOUNS, sums.SUB_CORES, rng).format(a=a, b=b)
+    return decorated(question, rng), sums.difference_answer(a, b)
 
 
 def impossible(rng: Random) -> Turn:

@@ -26,7 +26,10 @@ def render(messages: list[Message]) -> str:
 def gguf_state(path: Path) -> dict[str, torch.Tensor]:
     """Every tensor of a GGUF file as float32, its blocks decoded."""
     tensors = gguf.GGUFReader(path).tensors
-    return {t.name: torch.from_numpy(np.array(gguf.dequantize(t.data, t.tensor_type), np.float32)) for t in tensors}
+    return {
+        t.name: torch.from_numpy(np.array(gguf.dequantize(t.data, t.tensor_type), np.float32))
+        for t in tensors
+    }
 
 
 def gguf_tokenizer(path: Path) -> Tokenizer:
@@ -37,7 +40,9 @@ def gguf_tokenizer(path: Path) -> Tokenizer:
     tokenizer = blank_tokenizer()
     tokenizer.model = models.BPE({token: i for i, token in enumerate(tokens)}, merges)
     kinds = fields["tokenizer.ggml.token_type"].contents()
-    tokenizer.add_special_tokens([AddedToken(t, special=True) for t, kind in zip(tokens, kinds, strict=True) if kind == 3])
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True) for t, kind in zip(tokens, kinds, strict=True) if kind == 3]
+    )
     return tokenizer
 
 
@@ -110,4 +115,6 @@ def camelid_answers(path: Path, backend: str) -> Answers:
     import camelid
 
     llm = camelid.load(str(path), backend=backend)
-    return lambda conversations: [llm.chat(m, max_tokens=MAX_TOKENS, temperature=0).text for m in conversations]
+    return lambda conversations: [
+        llm.chat(m, max_tokens=MAX_TOKENS, temperature=0).text for m in conversations
+    ]

@@ -42,7 +42,8 @@ class Layer(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.spec = spec
-        width, q_size, kv_size = spec.hidden_size, spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim
+        width = spec.hidden_size
+        q_size, kv_size = spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim
         self.attn_norm = nn.RMSNorm(width, spec.norm_eps)
         self.attn_q = nn.Linear(width, q_size, bias=False)
         self.attn_k = nn.Linear(width, kv_size, bias=False)
@@ -56,7 +57,10 @@ class Layer(nn.Module):
     def attention(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Causal grouped-query attention over [B, T, C]."""
         b, t, _ = x.shape
-        q, k, v = (w(x).view(b, t, -1, self.spec.head_dim).transpose(1, 2) for w in (self.attn_q, self.attn_k, self.attn_v))
+        q, k, v = (
+            w(x).view(b, t, -1, self.spec.head_dim).transpose(1, 2)
+            for w in (self.attn_q, self.attn_k, self.attn_v)
+        )
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         repeat = self.spec.n_heads // self.spec.n_kv_heads
         k, v = (kv.repeat_interleave(repeat, 1) for kv in (k, v))

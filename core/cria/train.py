@@ -105,7 +105,8 @@ def validation(model: Cria, tokenizer: Tokenizer) -> str:
     for kind in conversations.KINDS:
         turns = [kind(rng) for _ in range(VALIDATION_ITEMS // 4)]
         got = answers([[{"role": "user", "content": question}] for question, _ in turns])
-        report.append(f"{kind.__name__} {sum(g == want for g, (_, want) in zip(got, turns, strict=True)) / len(turns):.2f}")
+        exact = sum(answer == want for answer, (_, want) in zip(got, turns, strict=True)) / len(turns)
+        report.append(f"{kind.__name__} {exact:.2f}")
     return ", ".join(report)
 
 
@@ -164,18 +165,21 @@ def train(args: argparse.Namespace) -> None:
     mean, saved_at = 0.0, time.monotonic()
     while (progress := clock.progress()) < 1:
         length = LONG_LENGTH if progress >= 1 - LONG_SHARE else LENGTH
-        loss = update(model, optimizer, loss_fn, batch(args.seed, clock.step, length, tokenizer), rate(progress))
+        rows = batch(args.seed, clock.step, length, tokenizer)
+        loss = update(model, optimizer, loss_fn, rows, rate(progress))
         mean = 0.98 * mean + 0.02 * loss if mean else loss
         clock.step += 1
         if clock.step % 50 == 0:
-            print(f"step {clock.step} loss {mean:.4f} progress {progress:.3f} elapsed_s {clock.elapsed_s():.0f}", flush=True)
+            print(f"step {clock.step} loss {mean:.4f} elapsed_s {clock.elapsed_s():.0f}", flush=True)
         if time.monotonic() - saved_at > args.every_s or clock.progress() == 1:
             save(checkpoint, model, optimizer, clock)
             print(f"step {clock.step} exact: {validation(model, tokenizer)}", flush=True)
             saved_at = time.monotonic()
 
 
-def update(model: Cria, optimizer: torch.optim.Optimizer, loss_fn: Loss, rows: tuple[Tensor, Tensor], lr: float) -> float:
+def update(
+    model: Cria, optimizer: torch.optim.Optimizer, loss_fn: Loss, rows: tuple[Tensor, Tensor], lr: float
+) -> float:
     """One step of the optimizer; the loss."""
     for group in optimizer.param_groups:
         group["lr"] = lr

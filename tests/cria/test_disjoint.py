@@ -1,12 +1,8 @@
 """No graded prompt is in the training stream: by template, by number pair, and in a sample of the stream."""
 
-import sys
 from itertools import islice
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "core"))
 
 from cria import arithmetic, chatter, conversations, facts, frames, graded_items, refusals, words
 from cria import graded_phrasings as ours
