@@ -1,0 +1,150 @@
+"""The closed loop on a device: ids stay there, two steps are in flight, nothing is created after warm-up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gguf_files import write_tiny_llama
+from tests.parity.adapters import DRIVERS, need_driver
+
+from camelid import loading
+from camelid.backends.reference import ReferenceBackend
+from camelid.backends.webgpu import host_python
+from camelid.backends.webgpu.backend import WebGpuBackend
+from camelid.backends.webgpu.host_python import WgpuHost
+from camelid.loading import LoadOptions, Running
+from camelid.sampling import SamplingParams
+from camelid.sequence import Request
+
+pytestmark = pytest.mark.parity
+
+PROMPT = tuple(range(40, 75))
+N_TOKENS = 60
+
+
+class CountingDevice:
+    """Stands between the host and the device, and counts what is created. Encoders are WebGPU's own."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.created: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("create_"):
+            self.created[name] += 1
+        return getattr(self.device, name)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("loop") / "tiny.gguf"
+    write_tiny_llama(path, seed=5, n_layers=3)
+    return path
+
+
+def webgpu(hook: Callable[[Any], Any] = lambda device: device) -> WebGpuBackend:
+    return WebGpuBackend(WgpuHost(hook))
+
+
+async def generate(running: Running, sampling: SamplingParams) -> list[int]:
+    request = Request(prompt_ids=PROMPT, max_tokens=N_TOKENS, sampling=sampling)
+    stream = running.engine.submit(request)
+    return [event.token_id async for event in stream if event.token_id is not None]
+
+
+async def run(
+    make: Callable[[], Any], model: Path, sampling: SamplingParams, **options: Any
+) -> tuple[list[int], Running, Any]:
+    """Generated ids, what ran, and what its device had created before the second request."""
+    backend = make()
+    original, loading.open_backend = loading.open_backend, lambda name: backend
+    try:
+        running = await loading.start(str(model), LoadOptions(backend="given", **options))
+    finally:
+        loading.open_backend = original
+    ids = await generate(running, sampling)
+    return ids, running, backend
+
+
+GREEDY = SamplingParams(temperature=0, seed=0)
+WARM = SamplingParams(temperature=0.9, seed=12345)
+
+
+def on_reference(model: Path, sampling: SamplingParams) -> list[int]:
+    return asyncio.run(run(ReferenceBackend, model, sampling))[0]
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "temperature"])
+def test_tokens_equal_the_reference(name: str, sampling: SamplingParams, model: Path) -> None:
+    async def both() -> tuple[list[int], Any, Any]:
+        ids, running, backend = await run(webgpu, model, sampling, adapter=need_driver(name))
+        assert name in backend.capabilities().device
+        return ids, running.engine.counters, backend.memory().counters
+
+    ids, engine, device = asyncio.run(both())
+    assert ids == on_reference(model, sampling)
+    assert len(set(ids)) > 5
+    assert engine.ring_rows >= N_TOKENS - 2  # the host did not know these ids when it submitted them
+    assert engine.max_in_flight == device["max_in_flight"] == 2
+    assert device["bytes_read_back"] <= 64 * N_TOKENS
+
+
+def test_nothing_is_created_after_warm_up(model: Path) -> None:
+    devices: list[CountingDevice] = []
+
+    def hook(device: Any) -> CountingDevice:
+        devices.append(CountingDevice(device))
+        return devices[0]
+
+    async def twice() -> tuple[Counter[str], Counter[str]]:
+        _, running, _ = await run(lambda: webgpu(hook), model, GREEDY, adapter=need_driver("llvmpipe"))
+        warm = Counter(devices[0].created)
+        await generate(running, GREEDY)
+        return warm, devices[0].created - warm
+
+    warm, created = asyncio.run(twice())
+    assert {"create_buffer", "create_bind_group", "create_compute_pipeline"} <= warm.keys()
+    assert created.keys() == {"create_command_encoder"}
+
+
+def test_weights_on_the_device_are_as_many_bytes_as_in_the_file(model: Path) -> None:
+    async def sizes() -> tuple[int, int]:
+        _, running, backend = await run(webgpu, model, GREEDY, adapter=need_driver("llvmpipe"))
+        return backend.memory().weight_bytes, running.file.model.weight_bytes
+
+    on_device, in_file = asyncio.run(sizes())
+    # 256 RoPE table rows come on top; they are 4 % of this tiny model
+    assert in_file <= on_device <= 1.1 * in_file
+
+
+def test_saved_tape_replays_where_camelid_is_absent(model: Path, tmp_path: Path) -> None:
+    async def record() -> list[int]:
+        ids, _, backend = await run(webgpu, model, GREEDY, adapter=need_driver("llvmpipe"), record_tape=True)
+        backend.save_tape(str(tmp_path / "tape.json"))
+        return ids
+
+    ids = asyncio.run(record())
+    shutil.copy(host_python.__file__, tmp_path / "host_python.py")
+    command = [sys.executable, "-P", "host_python.py", "tape.json", str(model), "llvmpipe"]
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    absent = subprocess.run(
+        [sys.executable, "-P", "-c", "import camelid"], cwd=tmp_path, env=clean, check=False
+    )
+    if absent.returncode == 0:  # an editable installation: leave site-packages' path files out
+        command[1:1] = ["-S"]
+        clean["PYTHONPATH"] = str(Path(host_python.wgpu.__file__).parents[1])
+    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    replayed = [int(word) for word in done.stdout.split()]
+    assert replayed[: len(ids)] == ids
+    assert "0 differ" in done.stderr and "llvmpipe" in done.stderr
