@@ -1,0 +1,218 @@
+"""web/executor.js alone: what it does when something is wrong, and that a step creates nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page
+
+from e2e.browser import ROOT, open_browser, serve_site
+from e2e.page_host import PageHost, write_bare_site
+
+pytestmark = pytest.mark.faults
+
+Json = dict[str, Any]
+Check = Callable[[PageHost, Page], Awaitable[None]]
+SWIFTSHADER: Json = {"adapter": "swiftshader"}
+ADD_ONE = """
+@group(0) @binding(0) var<storage, read> step: array<u32>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1) fn main() { out[0] = step[0] + step[1] + 1u; }
+"""
+
+
+def program(**changes: Any) -> Json:
+    """A program that answers with step[0] + step[1] + 1 in step[2] words."""
+    usage = ["storage", "copy_src", "copy_dst"]
+    section: Json = {
+        "name": "add one",
+        "kind": "program",
+        "buffers": [{"name": n, "bytes": 16, "usage": usage} for n in ("step", "out")],
+        "modules": {"add": ADD_ONE},
+        "layouts": {"rw": ["read", "write"]},
+        "pipelines": [{"module": "add", "layout": "rw", "constants": {}}],
+        "groups": [{"layout": "rw", "bindings": [["step", 0, 16], ["out", 0, 16]]}],
+        "commands": [["dispatch", 0, 0, [1, [0, 1, 1], 1]]],
+        "step": ["step", 16],
+        "results": [["out", 0, 2, 4]],
+        "ring": 2,
+    }
+    return section | changes
+
+
+def step(a: int, b: int, words: int = 1) -> bytes:
+    return struct.pack("<4I", a, b, words, 0)
+
+
+async def adapter_is_named(host: PageHost, page: Page) -> None:
+    with pytest.raises(RuntimeError, match=r"no adapter matches 'riva'; found: .*swiftshader"):
+        await host.open({"adapter": "riva"})
+
+
+async def api_is_refused(host: PageHost, page: Page) -> None:
+    with pytest.raises(RuntimeError, match="'Vulkan' cannot be asked for"):
+        await host.open({"api": "Vulkan"})
+
+
+async def nothing_works_unopened(host: PageHost, page: Page) -> None:
+    with pytest.raises(RuntimeError, match="no device is open"):
+        await host.allocate(program())
+
+
+async def steps_follow_each_other(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    number = await host.compile(program())
+    tickets = [host.run(number, step(4, 5)), host.run(number, step(7, 8))]
+    assert [struct.unpack("<I", await host.read(t)) for t in tickets] == [(10,), (16,)]
+    # An empty grid is not launched, and no words asked for are no bytes read.
+    assert await host.read(host.run(number, step(0, 99))) == struct.pack("<I", 16)
+    assert await host.read(host.run(number, step(1, 1, 0))) == b""
+    counters = await host.counters()
+    assert (counters["runs"], counters["dispatches"], counters["bytesReadBack"]) == (4, 3, 12)
+    assert counters["maxInFlight"] == 2
+
+
+async def ring_is_bounded(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    number = await host.compile(program())
+    tickets = [host.run(number, step(i, i)) for i in range(3)]
+    with pytest.raises(RuntimeError, match="every slot of the ring is in flight"):
+        await host.read(tickets[0])
+
+
+async def ticket_is_read_once(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    ticket = host.run(await host.compile(program()), step(1, 1))
+    await host.read(ticket)
+    with pytest.raises(RuntimeError, match="no step in flight with ticket 1"):
+        await host.read(ticket)
+
+
+async def bad_shader_is_named(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    with pytest.raises(RuntimeError, match=r"(?s)program 'add one', shader add: .*unresolved.*nothing"):
+        await host.compile(program(modules={"add": ADD_ONE.replace("step[0]", "nothing[0]")}))
+    assert await page.evaluate("() => executor.memory()") == {}, "what was made is taken down"
+    await host.compile(program())
+
+
+async def bad_constant_is_named(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    pipelines = [{"module": "add", "layout": "rw", "constants": {"ABSENT": 1}}]
+    with pytest.raises(RuntimeError, match=r"(?s)pipeline add: .*ABSENT"):
+        await host.compile(program(pipelines=pipelines))
+
+
+async def huge_buffer_is_named(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    buffers = [{"name": "state/k", "bytes": 1 << 40, "usage": ["storage"]}]
+    with pytest.raises(RuntimeError, match=r"allocate 'pools', buffer state/k of 1099511627776 bytes: "):
+        await host.allocate(program(name="pools", kind="allocate", buffers=buffers, groups=[]))
+
+
+async def missing_buffer_is_named(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    groups = [{"layout": "rw", "bindings": [["step", 0, 16], ["weight/q", 0, 16]]}]
+    with pytest.raises(RuntimeError, match="bind group 0: there is no buffer 'weight/q'"):
+        await host.compile(program(groups=groups))
+
+
+async def missing_source_is_named(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    commands = [["upload", "model", 0, 16, "out", 0]]
+    load = program(kind="load", commands=commands)
+    with pytest.raises(RuntimeError, match=r"absent\.gguf: the server answered 404"):
+        await host.load(load, {"model": "absent.gguf"})
+    with pytest.raises(RuntimeError, match="there is no source 'model'; known: other"):
+        await host.load(load, {"other": "bare.html"})
+
+
+async def upload_of_odd_length_fills_up_with_zeros(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    data = bytes(range(1, 11))
+    upload = ["upload", ["inline", base64.b64encode(data).decode()], 1, 9, "out", 4]
+    await host.load(program(kind="load", commands=[upload]), {})
+    assert await host.read_state("out", 0, 16) == bytes(4) + data[1:] + bytes(3)
+
+
+async def lost_device_is_told(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    number = await host.compile(program())
+    await host.read(host.run(number, step(1, 1)))
+    await page.evaluate("() => globalThis.devices.at(-1).destroy()")
+    lost = r"DeviceLostError: the device was lost \(destroyed\)"
+    with pytest.raises(RuntimeError, match=lost):
+        await host.read(host.run(number, step(1, 1)))
+    with pytest.raises(RuntimeError, match=lost):
+        await host.compile(program())
+    await host.close()
+    again = PageHost(page)
+    await again.open(SWIFTSHADER)
+    assert await again.compile(program()) == 1
+
+
+async def steps_create_nothing(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    number = await host.compile(program())
+    before = await page.evaluate("() => ({...probe})")
+    for i in range(8):
+        await host.read(host.run(number, step(i, 1)))
+    after = await page.evaluate("() => ({...probe})")
+    assert after["created"] == before["created"] > 0
+    assert after["submits"] == before["submits"] + 8
+
+
+CHECKS: list[Check] = [
+    adapter_is_named,
+    api_is_refused,
+    nothing_works_unopened,
+    steps_follow_each_other,
+    ring_is_bounded,
+    ticket_is_read_once,
+    bad_shader_is_named,
+    bad_constant_is_named,
+    huge_buffer_is_named,
+    missing_buffer_is_named,
+    missing_source_is_named,
+    upload_of_odd_length_fills_up_with_zeros,
+    lost_device_is_told,
+    steps_create_nothing,
+]
+
+
+async def run_all(address: str) -> dict[str, BaseException | None]:
+    """Every check on a fresh page of one browser; what each raised."""
+    outcomes: dict[str, BaseException | None] = {}
+    async with open_browser() as browser:
+        for check in CHECKS:
+            page = await browser.new_page()
+            await page.add_init_script(path=ROOT / "e2e" / "probe.js")
+            await page.goto(f"{address}bare.html")
+            try:
+                await check(PageHost(page), page)
+                outcomes[check.__name__] = None
+            except (Exception, pytest.fail.Exception) as error:
+                outcomes[check.__name__] = error
+            await page.close()
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BaseException | None]:
+    site: Path = tmp_path_factory.mktemp("bare")
+    write_bare_site(site)
+    with serve_site(site) as address:
+        return asyncio.run(run_all(address))
+
+
+@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+def test_executor(name: str, outcomes: dict[str, BaseException | None]) -> None:
+    error = outcomes[name]
+    if error is not None:
+        raise error
