@@ -1,0 +1,75 @@
+"""What the engine asks of a tokenizer, and the door that makes one from a file's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from camelid.errors import UnsupportedModelError
+from camelid.text.bpe import bpe_from_gguf
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back. Instances are immutable, apart from caches."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many token ids there are; valid ids are 0 … vocab_size - 1."""
+        ...
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """The ids that end a turn or a text."""
+        ...
+
+    @property
+    def bos_id(self) -> int | None:
+        """The id that opens a text, if the vocabulary has one."""
+        ...
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether the model was trained with `bos_id` before every text; `encode` never adds it."""
+        ...
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """Token ids of `text`; control tokens written in it are recognised only with `special`."""
+        ...
+
+    def encode_spans(self, spans: Iterable[tuple[str, bool]]) -> list[int]:
+        """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only."""
+        ...
+
+    def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
+        """The text of `token_ids`; control tokens are left out unless `special`."""
+        ...
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What one token stands for: not always whole characters."""
+        ...
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the token steers the model instead of standing for text."""
+        ...
+
+
+# tokenizer.ggml.model -> what builds it.
+KINDS = {"gpt2": bpe_from_gguf}
+
+
+def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
+    """Build the tokenizer that GGUF metadata describes.
+
+    Raises UnsupportedModelError for a kind or pre-tokenizer that has no row, ModelFormatError for arrays
+    that contradict each other.
+    """
+    kind = metadata.get("tokenizer.ggml.model")
+    build = KINDS.get(kind) if isinstance(kind, str) else None
+    if build is None:
+        raise UnsupportedModelError(
+            f"tokenizer kind {kind!r} is not supported; known: {', '.join(sorted(KINDS))}",
+            kind="tokenizer",
+            name=kind,
+            known=sorted(KINDS),
+        )
+    return build(metadata)

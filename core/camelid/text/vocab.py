@@ -1,0 +1,118 @@
+"""Tokens and what they stand for: bytes, types, and the tokens that text may name outright."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from camelid.errors import ModelFormatError, RequestError
+
+# tokenizer.ggml.token_type (ggml-org/ggml docs/gguf.md).
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+STEERING = frozenset({UNKNOWN, CONTROL})  # never text: hidden by decode, recognised in trusted text only
+
+Run = tuple[int, int]
+
+
+def byte_alphabet() -> list[str]:
+    """The character that stands for each byte in byte-level vocabularies (openai/gpt-2 encoder.py)."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (b for b in range(256) if b not in plain)
+    code_points = {b: b for b in plain} | {b: 256 + i for i, b in enumerate(others)}
+    return [chr(code_points[b]) for b in range(256)]
+
+
+ALPHABET = byte_alphabet()
+TO_LATIN1 = {ord(char): byte for byte, char in enumerate(ALPHABET)}
+OUTSIDE = re.compile(f"[^{re.escape(''.join(ALPHABET))}]")
+
+
+def piece(token: str, token_type: int) -> bytes:
+    """The bytes of one token; only tokens of text are written in the byte alphabet."""
+    if token_type in STEERING or token_type == USER_DEFINED or OUTSIDE.search(token):
+        return token.encode("utf-8", "surrogatepass")
+    return token.translate(TO_LATIN1).encode("latin-1")
+
+
+class Vocab:
+    """Tokens by id, with their types checked. Raises ModelFormatError."""
+
+    def __init__(self, tokens: Sequence[str], types: Sequence[int]) -> None:
+        if len(types) != len(tokens):
+            raise ModelFormatError(
+                f"tokenizer: {len(types)} token types for {len(tokens)} tokens; the file is damaged",
+                got=len(types),
+                want=len(tokens),
+            )
+        self.tokens = tokens
+        self.types = types
+        self.pieces = [piece(token, kind) for token, kind in zip(tokens, types, strict=True)]
+        named = {USER_DEFINED, *STEERING}
+        self.specials = Specials({t: i for i, t in enumerate(tokens) if types[i] in named and t}, self)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.pieces[self.checked(token_id)]
+
+    def is_control(self, token_id: int) -> bool:
+        return self.types[self.checked(token_id)] in STEERING
+
+    def decode(self, token_ids: Iterable[int], special: bool) -> str:
+        shown = (i for i in token_ids if special or not self.is_control(i))
+        return b"".join(map(self.token_bytes, shown)).decode("utf-8", "replace")
+
+    def checked(self, token_id: int) -> int:
+        """`token_id`, or RequestError when the vocabulary has no such id."""
+        if 0 <= token_id < len(self.tokens):
+            return token_id
+        raise RequestError(
+            f"token id {token_id} is out of range; the vocabulary has ids 0 to {len(self.tokens) - 1}",
+            field="token_ids",
+            token_id=token_id,
+            vocab_size=len(self.tokens),
+        )
+
+
+class Specials:
+    """Tokens that text may name outright: the longest at the leftmost place wins, as in `tokenizers`.
+
+    User-defined tokens count everywhere; steering tokens only where the text is trusted throughout.
+    """
+
+    def __init__(self, ids: dict[str, int], vocab: Vocab) -> None:
+        self.ids = ids
+        self.steering = {text for text, token_id in ids.items() if vocab.types[token_id] in STEERING}
+        self.lengths: dict[str, list[int]] = {}
+        for first, length in sorted({(text[0], len(text)) for text in ids}, reverse=True):
+            self.lengths.setdefault(first, []).append(length)
+        self.first = re.compile(f"[{re.escape(''.join(self.lengths))}]") if ids else None
+
+    def partition(self, text: str, trusted: Sequence[Run]) -> Iterator[str | int]:
+        """Cut `text` at the tokens it names: the stretches between them, and their ids."""
+        start = at = 0
+        while (found := self.first and self.first.search(text, at)) is not None:
+            at = found.start() + 1
+            token = self.longest_at(text, found.start(), trusted)
+            if token:
+                if start < found.start():
+                    yield text[start : found.start()]
+                yield self.ids[token]
+                start = at = found.start() + len(token)
+        if start < len(text):
+            yield text[start:]
+
+    def longest_at(self, text: str, at: int, trusted: Sequence[Run]) -> str | None:
+        for length in self.lengths[text[at]]:
+            token = text[at : at + length]
+            if token in self.ids and (token not in self.steering or covers(trusted, at, at + length)):
+                return token
+        return None
+
+
+def covers(runs: Sequence[Run], start: int, end: int) -> bool:
+    """Whether one of the sorted, disjoint runs holds all of start … end."""
+    index = bisect_right(runs, start, key=lambda run: run[0]) - 1
+    return index >= 0 and end <= runs[index][1]
