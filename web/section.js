@@ -197,7 +197,7 @@ export function encode(encoder, dispatches, words) {
   return count;
 }
 
-/** A grid entry: a number, or [word, per, each] for ceil(step[word] * each / per). */
+/** A grid entry: a number, or [word, per] for ceil(step[word] / per). */
 function extent(entry, words) {
-  return typeof entry === "number" ? entry : Math.ceil((words[entry[0]] * entry[2]) / entry[1]);
+  return typeof entry === "number" ? entry : Math.ceil(words[entry[0]] / entry[1]);
 }

@@ -68,9 +68,6 @@ class WeightStore:
             self._decoded_bytes += matrix.nbytes
         return matrix
 
-    def rows(self, weight: Weight, ids: Sequence[int]) -> F64:  # [n, in]
-        return self.matrix(weight)[list(ids)]
-
     def _part(self, part: Part) -> npt.NDArray[np.uint8]:
         if part.source == INLINE:
             return np.frombuffer(base64.b64decode(part.data), dtype=np.uint8)
@@ -156,12 +153,13 @@ def op_embed(op: Op, f: Frame) -> None:
         slot = f.sequence_words(row, op.state("tokens").group)[0]
         return int(ring[slot, row.state_row % ring.shape[1], 0])
 
-    f.write(op.view("y"), f.store.rows(op.weight("weight"), [token(row) for row in f.step.rows]))
+    f.write(op.view("y"), f.store.matrix(op.weight("weight"))[[token(row) for row in f.step.rows]])
 
 
 def op_norm(op: Op, f: Frame) -> None:
     x, gain = f.read(op.view("x")), f.store.matrix(op.weight("gain"))
-    f.write(op.view("y"), _per_row(lambda row: row * _inverse_rms(row, op) * gain[0], x))
+    eps = op.number("eps")
+    f.write(op.view("y"), _per_row(lambda row: row / np.sqrt(np.mean(row * row) + eps) * gain[0], x))
 
 
 def op_add(op: Op, f: Frame) -> None:
@@ -236,10 +234,6 @@ def _per_row(function: Callable[[F64], F64], x: F64) -> F64:
     return np.stack([function(row) for row in x]) if len(x) else x
 
 
-def _inverse_rms(row: F64, op: Op) -> float:
-    return float(1.0 / np.sqrt(np.mean(row * row) + op.number("eps")))
-
-
 def _complex(table: F64) -> npt.NDArray[np.complex128]:
     return table[:, 0::2] + 1j * table[:, 1::2]
 
@@ -272,11 +266,7 @@ def _cached(state: StateRef, name: str, f: Frame, row: StepRow) -> F64:  # [keys
     return rows[first_kept : row.state_row + 1].astype(np.float64)
 
 
-def silu(x: F64) -> F64:
-    return x / (1.0 + np.exp(-x))
-
-
-ACTS: dict[str, Callable[[F64], F64]] = {"silu": silu}
+ACTS: dict[str, Callable[[F64], F64]] = {"silu": lambda x: x / (1.0 + np.exp(-x))}
 
 
 def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) -> U64:  # [n] u32 values
