@@ -1,0 +1,352 @@
+"""The Python API: `load`, `LLM` and its asynchronous twins, and `Engine` with the classic six verbs.
+
+The synchronous calls drive the asynchronous engine on the calling thread; there is one implementation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast
+
+from camelid.backends.base import Capabilities, MemoryReport
+from camelid.engine import Stream
+from camelid.errors import RequestError
+from camelid.loading import LoadOptions, ModelName, Progress, Running, find_source, read_header, start
+from camelid.metrics import Counters
+from camelid.model.spec import ModelSpec
+from camelid.plan.plan import Plan
+from camelid.sampling import SamplingParams
+from camelid.scheduler import ALL_LOGITS
+from camelid.sequence import AnswerText, Completion, Event, NoText, Request, TextSink
+from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
+
+__all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
+
+T = TypeVar("T")
+Message: TypeAlias = Mapping[str, object]
+Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
+
+
+class Options(TypedDict, total=False):
+    """What a request may say besides its prompt.
+
+    `max_tokens` None goes on up to the context; `stop` ends the text before the first of these strings;
+    `special` lets a text prompt name control tokens; `temperature` 0 is greedy; without `seed` one is drawn.
+    """
+
+    max_tokens: int | None
+    stop: str | Sequence[str]
+    special: bool
+    temperature: float
+    seed: int | None
+
+
+class LoadWords(TypedDict, total=False):
+    """How a model is loaded.
+
+    `backend` auto takes webgpu on a hardware adapter, else the reference; `adapter` asks for a device whose
+    name contains this text. `context` bounds prompt and answer of one sequence (the model's own length up to
+    4096 unless given), `parallel` the sequences that run at once, `chunk` the prompt rows of one step; these
+    three bound the memory. `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
+    """
+
+    backend: str
+    adapter: str
+    context: int | None
+    parallel: int
+    chunk: int
+    max_in_flight: int | None
+    record_tape: bool
+
+
+class LLM:
+    """One model on one backend.
+
+    A prompt is text, token ids, or a list of messages ({"role", "content"}) for the chat template.
+    """
+
+    def __init__(self, running: Running, runner: _Runner) -> None:
+        self.backend_note = running.note  # which backend, and why that one
+        self._running = running
+        self._engine = running.engine
+        self._runner = runner
+        self._is_closed = False
+        self._tokenizer = running.file.tokenizer()
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model's architecture facts."""
+        return self._running.file.model.spec
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. RequestError if its file has none."""
+        if self._tokenizer is None:
+            raise RequestError("this model's file has no tokenizer; give token ids as prompt", field="prompt")
+        return self._tokenizer
+
+    @property
+    def context(self) -> int:
+        """The most tokens of prompt and answer together."""
+        return self._engine.context
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The backend's name, device, promise and limits."""
+        return self._running.backend.capabilities()
+
+    @property
+    def counters(self) -> Counters:
+        """What the engine has done so far."""
+        return self._engine.counters
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the model's weights as its file stores them."""
+        return self._running.file.model.weight_bytes
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the model can chat: its file has a chat template."""
+        return self._running.file.template is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """No request runs and every unit of state is free."""
+        return self._engine.is_idle
+
+    def memory(self) -> MemoryReport:
+        """Bytes by use, and the backend's counters."""
+        return self._running.backend.memory()
+
+    def plan(self, entry: str) -> Plan:
+        """The plan of `decode` or `mixed`, as the backend runs it."""
+        return self._running.plan(entry)
+
+    def tokenize(self, text: str, special: bool = False) -> list[int]:
+        """Token ids of a text; control tokens written in it count only with `special`. No BOS is added."""
+        return self.tokenizer.encode(text, special)
+
+    def detokenize(self, token_ids: Iterable[int]) -> str:
+        """The text of token ids, without control tokens."""
+        return self.tokenizer.decode(token_ids)
+
+    def render(self, messages: Sequence[Message]) -> list[int]:
+        """The chat template's token ids for these messages. What they say never becomes a control token."""
+        return self._chat.encode(messages)
+
+    async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
+        """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
+        stream = self.submit(prompt, **options)
+        try:
+            async for _ in stream:
+                pass
+        finally:
+            await stream.aclose()
+        return stream.completion
+
+    async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
+        """The answer token by token. Leaving the loop cancels the request."""
+        stream = self.submit(prompt, **options)
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def achat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
+        """The answer to a conversation, through the model's chat template."""
+        return await self.agenerate(list(messages), **options)
+
+    async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
+        """The logits after each of these tokens: float32, [T, V]."""
+        self._check_open()
+        await self._running.compile(ALL_LOGITS)
+        greedy = SamplingParams(temperature=0.0).seeded()
+        request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True)
+        stream = self._engine.submit(request)
+        try:
+            async for _ in stream:
+                pass
+        finally:
+            await stream.aclose()
+        joined = b"".join(bytes(row) for row in stream.logits)
+        return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
+
+    async def aclose(self) -> None:
+        """Closes the backend. Requests that still run are cancelled."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._engine.cancel_all()
+            await self._running.backend.close()
+
+    def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
+        """As `agenerate`, for code without an event loop."""
+        return self._runner.run(self.agenerate(prompt, **options))
+
+    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Generator[Event, None, None]:
+        """As `astream`, for code without an event loop. Closing the generator cancels the request."""
+        events = self.astream(prompt, **options)
+        try:
+            while event := self._runner.run(_next(events)):
+                yield event
+        finally:
+            self._runner.run(events.aclose())
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
+        """As `achat`, for code without an event loop."""
+        return self._runner.run(self.achat(messages, **options))
+
+    def logits(self, token_ids: Sequence[int]) -> memoryview[float]:
+        """As `alogits`, for code without an event loop."""
+        return self._runner.run(self.alogits(token_ids))
+
+    def close(self) -> None:
+        """As `aclose`, for code without an event loop."""
+        self._runner.run(self.aclose())
+        self._runner.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> LLM:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def submit(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
+        """Queues a request and returns its stream, for code that runs several at once."""
+        self._check_open()
+        # A copy, since unknown names may be in it whatever its type says.
+        named: dict[str, Any] = dict(options)
+        max_tokens, stops = named.pop("max_tokens", None), _stops(named.pop("stop", ()))
+        prompt_ids = self._prompt_ids(prompt, special=bool(named.pop("special", False)))
+        sampling = SamplingParams.from_options(named).seeded()
+        request = Request(
+            prompt_ids=prompt_ids,
+            sampling=sampling,
+            max_tokens=max_tokens,
+            eos_ids=self._tokenizer.eos_ids if self._tokenizer else frozenset(),
+            sink=lambda: self._sink(stops),
+        )
+        return self._engine.submit(request)
+
+    def save_tape(self, path: str) -> None:
+        """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
+        save = getattr(self._running.backend, "save_tape", None)
+        if save is None:
+            name = self.capabilities.name
+            raise RequestError(f"backend {name!r} has no tape to save; use webgpu", field="save_tape")
+        save(path)
+
+    @cached_property
+    def _chat(self) -> ChatTemplate:
+        from camelid.chat import ChatTemplate
+
+        return ChatTemplate.of(self._running.file.gguf, self.tokenizer)
+
+    def _sink(self, stops: tuple[str, ...]) -> TextSink:
+        return AnswerText(self._tokenizer, stops) if self._tokenizer else NoText()
+
+    def _prompt_ids(self, prompt: Prompt, *, special: bool) -> tuple[int, ...]:
+        if isinstance(prompt, str):
+            tokenizer = self.tokenizer
+            bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
+            return (*bos, *tokenizer.encode(prompt, special))
+        items: list[object] = list(prompt)
+        if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+            return tuple(cast("list[int]", items))
+        return tuple(self.render(cast("list[Message]", items)))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RequestError("this model was closed; load it again", field="llm")
+
+
+def _stops(stop: object) -> tuple[str, ...]:
+    stops = (stop,) if isinstance(stop, str) else stop
+    if isinstance(stops, list | tuple):
+        items = cast("Sequence[object]", stops)
+        if all(isinstance(item, str) and item for item in items):
+            return tuple(cast("Sequence[str]", items))
+    raise RequestError(f"stop is {stop!r}, expected strings that are not empty", field="stop")
+
+
+async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)
+
+
+class _Runner:
+    """Runs coroutines on the calling thread, in one loop that is made when first needed."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result. RequestError if this thread already runs a loop."""
+        if _has_loop():
+            work.close()
+            raise RequestError(
+                "this thread already runs an event loop; use the asynchronous twin (aload, agenerate, "
+                "astream, achat, alogits, aclose)",
+                field="loop",
+            )
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        """Closes the loop, if one was made."""
+        if self._runner:
+            self._runner.close()
+            self._runner = None
+
+    def __del__(self) -> None:
+        with suppress(RuntimeError):  # dropped inside another loop
+            self.close()
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def load(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+    """A model, ready to answer: a path, "cria", or a `ModelSource`. Options are those of `LoadWords`.
+
+    `llm.backend_note` says which backend was chosen and why. `progress` is told (what, stage, of).
+    """
+    runner = _Runner()
+    return runner.run(_load(model, options, progress, runner))
+
+
+async def aload(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+    """As `load`, for asynchronous code and for the browser."""
+    return await _load(model, options, progress, _Runner())
+
+
+async def _load(model: ModelName, words: LoadWords, progress: Progress | None, runner: _Runner) -> LLM:
+    unknown = sorted(set(words) - set(LoadWords.__annotations__))
+    if unknown:
+        known = ", ".join(LoadWords.__annotations__)
+        raise RequestError(f"option {unknown[0]!r} is unknown; known: {known}", field=unknown[0])
+    return LLM(await start(model, LoadOptions(**words), progress), runner)
+
+
+def load_tokenizer(model: ModelName) -> Tokenizer:
+    """A model's tokenizer: `.encode(text, special=False)`, `.decode(token_ids)`. Reads no weights."""
+    runner = _Runner()
+    try:
+        gguf = runner.run(read_header(find_source(model)))
+    finally:
+        runner.close()
+    return tokenizer_from_gguf(gguf.metadata)

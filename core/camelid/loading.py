@@ -1,0 +1,310 @@
+"""From a model's name to a running engine: find the bytes, read the header, choose a backend, compile.
+
+Everything is asynchronous and asks a `ModelSource` for byte ranges, so a local file and a URL in a browser
+take the same road. Weights go from the source to the device; they never pass through here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from importlib.resources import files
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from camelid.backends.base import Backend, OpenSpec, Program
+from camelid.backends.select import open_backend
+from camelid.engine import StepEngine
+from camelid.errors import BackendError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.formats.gguf import Gguf, fetch_gguf
+from camelid.formats.source import Ask
+from camelid.model.archs import Model, read_model
+from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.plan.fuse import fuse
+from camelid.plan.plan import Plan
+from camelid.plan.weights import Weight
+from camelid.scheduler import DECODE, MIXED, Limits, program_key
+from camelid.state import StateManager
+from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
+
+T = TypeVar("T")
+DEFAULT_CONTEXT = 4096
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
+STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
+
+
+class ModelSource(Protocol):
+    """Where a model's bytes are. `handle` is what the backend's host reads weights from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def handle(self) -> Any: ...
+    async def read(self, offset: int, length: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A local file."""
+
+    path: Path
+    size: int
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def handle(self) -> str:
+        return str(self.path)
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """Those bytes; fewer at the file's end."""
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+
+ModelName: TypeAlias = str | PathLike[str] | ModelSource
+
+
+def find_source(model: ModelName) -> ModelSource:
+    """The source that a name means: "cria", a path, or a source itself.
+
+    Raises RequestError for a hub id, UnsupportedModelError for a directory, ModelFormatError if there is no
+    such file.
+    """
+    if not isinstance(model, str | PathLike):
+        return model
+    path = _cria() if model == "cria" else Path(fspath(model))
+    if path.is_dir():
+        raise UnsupportedModelError(
+            f"{path}: this version reads GGUF files, not directories; give the path of a .gguf file",
+            kind="format", name=str(path),
+        )  # fmt: skip
+    if path.is_file():
+        return FileSource(path, path.stat().st_size)
+    raise _not_found(str(model))
+
+
+def _cria() -> Path:
+    path = files("camelid") / "data" / "cria.gguf"
+    if isinstance(path, Path) and path.is_file():
+        return path
+    raise RequestError(
+        "this installation has no cria.gguf, the model that 'cria' names; give the path of a .gguf file",
+        field="model",
+    )
+
+
+def _not_found(name: str) -> Exception:
+    if HUB_ID.fullmatch(name) and not name.endswith(".gguf"):
+        return RequestError(
+            f"{name}: there is no such file; if it names a model on a hub, this version cannot fetch it: "
+            "download its .gguf file and give the path",
+            field="model",
+        )
+    return ModelFormatError(f"{name}: there is no such file; give a path, or 'cria'", path=name)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model file whose header has been read and checked."""
+
+    source: ModelSource
+    gguf: Gguf
+    model: Model
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's text, if the file has one."""
+        return self.gguf.get("tokenizer.chat_template", str, default=None)
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError."""
+        return tokenizer_from_gguf(self.gguf.metadata) if has_tokenizer(self.gguf) else None
+
+
+def has_tokenizer(gguf: Gguf) -> bool:
+    """Whether the file says anything about a tokenizer."""
+    return "tokenizer.ggml.model" in gguf.metadata
+
+
+async def read_header(source: ModelSource) -> Gguf:
+    """The source's GGUF header."""
+    return await fetch_gguf(source.read, source.size, source.name)
+
+
+async def open_model(model: ModelName) -> ModelFile:
+    """Finds a model and reads its header; no weights."""
+    source = find_source(model)
+    gguf = await read_header(source)
+    return ModelFile(source, gguf, await _answer(read_model(gguf), source))
+
+
+async def _answer(asks: Ask[T], source: ModelSource) -> T:
+    try:
+        ask = next(asks)
+        while True:
+            ask = asks.send(await source.read(*ask))
+    except StopIteration as stop:
+        return stop.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How to run a model. `context` is rows a sequence, `parallel` sequences at once."""
+
+    backend: str = "auto"
+    adapter: str = ""
+    context: int | None = None
+    parallel: int = 4
+    chunk: int = 64
+    max_in_flight: int | None = None
+    record_tape: bool = False
+
+
+async def choose_backend(options: LoadOptions, model: Model) -> tuple[Backend, str]:
+    """An open backend, and a note that says which and why.
+
+    `auto` takes webgpu on a hardware adapter that has kernels for all of the model, else the reference.
+    """
+    if options.backend != "auto":
+        backend = await _opened(options.backend, options.adapter)
+        return backend, _named(backend)
+    try:
+        backend = await _opened("webgpu", options.adapter)
+    except BackendError as error:
+        reason = error.message
+    else:
+        reason = _reason_against(backend, model)
+        if not reason:
+            return backend, _named(backend)
+        await backend.close()
+    fallback = await _opened("reference", "")
+    return fallback, f"{_named(fallback)}, since webgpu was not chosen: {reason}"
+
+
+async def _opened(name: str, adapter: str) -> Backend:
+    backend = open_backend(name)
+    await backend.open(OpenSpec(adapter=adapter))
+    return backend
+
+
+def _named(backend: Backend) -> str:
+    capabilities = backend.capabilities()
+    return f"{capabilities.name} on {capabilities.device}"
+
+
+def _reason_against(backend: Backend, model: Model) -> str:
+    capabilities = backend.capabilities()
+    # In a browser there is no other backend to fall back to.
+    if capabilities.is_software and sys.platform != "emscripten":
+        return f"{capabilities.device} is a software adapter (name the backend to use it all the same)"
+    missing = {w.type for w in model.weights.values()} - capabilities.weight_types
+    return f"it has no kernel for {', '.join(sorted(missing))}" if missing else ""
+
+
+def make_plan(model: Model, entry: str, limits: Limits, fused: Collection[str]) -> Plan:
+    """The plan of one entry, with the rewrites that a backend wants."""
+    return fuse(lower(model, program_key(entry, limits, PAGE_ROWS)), fused)
+
+
+def check_context(context: int | None, model: Model) -> int:
+    """Rows a sequence: as asked, else the model's own up to 4096. RequestError if the model has fewer."""
+    most = model.spec.context_length
+    if context is None:
+        return min(most, DEFAULT_CONTEXT)
+    if not 1 <= context <= most:
+        raise RequestError(
+            f"context is {context}, expected 1 to {most}, the length that this model was built for",
+            field="context", n_tokens=context, context_length=most,
+        )  # fmt: skip
+    return context
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A model on a backend, ready for requests."""
+
+    file: ModelFile
+    backend: Backend
+    note: str
+    limits: Limits
+    engine: StepEngine
+
+    def plan(self, entry: str) -> Plan:
+        """The plan of an entry, as this backend runs it."""
+        fused = self.backend.capabilities().fused
+        return make_plan(self.file.model, entry, self.limits, fused)
+
+    async def compile(self, entry: str) -> None:
+        """Compiles an entry's program if that has not happened yet."""
+        if entry not in self.engine.programs:
+            self.engine.programs[entry] = await self.backend.compile(self.plan(entry))
+
+
+async def start(model: ModelName, options: LoadOptions, progress: Progress | None = None) -> Running:
+    """Loads a model and compiles its entries. What was opened is closed again if anything fails."""
+    report = progress or _silent
+    report(STAGES[0], 0, len(STAGES))
+    limits = Limits(options.chunk, options.parallel)
+    file = await open_model(model)
+    context = check_context(options.context, file.model)
+    report(STAGES[1], 1, len(STAGES))
+    backend, note = await choose_backend(options, file.model)
+    try:
+        engine = await _prepare(file, backend, limits, context, options, report)
+    except BaseException:
+        await backend.close()
+        raise
+    report("ready", len(STAGES), len(STAGES))
+    return Running(file, backend, note, limits, engine)
+
+
+def _silent(what: str, stage: int, of: int) -> None:
+    """No progress is shown."""
+
+
+async def _prepare(
+    file: ModelFile, backend: Backend, limits: Limits, context: int, options: LoadOptions, report: Progress
+) -> StepEngine:
+    model, fused = file.model, backend.capabilities().fused
+    plans = {entry: make_plan(model, entry, limits, fused) for entry in (DECODE, MIXED)}
+    if options.record_tape:
+        _record(backend)
+    report(STAGES[2], 2, len(STAGES))
+    await backend.load(_union(plans.values()), {"model": file.source.handle})
+    state = StateManager(declare_states(model.spec), context=context, n_sequences=limits.parallel)
+    await backend.allocate(state.states, state.sizes())
+    report(STAGES[3], 3, len(STAGES))
+    programs: dict[str, Program] = {}
+    for entry, plan in plans.items():
+        programs[entry] = await backend.compile(plan)
+    return StepEngine(
+        backend,
+        programs,
+        state,
+        limits=limits,
+        vocab_size=model.spec.vocab_size,
+        max_in_flight=options.max_in_flight,
+    )
+
+
+def _union(plans: Collection[Plan]) -> list[Weight]:
+    """Every weight of some plan, once."""
+    return list({name: w for plan in plans for name, w in plan.weights().items()}.values())
+
+
+def _record(backend: Backend) -> None:
+    record = getattr(backend, "record", None)
+    if record is None:
+        name = backend.capabilities().name
+        raise RequestError(f"backend {name!r} has no tape to save; use --backend webgpu", field="save_tape")
+    record()
