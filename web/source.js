@@ -115,7 +115,8 @@ async function openUrl(url, progress) {
 }
 
 async function fetchRange(url, from, to, { total, validator, count }) {
-  const response = await request(url, from, to);
+  // Chromium's cache puts the stored etag on the parts of a file that has changed, so it must not help here.
+  const response = await request(url, from, to, "no-store");
   if (response.headers.get("etag") !== validator) {
     throw new Error(`${url} changed on the server while it was being read; reload the page`);
   }
@@ -125,8 +126,8 @@ async function fetchRange(url, from, to, { total, validator, count }) {
   return readBody(response, to - from, count);
 }
 
-async function request(url, from, to) {
-  const response = await fetch(url, { headers: { Range: `bytes=${from}-${to - 1}` } });
+async function request(url, from, to, cache = "default") {
+  const response = await fetch(url, { cache, headers: { Range: `bytes=${from}-${to - 1}` } });
   if (response.status === 206 || response.status === 200) return response;
   throw new Error(`${url}: the server answered ${response.status} ${response.statusText}`.trim());
 }

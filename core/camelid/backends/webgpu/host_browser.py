@@ -8,7 +8,7 @@ crosses for a token besides its result. Weights go from the source to the device
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar
@@ -74,7 +74,7 @@ class BrowserHost:
             return await promise
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self) -> Generator[None, None, None]:
         try:
             yield
         except self._ffi.JsException as error:
