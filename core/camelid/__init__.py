@@ -24,8 +24,7 @@ if TYPE_CHECKING:
         TensorShapeError,
         UnsupportedModelError,
     )
-    from camelid.llm import LLM, Completion, aload, load
-    from camelid.text import load_tokenizer
+    from camelid.llm import LLM, Completion, aload, load, load_tokenizer
 
 __version__ = "0.1.0"
 
@@ -53,7 +52,7 @@ _HOME = {
     "Completion": "camelid.llm",
     "aload": "camelid.llm",
     "load": "camelid.llm",
-    "load_tokenizer": "camelid.text",
+    "load_tokenizer": "camelid.llm",
 }
 
 
