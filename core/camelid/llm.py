@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 from camelid.backends.base import Capabilities, MemoryReport
+from camelid.chat import ChatTemplate
 from camelid.engine import Stream
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions, ModelName, Progress, Running, find_source, read_header, start
@@ -34,12 +35,14 @@ class Options(TypedDict, total=False):
     """What a request may say besides its prompt.
 
     `max_tokens` None goes on up to the context; `stop` ends the text before the first of these strings;
-    `special` lets a text prompt name control tokens; `temperature` 0 is greedy; without `seed` one is drawn.
+    `special` lets a text prompt name control tokens; `ignore_eos` goes on past end tokens. `temperature` 0 is
+    greedy; the default is what the model's file recommends, else 0.8. Without a `seed` one is drawn.
     """
 
     max_tokens: int | None
     stop: str | Sequence[str]
     special: bool
+    ignore_eos: bool
     temperature: float
     seed: int | None
 
@@ -187,14 +190,18 @@ class LLM:
         """As `agenerate`, for code without an event loop."""
         return self._runner.run(self.agenerate(prompt, **options))
 
-    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Generator[Event, None, None]:
-        """As `astream`, for code without an event loop. Closing the generator cancels the request."""
-        events = self.astream(prompt, **options)
+    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Generator[Event, None, Completion]:
+        """As `astream`, for code without an event loop; the generator returns the completion.
+
+        Closing it cancels the request.
+        """
+        stream = self.submit(prompt, **options)
         try:
-            while event := self._runner.run(_next(events)):
+            while event := self._runner.run(_next(stream)):
                 yield event
+            return stream.completion
         finally:
-            self._runner.run(events.aclose())
+            self._runner.run(stream.aclose())
 
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
         """As `achat`, for code without an event loop."""
@@ -222,18 +229,17 @@ class LLM:
         await self.aclose()
 
     def submit(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
-        """Queues a request and returns its stream, for code that runs several at once."""
+        """Queues a request. Its stream yields events, then has the `completion`; closing it cancels."""
         self._check_open()
         # A copy, since unknown names may be in it whatever its type says.
-        named: dict[str, Any] = dict(options)
+        named: dict[str, Any] = {**self._defaults, **options}
         max_tokens, stops = named.pop("max_tokens", None), _stops(named.pop("stop", ()))
-        prompt_ids = self._prompt_ids(prompt, special=bool(named.pop("special", False)))
-        sampling = SamplingParams.from_options(named).seeded()
+        special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
         request = Request(
-            prompt_ids=prompt_ids,
-            sampling=sampling,
+            sampling=SamplingParams.from_options(named).seeded(),
+            prompt_ids=self._prompt_ids(prompt, special=special),
             max_tokens=max_tokens,
-            eos_ids=self._tokenizer.eos_ids if self._tokenizer else frozenset(),
+            eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
             sink=lambda: self._sink(stops),
         )
         return self._engine.submit(request)
@@ -247,9 +253,13 @@ class LLM:
         save(path)
 
     @cached_property
-    def _chat(self) -> ChatTemplate:
-        from camelid.chat import ChatTemplate
+    def _defaults(self) -> dict[str, float]:
+        """Sampling that the file itself recommends, as llama.cpp reads it."""
+        temperature = self._running.file.gguf.get("general.sampling.temp", float, default=None)
+        return {} if temperature is None else {"temperature": temperature}
 
+    @cached_property
+    def _chat(self) -> ChatTemplate:
         return ChatTemplate.of(self._running.file.gguf, self.tokenizer)
 
     def _sink(self, stops: tuple[str, ...]) -> TextSink:
@@ -279,8 +289,8 @@ def _stops(stop: object) -> tuple[str, ...]:
     raise RequestError(f"stop is {stop!r}, expected strings that are not empty", field="stop")
 
 
-async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)
+async def _next(stream: Stream) -> Event | None:
+    return await anext(stream, None)
 
 
 class _Runner:

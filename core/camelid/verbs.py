@@ -8,7 +8,7 @@ from typing import Unpack
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.llm import LLM, LoadWords, Options, load
 from camelid.loading import ModelName
-from camelid.sequence import Event
+from camelid.sequence import Completion, Event
 
 
 class Engine:
@@ -16,7 +16,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._llm: LLM | None = None
-        self._events: Generator[Event, None, None] | None = None
+        self._events: Generator[Event, None, Completion] | None = None
         self._first: int | None = None  # came with the prefill
 
     @property

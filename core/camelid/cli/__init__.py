@@ -1,0 +1,1 @@
+"""The `camelid` command: one file a verb, imported when the verb is used."""

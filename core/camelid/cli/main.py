@@ -1,0 +1,41 @@
+"""The group of verbs. `camelid --help` imports none of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from camelid import __version__
+
+VERBS = {
+    "run": "Answer a prompt, streamed.",
+    "info": "Show what a model file holds.",
+    "explain": "Print the plan: the model as a list of ops, and what a step costs.",
+    "tokenize": "Turn text into token ids.",
+    "bench": "Measure prefill and decode against this machine's read bandwidth.",
+    "web": "Serve the built page on loopback.",
+}
+
+
+class Verbs(click.Group):
+    """Finds a verb's command in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The verb's command, or None for a name that is no verb."""
+        return import_module(f"camelid.cli.{cmd_name}").command if cmd_name in VERBS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table itself, so that help needs no import."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", message="camelid %(version)s")
+def main() -> None:
+    """One LLM runtime for every machine. MODEL left out means cria, the model in the box."""

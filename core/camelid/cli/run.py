@@ -1,0 +1,113 @@
+"""`camelid run`: answers one prompt, token by token."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from camelid.backends.bandwidth import read_gbps
+from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.llm import LLM, Completion, Options, Prompt, load
+from camelid.metrics import predict_step
+
+
+@verb
+@model_argument
+@click.option("-p", "--prompt", help="The prompt; - reads it from stdin, as does a pipe without -p.")
+@click.option("--system", help="A system message before the prompt.")
+@click.option("--raw", is_flag=True, help="No chat template; control tokens in the prompt count.")
+@click.option("-n", "--n-predict", type=click.IntRange(1), help="At most this many tokens.")
+@click.option("-c", "--ctx-size", type=click.IntRange(1), help="Tokens of prompt and answer together.")
+@click.option("--temp", "--temperature", "temperature", type=float,
+              help="0 is greedy. Default: what the model's file recommends, else 0.8.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Drawn unless given; -v shows it.")
+@backend_options
+@click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the steps and shaders for host_python.py (webgpu).")  # fmt: skip
+def command(
+    model: str,
+    prompt: str | None,
+    system: str | None,
+    raw: bool,
+    n_predict: int | None,
+    ctx_size: int | None,
+    temperature: float | None,
+    seed: int | None,
+    backend: str,
+    adapter: str,
+    save_tape: Path | None,
+    verbose: bool,
+) -> None:
+    """Answer a prompt, streamed.
+
+    Applies the model's chat template unless --raw. Closes with one line of figures on stderr.
+    """
+    if raw and system:
+        raise click.UsageError("--system needs the chat template, which --raw leaves out")
+    text = read_prompt(prompt)
+    with loading_bar() as progress:
+        llm = load(
+            model, backend=backend, adapter=adapter, context=ctx_size, parallel=1,
+            record_tape=save_tape is not None, progress=progress,
+        )  # fmt: skip
+    with llm:
+        if backend == "auto" or verbose:
+            say(llm.backend_note)
+        asked = make_prompt(llm, text, system, raw)
+        options: Options = {"max_tokens": n_predict, "special": raw, "seed": seed}
+        if temperature is not None:
+            options["temperature"] = temperature
+        done = answer(llm, asked, options)
+        say(closing_line(llm, done, verbose))
+        if save_tape:
+            llm.save_tape(str(save_tape))
+
+
+def read_prompt(prompt: str | None) -> str:
+    """The prompt, from -p or stdin. A usage error if there is none."""
+    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
+        prompt = sys.stdin.read().removesuffix("\n")
+    if not prompt:
+        raise click.UsageError("no prompt; give one with -p TEXT, or through a pipe")
+    return prompt
+
+
+def make_prompt(llm: LLM, text: str, system: str | None, raw: bool) -> Prompt:
+    """Messages for the chat template, or the bare text where there is none."""
+    if raw or not llm.has_template:
+        if system:
+            raise click.UsageError("--system needs a chat template, and this model has none")
+        if not raw:
+            say("warning: this model has no chat template; the prompt is used as it is")
+        return text
+    first = [{"role": "system", "content": system}] if system else []
+    return [*first, {"role": "user", "content": text}]
+
+
+def answer(llm: LLM, prompt: Prompt, options: Options) -> Completion:
+    """Prints the answer as it comes."""
+    stream = llm.stream(prompt, **options)
+    try:
+        while True:
+            click.echo(next(stream).text, nl=False)  # echo flushes
+    except StopIteration as end:
+        return end.value
+    finally:
+        stream.close()
+        click.echo()
+
+
+def closing_line(llm: LLM, done: Completion, verbose: bool) -> str:
+    """Backend, tokens a second, bytes moved for them, time to first token."""
+    c, t, n = llm.capabilities, done.timings, done.usage.completion_tokens
+    cost = predict_step(llm.plan("decode"), held=done.usage.prompt_tokens + n // 2)
+    gbps = cost.n_bytes * t.decode_tps / 1e9
+    parts = [f"{c.name} on {c.device}", f"{n} tokens ({done.finish_reason})", f"{t.decode_tps:.1f} tok/s"]
+    if verbose:
+        peak = read_gbps()
+        parts += [f"{gbps:.2f} GB/s, {gbps / peak:.1%} of this machine's {peak:.1f}", f"seed {done.seed}"]
+    else:
+        parts += [f"{gbps:.2f} GB/s"]
+    return " · ".join([*parts, f"first token after {t.ttft_s:.3f} s"])

@@ -1,0 +1,37 @@
+"""`camelid tokenize`: text to token ids."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from camelid.cli.verb import verb
+from camelid.llm import load_tokenizer
+
+
+@verb
+@click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]")
+@click.option("--special", is_flag=True, help="Control tokens written in the text count.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list of ids.")
+def command(words: tuple[str, ...], special: bool, as_json: bool, verbose: bool) -> None:
+    """Turn text into token ids, one line of them; -v shows the piece of each.
+
+    One argument is the TEXT, two are MODEL and TEXT; - and no TEXT read it from stdin.
+    """
+    if len(words) > 2:
+        raise click.UsageError("at most MODEL and TEXT; quote a text of several words")
+    model = words[0] if len(words) == 2 else "cria"
+    text = words[-1] if words else "-"
+    tokenizer = load_tokenizer(model)
+    ids = tokenizer.encode(sys.stdin.read() if text == "-" else text, special)
+    if as_json:
+        click.echo(json.dumps(ids))
+    elif verbose:
+        for token_id in ids:
+            click.echo(
+                f"{token_id:>8}  {tokenizer.token_bytes(token_id).decode('utf-8', 'backslashreplace')!r}"
+            )
+    else:
+        click.echo(" ".join(map(str, ids)))

@@ -1,0 +1,91 @@
+"""What all verbs share: options, errors as one line, exit codes, the bar while loading."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from camelid.errors import CamelidError
+
+F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Failure(click.ClickException):
+    """An error as one line on stderr, exit code 1."""
+
+    def show(self, file: Any = None) -> None:
+        """Writes the line."""
+        click.echo(f"camelid: error: {' '.join(self.message.split())}", err=True, file=file)
+
+
+class Verb(click.Command):
+    """A command whose errors are one clear line, with the traceback under -v; Ctrl-C exits with 130."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the verb."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except Exception as error:
+            if ctx.params.get("verbose"):
+                traceback.print_exc(file=sys.stderr)
+            raise Failure(one_line(error)) from error
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong. An error that nobody foresaw is called a bug."""
+    if isinstance(error, CamelidError):
+        return error.message
+    return f"{type(error).__name__}: {error}; this is a bug in camelid, -v shows where"
+
+
+def verb(function: Callable[..., None]) -> Verb:
+    """Makes a function the module's command, with -v."""
+    flag = click.option("-v", "--verbose", is_flag=True, help="Say more; show a traceback for errors.")
+    return click.command(cls=Verb, context_settings=SETTINGS)(flag(function))
+
+
+def model_argument(function: F) -> F:
+    """MODEL, cria unless given."""
+    return click.argument("model", default="cria")(function)
+
+
+def backend_options(function: F) -> F:
+    """--backend and --adapter."""
+    function = click.option(
+        "--adapter", default="", metavar="NAME", help="The device whose name contains this."
+    )(function)
+    return click.option(
+        "--backend", default="auto", show_default=True, metavar="NAME",
+        help="reference, webgpu, vulkan, metal, dx12, or auto: a hardware GPU, else the reference.",
+    )(function)  # fmt: skip
+
+
+def say(message: str) -> None:
+    """One line on stderr, which is not part of the answer."""
+    click.echo(f"camelid: {message}", err=True)
+
+
+@contextmanager
+def loading_bar() -> Generator[Callable[[str, int, int], object] | None]:
+    """A progress bar on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda what, stage, of: bar.update(task, description=what, completed=stage, total=of)
