@@ -230,11 +230,11 @@ def op_flops(op: Op, counts: Counts) -> int:
 
 
 def op_bytes(op: Op, plan: Plan, counts: Counts) -> int:
-    """Bytes that the op must move at least: views and state once, weights once (a row each for `embed`)."""
+    """Bytes that the op must move at least: views and state once, weights once (a row each of tables)."""
     views = sum(4 * counts.rows[v.rows] * v.cols for _, v in op.views())
     weights = sum(w.n_bytes for w in op.weights())
-    if op.name == "embed":
-        weights = weights * counts.rows["T"] // op.weight("weight").rows
+    if op.name in {"embed", "rope"}:
+        weights = sum(w.n_bytes // w.rows * min(counts.rows["T"], w.rows) for w in op.weights())
     return views + weights + _state_bytes(op, plan, counts)
 
 
