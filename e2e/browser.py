@@ -67,14 +67,20 @@ def serve_site(site: Path) -> Iterator[str]:
             server.terminate()
 
 
-def copy_site(site: Path, extra: Mapping[str, Path]) -> None:
+def build_site(site: Path, extra: Mapping[str, bytes]) -> None:
     """build/web, built anew, as hard links in `site`; `extra` adds or replaces files by name."""
     subprocess.run([sys.executable, ROOT / "web" / "build.py"], check=True, capture_output=True)
     shutil.copytree(ROOT / "build" / "web", site, copy_function=link_or_copy, dirs_exist_ok=True)
-    for name, source in extra.items():
+    for name, data in extra.items():
         for suffix in ("", ".br", ".gz"):
             (site / f"{name}{suffix}").unlink(missing_ok=True)
-        shutil.copyfile(source, site / name)
+        (site / name).write_bytes(data)
+
+
+def probed_worker() -> dict[str, bytes]:
+    """Files that make the page's worker count what it asks of WebGPU, in `probe` of its own scope."""
+    worker, probe = ROOT / "web" / "worker.js", ROOT / "e2e" / "probe.js"
+    return {"worker.js": b'import "./probe.js";\n' + worker.read_bytes(), "probe.js": probe.read_bytes()}
 
 
 def link_or_copy(source: str, target: str) -> None:

@@ -48,3 +48,8 @@ if (globalThis.GPUDevice) {
     return device;
   };
 }
+
+if (globalThis.WorkerGlobalScope) {
+  globalThis.violations = [];
+  addEventListener("securitypolicyviolation", (event) => globalThis.violations.push(event.violatedDirective));
+}

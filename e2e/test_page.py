@@ -1,0 +1,207 @@
+"""The page in Debian's Chromium: NumPy's tokens, nothing fetched elsewhere, nothing created late."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, Page
+from tests.gguf_files import write_tiny_llama
+
+from e2e.browser import ROOT, build_site, open_browser, probed_worker, serve_site
+from e2e.visit import (
+    BUSY_WITH_TEXT,
+    Json,
+    Notes,
+    ask,
+    open_page,
+    probe,
+    reference_ids,
+    screen,
+    settled,
+    type_prompt,
+    wait_ready,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
+N_PROMPTS, SEED, MAX_TOKENS = 50, 0, 24
+
+
+def graded_prompts() -> list[str]:
+    """The grader's first prompts; core/ is on the path for tests."""
+    sys.path.insert(0, str(ROOT / "core"))
+    from cria.graded_items import first_prompts
+
+    return first_prompts(SEED, N_PROMPTS)
+
+
+@dataclass
+class Visit:
+    """What one visit saw."""
+
+    notes: Notes = field(default_factory=Notes)
+    status: str = ""
+    answers: list[list[int]] = field(default_factory=list)
+    before: Json = field(default_factory=dict)
+    after: Json = field(default_factory=dict)
+    typed: str = ""
+    stopped: Json = field(default_factory=dict)
+    after_stop: Json = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+    no_model: str = ""
+    no_webgpu: str = ""
+    bad_setting: str = ""
+
+
+async def visit(address: str, prompts: list[str]) -> Visit:
+    seen = Visit()
+    async with open_browser() as browser:
+        page, seen.notes = await open_page(browser, f"{address}?max_tokens={MAX_TOKENS}")
+        await screen(page, "loading")
+        await wait_ready(page)
+        await screen(page, "ready")
+        seen.status = await page.inner_text("#status-text")
+        await ask(page, prompts[0])  # warm-up
+        seen.before = await probe(page)
+        seen.answers = [(await ask(page, prompt))["token_ids"] for prompt in prompts]
+        seen.after = await probe(page)
+        seen.violations = await page.evaluate("() => window.violations")
+        seen.violations += await page.workers[0].evaluate("() => globalThis.violations")
+        await page.context.close()
+        await talk(browser, address, seen)
+        await fail_in_three_ways(browser, address, seen)
+    return seen
+
+
+async def talk(browser: Browser, address: str, seen: Visit) -> None:
+    """Types, stops in the middle, asks again; dark and as wide as a telephone. A random model never ends."""
+    page, _ = await open_page(browser, f"{address}?model=tiny.gguf&max_tokens=200", color_scheme="dark")
+    await wait_ready(page)
+    await type_prompt(page, "Who are you?")
+    await page.wait_for_function(BUSY_WITH_TEXT)
+    await screen(page, "streaming-dark")
+    await page.click("#send")  # which reads Stop now
+    await settled(page)
+    seen.typed = await page.inner_text(".transcript .assistant")
+    await screen(page, "stopped-dark")
+    asked = asyncio.create_task(ask(page, "What is 12 plus 30?"))
+    await page.wait_for_function("() => document.querySelectorAll('.assistant').length === 2")
+    await page.wait_for_function(BUSY_WITH_TEXT)
+    await page.evaluate("() => window.camelid.stop()")
+    seen.stopped = await asked
+    await page.set_viewport_size({"width": 390, "height": 760})
+    await screen(page, "done-mobile-dark")
+    seen.after_stop = await ask(page, "What is 12 plus 30?")
+    await page.context.close()
+
+
+async def fail_in_three_ways(browser: Browser, address: str, seen: Visit) -> None:
+    page, _ = await open_page(browser, f"{address}?model=absent.gguf")
+    seen.no_model = await problem(page)
+    await screen(page, "no-model")
+    await page.context.close()
+    page, _ = await open_page(browser, f"{address}?model=cria.gguf&tempperature=1")
+    seen.bad_setting = await problem(page)
+    await page.context.close()
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.add_init_script("Object.defineProperty(navigator, 'gpu', { value: undefined });")
+    await page.goto(address)
+    seen.no_webgpu = await problem(page)
+    await screen(page, "no-webgpu")
+    await context.close()
+
+
+async def problem(page: Page) -> str:
+    await page.wait_for_selector("#problem:not([hidden])", timeout=60_000)
+    return await page.inner_text("#problem")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_llama(path, seed=7, context=1024)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tiny: Path) -> Path:
+    """cria, or a random model in its place where cria has not been trained yet."""
+    return CRIA if CRIA.exists() else tiny
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, model: Path, tiny: Path) -> Iterator[str]:
+    site = tmp_path_factory.mktemp("page") / "site"
+    models = {"cria.gguf": model.read_bytes(), "tiny.gguf": tiny.read_bytes()}
+    build_site(site, {**probed_worker(), **models})
+    with serve_site(site) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def seen(address: str) -> Visit:
+    return asyncio.run(visit(address, graded_prompts()))
+
+
+def test_backend_and_adapter_are_named(seen: Visit) -> None:
+    assert "webgpu" in seen.status and "swiftshader" in seen.status.lower()
+
+
+def test_token_ids_equal_the_reference(seen: Visit, model: Path) -> None:
+    wanted = reference_ids(model, graded_prompts(), MAX_TOKENS)
+    assert len(seen.answers) == N_PROMPTS and all(wanted)
+    assert seen.answers == wanted
+
+
+def test_no_other_host_is_asked(seen: Visit, address: str) -> None:
+    hosts = {urlsplit(url).netloc for url in seen.notes.urls if not url.startswith(("data:", "blob:"))}
+    assert hosts == {urlsplit(address).netloc}
+    assert any(url.endswith("cria.gguf") for url in seen.notes.urls), "the worker's requests are seen too"
+
+
+def test_policy_is_sent_and_kept(seen: Visit) -> None:
+    assert seen.notes.policies
+    assert all("script-src 'self' 'wasm-unsafe-eval'" in policy for policy in seen.notes.policies)
+    assert seen.violations == []
+
+
+def test_console_is_clean(seen: Visit) -> None:
+    assert seen.notes.errors == []
+
+
+def test_nothing_is_created_after_warm_up(seen: Visit) -> None:
+    assert seen.before["created"] > 0
+    assert seen.after["created"] == seen.before["created"]
+    assert seen.after["submits"] - seen.before["submits"] >= sum(map(len, seen.answers))
+
+
+def test_two_steps_are_in_flight(seen: Visit) -> None:
+    assert seen.after["mapsOpenAtMost"] >= 2
+
+
+def test_at_most_64_bytes_a_token_come_back(seen: Visit) -> None:
+    n_tokens = sum(map(len, seen.answers))
+    assert 0 < seen.after["bytesMapped"] - seen.before["bytesMapped"] <= 64 * n_tokens
+
+
+def test_stop_ends_the_answer_and_the_next_one_is_whole(seen: Visit) -> None:
+    assert "Stopped." in seen.typed
+    assert seen.stopped["finish_reason"] == "cancelled"
+    assert len(seen.stopped["token_ids"]) < len(seen.after_stop["token_ids"])
+    assert seen.after_stop["finish_reason"] in {"stop", "length"}
+    shared = len(seen.stopped["token_ids"])
+    assert seen.after_stop["token_ids"][:shared] == seen.stopped["token_ids"]
+
+
+def test_problems_are_told_in_words(seen: Visit) -> None:
+    assert "absent.gguf" in seen.no_model and "404" in seen.no_model
+    assert "no WebGPU" in seen.no_webgpu and "Chrome" in seen.no_webgpu
+    assert "tempperature" in seen.bad_setting and "temperature" in seen.bad_setting

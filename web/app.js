@@ -1,0 +1,206 @@
+// The page: paints what the worker tells, and sends what the person types. It knows nothing of models.
+
+const at = (id) => document.getElementById(id);
+const DEFAULTS = { model: "cria.gguf", adapter: "", temperature: "0", max_tokens: "256", seed: "" };
+const NO_WEBGPU = "This browser offers no WebGPU, which the model computes with.";
+const WEBGPU_HINT =
+  "Use a current Chrome, Edge, Firefox or Safari, switch on hardware acceleration in its settings, " +
+  "and open this page over https or on localhost.";
+
+const given = Object.fromEntries(new URLSearchParams(location.search));
+const settings = { ...DEFAULTS, ...given };
+let worker = null;
+let state = "loading";
+let conversation = [];
+let answer = null; // the one being streamed: its element, text and promise
+
+/** For tests and for the console. */
+window.camelid = {
+  get state() {
+    return state;
+  },
+  /** Asks outside the conversation; answers with {text, token_ids, finish_reason, ...}. */
+  ask: (prompt) => send([{ role: "user", content: prompt }], prompt),
+  stop,
+};
+
+async function start(model, name) {
+  setState("loading", `Loading ${name}`);
+  at("progress").value = 0;
+  hideProblem();
+  if (!navigator.gpu) return fail(NO_WEBGPU, WEBGPU_HINT);
+  worker?.terminate();
+  worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "camelid" });
+  worker.onmessage = ({ data }) => ON[data.kind](data);
+  worker.onerror = (event) => fail("The engine could not start.", event.message ?? "Reload the page.");
+  worker.postMessage({ kind: "load", model, options: { adapter: settings.adapter } });
+}
+
+const ON = { progress, ready, token, done, error };
+const parts = { python: 0, model: 0, stages: 0 };
+
+function progress({ what, done: n, total, text }) {
+  parts[what] = total ? n / total : 0;
+  at("progress").value = (parts.python + parts.model + parts.stages) / 3;
+  if (what === "model") setState("loading", `Loading the model: ${megabytes(n)} of ${megabytes(total)} MB`);
+  else if (text) setState("loading", `${text[0].toUpperCase()}${text.slice(1)}`);
+}
+
+function ready({ model, backend, device, context }) {
+  setState("ready", `${model} · ${backend} on ${device} · context ${context.toLocaleString("en")}`);
+  at("starters").hidden = conversation.length > 0;
+  at("send").disabled = false;
+  if (matchMedia("(hover: hover)").matches) at("prompt").focus();
+}
+
+function token({ text }) {
+  if (!answer) return;
+  answer.text += text;
+  answer.n += 1;
+  answer.element.textContent = answer.text;
+  showFigures(answer.n, answer.n / ((performance.now() - answer.start) / 1000));
+  followEnd();
+}
+
+function done(result) {
+  const { element, resolve } = answer;
+  element.textContent = result.text;
+  const note = { length: "Cut off at the token limit.", cancelled: "Stopped." }[result.finish_reason];
+  if (note) element.append(Object.assign(document.createElement("small"), { textContent: note }));
+  conversation.push({ role: "assistant", content: result.text });
+  showFigures(result.token_ids.length, result.decode_tps, result.ttft_s, result.prompt_tokens);
+  finishAnswer();
+  resolve(result);
+}
+
+function error({ during, message }) {
+  if (during !== "ask" || !answer) return fail(message, "Reload the page to try again, or open another file.");
+  const { reject, element } = answer;
+  if (!element.textContent) element.remove();
+  conversation = [];
+  showProblem(message, "");
+  finishAnswer();
+  reject(new Error(message));
+}
+
+function send(messages, prompt) {
+  if (state !== "ready") return Promise.reject(new Error(`the page is ${state}, not ready`));
+  hideProblem();
+  at("starters").hidden = true;
+  at("clear").hidden = false;
+  addTurn("user", prompt);
+  const element = addTurn("assistant", "");
+  element.setAttribute("aria-busy", "true");
+  setState("busy");
+  const number = (name) => (settings[name] === "" ? null : Number(settings[name]));
+  const options = { temperature: number("temperature"), max_tokens: number("max_tokens"), seed: number("seed") };
+  return new Promise((resolve, reject) => {
+    answer = { element, text: "", n: 0, start: performance.now(), resolve, reject };
+    worker.postMessage({ kind: "ask", messages, options });
+  });
+}
+
+function stop() {
+  if (answer) worker.postMessage({ kind: "stop" });
+}
+
+function finishAnswer() {
+  answer.element.removeAttribute("aria-busy");
+  answer = null;
+  setState("ready");
+  followEnd();
+}
+
+function addTurn(role, text) {
+  const element = document.createElement("li");
+  element.className = role;
+  element.textContent = text;
+  at("transcript").append(element);
+  followEnd();
+  return element;
+}
+
+function setState(next, text) {
+  state = next;
+  at("status").dataset.state = next;
+  if (text) at("status-text").textContent = text;
+  at("send").textContent = next === "busy" ? "Stop" : "Send";
+  at("send").disabled = next !== "ready" && next !== "busy";
+}
+
+function showFigures(n, tps, ttft_s, promptTokens) {
+  const words = [`${n} ${n === 1 ? "token" : "tokens"}`];
+  if (Number.isFinite(tps)) words.push(`${tps.toFixed(1)} tok/s`);
+  if (ttft_s !== undefined) words.push(`first after ${ttft_s.toFixed(2)} s`, `prompt of ${promptTokens}`);
+  at("figures").textContent = words.join(" · ");
+}
+
+function fail(message, hint) {
+  setState("failed", "Not ready");
+  at("starters").hidden = true;
+  showProblem(message, hint);
+}
+
+function showProblem(message, hint) {
+  at("problem-text").textContent = message;
+  at("problem-hint").textContent = hint;
+  at("problem").hidden = false;
+}
+
+function hideProblem() {
+  at("problem").hidden = true;
+}
+
+function followEnd() {
+  window.scrollTo({ top: document.body.scrollHeight });
+}
+
+function megabytes(bytes) {
+  return (bytes / 1e6).toFixed(1);
+}
+
+function submitPrompt(text) {
+  const prompt = text.trim();
+  if (!prompt || state !== "ready") return;
+  at("prompt").value = "";
+  conversation.push({ role: "user", content: prompt });
+  send(conversation, prompt).catch(() => {}); // shown already
+}
+
+at("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (state === "busy") stop();
+  else submitPrompt(at("prompt").value);
+});
+
+at("prompt").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  if (state !== "busy") submitPrompt(at("prompt").value);
+});
+
+at("starters").addEventListener("click", ({ target }) => {
+  if (target.matches("button")) submitPrompt(target.textContent);
+});
+
+at("clear").addEventListener("click", () => {
+  if (answer) return;
+  conversation = [];
+  at("transcript").replaceChildren();
+  at("figures").textContent = "";
+  at("starters").hidden = false;
+  at("clear").hidden = true;
+  at("prompt").focus();
+});
+
+at("file").addEventListener("change", ({ target }) => {
+  const [file] = target.files;
+  if (file) start(file, file.name);
+});
+
+const unknown = Object.keys(given).find((name) => !(name in DEFAULTS));
+if (unknown) {
+  fail(`The address has an unknown setting '${unknown}'.`, `Known are ${Object.keys(DEFAULTS).join(", ")}.`);
+} else {
+  start(new URL(settings.model, location.href).href, settings.model);
+}

@@ -1,0 +1,78 @@
+// The engine's thread: Pyodide and the device. Python decides everything; this file starts it and passes
+// messages on. In: load, ask, stop. Out: progress, ready, token, done, error.
+
+import { Executor } from "./executor.js";
+import { openSource } from "./source.js";
+import { loadPyodide } from "./pyodide/pyodide.mjs";
+
+const HERE = new URL("./", import.meta.url).href;
+const ARCHIVE = "camelid.zip";
+
+// What core/camelid/backends/webgpu/host_browser.py finds.
+globalThis.camelid = { Executor, openSource };
+
+/** @type {Promise<any>} Python's side of the conversation, core/camelid/web.py */
+const python = startPython();
+python.catch(() => {}); // told to whoever asks first
+let chat = null;
+
+const HANDLERS = { load, ask, stop: () => chat?.stop() };
+
+self.onmessage = async ({ data }) => {
+  try {
+    await HANDLERS[data.kind](data);
+  } catch (error) {
+    tell({ kind: "error", during: data.kind, ...readable(error) });
+  }
+};
+
+/** Everything that can be fetched at once, is. */
+async function load({ model, options }) {
+  const progress = (done, total) => tell({ kind: "progress", what: "model", done, total });
+  const [source, camelid] = await Promise.all([openSource(model, progress), python]);
+  progress(source.size, source.size);
+  const { BrowserSource } = camelid.host_browser;
+  chat = await camelid.web.start(BrowserSource(source), tellJson, JSON.stringify(options));
+}
+
+async function ask({ messages, options }) {
+  if (!chat) throw new Error("no model is loaded yet");
+  await chat.ask(JSON.stringify(messages), JSON.stringify(options));
+}
+
+async function startPython() {
+  const progress = (done) => tell({ kind: "progress", what: "python", done, total: 2 });
+  progress(0);
+  const [pyodide, archive] = await Promise.all([
+    loadPyodide({ indexURL: `${HERE}pyodide/` }),
+    fetchBytes(HERE + ARCHIVE),
+  ]);
+  progress(1);
+  pyodide.unpackArchive(archive, "zip", { extractDir: "/camelid" });
+  pyodide.runPython("import sys; sys.path.insert(0, '/camelid')");
+  const web = pyodide.pyimport("camelid.web");
+  const host_browser = pyodide.pyimport("camelid.backends.webgpu.host_browser");
+  progress(2);
+  return { web, host_browser };
+}
+
+async function fetchBytes(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: the server answered ${response.status}`);
+  return response.arrayBuffer();
+}
+
+function tell(message) {
+  self.postMessage(message);
+}
+
+function tellJson(text) {
+  tell(JSON.parse(text));
+}
+
+/** A Python error without its traceback: the last line names the class and says what is wrong. */
+function readable(error) {
+  if (error?.constructor?.name !== "PythonError") return { type: error.name, message: error.message };
+  const last = error.message.trim().split("\n").at(-1);
+  return { type: error.type, message: last.replace(/^[\w.]+: /, ""), detail: error.message };
+}
