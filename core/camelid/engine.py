@@ -140,7 +140,9 @@ class StepEngine:
         """Steps until the outbox has an event or is closed."""
         while not outbox.events and outbox.is_open:
             async with self._turn:  # another task's step may have served it meanwhile
-                if not outbox.events and outbox.is_open and not await self._step():
+                if outbox.events or not outbox.is_open or await self._step():
+                    continue
+                if outbox.is_open:  # a step that could not be submitted closes it with its error
                     raise PlanError("the engine is idle, but a request waits: its units leaked", op="step")
 
     async def settle(self, id: int) -> None:  # noqa: A002

@@ -232,7 +232,9 @@ def op_sample(op: Op, f: Frame) -> None:
 
 
 def _per_row(function: Callable[[F64], F64], x: F64) -> F64:
-    return np.stack([function(row) for row in x]) if len(x) else x
+    # A chunk of a prompt may have no output rows; the result keeps its width.
+    rows = [function(row) for row in x] or [function(np.zeros(x.shape[1]))]
+    return np.stack(rows)[: len(x)]
 
 
 def _complex(table: F64) -> npt.NDArray[np.complex128]:
