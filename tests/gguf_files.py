@@ -45,6 +45,7 @@ def write_tiny_llama(
     type: str = "q8_0",  # noqa: A002
     rope_theta: float = 10000.0,
     with_tokenizer: bool = True,
+    temperature: float | None = None,
 ) -> Weights:
     """Write a random llama model and return its weights as stored, dequantized to float32, by GGUF name.
 
@@ -57,6 +58,8 @@ def write_tiny_llama(
     writer.add_file_type(FILE_TYPES[type])
     if with_tokenizer:
         _add_tokenizer(writer, vocab)
+    if temperature is not None:
+        writer.add_float32("general.sampling.temp", temperature)
     vectors = {} if rope_freqs is None else {"rope_freqs.weight": np.array(rope_freqs, dtype=np.float32)}
     weights = _random_weights(shapes, n_layers, hidden, np.random.default_rng(seed)) | vectors
     stored = {name: _add_tensor(writer, name, value, type) for name, value in weights.items()}

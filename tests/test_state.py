@@ -1,0 +1,107 @@
+"""Pools: the hard bound, reservations, shared units, page tables, trash."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine_fakes import PAGE_ROWS, STATES
+
+from camelid.backends.base import Pool
+from camelid.errors import PlanError
+from camelid.state import Seat, StateManager, UnitPool
+
+
+def manager(context: int = 20, n_sequences: int = 2, n_pages: int | None = None) -> StateManager:
+    return StateManager(STATES, context=context, n_sequences=n_sequences, n_pages=n_pages)
+
+
+def seat_for(state: StateManager, n_rows: int) -> Seat:
+    seat = state.open_seat(n_rows)
+    assert seat is not None
+    return seat
+
+
+def test_sizes_count_trash_and_cover_every_seat() -> None:
+    assert manager().sizes() == {"kv": Pool(2 * 5 + 1, 3, 5), "tokens": Pool(3)}
+
+
+def test_seats_hold_disjoint_units_and_never_trash() -> None:
+    state = manager()
+    seats = [seat_for(state, 20), seat_for(state, 20)]
+    for seat in seats:
+        state.grow(seat, 20)
+    for name in ("kv", "tokens"):
+        held = [unit for seat in seats for unit in seat.units[name]]
+        assert len(set(held)) == len(held)
+        assert 0 not in held
+    assert {seat.table_row for seat in seats} == {1, 2}
+
+
+def test_pages_come_as_rows_need_them_and_as_table_changes() -> None:
+    state = manager()
+    seat = seat_for(state, 20)
+    assert [u[:3] for u in state.grow(seat, 1)] == [(0, seat.table_row, 0)]
+    assert state.grow(seat, PAGE_ROWS) == []
+    assert [u[:3] for u in state.grow(seat, 2 * PAGE_ROWS + 1)] == [(0, seat.table_row, i) for i in (1, 2)]
+    assert [unit for *_, unit in state.grow(seat, 20)] == seat.units["kv"][3:]
+
+
+def test_words_name_table_row_or_slot_and_rows_held() -> None:
+    state = manager()
+    seat = seat_for(state, 20)
+    slot = seat.units["tokens"][0]
+    assert state.words(seat, 7) == ((seat.table_row, 0, 7), (slot, slot, 7))
+
+
+def test_reservation_lets_nobody_in_who_could_run_out() -> None:
+    state = manager(n_sequences=3, n_pages=5)
+    first = seat_for(state, 12)
+    assert state.open_seat(12) is None, "3 of 5 pages are promised, though none is taken"
+    second = seat_for(state, 8)
+    assert len(state.grow(first, 12)) + len(state.grow(second, 8)) == 5
+    state.close_seat(first)
+    assert state.open_seat(12) is not None
+
+
+def test_no_more_seats_than_sequences() -> None:
+    state = manager()
+    seats = [state.open_seat(1) for _ in range(3)]
+    assert [seat is None for seat in seats] == [False, False, True]
+
+
+def test_refused_seat_keeps_nothing() -> None:
+    state = manager(n_sequences=3, n_pages=5)
+    assert state.open_seat(24) is None
+    assert state.is_idle
+
+
+def test_closing_gives_back_taken_and_reserved_units() -> None:
+    state = manager()
+    seat = seat_for(state, 20)
+    state.grow(seat, 5)
+    assert not state.is_idle
+    state.close_seat(seat)
+    assert state.is_idle
+
+
+def test_longest_sequence_is_bounded_by_context_and_by_pages() -> None:
+    assert manager().max_rows == 20
+    assert manager(n_pages=3).max_rows == 3 * PAGE_ROWS
+
+
+def test_shared_unit_is_free_when_its_last_holder_lets_go() -> None:
+    pool = UnitPool(2)
+    assert pool.reserve(1)
+    unit = pool.take()
+    pool.share(unit)
+    pool.drop(unit)
+    assert pool.n_free == 1
+    pool.drop(unit)
+    assert pool.n_free == 2
+
+
+def test_bookkeeping_errors_are_found_where_they_happen() -> None:
+    pool = UnitPool(2)
+    with pytest.raises(PlanError, match="nobody had reserved"):
+        pool.take()
+    with pytest.raises(PlanError, match="nobody holds it"):
+        pool.drop(1)
