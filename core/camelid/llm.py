@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
@@ -318,8 +317,8 @@ class _Runner:
             self._runner = None
 
     def __del__(self) -> None:
-        with suppress(RuntimeError):  # dropped inside another loop
-            self.close()
+        if self._runner:  # Runner.close would run a loop, which another one may forbid
+            self._runner.get_loop().close()
 
 
 def _has_loop() -> bool:
