@@ -203,7 +203,7 @@ def bpe_from_gguf(metadata: Mapping[str, object]) -> ByteLevelBpe:
     add_bos = metadata.get(key("add_bos_token"), row.add_bos)
     if not isinstance(add_bos, bool) or (add_bos and bos_id is None):
         raise ModelFormatError(
-            f"{key('add_bos_token')} is {add_bos!r} with {key('bos_token_id')} {bos_id}; want a bool and an id"
+            f"{key('add_bos_token')} is {add_bos!r} with {key('bos_token_id')} {bos_id}; want bool and id"
         )
     tokenizer = ByteLevelBpe(tokens, merges, splitter=row, token_types=types, bos_id=bos_id, add_bos=add_bos)
     tokenizer.eos_ids = eos_ids(metadata, tokenizer.vocab)

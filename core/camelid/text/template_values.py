@@ -1,0 +1,245 @@
+"""Values of a template: strings that remember who wrote them, undefined names, and the limits on both.
+
+A plain `str` is untrusted; only `Text` carries trust, character by character. An operation that forgets
+about trust therefore loses it, and never invents it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeGuard, cast
+
+from camelid.errors import TemplateError
+
+MAX_INT_BITS = 256
+# Characters a step: a million steps hold at most 64 MB of text, and read 1 GB.
+CHARS_MADE = 64
+CHARS_READ = 1024
+
+
+class Text(str):
+    """A string and, for each character, whether the template wrote it (1) or a request did (0)."""
+
+    __slots__ = ("mask",)
+    mask: bytes
+
+    def __new__(cls, value: str, mask: bytes) -> Text:
+        text = super().__new__(cls, value)
+        text.mask = mask
+        return text
+
+
+def trusted(value: str) -> Text:
+    return Text(value, b"\1" * len(value))
+
+
+def mask_of(value: str) -> bytes:
+    return value.mask if isinstance(value, Text) else bytes(len(value))
+
+
+def cut(value: str, where: slice) -> str:
+    """A slice that keeps its trust."""
+    return Text(str.__getitem__(value, where), value.mask[where]) if isinstance(value, Text) else value[where]
+
+
+def joined(parts: Iterable[str]) -> str:
+    """The parts as one string. Its length is the caller's to check."""
+    parts = list(parts)
+    text = "".join(parts)
+    if any(isinstance(part, Text) for part in parts):
+        return Text(text, b"".join(map(mask_of, parts)))
+    return text
+
+
+def runs(value: str) -> list[tuple[str, bool]]:
+    """The string as (text, trusted) stretches."""
+    spans: list[tuple[str, bool]] = []
+    start = 0
+    for flag, group in groupby(mask_of(value)):
+        end = start + sum(1 for _ in group)
+        spans.append((str.__getitem__(value, slice(start, end)), bool(flag)))
+        start = end
+    return spans
+
+
+def mapped(value: str, change: Callable[[str], str]) -> str:
+    """Apply a change of letters. Where it changes the length, each stretch of one trust is changed alone."""
+    if not isinstance(value, Text):
+        return change(value)
+    whole = change(str(value))
+    if len(whole) == len(value):
+        return Text(whole, value.mask)
+    return joined(trusted(change(t)) if flag else change(t) for t, flag in runs(value))
+
+
+class Undefined:
+    """What a missing name, key or index gives: false, empty, and an error once it is used further."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Undefined)
+
+    def __hash__(self) -> int:
+        return hash(Undefined)
+
+    def fail(self) -> TemplateError:
+        return TemplateError(f"{self.name} is undefined", name=self.name)
+
+
+class Namespace:
+    """namespace(): the one value that `set` can change from an inner scope."""
+
+    def __init__(self, values: dict[str, object]) -> None:
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Something that a template may call: a method with its value, a macro, a global."""
+
+    name: str
+    function: Callable[..., object]
+
+
+class Budget:
+    """What a rendering may use: steps, and bytes of any one text. Raises TemplateError beyond."""
+
+    def __init__(self, max_steps: int, max_bytes: int) -> None:
+        self.max_steps = max_steps
+        self.max_bytes = max_bytes
+        self.steps = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Charge steps before the work is done."""
+        self.steps += steps
+        if self.steps > self.max_steps:
+            raise TemplateError(
+                f"the template takes more than {self.max_steps} steps; shorten the input, or raise max_steps",
+                limit=self.max_steps,
+            )
+
+    def text(self, length: int) -> None:
+        """Charge a text before it is made: by its length too, so that all of them together are bounded."""
+        if length > self.max_bytes:
+            raise TemplateError(
+                f"the template makes a text of {length} bytes, more than {self.max_bytes}; "
+                "shorten the conversation, or raise max_bytes",
+                limit=self.max_bytes,
+            )
+        self.spend(1 + length // CHARS_MADE)
+
+    def read(self, value: object) -> None:
+        """Charge an operation that reads a text."""
+        if isinstance(value, str):
+            self.spend(len(value) // CHARS_READ)
+
+    def joined(self, parts: Iterable[str]) -> str:
+        parts = list(parts)
+        self.text(sum(map(len, parts)))
+        return joined(parts)
+
+    def items(self, values: Iterable[object]) -> list[object]:
+        """A list of the values, each charged as it comes."""
+        found: list[object] = []
+        for value in values:
+            self.spend()
+            found.append(value)
+        return found
+
+    def integer(self, value: object) -> object:
+        """`value`, unless it is an integer too long to be of use in a prompt."""
+        if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+            raise TemplateError(
+                f"the template makes an integer of {value.bit_length()} bits", limit=MAX_INT_BITS
+            )
+        return value
+
+
+def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    return isinstance(value, list | tuple)
+
+
+def is_dict(value: object) -> TypeGuard[Mapping[object, object]]:
+    return isinstance(value, dict)
+
+
+def checked_key(value: object) -> object:
+    """`value`, if it may be a key. Hashing nested tuples could take for ever."""
+    if is_list(value) or is_dict(value):
+        raise TemplateError(f"a {type(value).__name__} cannot be a key")
+    return value
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float)
+
+
+def shown(value: object, budget: Budget) -> str:
+    """The value as `{{ }}` prints it: Python's str for the plain data types, empty for an undefined name."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Undefined):
+        return ""
+    return budget.joined(representation(value, budget))
+
+
+def representation(value: object, budget: Budget) -> Iterator[str]:
+    """Python's repr in pieces, each charged: shared lists can be larger printed than built."""
+    budget.spend()
+    if is_dict(value):
+        items = ((k, ": ", v) for k, v in value.items())
+        yield from bracketed("{}", items, budget)
+    elif is_list(value):
+        ends = "[]" if isinstance(value, list) else "()"
+        yield from bracketed(ends, ((item,) for item in value), budget)
+    elif value is None or isinstance(value, str | int | float):
+        yield repr(value)
+    else:
+        raise TemplateError(f"a {type(value).__name__} cannot be printed")
+
+
+def bracketed(ends: str, items: Iterable[tuple[object, ...]], budget: Budget) -> Iterator[str]:
+    yield ends[0]
+    n = 0
+    for n, item in enumerate(items, 1):
+        if n > 1:
+            yield ", "
+        yield from representation(item[0], budget)
+        if len(item) == 3:
+            yield cast(str, item[1])
+            yield from representation(item[2], budget)
+    yield ",)" if ends == "()" and n == 1 else ends[1]
+
+
+def equal(left: object, right: object, budget: Budget) -> bool:
+    """`==`, charged item by item: shared lists can be larger compared than built."""
+    budget.spend()
+    budget.read(left)
+    if is_list(left) and is_list(right):
+        same = isinstance(left, list) == isinstance(right, list) and len(left) == len(right)
+        return same and all(equal(a, b, budget) for a, b in zip(left, right, strict=True))
+    if is_dict(left) and is_dict(right):
+        return left.keys() == right.keys() and all(equal(left[k], right[k], budget) for k in left)
+    return left == right
+
+
+def iterated(value: object) -> Iterable[object]:
+    """What `for` and the list filters walk over. Raises TemplateError for what has no items."""
+    if isinstance(value, str):
+        return (cut(value, slice(i, i + 1)) for i in range(len(value)))
+    if is_list(value) or is_dict(value) or isinstance(value, range | Undefined):
+        return cast("Iterable[object]", value)
+    raise TemplateError(f"a {type(value).__name__} has no items to walk over")
