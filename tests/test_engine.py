@@ -225,6 +225,21 @@ def test_failed_step_fails_its_requests_and_no_others(where: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("where", ["run_faults", "read_faults"])
+def test_failure_of_the_only_request_is_its_own_error(where: str) -> None:
+    async def main() -> None:
+        backend = HashBackend()
+        setattr(backend, where, {0: BackendError("the device hiccupped, it says", backend="hash")})
+        engine = await make_engine(backend)
+        with pytest.raises(BackendError, match="hiccupped"):
+            await collect(engine.submit(request([5], 6)))
+        while await engine.step():
+            pass
+        assert engine.is_idle
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("status", "words"), [("nan", "not a number"), ("zero", "all zero")])
 def test_broken_logits_are_an_error_at_their_consumer_only(status: str, words: str) -> None:
     async def main() -> None:

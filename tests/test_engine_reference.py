@@ -46,6 +46,15 @@ def test_prefill_in_chunks_gives_the_same_bits(path: Path, whole: np.ndarray, ch
         assert other.counters.steps_submitted == -(-len(PROMPT) // chunk)
 
 
+@pytest.mark.parametrize("chunk", [2, 3, 16, 19])
+def test_chunks_without_an_output_lead_to_the_same_answer(path: Path, llm: LLM, chunk: int) -> None:
+    options = {"max_tokens": 6, "temperature": 0.9, "seed": 4, "ignore_eos": True}
+    with camelid.load(path, **OPTIONS, chunk=chunk, parallel=1) as other:
+        done = other.generate(PROMPT, **options)
+        assert done.token_ids == llm.generate(PROMPT, **options).token_ids
+        assert done.timings.n_steps == -(-len(PROMPT) // chunk) + 5
+
+
 def test_full_forward_equals_prefill_and_decode(llm: LLM, whole: np.ndarray) -> None:
     """Greedy answers, token by token, are the argmax of one full forward pass over prompt and answer."""
     done = llm.generate(PROMPT, max_tokens=12, temperature=0.0, ignore_eos=True)

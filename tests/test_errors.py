@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.engine_fakes import HashBackend, make_engine, request
 
 from camelid import errors, shaders
 from camelid.backends.select import open_backend
+from camelid.backends.webgpu.host_browser import fail
 from camelid.backends.webgpu.limits import check_buffers
 from camelid.errors import CamelidError
 from camelid.formats.gguf import Gguf, GgufTensor, read_gguf
@@ -17,6 +20,8 @@ from camelid.formats.quants import quant, row_bytes
 from camelid.model.archs import read_model
 from camelid.plan.ops import check_op
 from camelid.plan.plan import Op
+from camelid.sampling import SamplingParams
+from camelid.text.template import compile_template
 
 CORE = Path(__file__).parents[1] / "core" / "camelid"
 CLASSES = {
@@ -39,9 +44,16 @@ def header(arch: str, *tensors: GgufTensor) -> Gguf:
     return Gguf(3, 32, {key: arch}, {key: "string"}, {tensor.name: tensor for tensor in tensors}, 0, 0)
 
 
+def overflow() -> None:
+    engine = asyncio.run(make_engine(HashBackend(), context=8))
+    engine.submit(request([1] * 8, 1))
+
+
 # What the core raises -> the shortest way there. A class that core begins to raise needs a row.
 RAISERS: dict[str, Callable[[], object]] = {
     "BackendError": lambda: open_backend("gpu"),
+    "ContextOverflowError": overflow,
+    "DeviceLostError": lambda: fail("DeviceLostError", "the tab was suspended"),
     "ModelFormatError": lambda: row_bytes("q8_0", 33),
     "OutOfMemoryError": lambda: check_buffers(
         {"buffers": [{"name": "kv", "bytes": 99}]},
@@ -51,6 +63,8 @@ RAISERS: dict[str, Callable[[], object]] = {
     "TensorShapeError": lambda: next(
         read_model(header("llama", GgufTensor("rope_freqs.weight", "q8_0", (32,), 0, 34)))
     ),
+    "RequestError": lambda: SamplingParams.from_options({"top_k": 1}),
+    "TemplateError": lambda: compile_template("{{ a..b }}"),
     "UnsupportedModelError": lambda: quant("q3_9"),
 }
 # Further raises whose message has been read by a person: (class, words that it must hold, raiser).
