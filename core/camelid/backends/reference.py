@@ -233,7 +233,7 @@ def op_sample(op: Op, f: Frame) -> None:
 
 def _per_row(function: Callable[[F64], F64], x: F64) -> F64:
     # A chunk of a prompt may have no output rows; the result keeps its width.
-    rows = [function(row) for row in x] or [function(np.zeros(x.shape[1]))]
+    rows: list[F64] = [function(row) for row in x] or [function(np.zeros(x.shape[1]))]
     return np.stack(rows)[: len(x)]
 
 

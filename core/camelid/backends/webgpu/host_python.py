@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import struct
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +212,8 @@ class Program:
 
 def choose_adapter(name: str, api: str = "") -> Any:
     """The adapter whose description contains `name` on API `api` (Vulkan, Metal, D3D12)."""
-    every: list[Any] = list(wgpu.gpu.enumerate_adapters_sync())
+    with _runtime_folder():
+        every: list[Any] = list(wgpu.gpu.enumerate_adapters_sync())
     adapters = [a for a in every if a.info["backend_type"] in (api or "Vulkan Metal D3D12")]
     texts = [" ".join(map(str, dict(a.info).values())) for a in adapters]
     fitting = [a for a, text in zip(adapters, texts, strict=True) if name.lower() in text.lower()]
@@ -219,6 +222,19 @@ def choose_adapter(name: str, api: str = "") -> Any:
         raise LookupError(f"no adapter matches {name or api!r}; found: {found}")
     order = ["DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU"]
     return min(fitting, key=lambda a: [*order, a.info["adapter_type"]].index(a.info["adapter_type"]))
+
+
+@contextmanager
+def _runtime_folder() -> Generator[None]:
+    """Without XDG_RUNTIME_DIR, as on servers, Mesa prints four lines of complaint as drivers are listed."""
+    is_missing = "XDG_RUNTIME_DIR" not in os.environ
+    if is_missing:
+        os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        if is_missing:
+            del os.environ["XDG_RUNTIME_DIR"]
 
 
 def _entries(access: list[str]) -> list[dict[str, Any]]:
