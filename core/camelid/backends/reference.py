@@ -181,11 +181,12 @@ def op_rope(op: Op, f: Frame) -> None:
     dim, head_dim = op.integer("dim"), op.integer("head_dim")
     fine, coarse = f.store.matrix(op.weight("fine")), f.store.matrix(op.weight("coarse"))
     positions = np.array([row.positions[0] for row in f.step.rows])
-    turn = _complex(fine[positions % len(fine)]) * _complex(coarse[positions // len(fine)])  # [T, dim/2]
+    angles = fine[positions % len(fine)], coarse[positions // len(fine)]  # [T, dim] twice
+    near, far = (table[:, 0::2] + 1j * table[:, 1::2] for table in angles)
     x = f.read(op.view("x"))
     heads = x.reshape(len(x), -1, head_dim)  # [T, H, D]
     first, second = _pairs(heads[..., :dim], op.word("style"))
-    turned = (first + 1j * second) * turn[:, None]
+    turned = (first + 1j * second) * (near * far)[:, None]
     first[...], second[...] = turned.real, turned.imag
     f.write(op.view("x"), x)
 
@@ -233,12 +234,8 @@ def op_sample(op: Op, f: Frame) -> None:
 
 def _per_row(function: Callable[[F64], F64], x: F64) -> F64:
     # A chunk of a prompt may have no output rows; the result keeps its width.
-    rows: list[F64] = [function(row) for row in x] or [function(np.zeros(x.shape[1]))]
+    rows: list[F64] = [function(row) for row in x] or [function(np.zeros_like(x, shape=x.shape[1]))]
     return np.stack(rows)[: len(x)]
-
-
-def _complex(table: F64) -> npt.NDArray[np.complex128]:
-    return table[:, 0::2] + 1j * table[:, 1::2]
 
 
 def _pairs(x: F64, style: str) -> tuple[F64, F64]:
