@@ -196,7 +196,7 @@ class LLM:
         """
         stream = self.submit(prompt, **options)
         try:
-            while event := self._runner.run(_next(stream)):
+            while event := self._runner.run_step(_next(stream)):
                 yield event
             return stream.completion
         finally:
@@ -300,6 +300,13 @@ class _Runner:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result. RequestError if this thread already runs a loop."""
+        return self._ready(work).run(work)
+
+    def run_step(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same for one token: `Runner.run` sets up signal handling each time, which costs 0.15 ms."""
+        return self._ready(work).get_loop().run_until_complete(work)
+
+    def _ready(self, work: Coroutine[Any, Any, Any]) -> asyncio.Runner:
         if _has_loop():
             work.close()
             raise RequestError(
@@ -308,7 +315,7 @@ class _Runner:
                 field="loop",
             )
         self._runner = self._runner or asyncio.Runner()
-        return self._runner.run(work)
+        return self._runner
 
     def close(self) -> None:
         """Closes the loop, if one was made."""
