@@ -16,6 +16,7 @@ from tests.gguf_files import write_tiny_llama
 from e2e.browser import ROOT, build_site, open_browser, probed_worker, serve_site
 from e2e.visit import (
     BUSY_WITH_TEXT,
+    LOADING,
     Json,
     Notes,
     ask,
@@ -64,6 +65,7 @@ async def visit(address: str, prompts: list[str]) -> Visit:
     seen = Visit()
     async with open_browser() as browser:
         page, seen.notes = await open_page(browser, f"{address}?max_tokens={MAX_TOKENS}")
+        await page.wait_for_function(LOADING, timeout=60_000)
         await screen(page, "loading")
         await wait_ready(page)
         await screen(page, "ready")
@@ -74,6 +76,7 @@ async def visit(address: str, prompts: list[str]) -> Visit:
         seen.after = await probe(page)
         seen.violations = await page.evaluate("() => window.violations")
         seen.violations += await page.workers[0].evaluate("() => globalThis.violations")
+        await screen(page, "done")
         await page.context.close()
         await talk(browser, address, seen)
         await fail_in_three_ways(browser, address, seen)

@@ -19,7 +19,8 @@ globalThis.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
 """
 READY = "() => ['ready', 'failed'].includes(window.camelid?.state)"
-BUSY_WITH_TEXT = "() => document.querySelector('.assistant[aria-busy]:last-of-type')?.textContent.length > 2"
+BUSY_WITH_TEXT = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length > 2"
+LOADING = "() => document.querySelector('progress').value > 0.3"
 
 
 @dataclass

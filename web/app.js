@@ -2,10 +2,12 @@
 
 const at = (id) => document.getElementById(id);
 const DEFAULTS = { model: "cria.gguf", adapter: "", temperature: "0", max_tokens: "256", seed: "" };
+const REQUEST = ["temperature", "max_tokens", "seed"];
 const NO_WEBGPU = "This browser offers no WebGPU, which the model computes with.";
 const WEBGPU_HINT =
   "Use a current Chrome, Edge, Firefox or Safari, switch on hardware acceleration in its settings, " +
   "and open this page over https or on localhost.";
+const AGAIN = "Reload the page to try again, or open another file.";
 
 const given = Object.fromEntries(new URLSearchParams(location.search));
 const settings = { ...DEFAULTS, ...given };
@@ -13,6 +15,8 @@ let worker = null;
 let state = "loading";
 let conversation = [];
 let answer = null; // the one being streamed: its element, text and promise
+const parts = {}; // of loading, each from 0 to 1
+const ON = { progress, ready, token, done, error };
 
 /** For tests and for the console. */
 window.camelid = {
@@ -24,26 +28,25 @@ window.camelid = {
   stop,
 };
 
-async function start(model, name) {
-  setState("loading", `Loading ${name}`);
-  at("progress").value = 0;
-  hideProblem();
-  if (!navigator.gpu) return fail(NO_WEBGPU, WEBGPU_HINT);
+/** Loads a model in a new worker; the one before goes, with its answer. */
+function start(model, name) {
   worker?.terminate();
+  if (answer) error({ during: "ask", message: "Another model is being loaded." });
+  clearConversation();
+  Object.assign(parts, { python: 0, model: 0, stages: 0 });
+  setState("loading", `Loading ${name}`);
+  if (!navigator.gpu) return fail(NO_WEBGPU, WEBGPU_HINT);
   worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "camelid" });
   worker.onmessage = ({ data }) => ON[data.kind](data);
   worker.onerror = (event) => fail("The engine could not start.", event.message ?? "Reload the page.");
   worker.postMessage({ kind: "load", model, options: { adapter: settings.adapter } });
 }
 
-const ON = { progress, ready, token, done, error };
-const parts = { python: 0, model: 0, stages: 0 };
-
 function progress({ what, done: n, total, text }) {
   parts[what] = total ? n / total : 0;
-  at("progress").value = (parts.python + parts.model + parts.stages) / 3;
-  if (what === "model") setState("loading", `Loading the model: ${megabytes(n)} of ${megabytes(total)} MB`);
-  else if (text) setState("loading", `${text[0].toUpperCase()}${text.slice(1)}`);
+  if (text) setState("loading", `${text[0].toUpperCase()}${text.slice(1)}`);
+  else if (what === "model") setState("loading", `Fetching the model: ${share(n, total)}`);
+  else setState("loading"); // Python's own steps only move the bar
 }
 
 function ready({ model, backend, device, context }) {
@@ -57,30 +60,33 @@ function token({ text }) {
   if (!answer) return;
   answer.text += text;
   answer.n += 1;
-  answer.element.textContent = answer.text;
-  showFigures(answer.n, answer.n / ((performance.now() - answer.start) / 1000));
+  answer.first ??= performance.now();
+  answer.element.lastChild.textContent = answer.text;
+  const seconds = (performance.now() - answer.first) / 1000;
+  showFigures(answer.n, answer.n > 1 ? (answer.n - 1) / seconds : NaN);
   followEnd();
 }
 
 function done(result) {
   const { element, resolve } = answer;
-  element.textContent = result.text;
+  element.lastChild.textContent = result.text;
   const note = { length: "Cut off at the token limit.", cancelled: "Stopped." }[result.finish_reason];
   if (note) element.append(Object.assign(document.createElement("small"), { textContent: note }));
-  conversation.push({ role: "assistant", content: result.text });
   showFigures(result.token_ids.length, result.decode_tps, result.ttft_s, result.prompt_tokens);
   finishAnswer();
   resolve(result);
 }
 
-function error({ during, message }) {
-  if (during !== "ask" || !answer) return fail(message, "Reload the page to try again, or open another file.");
-  const { reject, element } = answer;
-  if (!element.textContent) element.remove();
-  conversation = [];
-  showProblem(message, "");
-  finishAnswer();
-  reject(new Error(message));
+/** A failed request leaves the page ready; anything else, or a lost device, needs a new start. */
+function error({ during, type, message }) {
+  if (answer) {
+    const { reject, element, text } = answer;
+    if (!text) element.remove();
+    finishAnswer();
+    reject(new Error(message));
+  }
+  if (during !== "ask" || type === "DeviceLostError") fail(message, AGAIN);
+  else showProblem(message, "");
 }
 
 function send(messages, prompt) {
@@ -93,9 +99,9 @@ function send(messages, prompt) {
   element.setAttribute("aria-busy", "true");
   setState("busy");
   const number = (name) => (settings[name] === "" ? null : Number(settings[name]));
-  const options = { temperature: number("temperature"), max_tokens: number("max_tokens"), seed: number("seed") };
+  const options = Object.fromEntries(REQUEST.map((name) => [name, number(name)]));
   return new Promise((resolve, reject) => {
-    answer = { element, text: "", n: 0, start: performance.now(), resolve, reject };
+    answer = { element, text: "", n: 0, resolve, reject };
     worker.postMessage({ kind: "ask", messages, options });
   });
 }
@@ -112,12 +118,24 @@ function finishAnswer() {
 }
 
 function addTurn(role, text) {
-  const element = document.createElement("li");
-  element.className = role;
-  element.textContent = text;
+  const element = Object.assign(document.createElement("li"), { className: role });
+  const speaker = role === "user" ? "You said:" : "Answer:";
+  element.append(span("hidden", speaker), span("text", text));
   at("transcript").append(element);
   followEnd();
   return element;
+}
+
+function span(className, textContent) {
+  return Object.assign(document.createElement("span"), { className, textContent });
+}
+
+function clearConversation() {
+  conversation = [];
+  hideProblem();
+  at("transcript").replaceChildren();
+  at("figures").textContent = "";
+  at("clear").hidden = true;
 }
 
 function setState(next, text) {
@@ -126,6 +144,7 @@ function setState(next, text) {
   if (text) at("status-text").textContent = text;
   at("send").textContent = next === "busy" ? "Stop" : "Send";
   at("send").disabled = next !== "ready" && next !== "busy";
+  at("progress").value = (parts.python + parts.model + parts.stages) / 3;
 }
 
 function showFigures(n, tps, ttft_s, promptTokens) {
@@ -155,16 +174,21 @@ function followEnd() {
   window.scrollTo({ top: document.body.scrollHeight });
 }
 
-function megabytes(bytes) {
-  return (bytes / 1e6).toFixed(1);
+function share(bytes, total) {
+  return `${(bytes / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB`;
 }
 
-function submitPrompt(text) {
+async function submitPrompt(text) {
   const prompt = text.trim();
   if (!prompt || state !== "ready") return;
   at("prompt").value = "";
-  conversation.push({ role: "user", content: prompt });
-  send(conversation, prompt).catch(() => {}); // shown already
+  const asked = [...conversation, { role: "user", content: prompt }];
+  try {
+    const result = await send(asked, prompt);
+    conversation = [...asked, { role: "assistant", content: result.text }];
+  } catch {
+    conversation = []; // the problem is on the page; a shorter conversation may fit
+  }
 }
 
 at("form").addEventListener("submit", (event) => {
@@ -185,11 +209,8 @@ at("starters").addEventListener("click", ({ target }) => {
 
 at("clear").addEventListener("click", () => {
   if (answer) return;
-  conversation = [];
-  at("transcript").replaceChildren();
-  at("figures").textContent = "";
-  at("starters").hidden = false;
-  at("clear").hidden = true;
+  clearConversation();
+  at("starters").hidden = state !== "ready";
   at("prompt").focus();
 });
 

@@ -283,7 +283,7 @@ export class Executor {
 async function chooseAdapter(gpu, name) {
   if (!gpu) {
     throw new Error(
-      "this browser offers no WebGPU; use a current Chrome, Edge, Firefox or Safari, over https or on localhost",
+      "this browser offers no WebGPU; use a current Chrome, Edge, Firefox or Safari, on https or localhost",
     );
   }
   const found = [];

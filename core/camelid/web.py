@@ -31,11 +31,9 @@ class Chat:
         """Streams the answer to a conversation; both arguments are JSON."""
         prompt: list[dict[str, object]] = json.loads(messages)
         given: dict[str, Any] = json.loads(options)
-        if not self._llm.has_template:  # a base model goes on with the text
-            prompt_text = str(prompt[-1]["content"])
-            self._stream = stream = self._llm.submit(prompt_text, **given)
-        else:
-            self._stream = stream = self._llm.submit(prompt, **given)
+        # A base model has no template, and goes on with the text.
+        asked = prompt if self._llm.has_template else str(prompt[-1]["content"])
+        self._stream = stream = self._llm.submit(asked, **given)
         try:
             async for event in stream:
                 self._send("token", text=event.text, token_id=event.token_id)
@@ -48,12 +46,6 @@ class Chat:
         """Ends the answer within one step."""
         if self._stream:
             self._stream.close()
-
-    def counters(self) -> str:
-        """The engine's and the backend's counters, as JSON."""
-        memory = self._llm.memory()
-        engine = {name: getattr(self._llm.counters, name) for name in type(self._llm.counters).__slots__}
-        return json.dumps({"engine": engine, "backend": dict(memory.counters)})
 
     def _send(self, kind: str, **facts: object) -> None:
         self._tell(json.dumps({"kind": kind, **facts}))

@@ -1,0 +1,108 @@
+"""`python -m e2e.measure [MODEL.gguf]`: what a first visit costs, and what the host does for a token.
+
+Prints one JSON object. Chromium runs on SwiftShader, so its tokens a second say nothing of a GPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Page, Request
+
+from e2e.browser import ROOT, build_site, open_browser, serve_site
+from e2e.visit import ask, wait_ready
+
+CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
+PROMPT, MAX_TOKENS, REPEATS = "What is 12 plus 30?", 16, 10
+# Catches the worker's executor, and times Python between a result and the next step.
+WATCH = """() => {
+  const { prototype } = globalThis.camelid.Executor;
+  const { run, read } = prototype;
+  globalThis.watched = { pythonMs: 0, gaps: 0 };
+  let done = 0;
+  prototype.run = function (...args) {
+    globalThis.watched.executor = this;
+    const now = performance.now();
+    if (done) (globalThis.watched.pythonMs += now - done), (globalThis.watched.gaps += 1), (done = 0);
+    return run.apply(this, args);
+  };
+  prototype.read = async function (...args) {
+    const result = await read.apply(this, args);
+    done = performance.now();
+    return result;
+  };
+}"""
+COUNTERS = """() => {
+  const { executor, ...times } = globalThis.watched;
+  return { ...executor.counters, ...times };
+}"""
+
+
+async def measure(address: str) -> dict[str, Any]:
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        page = await context.new_page()
+        finished: list[Request] = []
+        context.on("requestfinished", lambda request: finished.append(request))
+        start = time.perf_counter()
+        await page.goto(f"{address}?max_tokens={MAX_TOKENS}")
+        await wait_ready(page)
+        ready_s = time.perf_counter() - start
+        first = await ask(page, PROMPT)
+        sizes = {request.url: await request.sizes() for request in finished}
+        figures = {
+            "adapter": (await page.inner_text("#status-text")).split(" · ")[1],
+            "ready_s": round(ready_s, 2),
+            "first_token_s": round(ready_s + first["ttft_s"], 2),
+            "wire_bytes": sum(s["responseBodySize"] + s["responseHeadersSize"] for s in sizes.values()),
+            "wire_bytes_by_file": {u.rpartition("/")[2]: s["responseBodySize"] for u, s in sizes.items()},
+            **await per_token(page),
+        }
+        second = await context.new_page()
+        start = time.perf_counter()
+        await second.goto(address)
+        await wait_ready(second)
+        return figures | {"second_visit_ready_s": round(time.perf_counter() - start, 2)}
+
+
+async def per_token(page: Page) -> dict[str, Any]:
+    worker = page.workers[0]
+    await worker.evaluate(WATCH)
+    await ask(page, PROMPT)
+    before = await worker.evaluate(COUNTERS)
+    answers = [await ask(page, PROMPT) for _ in range(REPEATS)]
+    after = await worker.evaluate(COUNTERS)
+    moved = {name: after[name] - before[name] for name in before}
+    n_tokens = sum(len(answer["token_ids"]) for answer in answers)
+    return {
+        "tokens": n_tokens,
+        "steps": moved["runs"],
+        "executor_us_per_step": round(1000 * moved["runMs"] / moved["runs"], 1),
+        "python_us_per_step": round(1000 * moved["pythonMs"] / moved["gaps"], 1),
+        "dispatches_per_step": round(moved["dispatches"] / moved["runs"], 1),
+        "bytes_read_back_per_token": round(moved["bytesReadBack"] / n_tokens, 1),
+        "objects_created": moved["objects"],
+        "steps_in_flight": after["maxInFlight"],
+        "decode_tps_swiftshader": round(sum(a["decode_tps"] for a in answers) / len(answers), 1),
+    }
+
+
+def main() -> None:
+    model = Path(sys.argv[1]) if len(sys.argv) > 1 else CRIA
+    if not model.exists():
+        sys.exit(f"no {model}; give the path of a .gguf file")
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder) / "site"
+        build_site(site, {"cria.gguf": model.read_bytes()})
+        with serve_site(site) as address:
+            print(json.dumps(asyncio.run(measure(address)), indent=2))
+
+
+if __name__ == "__main__":
+    main()
