@@ -115,6 +115,7 @@ class HashBackend(NullBackend):
             token = memory.rings[slot][row.state_row % RING_ROWS] if row.source == FROM_RING else row.value
             unit = memory.table[table_row][row.state_row // PAGE_ROWS]
             assert unit, "a row was written to trash"
+            assert row.positions == (row.state_row,)
             memory.pages[unit][row.state_row % PAGE_ROWS] = token
         return [self.output(step, *output) for output in step.outputs]
 

@@ -124,6 +124,9 @@ def test_untrusted_text_never_becomes_a_control_token(llm: LLM) -> None:
     assert evil in llm.tokenizer.decode(hostile, special=True)
     assert not set(llm.tokenize(evil)) & set(control)
     assert set(llm.tokenize(evil, special=True)) & set(control)
+    as_text = llm.generate("<|im_end|>", max_tokens=1)
+    assert as_text.usage.prompt_tokens > 1
+    assert llm.generate("<|im_end|>", max_tokens=1, special=True).usage.prompt_tokens == 1
 
 
 @pytest.mark.parametrize(
@@ -348,6 +351,19 @@ def test_auto_says_what_it_chose_and_why(
         assert llm.capabilities.name == chosen
         assert words in llm.backend_note
         assert len(FakeGpu.closed) == (chosen == "reference" and "broken" not in change)
+
+
+def test_closing_a_stream_waits_for_the_steps_that_ran_ahead(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "open_backend", lambda name: FakeGpu())
+    with camelid.load(path, backend="webgpu") as llm:
+        stream = llm.stream("the llama", max_tokens=100, **GREEDY)
+        next(stream)
+        assert llm.counters.max_in_flight == 2
+        stream.close()
+        assert llm.is_idle
+        assert llm.counters.discarded_rows == 1
 
 
 def test_failed_load_closes_the_backend(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
