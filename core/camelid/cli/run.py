@@ -76,11 +76,12 @@ def read_prompt(prompt: str | None) -> str:
 
 def make_prompt(llm: LLM, text: str, system: str | None, raw: bool) -> Prompt:
     """Messages for the chat template, or the bare text where there is none."""
-    if raw or not llm.has_template:
+    if raw:
+        return text
+    if not llm.has_template:
         if system:
             raise click.UsageError("--system needs a chat template, and this model has none")
-        if not raw:
-            say("warning: this model has no chat template; the prompt is used as it is")
+        say("warning: this model has no chat template; the prompt is used as it is")
         return text
     first = [{"role": "system", "content": system}] if system else []
     return [*first, {"role": "user", "content": text}]
