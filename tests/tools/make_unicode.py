@@ -16,22 +16,18 @@ VERSION = "16.0"
 CLASSES = {"letter": r"\p{L}", "number": r"\p{N}", "space": r"\s", "punctuation": r"\p{P}"}
 # (code point, class, is a member): the first additions of Unicode 16.0 and 17.0.
 WITNESSES = ((0x10D40, "number", True), (0x10D4A, "letter", True), (0x323B0, "letter", False))
-SEPARATOR = "\x01"  # a control character, in none of the classes
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-SURROGATES = range(0xD800, 0xE000)  # never in valid text, so in no class
+VALID = (range(0xD800), range(0xE000, 0x110000))  # surrogates are never in valid text, so in no class
 
 
-def members(regex: str) -> list[int]:
-    """Every code point that the oracle's engine matches with `regex`, in ascending order."""
-    split = pre_tokenizers.Split(Regex(regex), "isolated")
-    text = SEPARATOR.join(chr(c) for c in range(0x110000) if c not in SURROGATES)
-    return [ord(part) for part, _ in split.pre_tokenize_str(text) if len(part) == 1 and part != SEPARATOR]
-
-
-def ranges(code_points: list[int]) -> list[tuple[int, int]]:
-    """First and one past the last of each run."""
-    edges = [0, *(i for i, (a, b) in enumerate(pairwise(code_points), 1) if b != a + 1), len(code_points)]
-    return [(code_points[a], code_points[b - 1] + 1) for a, b in pairwise(edges)]
+def ranges(regex: str) -> list[tuple[int, int]]:
+    """First and one past the last of each run of code points that the oracle's engine matches."""
+    split = pre_tokenizers.Split(Regex(f"(?:{regex})+"), "removed", invert=True)
+    found: list[tuple[int, int]] = []
+    for part in VALID:
+        runs = split.pre_tokenize_str("".join(map(chr, part)))
+        found += [(part.start + start, part.start + end) for _, (start, end) in runs]
+    return found
 
 
 def base36(number: int) -> str:
@@ -46,12 +42,12 @@ def encode(runs: list[tuple[int, int]]) -> str:
 
 
 def table() -> str:
-    found = {name: members(regex) for name, regex in CLASSES.items()}
+    found = {name: ranges(regex) for name, regex in CLASSES.items()}
     for code_point, name, inside in WITNESSES:
-        if (code_point in found[name]) != inside:
+        if any(first <= code_point < end for first, end in found[name]) != inside:
             raise SystemExit(f"the oracle is not Unicode {VERSION}: U+{code_point:04X} and {name}")
     lines = [f"# Unicode {VERSION}; class, then gap and length of each range in base 36 (make_unicode.py)"]
-    lines += [f"{name} {encode(ranges(code_points))}" for name, code_points in found.items()]
+    lines += [f"{name} {encode(runs)}" for name, runs in found.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -185,9 +185,11 @@ class Evaluator:
         return Undefined(f"attribute {name!r}")
 
     def item(self, node: ast.Item) -> object:
-        value, key = self.value(node.value), checked_key(self.value(node.key))
+        value, key = self.value(node.value), self.value(node.key)
         if isinstance(value, Undefined):
             raise value.fail()
+        if is_list(key) or is_dict(key):
+            return Undefined(f"the item with a {type(key).__name__} as its key")
         if is_dict(value) and key in value:
             return value[key]
         if isinstance(key, str):

@@ -163,9 +163,9 @@ def indent(
     value: object, budget: Budget, width: int | str = 4, first: bool = False, blank: bool = False
 ) -> str:
     """Indent all lines but the first, and blank ones unless asked."""
-    margin = trusted(" " * width) if isinstance(width, int) and width <= MAX_INDENT else str(width)
+    margin = trusted(" " * min(width, MAX_INDENT + 1)) if isinstance(width, int) else width
     if len(margin) > MAX_INDENT:
-        raise TemplateError(f"indent: the margin has {len(margin)} characters, want at most {MAX_INDENT}")
+        raise TemplateError(f"indent: the margin is {width!r:.40}, want at most {MAX_INDENT} characters")
     # A last newline begins one more, empty line, as in Jinja.
     lines = splitlines(joined((shown(value, budget), trusted("\n"))), budget)
     parts = [line if not i or not (line or blank) else joined((margin, line)) for i, line in enumerate(lines)]

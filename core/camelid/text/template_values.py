@@ -207,6 +207,8 @@ def representation(value: object, budget: Budget) -> Iterator[str]:
         yield from bracketed(ends, ((item,) for item in value), budget)
     elif value is None or isinstance(value, str | int | float):
         yield repr(value)
+    elif isinstance(value, Undefined):
+        yield "Undefined"
     else:
         raise TemplateError(f"a {type(value).__name__} cannot be printed")
 

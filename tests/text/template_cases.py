@@ -1,0 +1,125 @@
+# ruff: noqa: E501 - a template stands on one line
+"""Template sources: expressions and statements that jinja2 judges, and attacks that must be stopped."""
+
+from __future__ import annotations
+
+DATA = {
+    "messages": [{"role": "user", "content": " Hi There \n"}, {"role": "assistant", "content": "b,a,,c"}],
+    "x": 7, "y": -2.5, "s": "  Ab c\td \n", "n": None, "t": True, "u": "straße ΑΣ ǆ", "e": [], "d": {"b": 1, "a": "z"},
+    "l": [3, 1, 2], "w": ["b", "A", "c", "a"], "o": [{"k": 2, "n": "x"}, {"k": 1}, {"k": 2, "n": {"m": 5}}],
+    "q": "a&b<c>'\"", "long": "one\ntwo\n\n  three\r\nfour", "deep": {"a": [{"b": {"items": 1, "c": "v"}}]},
+}  # fmt: skip
+# Between bars; each is printed in brackets.
+EXPRESSIONS = """
+1 + 2 * 3 - 4 // 3 % 2 | 2 ** 3 ** 2 | -x ** 2 | -x | +y | 7 / 2 | 1e3 | 1.50 | 0 | 1_000 | not x | not n | x % 4
+1 < 2 < 3 | 3 > 2 > 2 | 1 == 1.0 | 'a' < 'b' | 1 != 2 | t == 1 | n == none | [1, 2] == [1, 2] | (1, 2) == [1, 2]
+'a' ~ 1 ~ none ~ t ~ y | 'a' + 'b' 'c' | 'ab' * 3 | 2 * 'ab' | [1] + [2] | 'it''s' | "\\x41\\u00e9\\101\\n"
+x if t else y | x if n | 'a' if n else 'b' if n else 'c' | x and n | n or x | n or e or 'z' | 'a' in 'cab' | 3 in l
+4 not in l | 'b' in d | not 3 in l | 'a' not in 'bcd' | x is defined | zz is defined | zz is not defined | zz | zz ~ 'a'
+l[0] | l[-1] | l[9] | l[1:] | l[::-1] | l[-2:] | l[:1] | s[2:4] | s[::-1] | s[0] | s[-1] | 'abc'[5] | d['a'] | d.a
+d['zz'] | d.zz | d.zz.yy | zz.a | zz['a'] | d.keys()|list | d.values()|list | d.get('a') | d.get('zz', 3)
+deep.a[0].b.c | deep['a'][0]['b']['c'] | deep.a.0.b.c | (1, 'a', n) | (1,) | () | {'a': [1, {}]}
+[1, 'a"', "it's", n, t, y, {'k': 'v'}] | {} | [] | {'a': 1,} | [1,] | messages[0].content | messages[0]['role'] | 'é' "\\""
+s.strip() | s.lstrip() | s.rstrip() | s.strip(' A') | s.split() | 'a,b,,c'.split(',') | 'a,b,c'.split(',', 1) | s.split(None, 1)
+'a,b,c'.rsplit(',', 1) | s.upper() | s.lower() | s.title() | s.capitalize() | u.upper() | u.title() | u.capitalize() | u.lower()
+s.startswith('  A') | s.endswith('\\n') | 'aXbXc'.replace('X', '--') | 'aXbXc'.replace('X', '', 1) | 'abc'.find('c') | 'ab'.index('z')
+'abcabc'.count('bc') | 'abcb'.rfind('b') | '12'.isdigit() | ','.join(w) | long.splitlines() | long.splitlines(true) | 'xax'.removeprefix('x')
+'xax'.removesuffix('x') | 'AB'.isupper() | s.nope() | s.nope | ''.__class__.__mro__ | d.pop('a')
+s|trim | s|trim(' \\n') | s|length | l|length | d|length | zz|length | x|length | s|upper | s|lower | 'aB c'|title | 'aB'|capitalize
+zz|default('q') | n|default('q') | n|default('q', true) | e|default('q', boolean=true) | x|d(1) | l|join | l|join(', ') | o|join(',', attribute='k')
+o|map(attribute='k')|list | o|map(attribute='n.m')|list | o|map(attribute='n', default=0)|list | w|map('upper')|list | w|map('replace', 'a', 'o')|list
+o|selectattr('n')|list | o|selectattr('n', 'defined')|list | o|rejectattr('k', 'equalto', 2)|list | o|selectattr('k', '>', 1)|list | l|select('odd')|list
+l|reject('equalto', 3)|list | w|select|list | l|sort | w|sort | w|sort(reverse=true) | w|sort(case_sensitive=true) | o|sort(attribute='k')|tojson
+w|unique|list | [1, 2, 1]|unique|list | d|dictsort | d|dictsort(by='value') | d|items|list | zz|items|list
+l|first | l|last | e|first | s|first | s|last | l|reverse|list | s|reverse | l|sum | o|sum(attribute='k') | l|max | l|min | w|max | l|list | 'ab'|list
+'12'|int | 'x'|int | 'x'|int(5) | '1.9'|float | 'x'|float | y|int | y|abs | 2.567|round(2) | 2.4|round | x|string | l|string | n|string | q|e | q|escape | q|safe
+long|indent | long|indent(2, true) | long|indent(2, first=true, blank=true) | 'a'|indent | d|tojson | o|tojson(indent=2) | q|tojson | 'é'|tojson | 'é'|tojson(ensure_ascii=true)
+d|tojson(sort_keys=true) | d|tojson(separators=(',', ':')) | zz|tojson | s|replace('b', 'x') | 'aaa'|replace('a', 'b', 2) | x|nofilter | s|count | 'a b'|wordwrong
+x is number | x is integer | y is float | y is integer | t is boolean | t is integer | t is number | n is none | s is string | d is mapping | l is iterable
+s is iterable | x is iterable | zz is iterable | l is sequence | d is sequence | s is sequence | x is sequence | l is mapping | t is true | n is false | x is odd | x is even | x is divisibleby 7
+x is divisibleby(2) | x is eq 7 | x is equalto(7) | x is ne 7 | x is gt 3 | x is lessthan 3 | x is in [7] | 'A' is upper | 'a' is lower | x is not string | x is sameas 7
+not x is string | s is string and x is number | x is nosuch | s is odd | zz + 'a' | n + 'a' | 1 + 'a' | 'a' - 1 | zz < 1 | 'a' < 1 | 'a' in x | 1 in 'a' | l.nope | x() | zz() | s|trim|upper ~ 'x'
+range(3)|list | range(1, 7, 2)|list | dict(a=1) | namespace(a=1).a | raise_exception('no') | strftime_now('%d') | zz|string|length | [zz] | d == {'a': 'z', 'b': 1} | l == zz | zz == yy
+{'a': 1}['a'] | [1, 2][0] | ('a' ~ 'b')|upper | 'a' ~ 'b'|upper | -l|first | (1 if t else 2) + 1 | x | x == 7 and y < 0 or n | 'a' 'b' ~ 'c' | "a" if x is defined and x > 3 else "b" | zz is undefined | d.a is defined
+"""
+STATEMENTS = [
+    "{% if x %}a{% elif y %}b{% else %}c{% endif %}{% if n %}a{% elif e %}b{% else %}c{% endif %}{% if n %}a{% endif %}",
+    "{% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}"
+    "{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('p', 'q') }};{% endfor %}",
+    "{% for i in e %}a{% else %}none{% endfor %}{% for i in l %}a{% else %}none{% endfor %}{% for c in 'ab' %}[{{ c }}]{% endfor %}",
+    "{% for i in l if i > 1 %}{{ i }}/{{ loop.length }}{{ loop.last }}{% else %}none{% endfor %}{% for i in l if i > 9 %}{% else %}none{% endfor %}",
+    "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{% for k in d %}{{ k }}{% endfor %}{% for k, v in d|dictsort %}{{ k }}{% endfor %}",
+    "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 5 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{% for i in l %}{% for j in l %}{{ loop.index }}{% if j == 1 %}{% break %}{% endif %}{% endfor %}{{ loop.index }};{% endfor %}",
+    "{% set a = 1 %}{% for i in l %}{% set a = a + i %}{{ a }},{% endfor %}{{ a }}",
+    "{% set ns = namespace(a=0, b='') %}{% for i in l %}{% set ns.a = ns.a + i %}{% set ns.c = i %}{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c }}{{ ns.z }}",
+    "{% if t %}{% set a = 'in' %}{% endif %}{{ a }}{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set a = 1, 2 %}{{ a }}",
+    "{% set a %}x{{ x }}y{% endset %}[{{ a }}]{{ a|length }}{% for i in l %}{% set z = i %}{% endfor %}{{ z is defined }}",
+    "{% macro m(a, b='B', c=a) %}<{{ a }}{{ b }}{{ c }}{{ x }}>{% endmacro %}{{ m(1) }}{{ m(1, c=2) }}{{ m('q')|upper }}{{ m() }}",
+    "{% macro f(k) %}{% if k > 0 %}{{ k }}{{ f(k - 1) }}{% endif %}{% endmacro %}{{ f(4) }}{% set r = f(2) %}{{ r ~ '!' }}",
+    "{% macro m() %}{% set g = 2 %}{{ g }}{{ x }}{% endmacro %}{% set g = 1 %}{{ m() }}{{ g }}",
+    "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",
+    "{% macro m(a) %}{% endmacro %}{{ m(b=2) }}",
+    "{% filter upper %}a{{ s }}{% endfilter %}{% raw %}{{ x }}{% if %}{% endraw %}{%- raw -%} a {%- endraw -%} b",
+    "{# c #}a{#- c -#} b {# {{ x }} {% if %} #}\n{# c #}\n  {# d #}\nz",
+    "  {% if t %}\n  a\n  {% endif %}\n b {% if t %} c {% endif %}\n\t{%+ if t %}\n d{% endif +%}\n e\n\n",
+    " {%- if t %} a {%- endif %} b {{- x }} c {{ x -}} d {% if t -%} \n e {% endif -%} \n f {{ x }}\n\n{{ x }}\n  {{ x }}",
+    "a\r\nb\rc\n{{ 'x\r\ny' }}\r\n",
+    "a\n{% if t -%}\n\n    {% set q = 1 %}\n  {%- endif %}\n   {% if t %}{% endif %}  \n  {{ x }}  {# c #}  \n{% set q %}\n p\n{% endset %}\n[{{ q }}]",
+    "\n\n  {% if t %}a{% endif %}",
+    "{{ '}}' }}{{ {'a': {'b': 1}}['a']['b'] }}{{ \"%}\" }}{% if '%}' %}k{% endif %}{{ {'a': {}} }}",
+    "{{ 1 }}{{ }}", "{% if %}{% endif %}", "{% if x %}", "{% endif %}", "{% for i in %}{% endfor %}", "{{ x", "{% nope %}", "{# open",
+    "{{ 'open }}", "{{ (1 }}", "{{ 1) }}", "{{ a b }}", "{{ a..b }}", "{{ x | }}", "{{ [1, }}", "{{ x is }}", "{% set %}", "{{ f(a=1, 2) }}",
+    "{% macro %}{% endmacro %}", "{{ l[1:2:3:4] }}", "{% for i in l %}{% else %}{% else %}{% endfor %}", "{{ $ }}",
+    "{% for i, j in l %}{% endfor %}", "{% set x.y = 1 %}", "{% for i in x %}{% endfor %}", "{% for i in n %}{% endfor %}", "{% break %}",
+    "{% for i in zz %}{% else %}none{% endfor %}{% for m in messages[::-1] %}{{ m.role }}{{ loop.index0 }}{% endfor %}", "", "\n", "{{ x }}\n\n",
+    "{{- 'a' -}}\n\n{{ 'b' }}  {{- ' c' }}\n{%- set a = 1 -%}\n{%- set b = [1,\n 2] %}\n{{ a }}{{ b }}",
+    "{% for i in l -%}\n  {{ i }}\n{%- endfor %}",
+]  # fmt: skip
+
+HOSTILE = {
+    "range": "{% for i in range(10**9) %}{% endfor %}",
+    "range list": "{{ range(10**9)|list|length }}",
+    "text times": "{{ 'a' * 10**9 }}",
+    "text doubled": "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+    "text replaced": "{% set s = 'a' * 10**6 %}{{ s.replace('a', s) }}",
+    "text joined": "{{ ('a' * 10**6).join(range(10**5)|list) }}",
+    "many texts": "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}{% set ns.l = ns.l + ['a' * 10**7] %}{% endfor %}",
+    "texts read": "{% set s = 'a' * 10**7 %}{% for i in range(10**6) %}{% if 'b' in s %}{% endif %}{% endfor %}",
+    "texts stripped": "{% set s = ' ' ~ 'a' * 10**7 %}{% for i in range(10**6) %}{{ s.strip()[:0] }}{% endfor %}",
+    "texts compared": "{% set s = 'a' * 10**7 ~ 'b' %}{% set z = 'a' * 10**7 ~ 'c' %}{% for i in range(10**6) %}{% if s == z %}{% endif %}{% endfor %}",
+    "power": "{{ 10 ** 10 ** 9 }}",
+    "integer": "{% set ns = namespace(n=9) %}{% for i in range(60) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}",
+    "number literal": "{{ " + "9" * 10**5 + " }}",
+    "list doubled": "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+    "list times": "{{ [1] * 10**9 }}",
+    "shared printed": "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
+    "shared as JSON": "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l|tojson }}",
+    "shared compared": "{% set ns = namespace(l=[1], k=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}"
+    "{% set ns.k = [ns.k, ns.k] %}{% endfor %}{{ ns.l == ns.k }}",
+    "shared hashed": "{% set ns = namespace(l=(1,)) %}{% for i in range(60) %}{% set ns.l = (ns.l, ns.l) %}{% endfor %}{{ {ns.l: 1} }}",
+    "nested loops": "{% for a in range(999) %}" * 4 + "{% endfor %}" * 4,
+    "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "mutual recursion": "{% macro a() %}{{ b() }}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
+    "brackets": "{{ " + "(" * 10**5 + ")" * 10**5 + " }}",
+    "lists": "{{ " + "[" * 10**5 + "]" * 10**5 + " }}",
+    "ifs": "{% if 1 %}" * 10**4 + "{% endif %}" * 10**4,
+    "nots": "{{ " + "not " * 10**5 + "1 }}",
+    "minus": "{{ " + "-" * 10**5 + "1 }}",
+    "sum": "{{ " + "1 + " * 10**5 + "1 }}",
+    "dots": "{{ a" + ".a" * 10**5 + " }}",
+    "filters": "{{ 1" + "|string" * 10**5 + " }}",
+    "deep value": "{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l|tojson }}",
+    "deep printed": "{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+    "indent": "{{ 'a'|indent(10**9, true) }}",
+    "JSON indent": "{{ [1]|tojson(indent=10**9) }}",
+    "round": "{{ 1|round(-10**9) }}",
+    "format": "{{ '%99999999999d' % 1 }}",
+    "odd format": "{{ '%99999999999d' is odd }}",
+    "output": "{% for i in range(10**4) %}{{ messages[0].content }}{% endfor %}",
+    "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "globals": "{{ raise_exception.__globals__ }}",
+    "format method": "{{ '{0.__class__}'.format(1) }}",
+    "attr": "{{ ''|attr('__class__') }}",
+    "import": "{% import 'os' as os %}",
+}  # fmt: skip
