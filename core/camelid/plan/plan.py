@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from camelid.plan.step import ProgramKey, StepLayout
 from camelid.plan.weights import Weight
@@ -142,9 +143,9 @@ class Stage:
     outputs: tuple[Buffer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One entry of a model at given capacities."""
+    """One entry of a model at given capacities. Without slots, so that `layout` is computed once."""
 
     key: ProgramKey
     stages: tuple[Stage, ...]
@@ -155,7 +156,7 @@ class Plan:
     def ops(self) -> tuple[Op, ...]:
         return tuple(op for stage in self.stages for op in stage.ops)
 
-    @property
+    @cached_property
     def layout(self) -> StepLayout:
         return StepLayout(self.key.capacity, len(self.states), self.n_channels)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from camelid.errors import PlanError
 
@@ -63,47 +64,47 @@ class ProgramKey:
         return f"{self.entry}-r{c.rows}-s{c.sequences}-o{c.outputs}-u{c.updates}-c{c.copies}{features}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepLayout:
-    """Word offsets of one program's step."""
+    """Word offsets of one program's step, each computed once (without slots, for `cached_property`)."""
 
     capacity: Capacity
     n_groups: int
     n_channels: int = 1
 
-    @property
+    @cached_property
     def row_words(self) -> int:
         return len(ROW) + self.n_channels
 
-    @property
+    @cached_property
     def sequence_words(self) -> int:
         return len(SEQUENCE) + len(GROUP) * self.n_groups
 
-    @property
+    @cached_property
     def rows_at(self) -> int:
         return len(HEADER)
 
-    @property
+    @cached_property
     def sequences_at(self) -> int:
         return self.rows_at + self.row_words * self.capacity.rows
 
-    @property
+    @cached_property
     def outputs_at(self) -> int:
         return self.sequences_at + self.sequence_words * self.capacity.sequences
 
-    @property
+    @cached_property
     def sampling_at(self) -> int:
         return self.outputs_at + len(OUTPUT) * self.capacity.outputs
 
-    @property
+    @cached_property
     def updates_at(self) -> int:
         return self.sampling_at + len(SAMPLING) * self.capacity.sequences
 
-    @property
+    @cached_property
     def copies_at(self) -> int:
         return self.updates_at + len(UPDATE) * self.capacity.updates
 
-    @property
+    @cached_property
     def n_words(self) -> int:
         return self.copies_at + len(COPY) * self.capacity.copies
 

@@ -41,7 +41,6 @@ class WgpuHost:
         self._device: Any = None
         self._buffers: dict[str, Any] = {}
         self._programs: dict[int, Program] = {}
-        self.lost = ""
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Opens the adapter whose name contains `spec["adapter"]`; the strongest one if that is empty."""
