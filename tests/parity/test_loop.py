@@ -21,6 +21,7 @@ from camelid.backends.reference import ReferenceBackend
 from camelid.backends.webgpu import host_python
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
+from camelid.errors import DeviceLostError
 from camelid.loading import LoadOptions, Running
 from camelid.sampling import SamplingParams
 from camelid.sequence import Request
@@ -115,6 +116,20 @@ def test_nothing_is_created_after_warm_up(model: Path) -> None:
     warm, created = asyncio.run(twice())
     assert {"create_buffer", "create_bind_group", "create_compute_pipeline"} <= warm.keys()
     assert created.keys() == {"create_command_encoder"}
+
+
+@pytest.mark.faults
+def test_a_lost_device_is_told_by_name(model: Path) -> None:
+    devices: list[Any] = []
+
+    async def lose() -> None:
+        hook = lambda device: devices.append(device) or device  # noqa: E731
+        _, running, _ = await run(lambda: webgpu(hook), model, GREEDY, adapter=need_driver("llvmpipe"))
+        devices[0].destroy()
+        await generate(running, GREEDY)
+
+    with pytest.raises(DeviceLostError, match="load the model again"):
+        asyncio.run(lose())
 
 
 def test_weights_on_the_device_are_as_many_bytes_as_in_the_file(model: Path) -> None:

@@ -34,7 +34,7 @@ from camelid.backends.webgpu.lower import (
     state_name,
 )
 from camelid.backends.webgpu.tape import FORMAT, VERSION, Section
-from camelid.errors import BackendError, CamelidError, OutOfMemoryError
+from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateRef, StateSpec, View
 from camelid.plan.step import (
@@ -236,9 +236,12 @@ class _Errors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or not isinstance(error, Exception) or isinstance(error, CamelidError):
             return
-        if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-            raise OutOfMemoryError(f"webgpu: {error}; use a smaller context or model") from error
-        raise BackendError(f"webgpu: {error}", backend="webgpu") from error
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError) or "out of memory" in text.lower():
+            raise OutOfMemoryError(f"webgpu: {text}; use a smaller context or model") from error
+        if "device is lost" in text.lower():
+            raise DeviceLostError(f"webgpu: {text}; load the model again", backend="webgpu") from error
+        raise BackendError(f"webgpu: {text}", backend="webgpu") from error
 
 
 def _trash_step(plan: Plan) -> Step:
