@@ -32,7 +32,7 @@ from e2e.visit import (
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
-N_PROMPTS, SEED, MAX_TOKENS = 50, 0, 24
+N_PROMPTS, SEED, MAX_TOKENS = 50, 0, 16
 
 
 def graded_prompts() -> list[str]:
@@ -85,7 +85,7 @@ async def visit(address: str, prompts: list[str]) -> Visit:
 
 async def talk(browser: Browser, address: str, seen: Visit) -> None:
     """Types, stops in the middle, asks again; dark and as wide as a telephone. A random model never ends."""
-    page, _ = await open_page(browser, f"{address}?model=tiny.gguf&max_tokens=200", color_scheme="dark")
+    page, _ = await open_page(browser, f"{address}?model=tiny.gguf&max_tokens=80", color_scheme="dark")
     await wait_ready(page)
     await type_prompt(page, "Who are you?")
     await page.wait_for_function(BUSY_WITH_TEXT)

@@ -13,7 +13,7 @@ from e2e.browser import ROOT
 
 Json = dict[str, Any]
 SCREENS = ROOT / "build" / "screens"
-LOAD_MS = 120_000
+LOAD_MS = 240_000
 WATCH = """
 globalThis.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));

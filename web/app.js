@@ -15,7 +15,7 @@ let worker = null;
 let state = "loading";
 let conversation = [];
 let answer = null; // the one being streamed: its element, text and promise
-const parts = {}; // of loading, each from 0 to 1
+const parts = { python: 0, model: 0, stages: 0 }; // of loading, each from 0 to 1
 const ON = { progress, ready, token, done, error };
 
 /** For tests and for the console. */

@@ -1,9 +1,13 @@
-"""What the page's worker calls: load a model, answer, stop. Messages to the page are JSON, as text:
+"""What the page's worker calls: load a model, answer, stop.
 
-progress   {"what": "stages", "done", "total", "text"}       loading goes on
-ready      {"model", "backend", "device", "context", "weight_bytes"}
-token      {"text", "token_id"}                              one event of the answer
-done       {"text", "token_ids", "finish_reason", ...}       the figures of the answer
+Messages to the page are JSON, as text:
+
+    progress   {"what": "stages", "done", "total", "text"}       loading goes on
+    ready      {"model", "backend", "device", "context", "weight_bytes"}
+    token      {"text", "token_id"}                              one event of the answer
+    done       {"text", "token_ids", "finish_reason", ...}       the figures of the answer
+
+Problems are raised, and told by web/worker.js.
 """
 
 from __future__ import annotations
