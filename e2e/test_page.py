@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 from playwright.async_api import Browser, Page
 from tests.gguf_files import write_tiny_llama
 
+from cria.graded_items import first_prompts
 from e2e.browser import ROOT, build_site, open_browser, probed_worker, serve_site
 from e2e.visit import (
     BUSY_WITH_TEXT,
@@ -31,16 +32,8 @@ from e2e.visit import (
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
+CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
 N_PROMPTS, SEED, MAX_TOKENS = 50, 0, 16
-
-
-def graded_prompts() -> list[str]:
-    """The grader's first prompts; core/ is on the path for tests."""
-    sys.path.insert(0, str(ROOT / "core"))
-    from cria.graded_items import first_prompts
-
-    return first_prompts(SEED, N_PROMPTS)
 
 
 @dataclass
@@ -151,7 +144,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, model: Path, tiny: Path) -
 
 @pytest.fixture(scope="module")
 def seen(address: str) -> Visit:
-    return asyncio.run(visit(address, graded_prompts()))
+    return asyncio.run(visit(address, first_prompts(SEED, N_PROMPTS)))
 
 
 def test_backend_and_adapter_are_named(seen: Visit) -> None:
@@ -159,7 +152,7 @@ def test_backend_and_adapter_are_named(seen: Visit) -> None:
 
 
 def test_token_ids_equal_the_reference(seen: Visit, model: Path) -> None:
-    wanted = reference_ids(model, graded_prompts(), MAX_TOKENS)
+    wanted = reference_ids(model, first_prompts(SEED, N_PROMPTS), MAX_TOKENS)
     assert len(seen.answers) == N_PROMPTS and all(wanted)
     assert seen.answers == wanted
 
