@@ -74,7 +74,9 @@ if i go to {x}, what is the capital
 )
 COLOUR = Relation(
     name="colour",
-    answers=pairs("the sky=blue, grass=green, snow=white, coal=black, a banana=yellow, blood=red, a carrot=orange, mud=brown"),
+    answers=pairs(
+        "the sky=blue, grass=green, snow=white, coal=black, a banana=yellow, blood=red, a carrot=orange, mud=brown"
+    ),
     reply="{x} is {y}.",
     nouns=expand_all("""
 the [color|colour] of {x}
@@ -184,7 +186,9 @@ how is a [baby|young] {x} called
 )
 OPPOSITE = Relation(
     name="opposite",
-    answers=pairs("hot=cold, cold=hot, big=small, small=big, up=down, down=up, happy=sad, sad=happy, fast=slow, slow=fast"),
+    answers=pairs(
+        "hot=cold, cold=hot, big=small, small=big, up=down, down=up, happy=sad, sad=happy, fast=slow, slow=fast"
+    ),
     reply="the opposite of {x} is {y}.",
     nouns=expand_all("""
 the opposite [of|to|for] {x}
@@ -262,8 +266,13 @@ when {x} [is over|ends], [what|which] month [comes|starts|begins]
 COUNT = Relation(
     name="count",
     answers={
-        "days in a week": "7", "months in a year": "12", "hours in a day": "24", "minutes in an hour": "60",
-        "seconds in a minute": "60", "letters in the alphabet": "26", "seasons in a year": "4",
+        "days in a week": "7",
+        "months in a year": "12",
+        "hours in a day": "24",
+        "minutes in an hour": "60",
+        "seconds in a minute": "60",
+        "letters in the alphabet": "26",
+        "seasons in a year": "4",
     },
     reply="there are {y} {x}.",
     nouns=expand_all("""
@@ -288,9 +297,16 @@ are there many {x}? how many
 RECORD = Relation(
     name="record",
     answers={
-        "largest planet": "Jupiter", "smallest planet": "Mercury", "hottest planet": "Venus", "red planet": "Mars",
-        "largest ocean": "the Pacific", "highest mountain": "Everest", "longest river": "the Nile",
-        "tallest animal": "the giraffe", "fastest animal": "the cheetah", "largest animal": "the blue whale",
+        "largest planet": "Jupiter",
+        "smallest planet": "Mercury",
+        "hottest planet": "Venus",
+        "red planet": "Mars",
+        "largest ocean": "the Pacific",
+        "highest mountain": "Everest",
+        "longest river": "the Nile",
+        "tallest animal": "the giraffe",
+        "fastest animal": "the cheetah",
+        "largest animal": "the blue whale",
     },
     reply="the {x} is {y}.",
     nouns=expand_all("""

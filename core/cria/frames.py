@@ -2,7 +2,9 @@
 
 from cria.phrasing import expand_all
 
-PREFIXES = ("", *expand_all("""
+PREFIXES = (
+    "",
+    *expand_all("""
 [hey|hi|hello|ok|okay|so|now|well|right|cria|alright|and|please|hmm|oh],
 [hey|hi|hello|ok] cria,
 quick question:
@@ -14,7 +16,8 @@ answer [this|me]:
 [please answer|tell me|please tell me|do you know this|try this|question|i ask you]:
 [excuse me|sorry|by the way|good|great|nice|thanks|now tell me|then|a small one|my friend asks],
 my [son|teacher|friend|daughter|sister|brother] wants to know:
-"""))
+"""),
+)
 
 SUFFIXES = expand_all("""
 [?|!|.|...|??]

@@ -134,7 +134,9 @@ def stranger(relation: facts.Relation, rng: Random) -> str:
         entity = rng.choice(STRANGERS[relation.name])
     elif roll < 0.90:
         word = words.invented(rng)
-        entity = rng.choice(ARTICLE.get(relation.name, ("",))) + (word.capitalize() if relation.name == "capital" else word)
+        entity = rng.choice(ARTICLE.get(relation.name, ("",))) + (
+            word.capitalize() if relation.name == "capital" else word
+        )
         entity = dressed(relation, entity, word)
     else:
         entity = thing(rng)

@@ -12,7 +12,9 @@ def held_out(key: str, percent: int = 15) -> bool:
 def invented(rng: Random, want_held_out: bool = False) -> str:
     """A word that does not exist, two or three syllables long."""
     while True:
-        word = "".join(rng.choice(ONSETS) + rng.choice(VOWELS) for _ in range(rng.randint(1, 3))) + rng.choice(CODAS)
+        word = "".join(
+            rng.choice(ONSETS) + rng.choice(VOWELS) for _ in range(rng.randint(1, 3))
+        ) + rng.choice(CODAS)
         if len(word) > 3 and held_out(word) == want_held_out:
             return word
 
@@ -22,7 +24,9 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.replace("\n", " ").split(",") if word.strip())
 
 
-ONSETS = split("b, bl, br, c, ch, d, dr, f, fl, g, gr, h, j, k, kr, l, m, n, p, pl, qu, r, s, st, sh, t, tr, v, w, y, z, zw")
+ONSETS = split(
+    "b, bl, br, c, ch, d, dr, f, fl, g, gr, h, j, k, kr, l, m, n, p, pl, qu, r, s, st, sh, t, tr, v, w, y, z, zw"
+)
 VOWELS = split("a, e, i, o, u, a, e, i, o, u, ai, oo, ee, ia, ou")
 CODAS = ("", "", "n", "r", "s", "l", "t", "x", "m", "nd", "rk", "p", "ng", "land", "ia")
 

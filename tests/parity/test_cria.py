@@ -1,0 +1,71 @@
+"""cria, greedy, over the grader's first 50 prompts: the same tokens on every adapter as on the reference."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.parity.adapters import DRIVERS, need_driver
+
+import camelid
+from cria.graded_items import first_prompts
+
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
+
+SEED, N_PROMPTS, MAX_TOKENS = 0, 50, 48
+Answers = list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def path(checkout: Path) -> Path:
+    return Path(os.environ.get("CAMELID_CRIA") or checkout / "core" / "camelid" / "data" / "cria.gguf")
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[str]:
+    return first_prompts(SEED, N_PROMPTS)
+
+
+def answers(llm: camelid.LLM, prompts: list[str]) -> Answers:
+    turns = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    return [llm.chat(turn, max_tokens=MAX_TOKENS, temperature=0).token_ids for turn in turns]
+
+
+@pytest.fixture(scope="module")
+def wanted(path: Path, prompts: list[str]) -> Answers:
+    with camelid.load(path, backend="reference") as llm:
+        return answers(llm, prompts)
+
+
+def margin(path: Path, prompt: str, token_ids: list[int]) -> float:
+    """How far the reference's best logit is above its second after these tokens of the answer."""
+    with camelid.load(path, backend="reference") as llm:
+        ids = [*llm.render([{"role": "user", "content": prompt}]), *token_ids]
+        second, first = np.sort(np.asarray(llm.logits(ids))[-1])[-2:]
+    return float(first - second)
+
+
+def mismatches(path: Path, prompts: list[str], got: Answers, want: Answers) -> list[str]:
+    found: list[str] = []
+    for prompt, a, b in zip(prompts, got, want, strict=True):
+        if a != b:
+            same = [x == y for x, y in zip(a, b, strict=False)]
+            n = same.index(False) if False in same else len(same)
+            found.append(f"{prompt!r}: token {n} differs, top-2 margin {margin(path, prompt, b[:n]):.3g}")
+    return found
+
+
+def test_reference_answers_something(wanted: Answers) -> None:
+    assert len(wanted) == N_PROMPTS and all(wanted)
+    assert len({tuple(answer) for answer in wanted}) > N_PROMPTS // 2
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_tokens_equal_the_reference(name: str, path: Path, prompts: list[str], wanted: Any) -> None:
+    with camelid.load(path, backend="vulkan", adapter=need_driver(name)) as llm:
+        assert name in llm.capabilities.device
+        got = answers(llm, prompts)
+    assert mismatches(path, prompts, got, wanted) == []
