@@ -31,8 +31,16 @@ OUTSIDE = re.compile(f"[^{re.escape(''.join(ALPHABET))}]")
 def piece(token: str, token_type: int) -> bytes:
     """The bytes of one token; only tokens of text are written in the byte alphabet."""
     if token_type in STEERING or token_type == USER_DEFINED or OUTSIDE.search(token):
-        return token.encode("utf-8", "surrogatepass")
+        return literal(token)
     return token.translate(TO_LATIN1).encode("latin-1")
+
+
+def literal(token: str) -> bytes:
+    """The token's own bytes: parsers keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
+    try:
+        return token.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ModelFormatError(f"tokenizer: token {token!r} is not Unicode text", token=token) from None
 
 
 class Vocab:
