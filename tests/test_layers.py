@@ -19,6 +19,7 @@ MIDDLE = {"model", "text", "plan", "formats", "backends"}
 ARROWS: dict[str, set[str]] = {
     "cli": {"server", "engine", "shaders", "package", *MIDDLE},
     "server": {"engine", "package", *MIDDLE},
+    "web": {"engine"},  # the page's side of Python
     "engine": MIDDLE,
     "model": {"plan", "formats"},
     "backends": {"plan", "formats", "shaders"},
