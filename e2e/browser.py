@@ -45,7 +45,9 @@ async def open_browser(*flags: str) -> AsyncIterator[Browser]:
     """A headless Chromium of its own profile."""
     as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     # Chromium brings its own SwiftShader; drivers that other tests show to wgpu are none of its business.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("VK_")}
+    environment: dict[str, str | float | bool] = {
+        name: value for name, value in os.environ.items() if not name.startswith("VK_")
+    }
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=find_chromium(), args=[*FLAGS, *flags, *as_root], env=environment
