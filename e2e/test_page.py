@@ -48,13 +48,14 @@ class Visit:
     typed: str = ""
     stopped: Json = field(default_factory=dict)
     after_stop: Json = field(default_factory=dict)
+    opened: str = ""
     violations: list[str] = field(default_factory=list)
     no_model: str = ""
     no_webgpu: str = ""
     bad_setting: str = ""
 
 
-async def visit(address: str, prompts: list[str]) -> Visit:
+async def visit(address: str, prompts: list[str], file: Path) -> Visit:
     seen = Visit()
     async with open_browser() as browser:
         page, seen.notes = await open_page(browser, f"{address}?max_tokens={MAX_TOKENS}")
@@ -72,6 +73,7 @@ async def visit(address: str, prompts: list[str]) -> Visit:
         await screen(page, "done")
         await page.context.close()
         await talk(browser, address, seen)
+        seen.opened = await open_file(browser, address, file)
         await fail_in_three_ways(browser, address, seen)
     return seen
 
@@ -96,6 +98,18 @@ async def talk(browser: Browser, address: str, seen: Visit) -> None:
     await screen(page, "done-mobile-dark")
     seen.after_stop = await ask(page, "What is 12 plus 30?")
     await page.context.close()
+
+
+async def open_file(browser: Browser, address: str, file: Path) -> str:
+    """The status after a file from disk took the place of a model that was not there."""
+    page, _ = await open_page(browser, f"{address}?model=absent.gguf")
+    await problem(page)
+    await page.set_input_files("#file", file)
+    await wait_ready(page)
+    await ask(page, "Hello")
+    status = await page.inner_text("#status-text")
+    await page.context.close()
+    return status
 
 
 async def fail_in_three_ways(browser: Browser, address: str, seen: Visit) -> None:
@@ -143,8 +157,8 @@ def address(tmp_path_factory: pytest.TempPathFactory, model: Path, tiny: Path) -
 
 
 @pytest.fixture(scope="module")
-def seen(address: str) -> Visit:
-    return asyncio.run(visit(address, first_prompts(SEED, N_PROMPTS)))
+def seen(address: str, tiny: Path) -> Visit:
+    return asyncio.run(visit(address, first_prompts(SEED, N_PROMPTS), tiny))
 
 
 def test_backend_and_adapter_are_named(seen: Visit) -> None:
@@ -195,6 +209,10 @@ def test_stop_ends_the_answer_and_the_next_one_is_whole(seen: Visit) -> None:
     assert seen.after_stop["finish_reason"] in {"stop", "length"}
     shared = len(seen.stopped["token_ids"])
     assert seen.after_stop["token_ids"][:shared] == seen.stopped["token_ids"]
+
+
+def test_file_from_disk_is_opened(seen: Visit) -> None:
+    assert seen.opened.startswith("tiny.gguf")
 
 
 def test_problems_are_told_in_words(seen: Visit) -> None:

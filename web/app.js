@@ -45,8 +45,9 @@ function start(model, name) {
 function progress({ what, done: n, total, text }) {
   parts[what] = total ? n / total : 0;
   if (text) setState("loading", `${text[0].toUpperCase()}${text.slice(1)}`);
+  else if (parts.model === 1) setState("loading", "Starting Python");
   else if (what === "model") setState("loading", `Fetching the model: ${share(n, total)}`);
-  else setState("loading"); // Python's own steps only move the bar
+  else setState("loading"); // the bar moves
 }
 
 function ready({ model, backend, device, context }) {
