@@ -1,4 +1,4 @@
-// linear: y[t, n] = sum_k weight[n, k] * x[t, k].  grid: (tiles of 4 n, tiles of TOKENS t, tiles / 32768).
+// linear: y[t, n] = sum_k weight[n, k] * x[t, k].  grid: (tiles of WEIGHT_ROWS n, tiles of TOKENS t, tiles / 32768).
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let n = (group.z * TILES_X + group.x) * WEIGHT_ROWS;
@@ -6,7 +6,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let tokens = min(TOKENS, step[ROWS_WORD] - first);
   if (n + lane / LANES < N) { partial_sums(n + lane / LANES, first, tokens, lane); }
   workgroupBarrier();
-  let slot = lane % WEIGHT_ROWS;
-  let t = lane / WEIGHT_ROWS;
-  if (t < tokens && n + slot < N) { y[(first + t) * Y_STRIDE + Y_OFFSET + n + slot] = total(slot, t); }
+  for (var i = lane; i < WEIGHT_ROWS * tokens; i += GROUP_LANES) {
+    let slot = i % WEIGHT_ROWS;
+    let t = i / WEIGHT_ROWS;
+    if (n + slot < N) { y[(first + t) * Y_STRIDE + Y_OFFSET + n + slot] = total(slot, t); }
+  }
 }

@@ -1,13 +1,15 @@
-// matvec: 4 weight rows times TOKENS token rows a workgroup. 16 lanes share a weight row and each sums its
-// own units, so that a sum's order is the same in every entry and for every batch.
+// matvec: WEIGHT_ROWS weight rows times TOKENS token rows a workgroup. LANES lanes share a weight row and each
+// sums its own units, so that a sum's order is the same in every entry and for every batch. 16 lanes read
+// neighbouring words on a GPU; software adapters pay for every lane at a barrier and get 2.
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> weights: array<u32>;
 
-const LANES: u32 = 16u;
-const WEIGHT_ROWS: u32 = 4u;
+const GROUP_LANES: u32 = 64u;
 const MAX_TOKENS: u32 = 8u;
 const TILES_X: u32 = 32768u;  // a grid has 65,535 workgroups a dimension; more tiles go to z
+override LANES: u32 = 16u;
+override WEIGHT_ROWS: u32 = 64u / LANES;
 override TOKENS: u32 = 1u;
 override ROWS_WORD: u32 = 0u;
 override K: u32 = 8u;

@@ -33,7 +33,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "repack_q4_0": ("4u * (unit / 2u)", "0u * (unit / 2u)"),
     "matvec": ("dot(w[1], x[at + 1u])", "dot(w[1], x[at])"),
     "linear": ("total(slot, t)", "total(slot, t) * 1.001"),
-    "linear_glu": ("total(i + 2u, t)", "total(i, t)"),
+    "linear_glu": ("total(pair + pairs, t)", "total(pair, t)"),
     "act_silu": ("exp(-v)", "exp(v)"),
     "embed": ("min(token_of(row_at(group.x)), VOCAB - 1u)", "0u"),
     "norm": ("f32(C) + EPS", "f32(C) + EPS * 300.0"),

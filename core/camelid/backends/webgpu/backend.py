@@ -24,7 +24,7 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.webgpu import limits
-from camelid.backends.webgpu.kernels import KERNELS
+from camelid.backends.webgpu.kernels import GPU_LANES, KERNELS, SOFTWARE_LANES
 from camelid.backends.webgpu.layouts import LAYOUTS
 from camelid.backends.webgpu.lower import (
     allocate_section,
@@ -121,7 +121,8 @@ class WebGpuBackend:
             await self._host.allocate(self._section(allocate_section(states, units)))
 
     async def compile(self, plan: Plan) -> Program:
-        section = program_section(plan, self._pools, shaders.join)
+        lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
+        section = program_section(plan, self._pools, shaders.join, lanes)
         with _Errors():
             number = await self._host.compile(self._section(section))
             # Drivers finish pipelines at their first dispatch (1.5 s on lavapipe): better now than later.

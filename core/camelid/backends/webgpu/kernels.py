@@ -15,6 +15,7 @@ Constants = dict[str, float]
 Grid = tuple[GridEntry, GridEntry, GridEntry]
 
 LANES = 64
+GPU_LANES, SOFTWARE_LANES = 16, 2  # that share a weight row; see matvec.wgsl
 PROMPT_TOKENS = 8  # token rows that share one decoding of a weight, where a plan may hold many
 TILES_X = 32768
 ROW_WORDS = {"T": StepLayout.header_word("rows"), "O": StepLayout.header_word("outputs")}
@@ -27,6 +28,7 @@ class Context:
 
     plan: Plan
     pools: dict[str, Pool]
+    lanes: int = GPU_LANES
 
     def tokens(self, op: Op, role: str) -> int:
         """Token rows a workgroup takes: 1 where rows are generated, more where they are prompt."""
@@ -82,7 +84,7 @@ def _matvec_grid(op: Op, c: Context, per: int) -> Grid:
 
 def _matvec_constants(op: Op, c: Context) -> Constants:
     sizes: Constants = {"K": op.view("x").cols, "N": op.view("y").cols}
-    row = {"TOKENS": c.tokens(op, "y"), "ROWS_WORD": ROW_WORDS[op.view("y").rows]}
+    row = {"LANES": c.lanes, "TOKENS": c.tokens(op, "y"), "ROWS_WORD": ROW_WORDS[op.view("y").rows]}
     return sizes | row | codec_constants(op, "weight")
 
 
@@ -173,9 +175,9 @@ KERNELS: dict[str, Kernel] = {
     "add": Kernel(("add",), ("x", "r"), _width("x"), _width_grid("x")),
     "add_norm": Kernel(("reduce", "add_norm"), ("y", "x", "r", "gain"), _norm_constants, _row_grid("y")),
     "linear": Kernel(("matvec", "linear"), MATVEC_BINDINGS, _matvec_constants,
-                     lambda op, c: _matvec_grid(op, c, 4), codec="weight"),
+                     lambda op, c: _matvec_grid(op, c, LANES // c.lanes), codec="weight"),
     "linear_glu": Kernel(("matvec", "linear_glu"), MATVEC_BINDINGS, _matvec_constants,
-                         lambda op, c: _matvec_grid(op, c, 2), codec="weight", act=True),
+                         lambda op, c: _matvec_grid(op, c, LANES // c.lanes // 2), codec="weight", act=True),
     "rope": Kernel(("rope",), ("x", "fine", "coarse"), _rope_constants, _rope_grid),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.table"), _paged_constants,
                        _width_grid("k")),

@@ -69,8 +69,8 @@ def arena_name(plan: Plan) -> str:
     return f"arena/{plan.key}"
 
 
-def program_section(plan: Plan, pools: Mapping[str, Pool], join: Join) -> Section:
-    """The dispatches of one plan, over an arena planned ahead."""
+def program_section(plan: Plan, pools: Mapping[str, Pool], join: Join, lanes: int) -> Section:
+    """The dispatches of one plan, over an arena planned ahead. `lanes` share a weight row."""
     section = Section(str(plan.key), "program")
     arena = plan_arena(plan)
     names = {"step": f"step/{plan.key}", "result": f"result/{plan.key}", "arena": arena_name(plan)}
@@ -81,7 +81,7 @@ def program_section(plan: Plan, pools: Mapping[str, Pool], join: Join) -> Sectio
     }
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
-    lowering = _Lowering(section, plan, Context(plan, dict(pools)), arena, names, join)
+    lowering = _Lowering(section, plan, Context(plan, dict(pools), lanes), arena, names, join)
     for op in plan.ops:
         lowering.add(op)
     section.step = (names["step"], sizes["step"])
