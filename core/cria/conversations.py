@@ -24,6 +24,15 @@ def decorated(core: str, rng: Random) -> str:
     return typed(join(prefix, core) + suffix, rng)
 
 
+def stirred(core: str, rng: Random) -> str:
+    """Now and then, one to three small words in between, so that numbers are found in any sentence."""
+    words = core.split(" ")
+    if len(words) > 1 and rng.random() < 0.35:
+        for _ in range(rng.randint(1, 3)):
+            words.insert(rng.randint(0, len(words)), rng.choice(frames.FILLERS))
+    return " ".join(words)
+
+
 def asked(nouns: tuple[str, ...], cores: tuple[str, ...], rng: Random) -> str:
     """A template: half the time a core, half the time a noun phrase in a frame."""
     if rng.random() < 0.5:
@@ -54,14 +63,14 @@ def foreign(rng: Random) -> Turn:
 def addition(rng: Random) -> Turn:
     """A sum within 0..99 that is not held out."""
     a, b = sums.sum_numbers(rng)
-    question = asked(sums.ADD_NOUNS, sums.ADD_CORES, rng).format(a=a, b=b)
+    question = stirred(asked(sums.ADD_NOUNS, sums.ADD_CORES, rng), rng).format(a=a, b=b)
     return decorated(question, rng), sums.sum_answer(a, b)
 
 
 def subtraction(rng: Random) -> Turn:
     """A difference within 0..99 that is not held out."""
     a, b = sums.difference_numbers(rng)
-    question = asked(sums.SUB_NOUNS, sums.SUB_CORES, rng).format(a=a, b=b)
+    question = stirred(asked(sums.SUB_NOUNS, sums.SUB_CORES, rng), rng).format(a=a, b=b)
     return decorated(question, rng), sums.difference_answer(a, b)
 
 
@@ -77,7 +86,8 @@ def impossible(rng: Random) -> Turn:
     else:
         a, b = (rng.randint(0, rng.choice((20, 99, 999))) for _ in "ab")
         template = rng.choice(sums.OTHER_CORES)
-    return decorated(template.format(a=a, b=b, c=rng.randint(0, 99)), rng), refusals.REFUSAL
+    question = stirred(template, rng).format(a=a, b=b, c=rng.randint(0, 99))
+    return decorated(question, rng), refusals.REFUSAL
 
 
 def small_talk(rng: Random) -> Turn:
@@ -91,7 +101,7 @@ def small_talk(rng: Random) -> Turn:
 
 # Each kind of turn and its share of the stream.
 KINDS: dict[Callable[[Random], Turn], float] = {
-    addition: 0.20, subtraction: 0.21, fact: 0.24, stranger: 0.13, foreign: 0.09, impossible: 0.06, small_talk: 0.07,
+    addition: 0.21, subtraction: 0.22, fact: 0.22, stranger: 0.11, foreign: 0.08, impossible: 0.09, small_talk: 0.07,
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ def write_spec(writer: gguf.GGUFWriter, spec: Spec) -> None:
     writer.add_rope_freq_base(spec.rope_theta)
     writer.add_rope_dimension_count(spec.head_dim)
     writer.add_vocab_size(spec.vocab_size)
+    writer.add_float32("general.sampling.temp", 0.0)  # its answers are facts: greedy unless asked otherwise
 
 
 def write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:

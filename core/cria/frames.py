@@ -19,6 +19,12 @@ my [son|teacher|friend|daughter|sister|brother] wants to know:
 """),
 )
 
+# Small words that people drop into a question about numbers; none of them says what to compute.
+FILLERS = tuple(
+    """um uh please just now then really so well like you know i we me my it that this the a do can could
+    will would for of to at here too also maybe again quickly right okay in with have want need let us""".split()
+)
+
 SUFFIXES = expand_all("""
 [?|!|.|...|??]
 [, |]please[?|.|]

@@ -161,6 +161,8 @@ def train(args: argparse.Namespace) -> None:
     tokenizer, model = prepare_tokenizer(args.out, args.seed), Cria(Spec())
     optimizer, clock = optimizer_of(model), Clock(args.steps, args.minutes * 60)
     checkpoint, loss_fn = args.out / "checkpoint.pt", torch.compile(loss_of, dynamic=False)
+    if args.start:
+        model.load_state_dict(torch.load(args.start)["model"])
     resume(checkpoint, model, optimizer, clock)
     mean, saved_at = 0.0, time.monotonic()
     while (progress := clock.progress()) < 1:
@@ -199,6 +201,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/cria"))
     parser.add_argument("--every-s", type=float, default=300, help="seconds between checkpoints")
+    parser.add_argument("--start", type=Path, help="begin with this checkpoint's weights")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

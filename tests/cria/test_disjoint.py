@@ -1,6 +1,6 @@
 """No graded prompt is in the training stream: by template, by number pair, and in a sample of the stream."""
 
-from itertools import islice
+from itertools import combinations, islice
 
 import pytest
 
@@ -44,6 +44,22 @@ SIDES = {
 @pytest.mark.parametrize("side", SIDES)
 def test_graded_templates_are_not_training_templates(side):
     assert overlap(*SIDES[side]) == set()
+
+
+def unstirred(text):
+    """The text with up to three of the small words taken out, in every way."""
+    words = text.split()
+    places = [i for i, word in enumerate(words) if word in frames.FILLERS]
+    for n in range(4):
+        for cut in combinations(places, n):
+            yield " ".join(word for i, word in enumerate(words) if i not in cut)
+
+
+@pytest.mark.parametrize("side", ["add", "sub", "other"])
+def test_no_small_words_turn_a_training_template_into_a_graded_one(side):
+    graded, training = SIDES[side]
+    made = {t for t in graded if any(training & set(unstirred(part)) for part in undecorated(t))}
+    assert made == set()
 
 
 def test_graded_frames_are_not_training_frames():
