@@ -11,6 +11,7 @@ DATA = {
 }  # fmt: skip
 # Between bars; each is printed in brackets.
 EXPRESSIONS = """
+'a' ~ 1 + 2 | 1 ~ 2 + 'a' | 'a' + 1 ~ 'b' | 2 * 3 ~ 4 | d['items']()|list | d['keys'] is defined | 'ab'['upper']() | d[l] | d[d] is defined
 1 + 2 * 3 - 4 // 3 % 2 | 2 ** 3 ** 2 | -x ** 2 | -x | +y | 7 / 2 | 1e3 | 1.50 | 0 | 1_000 | not x | not n | x % 4
 1 < 2 < 3 | 3 > 2 > 2 | 1 == 1.0 | 'a' < 'b' | 1 != 2 | t == 1 | n == none | [1, 2] == [1, 2] | (1, 2) == [1, 2]
 'a' ~ 1 ~ none ~ t ~ y | 'a' + 'b' 'c' | 'ab' * 3 | 2 * 'ab' | [1] + [2] | 'it''s' | "\\x41\\u00e9\\101\\n"
@@ -84,11 +85,13 @@ HOSTILE = {
     "text doubled": "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
     "text replaced": "{% set s = 'a' * 10**6 %}{{ s.replace('a', s) }}",
     "text joined": "{{ ('a' * 10**6).join(range(10**5)|list) }}",
-    "many texts": "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}{% set ns.l = ns.l + ['a' * 10**7] %}{% endfor %}",
-    "texts read": "{% set s = 'a' * 10**7 %}{% for i in range(10**6) %}{% if 'b' in s %}{% endif %}{% endfor %}",
-    "texts stripped": "{% set s = ' ' ~ 'a' * 10**7 %}{% for i in range(10**6) %}{{ s.strip()[:0] }}{% endfor %}",
-    "texts compared": "{% set s = 'a' * 10**7 ~ 'b' %}{% set z = 'a' * 10**7 ~ 'c' %}{% for i in range(10**6) %}{% if s == z %}{% endif %}{% endfor %}",
-    "power": "{{ 10 ** 10 ** 9 }}",
+    "many texts": "{% set ns = namespace(l=[]) %}{% for i in range(999) %}{% set ns.l = ns.l + ['a' * 10**5] %}{% endfor %}",
+    "texts read": "{% set s = 'a' * 10**6 %}{% for i in range(300) %}{% if 'b' in s %}{% endif %}{% endfor %}",
+    "texts stripped": "{% set s = ' ' ~ 'a' * 10**6 %}{% for i in range(300) %}{{ s.strip()[:0] }}{% endfor %}",
+    "texts compared": "{% set s = 'a' * 10**6 %}{% set z = 'a' * 10**6 %}{% for i in range(300) %}{% if s == z %}{% endif %}{% endfor %}",
+    "texts filtered": "{% set s = 'a' * 10**6 %}{% for i in range(300) %}{% if s|length %}{% endif %}{% endfor %}",
+    "texts ordered": "{% set s = 'a' * 10**6 %}{% for i in range(300) %}{% if s < s %}{% endif %}{% endfor %}",
+    "power": "{{ 10 ** (10 ** 9) }}",
     "integer": "{% set ns = namespace(n=9) %}{% for i in range(60) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}",
     "number literal": "{{ " + "9" * 10**5 + " }}",
     "list doubled": "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
@@ -101,14 +104,14 @@ HOSTILE = {
     "nested loops": "{% for a in range(999) %}" * 4 + "{% endfor %}" * 4,
     "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "mutual recursion": "{% macro a() %}{{ b() }}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
-    "brackets": "{{ " + "(" * 10**5 + ")" * 10**5 + " }}",
-    "lists": "{{ " + "[" * 10**5 + "]" * 10**5 + " }}",
+    "brackets": "{{ " + "(" * 10**4 + ")" * 10**4 + " }}",
+    "lists": "{{ " + "[" * 10**4 + "]" * 10**4 + " }}",
     "ifs": "{% if 1 %}" * 10**4 + "{% endif %}" * 10**4,
-    "nots": "{{ " + "not " * 10**5 + "1 }}",
-    "minus": "{{ " + "-" * 10**5 + "1 }}",
-    "sum": "{{ " + "1 + " * 10**5 + "1 }}",
-    "dots": "{{ a" + ".a" * 10**5 + " }}",
-    "filters": "{{ 1" + "|string" * 10**5 + " }}",
+    "nots": "{{ " + "not " * 10**4 + "1 }}",
+    "minus": "{{ " + "-" * 10**4 + "1 }}",
+    "sum": "{{ " + "1 + " * 10**4 + "1 }}",
+    "dots": "{{ a" + ".a" * 10**4 + " }}",
+    "filters": "{{ 1" + "|string" * 10**4 + " }}",
     "deep value": "{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l|tojson }}",
     "deep printed": "{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
     "indent": "{{ 'a'|indent(10**9, true) }}",

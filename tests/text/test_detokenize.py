@@ -69,8 +69,8 @@ def test_no_stop_string_shows_however_the_text_is_cut() -> None:
     rng = random.Random(31)
     stopped_across_borders = 0
     for _ in range(8000):
-        stops = ["".join(rng.choices("ab", k=rng.randrange(1, 6))) for _ in range(rng.randrange(4))]
-        text = "".join(rng.choices("abc", k=rng.randrange(14)))
+        stops = ["".join(rng.choices("ab", k=rng.randrange(1, 9))) for _ in range(rng.randrange(4))]
+        text = "".join(rng.choices("aaabbbc", k=rng.randrange(40)))
         matcher, shown, stopped, at = StopMatcher(stops), "", False, 0
         while at < len(text) and not stopped:
             size = rng.randrange(1, 5)
@@ -91,6 +91,8 @@ def test_only_what_may_begin_a_stop_string_is_held() -> None:
     assert matcher.push("##tail") == ("", True)
     assert matcher.push("more") == ("", True)
     assert matcher.finish() == ""
+    # After aabaaa comes b, not c: what is left is aab, not nothing.
+    assert StopMatcher(["aabaaac"]).push("aabaaabaaac") == ("aaba", True)
     ended = StopMatcher(["abc"])
     assert (ended.push("xab"), ended.finish()) == (("x", False), "ab")
 

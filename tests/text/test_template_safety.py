@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 
 import pytest
 from tests.text.conversations import CHATML
@@ -153,6 +154,24 @@ def test_limits_say_what_they_are_and_the_way_out() -> None:
         compile_template("{{ 'a' * 20000000 }}").render([])
     with pytest.raises(TemplateError, match=r"more than 100;"):
         compile_template("{% for i in range(9) %}{{ 'é' * 10 }}{% endfor %}", max_bytes=100).render([])
+
+
+@pytest.mark.faults
+def test_json_stops_before_it_is_made() -> None:
+    """300 times one text of 1 MB: the limit of 16 MiB is met piece by piece, not after 300 MB."""
+    tracemalloc.start()
+    with pytest.raises(TemplateError, match="a text of"):
+        compile_template("{{ messages|tojson }}").render([{"content": "x" * 10**6}] * 300)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60 << 20
+
+
+@pytest.mark.faults
+def test_recursion_meets_the_limit_of_depth_before_the_interpreters() -> None:
+    with pytest.raises(TemplateError, match="nests more than 200 deep") as caught:
+        compile_template(HOSTILE["recursion"]).render([])
+    assert caught.value.facts["limit"] == 200
 
 
 @pytest.mark.faults
