@@ -86,12 +86,39 @@ async def ring_is_bounded(host: PageHost, page: Page) -> None:
         await host.read(tickets[0])
 
 
-async def ticket_is_read_once(host: PageHost, page: Page) -> None:
+async def ticket_is_read_again_until_its_slot_is_taken(host: PageHost, page: Page) -> None:
     await host.open(SWIFTSHADER)
-    ticket = host.run(await host.compile(program()), step(1, 1))
-    await host.read(ticket)
+    number = await host.compile(program())
+    first, second = host.run(number, step(1, 1)), host.run(number, step(2, 2))
+    # Two reads at once, as after a cancelled one, and a third after both have been answered.
+    both = "(t) => Promise.all([executor.read(t), executor.read(t)]).then((a) => a.map((b) => b[0]))"
+    assert await host.read(first) == struct.pack("<I", 3)
+    assert await page.evaluate(both, second) == [5, 5]
+    assert [await host.read(t) for t in (second, first)] == [struct.pack("<I", n) for n in (5, 3)]
+    counters = await host.counters()
+    assert (counters["inFlight"], counters["bytesReadBack"]) == (0, 8)
+    assert await host.read(host.run(number, step(3, 3))) == struct.pack("<I", 7)
     with pytest.raises(RuntimeError, match="no step in flight with ticket 1"):
-        await host.read(ticket)
+        await host.read(first)
+    assert await host.read(second) == struct.pack("<I", 5)
+
+
+async def failed_steps_give_their_slot_back(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    number = await host.compile(program())
+    break_ = "([kind, name]) => { const own = globalThis[kind].prototype; globalThis.whole = own[name];"
+    break_ += " own[name] = () => { throw new Error(`${name} is broken`); }; }"
+    mend = "([kind, name]) => void (globalThis[kind].prototype[name] = globalThis.whole)"
+    for broken in (["GPUBuffer", "getMappedRange"], ["GPUQueue", "submit"]):
+        await page.evaluate(break_, broken)
+        for _ in range(3):  # more often than the ring has slots
+            with pytest.raises(RuntimeError, match=f"{broken[1]} is broken"):
+                await host.read(host.run(number, step(1, 1)))
+        await page.evaluate(mend, broken)
+        if broken[1] == "getMappedRange":
+            assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", 3)
+    with pytest.raises(RuntimeError, match="no step in flight"):  # run now works; the host counted failed ones
+        await host.read(host.run(number, step(1, 1)))
 
 
 async def bad_shader_is_named(host: PageHost, page: Page) -> None:
@@ -174,7 +201,8 @@ CHECKS: list[Check] = [
     nothing_works_unopened,
     steps_follow_each_other,
     ring_is_bounded,
-    ticket_is_read_once,
+    ticket_is_read_again_until_its_slot_is_taken,
+    failed_steps_give_their_slot_back,
     bad_shader_is_named,
     bad_constant_is_named,
     huge_buffer_is_named,

@@ -24,7 +24,8 @@ export class Executor {
   #buffers = new Map();
   /** @type {Program[]} */
   #programs = [];
-  #tickets = new Map();
+  #tickets = new Map(); // steps that can be read, by ticket
+  #holders = new Map(); // the last ticket of each ring slot
   #lastTicket = 0;
   #building = Promise.resolve();
   #fault = null; // the first error that no scope caught, reported by the next call
@@ -101,14 +102,16 @@ export class Executor {
    * Submits one step. Never waits for the device, and creates nothing but its command encoder.
    * @param {number} program
    * @param {Uint8Array} step
-   * @returns {number} a ticket, to be read once
+   * @returns {number} a ticket, which can be read until a later step takes its slot of the ring
    */
   run(program, step) {
     const start = performance.now();
     this.#check();
     const inFlight = this.#programs[program - 1].submit(step);
     const ticket = (this.#lastTicket += 1);
-    this.#tickets.set(ticket, inFlight);
+    this.#tickets.delete(this.#holders.get(inFlight.slot));
+    this.#holders.set(inFlight.slot, ticket);
+    this.#tickets.set(ticket, { inFlight, reading: null });
     const counters = this.counters;
     counters.runs += 1;
     counters.dispatches += inFlight.dispatches;
@@ -119,14 +122,18 @@ export class Executor {
   }
 
   /**
-   * The step's results.
+   * The step's results. Whoever stopped waiting may read again, and gets the same bytes.
    * @param {number} ticket
    * @returns {Promise<Uint8Array>}
    */
   async read(ticket) {
-    const inFlight = this.#tickets.get(ticket);
-    if (!inFlight) throw new Error(`there is no step in flight with ticket ${ticket}`);
-    this.#tickets.delete(ticket);
+    const entry = this.#tickets.get(ticket);
+    if (!entry) throw new Error(`there is no step in flight with ticket ${ticket}`);
+    entry.reading ??= this.#readOnce(entry.inFlight);
+    return entry.reading;
+  }
+
+  async #readOnce(inFlight) {
     this.counters.inFlight -= 1;
     const bytes = await this.#orFault(inFlight.program.read(inFlight));
     this.counters.bytesReadBack += bytes.length;
@@ -175,6 +182,7 @@ export class Executor {
     this.#buffers.clear();
     this.#programs = [];
     this.#tickets.clear();
+    this.#holders.clear();
     device?.destroy();
     await device?.lost;
     this.#fault = null;

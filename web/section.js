@@ -132,7 +132,15 @@ export class Program {
   submit(step) {
     const slot = this.#free.shift();
     if (!slot) throw new Error("every slot of the ring is in flight; read a step before the next");
-    const words = asWords(step);
+    try {
+      return this.#submitInto(slot, asWords(step));
+    } catch (error) {
+      this.#free.unshift(slot);
+      throw error;
+    }
+  }
+
+  #submitInto(slot, words) {
     const { queue } = this.#device;
     queue.writeBuffer(this.#step, 0, words);
     const encoder = this.#device.createCommandEncoder();
@@ -149,12 +157,15 @@ export class Program {
     return { program: this, slot, bytes, mapped, dispatches };
   }
 
+  /** Called once for each step; the slot is free again afterwards, whatever came of it. */
   async read({ slot, bytes, mapped }) {
-    await mapped;
-    const data = bytes ? new Uint8Array(slot.getMappedRange(0, bytes)).slice() : new Uint8Array(0);
-    if (bytes) slot.unmap();
-    this.#free.push(slot);
-    return data;
+    try {
+      await mapped;
+      return bytes ? new Uint8Array(slot.getMappedRange(0, bytes)).slice() : new Uint8Array(0);
+    } finally {
+      if (bytes) slot.unmap();
+      this.#free.push(slot);
+    }
   }
 }
 
