@@ -50,11 +50,12 @@ def main() -> None:
     parser.add_argument("--shuffle", action="store_true", help="control: shuffle every matrix first; torch only")
     parser.add_argument("--misses", action="store_true", help="list what was answered wrongly")
     args = parser.parse_args()
+    digest = hashlib.sha256(args.model.read_bytes()).hexdigest()  # first: the file may be replaced meanwhile
     graded = items(args.seed, args.items)
     answers = ask(graded, driver(args))
     line = {
         "seed": args.seed, "items": args.items, "driver": f"camelid:{args.backend}" if args.backend else "torch",
-        "shuffled": args.shuffle, "sha256": hashlib.sha256(args.model.read_bytes()).hexdigest(), **score(graded, answers),
+        "shuffled": args.shuffle, "sha256": digest, **score(graded, answers),
     }  # fmt: skip
     with GRADES.open("a") as grades:
         grades.write(json.dumps(line) + "\n")
