@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from playwright.async_api import Browser, Page, Response
 
 from e2e.browser import ROOT
@@ -100,3 +101,25 @@ def reference_ids(model: Path, prompts: list[str], max_tokens: int) -> list[list
             llm.chat([{"role": "user", "content": p}], max_tokens=max_tokens, temperature=0.0).token_ids
             for p in prompts
         ]
+
+
+def differences(
+    model: Path, prompts: list[str], answers: list[list[int]], wanted: list[list[int]]
+) -> list[str]:
+    """Where answers leave the reference's, and how close its two best tokens are there."""
+    import camelid
+
+    told = []
+    with camelid.load(str(model), backend="reference") as llm:
+        for prompt, got, want in zip(prompts, answers, wanted, strict=True):
+            if got == want:
+                continue
+            pairs = enumerate(zip(got, want, strict=False))
+            at = next((i for i, (a, b) in pairs if a != b), min(len(got), len(want)))
+            ids = [*llm.render([{"role": "user", "content": prompt}]), *want[:at]]
+            second, first = np.sort(np.asarray(llm.logits(ids))[-1])[-2:]
+            told.append(
+                f"{prompt!r}, position {at}: {got[at : at + 1]}, wanted {want[at : at + 1]}, "
+                f"top-2 margin {first - second:.2e}"
+            )
+    return told

@@ -2,7 +2,13 @@
 
 const at = (id) => document.getElementById(id);
 const DEFAULTS = { model: "cria.gguf", adapter: "", temperature: "0", max_tokens: "256", seed: "" };
-const REQUEST = ["temperature", "max_tokens", "seed"];
+// Numbers that go with each request: what they look like, and their range. A seed must survive Number().
+const WHOLE = /^\d+$/;
+const NUMBERS = {
+  temperature: { form: /^\d*\.?\d+$/, least: 0, most: Infinity, expected: "a number from 0 on" },
+  max_tokens: { form: WHOLE, least: 1, most: Number.MAX_SAFE_INTEGER, expected: "a whole number from 1 on" },
+  seed: { form: WHOLE, least: 0, most: Number.MAX_SAFE_INTEGER, expected: "a whole number up to 2^53 - 1" },
+};
 const NO_WEBGPU = "This browser offers no WebGPU, which the model computes with.";
 const WEBGPU_HINT =
   "Use a current Chrome, Edge, Firefox or Safari, switch on hardware acceleration in its settings, " +
@@ -99,8 +105,9 @@ function send(messages, prompt) {
   const element = addTurn("assistant", "");
   element.setAttribute("aria-busy", "true");
   setState("busy");
+  // Without a seed, one is drawn.
   const number = (name) => (settings[name] === "" ? null : Number(settings[name]));
-  const options = Object.fromEntries(REQUEST.map((name) => [name, number(name)]));
+  const options = Object.fromEntries(Object.keys(NUMBERS).map((name) => [name, number(name)]));
   return new Promise((resolve, reject) => {
     answer = { element, text: "", n: 0, resolve, reject };
     worker.postMessage({ kind: "ask", messages, options });
@@ -220,9 +227,21 @@ at("file").addEventListener("change", ({ target }) => {
   if (file) start(file, file.name);
 });
 
-const unknown = Object.keys(given).find((name) => !(name in DEFAULTS));
-if (unknown) {
-  fail(`The address has an unknown setting '${unknown}'.`, `Known are ${Object.keys(DEFAULTS).join(", ")}.`);
-} else {
-  start(new URL(settings.model, location.href).href, settings.model);
+/** What is wrong with the address: the problem and a hint, or nothing. */
+function flaw() {
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(DEFAULTS, name)) {
+      const known = Object.keys(DEFAULTS).join(", ");
+      return [`The address has an unknown setting '${name}'.`, `Known are ${known}.`];
+    }
+    if (!Object.hasOwn(NUMBERS, name)) continue;
+    const { form, least, most, expected } = NUMBERS[name];
+    if (form.test(value) && Number(value) >= least && Number(value) <= most) continue;
+    return [`The address sets ${name} to '${value}'.`, `Expected is ${expected}, or no such setting.`];
+  }
+  return null;
 }
+
+const wrong = flaw();
+if (wrong) fail(...wrong);
+else start(new URL(settings.model, location.href).href, settings.model);
