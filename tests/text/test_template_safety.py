@@ -143,6 +143,53 @@ def test_a_hostile_template_is_stopped_soon(attack: str) -> None:
     assert time.process_time() - start < 4
 
 
+LOOP = "{% set t = 'a b\\n' * 5000 %}{% for i in range(90000) %}{% set v = ... %}{% endfor %}"
+WORK = [
+    "t|upper", "t.lower()", "t|title", "t|capitalize", "t|trim", "t.strip('x')", "t|reverse",
+    "t.removeprefix('x')", "t.split('x')", "t.split()", "t.splitlines()", "[t, t]|sort", "[t]|unique",
+]  # fmt: skip
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("work", WORK)
+def test_work_on_texts_is_charged_by_their_length(work: str) -> None:
+    start = time.process_time()
+    with pytest.raises(TemplateError, match="steps"):
+        compile_template(LOOP.replace("...", work), max_steps=100_000).render([])
+    assert time.process_time() - start < 4
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("work", ["t.split()", "t.split('a')", "t.rsplit('a')", "t.splitlines()"])
+def test_parts_are_charged_before_they_are_made(work: str) -> None:
+    source = f"{{% set t = messages[0].content %}}{{% set v = {work} %}}"
+    text = "a \n" * 1_000_000
+    tracemalloc.start()
+    with pytest.raises(TemplateError, match="steps"):
+        compile_template(source, max_steps=150_000).render([{"content": text}])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
+
+
+def test_ranges_are_never_walked_to_look_for_something() -> None:
+    start = time.process_time()
+    source = (
+        "{% set r = range(3 * 10**7) %}{{ ['x' in r, none in r, 2.5 in r, 7 in r, 7.0 in r, true in r] }}"
+    )
+    ((text, _),) = compile_template(source).render([])
+    assert text == "[False, False, False, True, True, True]"
+    assert time.process_time() - start < 0.5
+
+
+def test_memory_that_runs_out_is_the_templates_error() -> None:
+    def exhaust(form: str) -> str:
+        raise MemoryError
+
+    with pytest.raises(TemplateError, match="line 1: there is not enough memory"):
+        compile_template("{{ strftime_now('') }}").render([], strftime_now=exhaust)
+
+
 @pytest.mark.faults
 def test_limits_say_what_they_are_and_the_way_out() -> None:
     with pytest.raises(TemplateError, match=r"more than 1000000 steps; .*raise max_steps") as caught:

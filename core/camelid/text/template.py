@@ -59,6 +59,8 @@ class Template:
             raise at_line(evaluator.line, error.message, **error.facts) from error.__cause__
         except RecursionError:
             raise at_line(evaluator.line, "values are nested too deep") from None
+        except MemoryError:
+            raise at_line(evaluator.line, "there is not enough memory; shorten the conversation") from None
         except (TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise at_line(evaluator.line, f"{type(error).__name__}: {error}") from error
 

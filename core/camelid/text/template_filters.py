@@ -117,13 +117,15 @@ def last(value: object, budget: Budget) -> object:
 
 def reverse(value: object, budget: Budget) -> object:
     if isinstance(value, str):
+        budget.text(len(value))
         return cut(value, slice(None, None, -1))
     return budget.items(iterated(value))[::-1]
 
 
-def sort_key(value: object, attribute: str | int | None, case_sensitive: bool) -> Any:
+def sort_key(value: object, budget: Budget, attribute: str | int | None, case_sensitive: bool) -> Any:
     value = value if attribute is None else lookup(value, attribute)
     if isinstance(value, str) and not case_sensitive:
+        budget.text(len(value))
         return value.lower()
     if value is None or isinstance(value, str | int | float):
         return value
@@ -135,7 +137,7 @@ def sort(
     attribute: str | None = None,
 ) -> list[object]:  # fmt: skip
     found = budget.items(iterated(value))
-    return sorted(found, key=lambda item: sort_key(item, attribute, case_sensitive), reverse=reverse)
+    return sorted(found, key=lambda item: sort_key(item, budget, attribute, case_sensitive), reverse=reverse)
 
 
 def unique(
@@ -144,7 +146,7 @@ def unique(
     found = budget.items(iterated(value))
     kept: dict[object, object] = {}
     for item in found:
-        kept.setdefault(sort_key(item, attribute, case_sensitive), item)
+        kept.setdefault(sort_key(item, budget, attribute, case_sensitive), item)
     return list(kept.values())
 
 
@@ -155,7 +157,7 @@ def dictsort(
     side = 0 if by == "key" else 1
     pairs = cast("list[tuple[object, object]]", items(value, budget))
     order: list[object] = []
-    order += sorted(pairs, key=lambda p: sort_key(p[side], None, case_sensitive), reverse=reverse)
+    order += sorted(pairs, key=lambda p: sort_key(p[side], budget, None, case_sensitive), reverse=reverse)
     return order
 
 

@@ -26,6 +26,7 @@ from camelid.text.template_values import (
 )  # fmt: skip
 
 Function = Callable[..., object]
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 # Methods of strings.
@@ -35,23 +36,33 @@ def strip(value: str, budget: Budget, chars: str | None = None) -> str:
     return lstrip(rstrip(value, budget, chars), budget, chars)
 
 
-def lstrip(value: str, _: Budget, chars: str | None = None) -> str:
+def lstrip(value: str, budget: Budget, chars: str | None = None) -> str:
+    budget.text(len(value))
     return cut(value, slice(len(value) - len(str.lstrip(value, chars)), None))
 
 
-def rstrip(value: str, _: Budget, chars: str | None = None) -> str:
+def rstrip(value: str, budget: Budget, chars: str | None = None) -> str:
+    budget.text(len(value))
     return cut(value, slice(len(str.rstrip(value, chars))))
 
 
 def split(value: str, budget: Budget, sep: str | None = None, maxsplit: int = -1) -> list[str]:
-    return located(value, budget, str.split(value, sep, maxsplit), sep)
+    return located(value, budget, str.split(value, sep, affordable(maxsplit, budget)), sep)
 
 
 def rsplit(value: str, budget: Budget, sep: str | None = None, maxsplit: int = -1) -> list[str]:
-    return located(value, budget, str.rsplit(value, sep, maxsplit), sep)
+    return located(value, budget, str.rsplit(value, sep, affordable(maxsplit, budget)), sep)
+
+
+def affordable(maxsplit: int, budget: Budget) -> int:
+    """As many splits as asked, or one more than the steps that are left: then `located` refuses."""
+    most = budget.max_steps - budget.steps + 1
+    return most if maxsplit < 0 else min(maxsplit, most)
 
 
 def splitlines(value: str, budget: Budget, keepends: bool = False) -> list[str]:
+    budget.text(len(value))
+    budget.spend(sum(map(value.count, LINE_ENDS)))  # before any line is made
     lines = located(value, budget, str.splitlines(value, keepends=True), "")
     ends = [len(line) for line in str.splitlines(value, keepends)]
     return [cut(line, slice(end)) for line, end in zip(lines, ends, strict=True)]
@@ -59,6 +70,7 @@ def splitlines(value: str, budget: Budget, keepends: bool = False) -> list[str]:
 
 def located(value: str, budget: Budget, parts: list[str], sep: str | None) -> list[str]:
     """The same parts with their trust; without a separator they are found, since white space varies."""
+    budget.text(len(value))
     budget.spend(len(parts))
     found: list[str] = []
     at = 0
@@ -85,34 +97,42 @@ def join_method(value: str, budget: Budget, items: Iterable[object]) -> str:
     return join(items, budget, value)
 
 
-def capitalize(value: str, _: Budget) -> str:
-    return mapped(value, str.capitalize)
+def changed(value: str, budget: Budget, change: Callable[[str], str]) -> str:
+    budget.text(len(value))
+    return mapped(value, change)
 
 
-def title(value: str, _: Budget) -> str:
-    return mapped(value, str.title)
+def capitalize(value: str, budget: Budget) -> str:
+    return changed(value, budget, str.capitalize)
 
 
-def upper(value: str, _: Budget) -> str:
-    return mapped(value, str.upper)
+def title(value: str, budget: Budget) -> str:
+    return changed(value, budget, str.title)
 
 
-def lower(value: str, _: Budget) -> str:
-    return mapped(value, str.lower)
+def upper(value: str, budget: Budget) -> str:
+    return changed(value, budget, str.upper)
 
 
-def removeprefix(value: str, _: Budget, prefix: str) -> str:
+def lower(value: str, budget: Budget) -> str:
+    return changed(value, budget, str.lower)
+
+
+def removeprefix(value: str, budget: Budget, prefix: str) -> str:
+    budget.text(len(value))
     return cut(value, slice(len(prefix) if value.startswith(prefix) else 0, None))
 
 
-def removesuffix(value: str, _: Budget, suffix: str) -> str:
+def removesuffix(value: str, budget: Budget, suffix: str) -> str:
+    budget.text(len(value))
     return cut(value, slice(len(value) - len(suffix) if value.endswith(suffix) else None))
 
 
 def plain(function: Callable[..., object]) -> Function:
     """A method whose result is no text: called with the arguments alone."""
 
-    def method(value: object, _: Budget, *args: object) -> object:
+    def method(value: object, budget: Budget, *args: object) -> object:
+        budget.read(value)
         return function(value, *args)
 
     return method

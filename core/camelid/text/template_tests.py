@@ -32,7 +32,11 @@ def contained(value: object, budget: Budget, values: object) -> bool:
             raise TemplateError(f"a {type(value).__name__} is never in a string; want a string")
         budget.read(values)
         return value in values
-    if is_dict(values) or isinstance(values, range):
+    if isinstance(values, range):  # which walks over itself for all but an int
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return isinstance(value, int) and value in values
+    if is_dict(values):
         return checked_key(value) in values
     return any(equal(value, item, budget) for item in iterated(values))
 
