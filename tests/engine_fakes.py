@@ -137,13 +137,19 @@ def make_plan(entry: str, limits: Limits) -> Plan:
 
 
 async def make_engine(
-    backend: HashBackend, *, context: int = 64, parallel: int = 3, chunk: int = 8, n_pages: int | None = None
+    backend: HashBackend,
+    *,
+    context: int = 64,
+    parallel: int = 3,
+    chunk: int = 8,
+    n_pages: int | None = None,
+    max_in_flight: int | None = None,
 ) -> StepEngine:
     limits = Limits(chunk, parallel)
     state = StateManager(STATES, context=context, n_sequences=parallel, n_pages=n_pages)
     await backend.allocate(STATES, state.sizes())
     programs = {entry: await backend.compile(make_plan(entry, limits)) for entry in (DECODE, MIXED)}
-    return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB)
+    return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight)
 
 
 def request(prompt: Sequence[int], max_tokens: int | None = 8, **more: Any) -> Request:

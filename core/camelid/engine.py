@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import count
 
-from camelid.backends.base import Backend, OutputRow, Program, Result, Ticket
+from camelid.backends.base import Backend, Capabilities, OutputRow, Program, Result, Ticket
 from camelid.errors import BackendError, ContextOverflowError, PlanError, RequestError
 from camelid.metrics import Counters
 from camelid.plan.step import FROM_RING, Step, encode_step
@@ -93,7 +93,9 @@ class StepEngine:
         self.backend = backend
         self.programs = programs
         self.vocab_size = vocab_size
-        self.max_in_flight = max_in_flight or backend.capabilities().max_in_flight
+        capabilities = backend.capabilities()
+        self._name = capabilities.name
+        self.max_in_flight = _check_depth(max_in_flight, capabilities)
         self.counters = Counters()
         self._state = state
         self._scheduler = Scheduler(state, limits)
@@ -235,7 +237,7 @@ class StepEngine:
             self._end(s, "error", error)
 
     def _check_row(self, row: OutputRow, s: Sequence) -> None:
-        name = self.backend.capabilities().name
+        name = self._name
         if row.status != "ok":
             found = {"nan": "not a number", "zero": "all zero"}[row.status]
             raise BackendError(
@@ -263,7 +265,10 @@ class StepEngine:
             self._end(s, "stop" if is_stop else "length")
 
     def _accept_logits(self, s: Sequence, row: OutputRow) -> None:
-        assert row.logits is not None, "the all_logits program returns logits"
+        if row.logits is None:
+            raise BackendError(
+                f"backend {self._name!r} computes no logits; use reference or webgpu", backend=self._name
+            )
         s.outbox.logits.append(row.logits)
         if len(s.outbox.logits) == s.n_prompt:
             self._end(s, "stop")
@@ -311,3 +316,17 @@ class StepEngine:
             raise RequestError(f"max_tokens is {n!r}, expected an integer from 1 on", field="max_tokens")
         if request.all_logits and ALL_LOGITS not in self.programs:
             raise PlanError("logits were asked for before their program was compiled", op="sample")
+
+
+def _check_depth(asked: int | None, capabilities: Capabilities) -> int:
+    """Steps that may be in flight: as asked, else as many as the backend allows."""
+    most = capabilities.max_in_flight
+    if asked is None:
+        return most
+    if type(asked) is not int or not 1 <= asked <= most:
+        raise RequestError(
+            f"max_in_flight is {asked!r}, expected an integer from 1 to {most}, the most that backend "
+            f"{capabilities.name!r} allows",
+            field="max_in_flight",
+        )
+    return asked

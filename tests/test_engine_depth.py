@@ -1,0 +1,46 @@
+"""How many steps may run ahead: never more than the backend says, never fewer than one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.engine_fakes import HashBackend, collect, expected_ids, make_engine, request
+
+from camelid.backends.base import Capabilities
+from camelid.errors import RequestError
+
+
+@pytest.mark.parametrize("asked", [0, -1, 3, True, "2"])
+def test_depth_that_the_backend_does_not_allow_is_refused(asked: Any) -> None:
+    with pytest.raises(RequestError, match=r"max_in_flight is .* from 1 to 2, .* backend 'hash'") as caught:
+        asyncio.run(make_engine(HashBackend(depth=2), max_in_flight=asked))
+    assert caught.value.field == "max_in_flight"
+
+
+@pytest.mark.parametrize(("asked", "depth"), [(None, 2), (1, 1), (2, 2)])
+def test_depth_is_as_asked_or_the_backends(asked: int | None, depth: int) -> None:
+    async def main() -> None:
+        engine = await make_engine(HashBackend(depth=2), max_in_flight=asked)
+        assert await collect(engine.submit(request([5], 12))) == expected_ids([5], 12)
+        assert engine.counters.max_in_flight == depth
+
+    asyncio.run(main())
+
+
+def test_capabilities_are_not_built_for_each_row() -> None:
+    class Counting(HashBackend):
+        asked = 0
+
+        def capabilities(self) -> Capabilities:
+            Counting.asked += 1
+            return super().capabilities()
+
+    async def main() -> None:
+        engine = await make_engine(Counting())
+        before = Counting.asked
+        await collect(engine.submit(request([5], 12)))
+        assert Counting.asked == before
+
+    asyncio.run(main())
