@@ -146,12 +146,30 @@ def test_wrong_usage_exits_with_2(path: str, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--temp", "-1"), "temperature is -1.0"),
+        (("--temp", "1000"), "expected 0 (greedy) or 0.01 to 100.0"),
+        (("--backend", "gpu"), "'gpu' is not one of 'auto', 'reference'"),
+        (("--backend", "reference", "--adapter", "x"), "backend 'reference' has no adapters"),
+    ],
+)
+def test_option_out_of_range_is_wrong_usage(path: str, words: tuple[str, ...], said: str) -> None:
+    done = call("run", path, "-p", "x", *words)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_explain_refuses_what_no_backend_is_called(path: str) -> None:
+    assert call("explain", path, "--backend", "gpu").exit_code == 2
+    assert call("explain", path, "--adapter", "x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         (("run", "no.gguf", "-p", "x"), "no.gguf: there is no such file"),
         (("run", "a/b:Q4_0", "-p", "x"), "on a hub"),
         (("run", "PATH", "-p", "x", "-c", "9999"), "context is 9999, expected 1 to 4096"),
         (("run", "PATH", "-p", "x", "-c", "9", "-n", "9"), "exceed the context of 9"),
-        (("run", "PATH", "-p", "x", "--temp", "-1", "--backend", "reference"), "temperature is -1.0"),
-        (("run", "PATH", "-p", "x", "--backend", "gpu"), "unknown backend 'gpu'"),
         (("run", "PATH", "-p", "x", "--backend", "reference", "--save-tape", "t"), "has no tape"),
         (("run", "BARE", "-p", "x", "--backend", "reference"), "no tokenizer"),
         (("info", "no.gguf"), "there is no such file"),

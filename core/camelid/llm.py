@@ -249,6 +249,10 @@ class LLM:
         if save is None:
             name = self.capabilities.name
             raise RequestError(f"backend {name!r} has no tape to save; use webgpu", field="save_tape")
+        if not self._running.is_recorded:
+            raise RequestError(
+                "nothing was recorded; load the model with record_tape=True to save a tape", field="save_tape"
+            )
         save(path)
 
     @cached_property
@@ -269,6 +273,11 @@ class LLM:
             tokenizer = self.tokenizer
             bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
             return (*bos, *tokenizer.encode(prompt, special))
+        if special:
+            raise RequestError("special is for a prompt of text; ids and messages need none", field="special")
+        if isinstance(prompt, bytes | bytearray | memoryview):
+            found = type(prompt).__name__
+            raise RequestError(f"the prompt is {found}, expected text, token ids or messages", field="prompt")
         items: list[object] = list(prompt)
         if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
             return tuple(cast("list[int]", items))

@@ -6,17 +6,18 @@ take the same road. Weights go from the source to the device; they never pass th
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from camelid.backends.base import Backend, OpenSpec, Program
-from camelid.backends.select import open_backend
+from camelid.backends.select import ADAPTERS, open_backend
 from camelid.engine import StepEngine
 from camelid.errors import BackendError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf, fetch_gguf
@@ -65,10 +66,13 @@ class FileSource:
         return str(self.path)
 
     async def read(self, offset: int, length: int) -> bytes:
-        """Those bytes; fewer at the file's end."""
-        with self.path.open("rb") as file:
-            file.seek(offset)
-            return file.read(length)
+        """Those bytes; fewer at the file's end. ModelFormatError if the file cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except OSError as error:
+            raise _unreadable(self.name, error) from error
 
 
 ModelName: TypeAlias = str | PathLike[str] | ModelSource
@@ -78,18 +82,22 @@ def find_source(model: ModelName) -> ModelSource:
     """The source that a name means: "cria", a path, or a source itself.
 
     Raises RequestError for a hub id, UnsupportedModelError for a directory, ModelFormatError if there is no
-    such file.
+    such file or its path cannot be looked up.
     """
     if not isinstance(model, str | PathLike):
         return model
     path = _cria() if model == "cria" else Path(fspath(model))
-    if path.is_dir():
+    try:
+        is_directory, size = path.is_dir(), path.stat().st_size if path.is_file() else None
+    except OSError as error:  # a name too long, a folder that may not be searched
+        raise _unreadable(str(model), error) from error
+    if is_directory:
         raise UnsupportedModelError(
             f"{path}: this version reads GGUF files, not directories; give the path of a .gguf file",
             kind="format", name=str(path),
         )  # fmt: skip
-    if path.is_file():
-        return FileSource(path, path.stat().st_size)
+    if size is not None:
+        return FileSource(path, size)
     raise _not_found(str(model))
 
 
@@ -101,6 +109,12 @@ def _cria() -> Path:
         "this installation has no cria.gguf, the model that 'cria' names; give the path of a .gguf file",
         field="model",
     )
+
+
+def _unreadable(name: str, error: OSError) -> ModelFormatError:
+    reason = error.strerror or type(error).__name__
+    shown = name if len(name) <= 200 else name[:80] + "..."
+    return ModelFormatError(f"{shown}: cannot be read: {reason}; is this the model's path?", path=name)
 
 
 def _not_found(name: str) -> Exception:
@@ -176,23 +190,32 @@ async def choose_backend(options: LoadOptions, model: Model) -> tuple[Backend, s
     `auto` takes webgpu on a hardware adapter that has kernels for all of the model, else the reference.
     """
     if options.backend != "auto":
-        backend = await _opened(options.backend, options.adapter)
+        backend = await open_named(options.backend, options.adapter)
         return backend, _named(backend)
     try:
-        backend = await _opened("webgpu", options.adapter)
+        backend = await open_named("webgpu", options.adapter)
     except BackendError as error:
         reason = error.message
+    except (ImportError, OSError) as error:  # a package or a driver library that does not load
+        reason = f"{type(error).__name__}: {error}"
     else:
         reason = _reason_against(backend, model)
         if not reason:
             return backend, _named(backend)
         await backend.close()
-    fallback = await _opened("reference", "")
+    fallback = await open_named("reference", "")
     return fallback, f"{_named(fallback)}, since webgpu was not chosen: {reason}"
 
 
-async def _opened(name: str, adapter: str) -> Backend:
+async def open_named(name: str, adapter: str = "") -> Backend:
+    """A backend, opened. RequestError for an adapter where there are none to choose from."""
     backend = open_backend(name)
+    if adapter and name != "webgpu" and name not in ADAPTERS:
+        known = ", ".join(["webgpu", *ADAPTERS])
+        raise RequestError(
+            f"adapter is {adapter!r}, but backend {name!r} has no adapters; only {known} have",
+            field="adapter",
+        )
     await backend.open(OpenSpec(adapter=adapter))
     return backend
 
@@ -238,6 +261,8 @@ class Running:
     note: str
     limits: Limits
     engine: StepEngine
+    is_recorded: bool = False
+    _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def plan(self, entry: str) -> Plan:
         """The plan of an entry, as this backend runs it."""
@@ -246,7 +271,9 @@ class Running:
 
     async def compile(self, entry: str) -> None:
         """Compiles an entry's program if that has not happened yet."""
-        if entry not in self.engine.programs:
+        async with self._compiling:  # two that ask at once compile once
+            if entry in self.engine.programs:
+                return
             self.engine.programs[entry] = await self.backend.compile(self.plan(entry))
 
 
@@ -265,7 +292,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
         await backend.close()
         raise
     report("ready", len(STAGES), len(STAGES))
-    return Running(file, backend, note, limits, engine)
+    return Running(file, backend, note, limits, engine, options.record_tape)
 
 
 def _silent(what: str, stage: int, of: int) -> None:

@@ -7,10 +7,9 @@ import json
 
 import click
 
-from camelid.backends.base import Capabilities, OpenSpec
-from camelid.backends.select import open_backend
-from camelid.cli.verb import model_argument, verb
-from camelid.loading import make_plan, open_model
+from camelid.backends.base import Capabilities
+from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
+from camelid.loading import make_plan, open_model, open_named
 from camelid.metrics import predict_step
 from camelid.model.archs import Model
 from camelid.plan.memory import plan_arena
@@ -21,7 +20,8 @@ from camelid.scheduler import DECODE, MIXED, Limits
 @verb
 @model_argument
 @click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True)
-@click.option("--backend", default="reference", show_default=True, help="Whose rewrites to apply.")
+@click.option("--backend", type=click.Choice(BACKEND_NAMES), default="reference", show_default=True,
+              metavar="NAME", help="Whose rewrites to apply.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME", help="The device whose name contains this.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
 def command(model: str, entry: str, backend: str, adapter: str, as_json: bool, verbose: bool) -> None:  # noqa: ARG001
@@ -43,8 +43,7 @@ def command(model: str, entry: str, backend: str, adapter: str, as_json: bool, v
 async def read(model: str, backend: str, adapter: str) -> tuple[Model, Capabilities]:
     """The model, and the capabilities of a backend, opened for as long as that takes."""
     file = await open_model(model)
-    opened = open_backend(backend)
-    await opened.open(OpenSpec(adapter=adapter))
+    opened = await open_named(backend, adapter)
     try:
         return file.model, opened.capabilities()
     finally:

@@ -9,8 +9,18 @@ import click
 
 from camelid.backends.bandwidth import read_gbps
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.errors import RequestError
 from camelid.llm import LLM, Completion, Options, Prompt, load
 from camelid.metrics import predict_step
+from camelid.sampling import SamplingParams
+
+
+def checked_temperature(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """The temperature, if it can be used; a usage error before anything is loaded."""
+    try:
+        return value if value is None else SamplingParams(temperature=value).temperature
+    except RequestError as error:
+        raise click.BadParameter(error.message) from error
 
 
 @verb
@@ -20,7 +30,7 @@ from camelid.metrics import predict_step
 @click.option("--raw", is_flag=True, help="No chat template; control tokens in the prompt count.")
 @click.option("-n", "--n-predict", type=click.IntRange(1), help="At most this many tokens.")
 @click.option("-c", "--ctx-size", type=click.IntRange(1), help="Tokens of prompt and answer together.")
-@click.option("--temp", "--temperature", "temperature", type=float,
+@click.option("--temp", "--temperature", "temperature", type=float, callback=checked_temperature,
               help="0 is greedy. Default: what the model's file recommends, else 0.8.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Drawn unless given; -v shows it.")
 @backend_options

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.errors import CamelidError
+from camelid.backends.select import ADAPTERS, BACKENDS
+from camelid.errors import CamelidError, RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
+BACKEND_NAMES = [*BACKENDS, *ADAPTERS]
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -39,6 +41,8 @@ class Verb(click.Command):
         except Exception as error:
             if ctx.params.get("verbose"):
                 traceback.print_exc(file=sys.stderr)
+            if isinstance(error, RequestError) and error.facts.get("field") == "adapter":
+                raise click.UsageError(error.message) from error
             raise Failure(one_line(error)) from error
 
 
@@ -66,7 +70,8 @@ def backend_options(function: F) -> F:
         "--adapter", default="", metavar="NAME", help="The device whose name contains this."
     )(function)
     return click.option(
-        "--backend", default="auto", show_default=True, metavar="NAME",
+        "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
+        metavar="NAME",
         help="reference, webgpu, vulkan, metal, dx12, or auto: a hardware GPU, else the reference.",
     )(function)  # fmt: skip
 

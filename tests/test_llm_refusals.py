@@ -1,0 +1,130 @@
+"""What the Python API refuses, and what it does when a file or a driver fails it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gguf_files import write_tiny_llama
+
+import camelid
+from camelid import loading
+from camelid.backends.base import Program
+from camelid.backends.null import NullBackend
+from camelid.backends.reference import ReferenceBackend
+from camelid.errors import BackendError, ModelFormatError, RequestError
+from camelid.llm import LLM
+from camelid.plan.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_llama(place, seed=5, hidden=64, head_dim=16, ffn=96)
+    return place
+
+
+@pytest.fixture(scope="module")
+def llm(path: Path) -> Iterator[LLM]:
+    with camelid.load(path, backend="reference", context=128) as loaded:
+        yield loaded
+
+
+@pytest.mark.parametrize("prompt", [b"the llama", bytearray(b"x"), memoryview(b"x")])
+def test_bytes_are_no_prompt(llm: LLM, prompt: Any) -> None:
+    with pytest.raises(RequestError, match="expected text, token ids or messages"):
+        llm.generate(prompt)
+    assert llm.is_idle
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], [{"role": "user", "content": "a"}]])
+def test_special_is_for_text_only(llm: LLM, prompt: Any) -> None:
+    with pytest.raises(RequestError, match="special is for a prompt of text"):
+        llm.generate(prompt, special=True)
+
+
+@pytest.mark.parametrize("backend", ["reference", "null"])
+def test_adapter_needs_a_backend_that_has_some(path: Path, backend: str) -> None:
+    with pytest.raises(RequestError, match="has no adapters; only webgpu, vulkan, metal, dx12"):
+        camelid.load(path, backend=backend, adapter="nvidia")
+
+
+def test_depth_is_checked_when_loading(path: Path) -> None:
+    with pytest.raises(RequestError, match="max_in_flight is 3, expected an integer from 1 to 1"):
+        camelid.load(path, backend="reference", max_in_flight=3)
+
+
+def test_tape_that_was_not_recorded_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taping(NullBackend):
+        def save_tape(self, path: str) -> None:
+            raise AssertionError("nothing to save")
+
+    monkeypatch.setattr(loading, "open_backend", lambda name: Taping())
+    with (
+        camelid.load(path, backend="null") as llm,
+        pytest.raises(RequestError, match="record_tape=True"),
+    ):
+        llm.save_tape("never")
+
+
+def test_null_has_no_logits(path: Path) -> None:
+    with camelid.load(path, backend="null") as llm:
+        with pytest.raises(BackendError, match="'null' computes no logits"):
+            llm.logits([1, 2])
+        assert llm.is_idle
+
+
+def test_logits_asked_for_twice_at_once_compile_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    class Slow(ReferenceBackend):
+        async def compile(self, plan: Plan) -> Program:
+            compiled.append(plan.key.entry)
+            await asyncio.sleep(0.01)
+            return await super().compile(plan)
+
+    monkeypatch.setattr(loading, "open_backend", lambda name: Slow())
+
+    async def main() -> None:
+        async with await camelid.aload(path, backend="reference") as llm:
+            before = len(compiled)
+            first, second = await asyncio.gather(llm.alogits([1, 2]), llm.alogits([1, 2]))
+            assert first == second
+            assert len(compiled) == before + 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [ImportError("libvulkan"), OSError("libwgpu_native.so")])
+def test_auto_falls_back_when_webgpu_does_not_import(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    real = loading.open_backend
+
+    def opened(name: str) -> Any:
+        if name == "webgpu":
+            raise error
+        return real(name)
+
+    monkeypatch.setattr(loading, "open_backend", opened)
+    with camelid.load(path) as llm:
+        assert llm.capabilities.name == "reference"
+        assert f"since webgpu was not chosen: {type(error).__name__}: {error}" in llm.backend_note
+
+
+def test_prompt_given_as_model_is_no_bug() -> None:
+    with pytest.raises(ModelFormatError, match="cannot be read") as caught:
+        camelid.load("tell me about llamas " * 500)
+    assert len(caught.value.message) < 300
+
+
+def test_file_that_cannot_be_read_says_which_and_why(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ModelFormatError, match=r"tiny\.gguf: cannot be read: Permission denied"):
+        camelid.load(path, backend="reference")
