@@ -42,7 +42,10 @@ fn philox(counter: vec4<u32>, seed: vec2<u32>) -> u32 {
 fn gumbel(id: u32, position: u32, sampling: u32) -> f32 {
   let seed = vec2<u32>(step[sampling + 1u], step[sampling + 2u]);
   let x = philox(vec4<u32>(id, position, step[sampling + 3u], 0u), seed);
-  return -log(-log((f32(x >> 8u) + 0.5) * 5.9604644775390625e-8));
+  // Near u = 1 float32 rounds u to 1 and log is loose: there -log(u) is the series of d = 1 - u.
+  let u = (f32(x >> 8u) + 0.5) * 5.9604644775390625e-8;
+  let d = (f32(0xffffffu - (x >> 8u)) + 0.5) * 5.9604644775390625e-8;
+  return -log(select(-log(u), d * (1.0 + d * (0.5 + d * (1.0 / 3.0 + d * 0.25))), d < 0.01));
 }
 
 fn is_nan(v: f32) -> bool { return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u; }

@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 
 DRIVERS = {
-    "llvmpipe": (
-        Path("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"),
-        Path("/usr/share/vulkan/icd.d/lvp_icd.json"),
-    ),
+    "llvmpipe": tuple(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")),
     "SwiftShader": (Path("/usr/lib/chromium/vk_swiftshader_icd.json"),),
 }
 

@@ -100,6 +100,41 @@ def test_tokens_equal_the_reference(name: str, sampling: SamplingParams, model: 
     assert device["bytes_read_back"] <= 64 * N_TOKENS
 
 
+REQUESTS = (
+    (PROMPT, SamplingParams(temperature=0, seed=0)),
+    (tuple(range(90, 190)), SamplingParams(temperature=0.9, seed=7)),
+    (tuple(range(20, 32)), SamplingParams(temperature=1.3, seed=2**40 + 5)),
+)
+Answer = list[tuple[int | None, float]]
+
+
+async def answer(running: Running, number: int, *, after: int) -> Answer:
+    """Ids and log-probabilities of one request, which comes `after` turns of the loop."""
+    for _ in range(after):
+        await asyncio.sleep(0)
+    prompt, sampling = REQUESTS[number]
+    stream = running.engine.submit(Request(prompt_ids=prompt, max_tokens=24, sampling=sampling))
+    return [(event.token_id, event.logprob) async for event in stream]
+
+
+async def alone_and_together(make: Callable[[], Any], model: Path, adapter: str) -> list[list[Answer]]:
+    _, running, _ = await run(make, model, GREEDY, adapter=adapter, parallel=3)
+    alone = [await answer(running, i, after=0) for i in range(3)]
+    steps = running.engine.counters.steps_submitted
+    together = await asyncio.gather(*(answer(running, i, after=5 * i) for i in range(3)))
+    assert running.engine.counters.steps_submitted - steps < 60, "the three did not share steps"
+    return [alone, list(together)]
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_company_changes_no_bit(name: str, model: Path) -> None:
+    """Promise A: three requests that share steps get the ids and the very bits that each gets alone."""
+    alone, together = asyncio.run(alone_and_together(webgpu, model, need_driver(name)))
+    assert together == alone
+    reference, _ = asyncio.run(alone_and_together(ReferenceBackend, model, ""))
+    assert [[i for i, _ in a] for a in together] == [[i for i, _ in a] for a in reference]
+
+
 def test_nothing_is_created_after_warm_up(model: Path) -> None:
     devices: list[CountingDevice] = []
 

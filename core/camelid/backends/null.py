@@ -5,6 +5,7 @@ It predicts what a step must move before anything runs (`camelid explain`), and 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -82,6 +83,7 @@ class NullBackend:
         return Ticket(program, len(ids), ids)
 
     async def read(self, ticket: Ticket) -> Result:
+        await asyncio.sleep(0)  # as on a device, other tasks run between steps
         return [OutputRow(token_id=i, status="ok", logit=0.0, log_sum_exp=0.0) for i in ticket.handle]
 
     async def read_state(self, group: str, unit: int) -> bytes:

@@ -107,7 +107,7 @@ def _read_f32(tensor: GgufTensor) -> Generator[tuple[int, int], bytes, tuple[flo
 
 def _read_spec(gguf: Gguf, name: str, arch: Arch, factors: tuple[float, ...]) -> ModelSpec:
     _check_refused(gguf, name, arch)
-    n_layers, n_heads = _count(gguf, f"{name}.block_count"), _count(gguf, f"{name}.attention.head_count")
+    n_layers, n_heads = _n_layers(gguf, name), _count(gguf, f"{name}.attention.head_count")
     hidden_size = _count(gguf, f"{name}.embedding_length")
     n_kv_heads = _count(gguf, f"{name}.attention.head_count_kv", n_heads)
     head_dim = _count(gguf, f"{name}.attention.key_length", hidden_size // n_heads)
@@ -147,6 +147,17 @@ def _check_refused(gguf: Gguf, name: str, arch: Arch) -> None:
             )
 
 
+def _n_layers(gguf: Gguf, name: str) -> int:
+    """Layers, at most as many as tensors, so that a false count costs no memory."""
+    n_layers = _count(gguf, f"{name}.block_count")
+    if n_layers > len(gguf.tensors):
+        raise ModelFormatError(
+            f"{name}.block_count is {n_layers}, but the file has {len(gguf.tensors)} tensors; it is damaged",
+            key=f"{name}.block_count",
+        )
+    return n_layers
+
+
 def _count(gguf: Gguf, key: str, default: int | None = None) -> int:
     value = gguf.get(key, int) if default is None else gguf.get(key, int, default=default)
     if not 0 < value < 2**24:
@@ -180,7 +191,9 @@ def _check_spec(spec: ModelSpec, gguf: Gguf, name: str) -> None:
     }
     for rule, holds in facts.items():
         if not holds:
-            raise ModelFormatError(f"{name}: {rule}; found {spec}", path=spec.name)
+            heads = f"heads {spec.n_heads}, {spec.n_kv_heads} of {spec.head_dim} and {value_dim}"
+            found = f"{heads}, epsilon {spec.norm_eps:g}, rope {rope.dim} at {rope.theta:g}"
+            raise ModelFormatError(f"{name}: {rule}; found {found}", path=spec.name)
 
 
 def _good_factors(rope: RopeSpec) -> bool:

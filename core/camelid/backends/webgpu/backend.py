@@ -139,7 +139,8 @@ class WebGpuBackend:
         counters["in_flight"] += 1
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
         record = self._record_step(number, step)
-        return Ticket(program, struct.unpack_from("<I", step, 4 * 2)[0], (handle, record))
+        n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        return Ticket(program, n_outputs, (handle, record))
 
     async def read(self, ticket: Ticket) -> Result:
         handle, record = ticket.handle
@@ -213,9 +214,10 @@ class WebGpuBackend:
         return data
 
     def _record_step(self, number: int, step: bytes) -> Json:
-        record: Json = {"program": number, "words": step.hex(), "ids": []}
+        record: Json = {"program": number, "ids": []}
         if self._is_recording:
-            self._tape["steps"].append(record)
+            self._tape["steps"].append(record | {"words": step.hex()})
+            return self._tape["steps"][-1]
         return record
 
     def _unit_places(self, group: str, unit: int) -> list[tuple[str, int, int]]:

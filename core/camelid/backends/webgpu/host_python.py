@@ -79,6 +79,7 @@ class WgpuHost:
     async def read(self, ticket: tuple[int, int, int]) -> bytes:
         """The step's results. A ticket can be read once."""
         program, slot, n_bytes = ticket
+        await asyncio.sleep(0)  # other tasks run between steps, although mapping below blocks
         return self._programs[program].read(slot, n_bytes)
 
     async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
@@ -183,7 +184,7 @@ class Program:
     def submit(self, step: bytes) -> tuple[int, int]:
         if not self._free:
             raise RuntimeError(f"{len(self._ring)} steps are in flight; read one before the next")
-        slot = self._free.pop(0)
+        slot = self._free[0]
         words = struct.unpack(f"<{len(step) // 4}I", step)
         self._device.queue.write_buffer(self._step, 0, step)
         encoder = self._device.create_command_encoder()
@@ -195,18 +196,20 @@ class Program:
                 encoder.copy_buffer_to_buffer(buffer, offset, self._ring[slot], at, n_bytes)
             at += n_bytes
         self._device.queue.submit([encoder.finish()])
+        self._free.remove(slot)  # only now: a step that failed holds nothing
         return slot, at
 
     def read(self, slot: int, n_bytes: int) -> bytes:
         buffer = self._ring[slot]
-        if n_bytes:
+        try:
+            if not n_bytes:
+                return b""
             buffer.map_sync(READ, 0, n_bytes)
             data = bytes(buffer.read_mapped(0, n_bytes))
             buffer.unmap()
-        else:
-            data = b""
-        self._free.append(slot)
-        return data
+            return data
+        finally:
+            self._free.append(slot)
 
 
 def choose_adapter(name: str, api: str = "") -> Any:

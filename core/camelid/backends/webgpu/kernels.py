@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from camelid.backends.base import Pool
 from camelid.backends.webgpu.layouts import LAYOUTS, scales_at
 from camelid.backends.webgpu.tape import GridEntry
+from camelid.errors import BackendError
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import StepLayout
 
@@ -15,6 +16,7 @@ Constants = dict[str, float]
 Grid = tuple[GridEntry, GridEntry, GridEntry]
 
 LANES = 64
+MAX_HEAD_DIM = 256  # attention.wgsl keeps a query of this size
 GPU_LANES, SOFTWARE_LANES = 16, 2  # that share a weight row; see matvec.wgsl
 PROMPT_TOKENS = 8  # token rows that share one decoding of a weight, where a plan may hold many
 TILES_X = 32768
@@ -119,6 +121,12 @@ def _paged_constants(op: Op, c: Context) -> Constants:
 
 
 def _attention_constants(op: Op, c: Context) -> Constants:
+    if op.integer("head_dim") > MAX_HEAD_DIM:
+        raise BackendError(
+            f"webgpu: heads of {op.integer('head_dim')} floats, the attention kernel takes {MAX_HEAD_DIM}; "
+            "use the reference backend",
+            backend="webgpu",
+        )
     heads = op.integer("n_heads") // op.integer("n_kv_heads")
     sizes: Constants = {
         "HEADS_PER_KV": heads,
