@@ -82,10 +82,10 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
 
 
 async def talk(browser: Browser, address: str, seen: Visit) -> None:
-    """Types, stops in the middle, asks again; dark and as wide as a telephone. A random model never ends."""
+    """Types, stops in the middle, asks again; dark and as wide as a telephone. The random model runs on for 80 tokens and more."""
     page, _ = await open_page(browser, f"{address}?model=tiny.gguf&max_tokens=80", color_scheme="dark")
     await wait_ready(page)
-    await type_prompt(page, "Who are you?")
+    await type_prompt(page, "What is 12 plus 30?")
     await page.wait_for_function(BUSY_WITH_TEXT)
     await screen(page, "streaming-dark")
     await page.click("#send")  # which reads Stop now
@@ -124,6 +124,7 @@ async def fail_in_words(browser: Browser, address: str, seen: Visit) -> None:
         page, _ = await open_page(browser, f"{address}?model=cria.gguf&{setting}")
         seen.bad_settings.append(await problem(page))
         assert not page.workers, "nothing is loaded"
+        assert await page.is_disabled("#file"), "nor can be"
         await page.context.close()
     context = await browser.new_context()
     page = await context.new_page()

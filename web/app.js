@@ -243,5 +243,6 @@ function flaw() {
 }
 
 const wrong = flaw();
+at("file").disabled = Boolean(wrong); // a file would be asked with the same settings
 if (wrong) fail(...wrong);
 else start(new URL(settings.model, location.href).href, settings.model);
