@@ -18,7 +18,8 @@ WANT = {
     "llama.feed_forward_length": 768,
     "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2, "llama.attention.key_length": 64,
     "llama.attention.value_length": 64, "llama.attention.layer_norm_rms_epsilon": pytest.approx(1e-5),
-    "general.sampling.temp": 0.0, "llama.rope.freq_base": 10000.0, "llama.rope.dimension_count": 64, "llama.vocab_size": 1024,
+    "general.sampling.temp": 0.0,
+    "llama.rope.freq_base": 10000.0, "llama.rope.dimension_count": 64, "llama.vocab_size": 1024,
     "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.add_bos_token": False,
     "tokenizer.chat_template": tokenizer.CHAT_TEMPLATE,
 }  # fmt: skip
