@@ -1,11 +1,12 @@
 """The byte-level BPE vocabulary of exactly 1024 tokens, and the chat template."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 VOCAB_SIZE = 1024
+PROMPT_WEIGHT = 0.1  # of tokens in the loss that the model is not to write itself
 END_OF_TEXT, IM_START, IM_END = SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 # The published qwen2 expression; it takes digits one by one, which keeps arithmetic aligned.
 PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -51,3 +52,13 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
 def load_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer from its JSON file."""
     return Tokenizer.from_file(str(path))
+
+
+def pieces(messages: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
+    """The text of a conversation in pieces, each with the weight of its tokens in the loss."""
+    for message in messages:
+        taught = message["role"] == "assistant"
+        yield f"<|im_start|>{message['role']}\n", PROMPT_WEIGHT
+        yield message["content"] + "<|im_end|>", 1.0 if taught else PROMPT_WEIGHT
+        yield "\n", PROMPT_WEIGHT
+    yield END_OF_TEXT, PROMPT_WEIGHT

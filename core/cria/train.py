@@ -20,12 +20,11 @@ from torch import Tensor
 
 from cria import conversations, drivers
 from cria.model import Cria, Spec
-from cria.tokenizer import END_OF_TEXT, load_tokenizer, train_tokenizer
+from cria.tokenizer import END_OF_TEXT, load_tokenizer, pieces, train_tokenizer
 
 TOKENS_PER_STEP = 8192
 LENGTH, LONG_LENGTH, LONG_SHARE = 256, 1024, 0.08
 PEAK_RATE, FINAL_RATE, WARMUP = 2e-3, 4e-5, 0.03
-PROMPT_WEIGHT = 0.1
 VALIDATION_ITEMS = 200
 
 Message = dict[str, str]
@@ -37,16 +36,6 @@ def rate(progress: float) -> float:
     if progress < WARMUP:
         return PEAK_RATE * (progress + 0.001) / WARMUP
     return FINAL_RATE + (PEAK_RATE - FINAL_RATE) * 0.5 * (1 + cos(pi * (progress - WARMUP) / (1 - WARMUP)))
-
-
-def pieces(messages: list[Message]) -> Iterator[tuple[str, float]]:
-    """The text of a conversation in pieces, each with the weight of its tokens in the loss."""
-    for message in messages:
-        taught = message["role"] == "assistant"
-        yield f"<|im_start|>{message['role']}\n", PROMPT_WEIGHT
-        yield message["content"] + "<|im_end|>", 1.0 if taught else PROMPT_WEIGHT
-        yield "\n", PROMPT_WEIGHT
-    yield END_OF_TEXT, PROMPT_WEIGHT
 
 
 def encode(talks: list[list[Message]], tokenizer: Tokenizer) -> list[tuple[list[int], list[float]]]:

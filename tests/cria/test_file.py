@@ -63,11 +63,8 @@ def test_size(reader):
 
 
 def test_training_text_is_what_the_template_writes():
-    pytest.importorskip("torch")
-    from cria.train import pieces
-
     jinja2 = pytest.importorskip("jinja2")
     template = jinja2.Environment(keep_trailing_newline=True).from_string(tokenizer.CHAT_TEMPLATE)
     for talk in islice(conversations.conversations("template"), 50):
-        text = "".join(piece for piece, _ in pieces(talk)).removesuffix(tokenizer.END_OF_TEXT)
+        text = "".join(piece for piece, _ in tokenizer.pieces(talk)).removesuffix(tokenizer.END_OF_TEXT)
         assert text == template.render(messages=talk)

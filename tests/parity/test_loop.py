@@ -69,7 +69,7 @@ async def run(
     backend = make()
     original, loading.open_backend = loading.open_backend, lambda name: backend
     try:
-        running = await loading.start(str(model), LoadOptions(backend="given", **options))
+        running = await loading.start(str(model), LoadOptions(backend="webgpu", **options))
     finally:
         loading.open_backend = original
     ids = await generate(running, sampling)
