@@ -16,6 +16,7 @@ from tests.parity.compare import nmse
 
 from camelid.backends.reference import ReferenceBackend
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.plan.ops import Counts, op_bytes
 from camelid.plan.plan import Plan
 
 GOLDEN_PLAN = FILE.with_name("llama_mixed.plan")
@@ -85,6 +86,17 @@ def edited(path: Path, old: bytes, new: bytes) -> Path:
     assert data.count(old) >= 1 and len(old) == len(new)
     path.write_bytes(data.replace(old, new))
     return path
+
+
+def test_a_step_touches_each_weight_once() -> None:
+    """Weights read by one decode step of cria, against all that its file holds."""
+    model = load_model(Path(__file__).parents[2] / "core" / "camelid" / "data" / "cria.gguf")
+    plan = make_plan(model, 1, is_fused=True, features=frozenset())
+    counts = Counts(rows={"T": 1, "S": 1, "O": 1}, keys=0)
+    views = sum(4 * view.cols for op in plan.ops for _, view in op.views())
+    writes = sum(plan.state("kv").row_bytes for op in plan.ops if op.name == "kv_write")
+    touched = sum(op_bytes(op, plan, counts) for op in plan.ops) - views - writes
+    assert model.weight_bytes <= touched <= 1.1 * model.weight_bytes
 
 
 def test_unknown_architecture_is_named(tmp_path: Path) -> None:
