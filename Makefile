@@ -14,9 +14,10 @@ BIN := .venv/bin
 SETUP := pyproject.toml .ci/setup
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHON
+export PROMPT
 
 run: .venv/.run
-	@$(BIN)/camelid run -p "$(PROMPT)" $(ARGS)
+	@$(BIN)/camelid run -p "$$PROMPT" $(ARGS)
 
 web: .venv/.web
 	@$(BIN)/python web/build.py

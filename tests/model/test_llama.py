@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.parity.compare import nmse
 
 from camelid.backends.reference import ReferenceBackend
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.formats.gguf import open_gguf
+from camelid.model.archs import read_model
 from camelid.plan.ops import Counts, op_bytes
 from camelid.plan.plan import Plan
 
@@ -103,6 +106,16 @@ def test_unknown_architecture_is_named(tmp_path: Path) -> None:
     path = edited(tiny(tmp_path / "m.gguf"), b"llama", b"lhama")
     with pytest.raises(UnsupportedModelError, match="'lhama' is not supported; supported: llama"):
         load_model(path)
+
+
+def test_metadata_that_would_change_results_is_refused(tmp_path: Path) -> None:
+    gguf = open_gguf(tiny(tmp_path / "m.gguf"))
+    changed = replace(gguf, metadata={**gguf.metadata, "llama.rope.scaling.factor": 4.0})
+    with pytest.raises(UnsupportedModelError, match=r"llama\.rope\.scaling\.factor is 4\.0"):
+        next(read_model(changed))
+    shard = replace(gguf, metadata={**gguf.metadata, "split.count": 3})
+    with pytest.raises(UnsupportedModelError, match=r"split\.count is 3"):
+        next(read_model(shard))
 
 
 def test_a_tensor_that_no_rule_uses_is_an_error(tmp_path: Path) -> None:

@@ -43,10 +43,12 @@ class Arch:
     layer_tensors: Shapes = field(default_factory=lambda: LLAMA_LAYER)
     global_tensors: Shapes = field(default_factory=lambda: LLAMA_GLOBAL)
     optional_tensors: Shapes = field(default_factory=lambda: LLAMA_OPTIONAL)
-    refused: Mapping[str, int | str] = field(
+    refused: Mapping[str, float | str] = field(
         default_factory=lambda: {
             "expert_count": 0,
             "rope.scaling.type": "none",
+            "rope.scaling.factor": 1.0,
+            "rope.scale_linear": 1.0,
             "attention.sliding_window": 0,
         }
     )
@@ -137,11 +139,12 @@ def _read_spec(gguf: Gguf, name: str, arch: Arch, factors: tuple[float, ...]) ->
 
 
 def _check_refused(gguf: Gguf, name: str, arch: Arch) -> None:
-    for key, understood in arch.refused.items():
-        value = gguf.metadata.get(f"{name}.{key}", understood)
+    facts = {f"{name}.{key}": value for key, value in arch.refused.items()}
+    for key, understood in {**facts, "split.count": 1}.items():
+        value = gguf.metadata.get(key, understood)
         if value != understood:
             raise UnsupportedModelError(
-                f"{name}.{key} is {value!r}, but only {understood!r} is supported for {name}",
+                f"{key} is {value!r}, but only {understood!r} is supported for {name}",
                 kind=key,
                 name=value,
             )

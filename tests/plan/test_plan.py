@@ -1,0 +1,118 @@
+"""Waist 2 by itself: the step's words, the arena, rewrites that must not happen, and the op contract."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from camelid.errors import PlanError
+from camelid.plan.builder import PlanBuilder
+from camelid.plan.fuse import fuse
+from camelid.plan.memory import ALIGN, plan_arena
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.step import (
+    FROM_RING,
+    Capacity,
+    ProgramKey,
+    Step,
+    StepLayout,
+    StepRow,
+    StepSampling,
+    StepSequence,
+    decode_step,
+    encode_step,
+)
+from camelid.plan.weights import inline_f32
+
+CAPACITY = Capacity(rows=2, sequences=1, outputs=1, updates=1, copies=1)
+LAYOUT = StepLayout(CAPACITY, n_groups=1)
+STEP = Step(
+    rows=[StepRow(source=FROM_RING, value=7, sequence=0, state_row=40, positions=(41,))],
+    sequences=[StepSequence(first_row=0, rows=1, groups=((1, 2, 40),), adapter=3, sampling=0)],
+    outputs=[(0, 0, 41)],
+    sampling=[StepSampling(temperature=0.5, seed=2**32 + 9, choice=4)],
+    updates=[(0, 1, 2, 5)],
+    copies=[(0, 6, 7, 16)],
+    ordinal=99,
+)
+WORDS = [
+    *(1, 1, 1, 1, 1, 99),  # rows, sequences, outputs, updates, copies, ordinal
+    *(1, 7, 0, 40, 41),  # source, value, sequence, state row, position
+    *(0, 0, 0, 0, 0),  # the second row is not used
+    *(0, 1, 3, 0, 1, 2, 40),  # first row, rows, adapter, sampling; table row, first kept, held
+    *(0, 0, 41),  # row, sequence, position
+    *(0x3F000000, 9, 1, 4),  # temperature 0.5, seed low and high, choice
+    *(0, 1, 2, 5),  # group, table row, index, unit
+    *(0, 6, 7, 16),  # group, source, destination, rows
+]
+
+
+def test_a_step_is_these_words() -> None:
+    assert list(struct.unpack(f"<{LAYOUT.n_words}I", encode_step(STEP, LAYOUT))) == WORDS
+
+
+def test_a_step_comes_back() -> None:
+    assert decode_step(encode_step(STEP, LAYOUT), LAYOUT) == STEP
+
+
+def test_a_step_beyond_capacity_is_refused() -> None:
+    with pytest.raises(PlanError, match="3 rows, but the program takes 2"):
+        encode_step(replace(STEP, rows=STEP.rows * 3), LAYOUT)
+
+
+def builder() -> PlanBuilder:
+    states = (StateSpec("tokens", "ring", (), (("id", 1),), 128),)
+    return PlanBuilder(ProgramKey(entry="decode", capacity=CAPACITY), states)
+
+
+def chain(plan: PlanBuilder, *, is_read_again: bool) -> Plan:
+    """embed, then three linears; the first activation is read again at the end or not."""
+    square = inline_f32("w", [0.0] * 64, (8, 8))
+    x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
+    y = plan.linear(plan.linear(plan.linear(x, square), square), square)
+    plan.add(y, x if is_read_again else y)
+    return plan.build()
+
+
+def spans(plan: Plan) -> list[tuple[int, int, int, int]]:
+    """(first op, last op, first byte, end) of each buffer."""
+    arena, seen = plan_arena(plan), dict[str, list[int]]()
+    for i, op in enumerate(plan.ops):
+        for _, view in op.views():
+            seen.setdefault(view.buffer.name, []).append(i)
+    return [(min(at), max(at), arena.offsets[n], arena.offsets[n] + ALIGN) for n, at in seen.items()]
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_buffers_that_live_together_share_no_bytes(is_read_again: bool) -> None:
+    found = spans(chain(builder(), is_read_again=is_read_again))
+    for i, (first, last, start, end) in enumerate(found):
+        for other_first, other_last, other_start, other_end in found[:i]:
+            together = first <= other_last and other_first <= last
+            assert not together or end <= other_start or other_end <= start
+
+
+def test_an_arena_reuses_what_is_no_longer_read() -> None:
+    short = plan_arena(chain(builder(), is_read_again=False)).n_bytes
+    assert short == 2 * ALIGN < plan_arena(chain(builder(), is_read_again=True)).n_bytes
+
+
+def test_add_and_norm_of_different_buffers_stay_apart() -> None:
+    plan, gain = builder(), inline_f32("g", [1.0] * 8, (8,))
+    x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
+    y = plan.norm(x, gain, 1e-5)
+    plan.add(x, y)
+    plan.norm(y, gain, 1e-5)  # not of x
+    assert [op.name for op in fuse(plan.build(), {"add_norm"}).ops] == ["embed", "norm", "add", "norm"]
+    plan.add(x, y)
+    plan.norm(x, gain, 1e-5)
+    assert fuse(plan.build(), {"add_norm"}).ops[-1].name == "add_norm"
+
+
+def test_a_misshapen_op_is_refused() -> None:
+    plan = builder()
+    x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
+    with pytest.raises(PlanError, match="linear: shapes do not fit"):
+        plan.linear(x, inline_f32("w", [0.0] * 32, (4, 4)), "y")
