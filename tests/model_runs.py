@@ -10,6 +10,7 @@ import numpy as np
 
 from camelid.backends.base import Backend, OpenSpec, OutputRow, Pool
 from camelid.formats.gguf import open_gguf
+from camelid.formats.source import drive
 from camelid.model.archs import Model, read_model
 from camelid.model.decoder import lower
 from camelid.plan.fuse import fuse
@@ -31,16 +32,8 @@ PAGES = 8
 
 def load_model(path: Path) -> Model:
     """Parses the file and answers the model row's requests for bytes."""
-    reading = read_model(open_gguf(path))
-    answer: bytes | None = None
     with path.open("rb") as file:
-        while True:
-            try:
-                offset, n_bytes = reading.send(answer)  # pyright: ignore[reportArgumentType] - first is None
-            except StopIteration as done:
-                return done.value
-            file.seek(offset)
-            answer = file.read(n_bytes)
+        return drive(read_model(open_gguf(path)), lambda offset, n: (file.seek(offset), file.read(n))[1])
 
 
 def make_plan(model: Model, capacity: int, *, is_fused: bool = False, features: Any = ALL_LOGITS) -> Plan:

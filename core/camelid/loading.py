@@ -21,7 +21,7 @@ from camelid.backends.select import ADAPTERS, open_backend
 from camelid.engine import StepEngine
 from camelid.errors import BackendError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf, fetch_gguf
-from camelid.formats.source import Ask
+from camelid.formats.source import drive_async
 from camelid.model.archs import Model, read_model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 from camelid.plan.fuse import fuse
@@ -159,16 +159,7 @@ async def open_model(model: ModelName) -> ModelFile:
     """Finds a model and reads its header; no weights."""
     source = find_source(model)
     gguf = await read_header(source)
-    return ModelFile(source, gguf, await _answer(read_model(gguf), source))
-
-
-async def _answer(asks: Ask[T], source: ModelSource) -> T:
-    try:
-        ask = next(asks)
-        while True:
-            ask = asks.send(await source.read(*ask))
-    except StopIteration as stop:
-        return stop.value
+    return ModelFile(source, gguf, await drive_async(read_model(gguf), source.read))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

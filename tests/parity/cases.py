@@ -100,9 +100,9 @@ def state_cases() -> Iterator[OpCase]:
     yield OpCase(
         op="copy",
         views={},
-        keys=array(11, 40, 128),
-        values=array(12, 40, 128),
-        copies=[(0, 2, 16), (1, 0, 5)],
+        keys=array(11, 60, 128),
+        values=array(12, 60, 128),
+        copies=[(0, 2, 16), (1, 3, 5)],
     )
 
 

@@ -14,6 +14,7 @@ from camelid.backends.base import OpenSpec
 from camelid.backends.single import OpResult
 from camelid.backends.webgpu.backend import open_backend
 from camelid.backends.webgpu.kernels import KERNELS
+from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.plan.ops import OPS
 
 pytestmark = pytest.mark.parity
@@ -27,8 +28,11 @@ def wanted() -> list[OpResult]:
 @pytest.fixture(scope="module", params=list(DRIVERS))
 def results(request: Any) -> list[OpResult]:
     backend = open_backend("Vulkan")
-    results = asyncio.run(run_on(backend, OpenSpec(adapter=need_driver(request.param)), list(OP_CASES)))
+    spec = OpenSpec(adapter=need_driver(request.param), default_limits=True)
+    results = asyncio.run(run_on(backend, spec, list(OP_CASES)))
     assert request.param in backend.capabilities().device
+    binding = "maxStorageBufferBindingSize"
+    assert backend.capabilities().limits[binding] == DEFAULTS[binding]
     return results
 
 

@@ -62,6 +62,13 @@ def test_a_step_beyond_capacity_is_refused() -> None:
         encode_step(replace(STEP, rows=STEP.rows * 3), LAYOUT)
 
 
+@pytest.mark.parametrize("copies", [[(0, 6, 7, 16), (0, 7, 8, 1)], [(0, 6, 7, 16), (0, 5, 7, 1)]])
+def test_copies_that_depend_on_their_order_are_refused(copies: list[tuple[int, int, int, int]]) -> None:
+    layout = StepLayout(replace(CAPACITY, copies=2), n_groups=1)
+    with pytest.raises(PlanError, match="depend on their order"):
+        encode_step(replace(STEP, copies=copies), layout)
+
+
 def builder() -> PlanBuilder:
     states = (StateSpec("tokens", "ring", (), (("id", 1),), 128),)
     return PlanBuilder(ProgramKey(entry="decode", capacity=CAPACITY), states)

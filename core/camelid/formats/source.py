@@ -43,14 +43,15 @@ def read_file(path: str | PathLike[str], parser: Parser[T]) -> T:
     try:
         with Path(path).open("rb") as file:
             steps = parser(file.seek(0, 2), name)
-            return _drive(steps, lambda offset, length: (file.seek(offset), file.read(length))[1])
+            return drive(steps, lambda offset, length: (file.seek(offset), file.read(length))[1])
     except FileNotFoundError:
         raise format_error(name, "there is no such file") from None
     except OSError as error:
         raise format_error(name, f"the file cannot be read: {error.strerror or error}") from error
 
 
-def _drive(steps: Ask[T], read: Callable[[int, int], bytes]) -> T:
+def drive(steps: Ask[T], read: Callable[[int, int], bytes]) -> T:
+    """Answer every ask of a parser with `read(offset, length)`; its result."""
     try:
         ask = next(steps)
         while True:
@@ -59,17 +60,21 @@ def _drive(steps: Ask[T], read: Callable[[int, int], bytes]) -> T:
         return stop.value
 
 
-async def read_remote(
-    read: Callable[[int, int], Awaitable[bytes]], file_size: int, path: str, parser: Parser[T]
-) -> T:
-    """Run `parser` on bytes that `read(offset, length)` fetches."""
-    steps = parser(file_size, path)
+async def drive_async(steps: Ask[T], read: Callable[[int, int], Awaitable[bytes]]) -> T:
+    """`drive` with a `read` that is awaited."""
     try:
         ask = next(steps)
         while True:
             ask = steps.send(await read(*ask))
     except StopIteration as stop:
         return stop.value
+
+
+async def read_remote(
+    read: Callable[[int, int], Awaitable[bytes]], file_size: int, path: str, parser: Parser[T]
+) -> T:
+    """Run `parser` on bytes that `read(offset, length)` fetches."""
+    return await drive_async(parser(file_size, path), read)
 
 
 class Source:

@@ -9,7 +9,8 @@ WGSL, C, CUDA and JavaScript read the same words at constant places:
     outputs   per output: row, sequence, position of the sampled token
     sampling  per sampling row: temperature (f32 bits), seed (low, high), choice
     updates   per page-table change: group, table row, index, unit
-    copies    per copy: group, source unit, destination unit, rows
+    copies    per copy: group, source unit, destination unit, rows; all at once, so no unit is both a source
+              and a destination, or twice a destination
 
 A row's token comes from an id (`FROM_ID`), from the sequence's last sampled id, still on the device
 (`FROM_RING`), or from a row of injected embeddings (`FROM_SIDE`). State row and RoPE position are separate
@@ -170,10 +171,14 @@ class Step:
 
 
 def encode_step(step: Step, layout: StepLayout) -> bytes:
-    """The step's words as bytes. Raises PlanError where a count exceeds the program's capacity."""
+    """The step's words as bytes.
+
+    Raises PlanError where a count exceeds the program's capacity, or copies depend on their order.
+    """
     c = layout.capacity
     counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
     _check_capacity(counts, (c.rows, c.sequences, c.outputs, c.updates, c.copies))
+    _check_copies(step.copies)
     words = [*counts, step.ordinal & 0xFFFFFFFF]
     _put(words, layout.sequences_at, [row.words() for row in step.rows])
     _put(words, layout.outputs_at, [sequence.words() for sequence in step.sequences])
@@ -205,6 +210,16 @@ def _check_capacity(counts: Seq[int], limits: Seq[int]) -> None:
     for name, count, limit in zip(HEADER, counts, limits, strict=False):
         if count > limit:
             raise PlanError(f"step has {count} {name}, but the program takes {limit}; submit less", op="step")
+
+
+def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
+    """A device makes all copies at once: in any order they must mean the same."""
+    sources = {(group, unit) for group, unit, _, _ in copies}
+    targets = {(group, unit) for group, _, unit, _ in copies}
+    if len(targets) < len(copies) or sources & targets:
+        raise PlanError(
+            f"copies {list(copies)} depend on their order; put them in different steps", op="copy"
+        )
 
 
 def _put(words: list[int], end: int, records: Seq[tuple[int, ...]]) -> None:

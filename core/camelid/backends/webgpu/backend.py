@@ -105,7 +105,9 @@ class WebGpuBackend:
         self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(
             adapter
         )
-        self._limits = {name: int(info["limits"].get(name, d)) for name, d in limits.DEFAULTS.items()}
+        # wgpu grants an adapter's limits unasked, a browser does not: a plan for the defaults holds to them.
+        granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
+        self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
         self._tape["open"] = request
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
