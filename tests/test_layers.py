@@ -36,7 +36,7 @@ ARROWS: dict[str, set[str]] = {
 EXTRA_ARROWS = {"plan": {"camelid.formats.quants"}}  # block sizes: a table of standard-library data
 # Door (a file, or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
-    "backends/reference.py": {"numpy"},
+    "backends/reference/": {"numpy"},
     "backends/codecs.py": {"numpy"},
     "backends/single.py": {"numpy"},
     "backends/webgpu/host_python.py": {"wgpu"},

@@ -14,7 +14,7 @@ import camelid
 from camelid import loading
 from camelid.backends.base import Program
 from camelid.backends.null import NullBackend
-from camelid.backends.reference import ReferenceBackend
+from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import BackendError, ModelFormatError, RequestError
 from camelid.llm import LLM
 from camelid.plan.plan import Plan

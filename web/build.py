@@ -30,7 +30,7 @@ NOT_IN_BROWSER = (
     "server/",
     "cli/",
     "__main__.py",
-    "backends/reference.py",
+    "backends/reference/",
     "backends/codecs.py",
     "backends/single.py",
     "backends/webgpu/host_python.py",

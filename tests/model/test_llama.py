@@ -15,7 +15,7 @@ from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase
 from tests.model_runs import load_model, logits_of, make_plan, run_chunks
 from tests.parity.compare import nmse
 
-from camelid.backends.reference import ReferenceBackend
+from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.model.archs import read_model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.reference import ReferenceBackend
+from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.single import OpCase, OpResult, run_case
 
 TOLERANCE = 1e-10  # NMSE of float32 paths

@@ -19,7 +19,7 @@ from tests.parity.adapters import DRIVERS, need_driver
 from tests.parity.compare import nmse
 
 from camelid import loading
-from camelid.backends.reference import ReferenceBackend
+from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.webgpu import host_python
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost

@@ -8,7 +8,7 @@ from camelid.backends.base import Backend
 from camelid.errors import BackendError
 
 BACKENDS = {
-    "reference": "camelid.backends.reference",
+    "reference": "camelid.backends.reference.backend",
     "null": "camelid.backends.null",
     "webgpu": "camelid.backends.webgpu.backend",
 }

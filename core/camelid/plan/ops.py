@@ -2,7 +2,7 @@
 
 A row is the whole contract between a model and the backends. `writes`, `reads` and `updates` name views
 (an update is written in place), `weights` and `states` the other operands. The meaning in NumPy, executable,
-is `backends/reference.py`.
+is `backends/reference/`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,136 @@
+"""The oracle: every op of the plan in a few lines of NumPy, one row at a time.
+
+Each row is computed alone (one matrix-vector product a row, accumulated in float64, softmax over exactly the
+keys that the row sees), because batched matmul is not row-invariant, in float32 nor in float64. So a row's
+bits depend on nothing but the row: the backend holds promises A and B.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from camelid.backends.base import (
+    Capabilities,
+    MemoryReport,
+    OpenSpec,
+    Pool,
+    Program,
+    Result,
+    Sources,
+    Ticket,
+    check_weight_types,
+)
+from camelid.backends.codecs import CODECS
+from camelid.backends.reference import attention, basic, sampling
+from camelid.backends.reference.frame import F32, Frame, Kernel, StatePools
+from camelid.backends.reference.store import WeightStore
+from camelid.backends.single import run_op
+from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.step import decode_step
+from camelid.plan.weights import Weight
+
+PREFIX = "op_"
+
+
+def _kernels(module: ModuleType) -> dict[str, Kernel]:
+    """A module's kernels by op: every function whose name starts with op_."""
+    return {n.removeprefix(PREFIX): f for n, f in vars(module).items() if n.startswith(PREFIX)}
+
+
+KERNELS: dict[str, Kernel] = {**_kernels(basic), **_kernels(attention), **_kernels(sampling)}
+
+
+class ReferenceBackend:
+    """Interprets plans op by op in NumPy."""
+
+    def __init__(self) -> None:
+        self._store = WeightStore()
+        self._state = StatePools({}, {})
+        self._runs = 0
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="reference",
+            device=f"NumPy {np.__version__}",
+            ops=frozenset(KERNELS),
+            weight_types=frozenset(CODECS),
+            promise="A+B",
+            max_in_flight=1,
+        )
+
+    async def open(self, spec: OpenSpec) -> None:
+        """Nothing to open: NumPy is always here."""
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        check_weight_types(weights, self.capabilities())
+        self._store.add(weights, sources)
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
+        self._state = StatePools.allocate(states, units)
+
+    async def compile(self, plan: Plan) -> Program:
+        return Program(plan, None)
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+        frame = self.run_frame(program.plan, step, {})
+        return Ticket(program, len(frame.result), frame.result)
+
+    def run_frame(self, plan: Plan, step: bytes, values: dict[str, F32]) -> Frame:
+        """Runs with given buffer values and returns everything that was computed."""
+        frame = Frame(plan, decode_step(step, plan.layout), self._store, self._state, values, [])
+        for op in plan.ops:
+            KERNELS[op.name](op, frame)
+        self._runs += 1
+        return frame
+
+    async def read(self, ticket: Ticket) -> Result:
+        await asyncio.sleep(0)  # the work was done in `run`; let other tasks have their turn
+        return ticket.handle
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        return b"".join(tensor.tobytes() for tensor in self._state.of_unit(group, unit))
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        at = 0
+        for tensor in self._state.of_unit(group, unit):
+            tensor[...] = np.frombuffer(data, tensor.dtype, tensor.size, at).reshape(tensor.shape)
+            at += tensor.nbytes
+
+    async def run_op(
+        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        return await run_op(self, name, arrays, attrs)
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        values = {
+            view.buffer.name: np.frombuffer(data, np.float32).reshape(-1, view.cols).copy()
+            for view, data in inputs.items()
+        }
+        frame = self.run_frame(program.plan, step, values)
+        ticket = Ticket(program, len(frame.result), frame.result)
+        return ticket, [frame.values[v.buffer.name].tobytes() for v in outputs]
+
+    def memory(self) -> MemoryReport:
+        weights = sum(w.n_bytes for w in self._store.weights.values())
+        return MemoryReport(
+            weight_bytes=weights,
+            state_bytes=self._state.n_bytes,
+            arena_bytes=0,
+            counters={"runs": self._runs},
+        )
+
+    async def close(self) -> None:
+        self.__init__()
+
+
+def open_backend() -> ReferenceBackend:
+    """The row's entry in `select.BACKENDS`."""
+    return ReferenceBackend()

@@ -1,0 +1,82 @@
+"""One run of the reference: its plan, its decoded step, its state and the values of every buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import OutputRow, Pool
+from camelid.backends.reference.store import WeightStore
+from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
+from camelid.plan.step import Step, StepRow
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+U32 = npt.NDArray[np.uint32]
+
+
+@dataclass(slots=True)
+class StatePools:
+    """The memory of all state groups: pools by (group, layer, tensor), page tables by group."""
+
+    pools: dict[tuple[str, int, str], npt.NDArray[Any]]
+    tables: dict[str, U32]
+
+    @classmethod
+    def allocate(cls, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> StatePools:
+        pools: dict[tuple[str, int, str], npt.NDArray[Any]] = {}
+        for s in states:
+            dtype = np.uint32 if s.kind == "ring" else np.float32
+            for layer in s.layers or (0,):
+                for name, cols in s.tensors:
+                    pools[s.name, layer, name] = np.zeros((units[s.name].units, s.unit_rows, cols), dtype)
+        tables = {n: np.zeros((p.table_rows, p.table_cols), np.uint32) for n, p in units.items()}
+        return cls(pools, tables)
+
+    def tensor(self, state: StateRef, name: str) -> npt.NDArray[Any]:  # [units, unit_rows, cols]
+        return self.pools[state.group, state.layer, name]
+
+    def of_unit(self, group: str, unit: int) -> list[npt.NDArray[Any]]:
+        return [pool[unit] for (name, _, _), pool in self.pools.items() if name == group]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(p.nbytes for p in self.pools.values()) + sum(t.nbytes for t in self.tables.values())
+
+
+@dataclass(slots=True)
+class Frame:
+    """One run: the plan, its decoded step, and the values of every buffer so far."""
+
+    plan: Plan
+    step: Step
+    store: WeightStore
+    state: StatePools
+    values: dict[str, F32]
+    result: list[OutputRow]
+
+    def read(self, view: View) -> F64:  # [rows, cols]
+        columns = slice(view.offset, view.offset + view.cols)
+        return self.values[view.buffer.name][:, columns].astype(np.float64)
+
+    def write(self, view: View, value: npt.NDArray[Any]) -> None:
+        name, buffer = view.buffer.name, view.buffer
+        if name not in self.values:
+            self.values[name] = np.zeros((len(value), buffer.cols), np.float32)
+        self.values[name][:, view.offset : view.offset + view.cols] = value
+
+    def sequence_words(self, row: StepRow, group: str) -> tuple[int, int, int]:
+        return self.step.sequences[row.sequence].groups[self.plan.group(group)]
+
+
+Kernel = Callable[[Op, Frame], None]
+
+
+def per_row(function: Callable[[F64], F64], x: F64) -> F64:
+    # A chunk of a prompt may have no output rows; the result keeps its width.
+    rows: list[F64] = [function(row) for row in x] or [function(np.zeros_like(x, shape=x.shape[1]))]
+    return np.stack(rows)[: len(x)]

@@ -1,0 +1,50 @@
+"""Weights of the reference: raw bytes from mapped files, decoded to float64 when an op asks."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import Sources
+from camelid.backends.codecs import decode
+from camelid.plan.weights import INLINE, Part, Weight
+
+F64 = npt.NDArray[np.float64]
+
+CACHE_BYTES = 256 << 20  # decoded weights are kept up to this; larger models are decoded op by op
+
+
+class WeightStore:
+    """Weights by name: raw bytes from mapped files, decoded to float64 when an op asks."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, Weight] = {}
+        self._files: dict[str, npt.NDArray[np.uint8]] = {}
+        self._decoded: dict[str, F64] = {}
+        self._decoded_bytes = 0
+
+    def add(self, weights: Sequence[Weight], sources: Sources) -> None:
+        for name, path in sources.items():
+            self._files[name] = np.memmap(path, dtype=np.uint8, mode="r")
+        self.weights.update({w.name: w for w in weights})
+
+    def raw(self, weight: Weight) -> npt.NDArray[np.uint8]:
+        return np.concatenate([self._part(part) for part in weight.parts])
+
+    def matrix(self, weight: Weight) -> F64:  # [out, in]
+        if weight.name in self._decoded:
+            return self._decoded[weight.name]
+        flat = decode(weight.type, self.raw(weight), weight.rows * weight.cols)
+        matrix = flat.reshape(weight.rows, weight.cols).astype(np.float64)
+        if self._decoded_bytes + matrix.nbytes <= CACHE_BYTES:
+            self._decoded[weight.name] = matrix
+            self._decoded_bytes += matrix.nbytes
+        return matrix
+
+    def _part(self, part: Part) -> npt.NDArray[np.uint8]:
+        if part.source == INLINE:
+            return np.frombuffer(base64.b64decode(part.data), dtype=np.uint8)
+        return self._files[part.source][part.offset : part.offset + part.n_bytes]
