@@ -1,0 +1,172 @@
+"""Makes archs/*.json with transformers: the logits of tiny random models, one or more per architecture.
+
+Run through `make goldens`: it computes everything anew, compares with the committed files, and shows that
+every row of arch_mutations.py moves the logits. `--write` replaces the files; other words choose cases by the
+beginning of their names. transformers runs in float64 with eager attention and experts; its RMS norms, rotary
+angles, routers and softmaxes are in float32 even so. What float32 throughout would change is printed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2])]
+
+import numpy as np  # noqa: E402 - the path comes first
+import torch  # noqa: E402
+from safetensors import safe_open  # noqa: E402
+from safetensors.numpy import load_file  # noqa: E402
+from tests import hf_models  # noqa: E402
+from tests.golden.arch_cases import ROWS, CaseRow  # noqa: E402
+from tests.golden.arch_mutations import LEAST, MUTATIONS, Mutation  # noqa: E402
+from tests.hf_models import HfCase, load_case, nmse, weights_crc32, weights_of, write_hf  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
+
+ALLOWED = 1e-11  # NMSE between machines; float32 norms round about 1e-14
+CLOSEST_EXPERTS = 1e-3  # between the router logits of the last expert used and the first not used
+STORED = ("config", "seed", "weights_crc32", "tensors", "token_ids")
+
+Logits = list[np.ndarray[Any, Any]]
+
+
+def model_of(folder: Path, *, dtype: torch.dtype, strict: bool) -> Any:
+    options = {"dtype": dtype, "attn_implementation": "eager", "experts_implementation": "eager"}
+    model, told = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
+    wrong = {name: keys for name, keys in told.items() if keys}
+    assert not (strict and wrong), wrong
+    return model.eval()
+
+
+def logits_of(model: Any, token_ids: list[list[int]]) -> Logits:
+    """Each sequence alone and without a cache: [T, V] each."""
+    with torch.no_grad():
+        runs = [model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy() for ids in token_ids]
+    assert all(np.isfinite(run).all() for run in runs)
+    return runs
+
+
+def run(case: HfCase, *, dtype: torch.dtype = torch.float64, mutation: Mutation | None = None) -> Logits:
+    changes = mutation.config if mutation else None
+    with tempfile.TemporaryDirectory() as folder:
+        write_hf(folder, case, config_changes=changes, neutral=mutation.neutral if mutation else ())
+        return logits_of(model_of(Path(folder), dtype=dtype, strict=mutation is None), case.token_ids)
+
+
+def saved_shapes(row: CaseRow) -> dict[str, list[int]]:
+    """What save_pretrained writes for this config, in order of names."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(row.config))
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+        model.save_pretrained(folder)
+        with safe_open(Path(folder) / "model.safetensors", "np") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
+    named = {name.removeprefix(row.prefix): list(shape) for name, shape in shapes.items()}
+    masks = {f"h.{i}.attn.bias": [1, 1, 64, 64] for i in range(row.config["n_layer"])} if row.masks else {}
+    return dict(sorted((named | masks).items()))
+
+
+def token_ids(row: CaseRow) -> list[list[int]]:
+    """Every id of the vocabulary in turn, in steps that share no factor with it."""
+    return [
+        [(row.seed + i * (29 + 2 * row.seed % 48 * k) + 5 * i * i * k) % 96 for i in range(length)]
+        for k, length in enumerate(row.lengths)
+    ]
+
+
+def bare_case(row: CaseRow) -> HfCase:
+    case = HfCase(
+        name=row.name,
+        config=row.config,
+        seed=row.seed,
+        tensors=saved_shapes(row),
+        token_ids=token_ids(row),
+        logits=[],
+        weights_crc32=0,
+    )
+    object.__setattr__(case, "weights_crc32", weights_crc32(case))
+    return case
+
+
+def check_tensors(row: CaseRow, case: HfCase) -> None:
+    """What transformers loads and saves again is what was written: names, shapes and bits."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as again:
+        model_of(write_hf(folder, case), dtype=torch.float32, strict=True).save_pretrained(again)
+        saved = load_file(Path(again) / "model.safetensors")
+    mine = {row.prefix + name: value for name, value in weights_of(case).items() if value.ndim < 4}
+    assert saved.keys() == mine.keys(), saved.keys() ^ mine.keys()
+    assert all(np.array_equal(saved[name], mine[name]) for name in mine)
+
+
+def check_routers(case: HfCase) -> None:
+    """No token is so near to another choice of experts that float32 could take it."""
+    used = case.config.get("num_experts_per_tok")
+    if not used:
+        return
+    gaps: list[float] = []
+
+    def note(module: Any, args: Any, output: Any) -> None:
+        ranked = output[0].sort(dim=-1, descending=True).values
+        gaps.append(float((ranked[:, used - 1] - ranked[:, used]).min()))
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = model_of(write_hf(folder, case), dtype=torch.float64, strict=True)
+        for name, module in model.named_modules():
+            if name.endswith(".mlp.gate"):
+                module.register_forward_hook(note)
+        logits_of(model, case.token_ids)
+    assert gaps and min(gaps) > CLOSEST_EXPERTS, f"{case.name}: {min(gaps):.1e} apart; take another seed"
+
+
+def packed(runs: Logits) -> list[str]:
+    return [base64.b64encode(run.astype("<f4").tobytes()).decode() for run in runs]
+
+
+def golden(row: CaseRow) -> tuple[HfCase, str]:
+    case = bare_case(row)
+    check_tensors(row, case)
+    check_routers(case)
+    case.logits.extend(run(case))
+    lines = [f'"{name}": {json.dumps(getattr(case, name))}' for name in STORED]
+    lines.append(f'"logits": {json.dumps(packed(case.logits), indent=0)}')
+    return case, "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def same(case: HfCase) -> bool:
+    kept = load_case(case.name)
+    error = nmse([run.astype(np.float32) for run in case.logits], kept.logits)
+    print(f"{case.name}: NMSE {error:.1e} to the committed file, allowed {ALLOWED:.0e}")
+    return error < ALLOWED and all(getattr(case, name) == getattr(kept, name) for name in STORED)
+
+
+def mutations_show(case: HfCase) -> bool:
+    print(f"  {nmse(run(case, dtype=torch.float32), case.logits):8.1e}  float32 throughout")
+    rows = [row for row in MUTATIONS if row.case == case.name]
+    moved = {str(row): nmse(run(case, mutation=row), case.logits) for row in rows}
+    assert len(moved) == len(rows), f"{case.name}: two mutations of one name"
+    for name, error in moved.items():
+        print(f"  {error:8.1e}  {name}{'' if error > LEAST else '   NOT ENGAGED'}")
+    return all(error > LEAST for error in moved.values())
+
+
+def main() -> int:
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.manual_seed(0)
+    chosen = tuple(word for word in sys.argv[1:] if not word.startswith("--")) or ("",)
+    good = {row.case for row in MUTATIONS} == {row.name for row in ROWS} - {"gpt2_bare_names"}
+    for row in (row for row in ROWS if row.name.startswith(chosen)):
+        case, text = golden(row)
+        if "--write" in sys.argv:
+            hf_models.FOLDER.mkdir(exist_ok=True)
+            (hf_models.FOLDER / f"{row.name}.json").write_text(text)
+        good = same(case) and mutations_show(case) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
