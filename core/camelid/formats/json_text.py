@@ -1,0 +1,128 @@
+"""JSON that others wrote: every way to be wrong, too deep, too big or ambiguous is one ModelFormatError.
+
+Stricter than `json.loads`: UTF-8 only, no key twice, no NaN or Infinity, no lone surrogate, no number that
+runs over. Grammar: RFC 8259; the strictness: RFC 7493 (I-JSON).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NoReturn, TypeAlias, cast
+
+from camelid.formats.source import format_error
+
+JsonObject: TypeAlias = dict[str, Any]
+
+MAX_DEPTH = 64  # of brackets; a tokenizer.json has about ten
+MAX_VALUES = 8 << 20  # at most about 130 bytes each in Python; the largest tokenizers have 2 million
+MAX_DIGITS = 400  # transformers writes 10**30 for "no limit"; Python's own bound is 4300, past it ValueError
+# An unterminated string matches too, else every quote after it would be tried anew: quadratic time.
+STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+BETWEEN_VALUES = bytes(set(range(256)) - set(b"[]{},"))
+STEPS = bytes.maketrans(b"[]{},", b"\1\xff\1\xff\0")  # what each does to the depth
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parse_object(data: bytes, *, path: str, what: str, allow_infinity: bool = False) -> JsonObject:
+    """The JSON object that `data` holds; ModelFormatError, naming `what`, if it holds anything else.
+
+    `allow_infinity` reads NaN and Infinity as floats, as transformers writes them.
+    """
+    return _Parser(path, what, allow_infinity).parse(data)
+
+
+def shown(value: object) -> str:
+    """A value as an error names it: short, whatever its size."""
+    if isinstance(value, list | dict):
+        n = len(cast(list[object], value))
+        if isinstance(value, dict) or n > 8:
+            return f"{'an object' if isinstance(value, dict) else 'a list'} of {n}"
+        text = f"[{', '.join(map(shown, cast(list[object], value)))}]"
+    else:
+        text = repr(value[:60] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    path: str
+    what: str
+    allow_infinity: bool
+
+    def fail(self, message: str) -> NoReturn:
+        raise format_error(self.path, f"{self.what}: {message}", what=self.what)
+
+    def parse(self, data: bytes) -> JsonObject:
+        self.check_size(data)
+        value = self.load(self.decode(data))
+        found = cast(JsonObject, value)
+        if not isinstance(value, dict):
+            self.fail(f"a JSON object is expected, found {shown(value)}")
+        if SURROGATE.search(data):
+            self.check_surrogates(found)
+        return found
+
+    def check_size(self, data: bytes) -> None:
+        """Depth and number of values, in linear time, before Python builds any of them."""
+        marks = STRINGS.sub(b"", data).translate(None, BETWEEN_VALUES)
+        if len(marks) > MAX_VALUES:
+            self.fail(f"it holds more than {MAX_VALUES} brackets and commas")
+        depth = max(accumulate(memoryview(marks.translate(STEPS)).cast("b")), default=0)
+        if depth > MAX_DEPTH:
+            self.fail(f"its brackets nest deeper than {MAX_DEPTH}")
+
+    def decode(self, data: bytes) -> str:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.fail(f"not valid UTF-8: byte {error.start} is {data[error.start]:#04x}")
+
+    def load(self, text: str) -> object:
+        try:
+            return json.loads(
+                text,
+                object_pairs_hook=self.pairs,
+                parse_int=self.integer,
+                parse_float=self.number,
+                parse_constant=self.constant,
+            )
+        except json.JSONDecodeError as error:
+            self.fail(f"not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}")
+
+    def pairs(self, pairs: list[tuple[str, Any]]) -> JsonObject:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            self.fail(f"the key {key!r:.80} occurs twice in one object")
+        return found
+
+    def integer(self, text: str) -> int:
+        self.check_digits(text)
+        return int(text)
+
+    def number(self, text: str) -> float:
+        self.check_digits(text)
+        value = float(text)
+        if math.isinf(value):
+            self.fail(f"the number {text:.40} is too large for a float")
+        return value
+
+    def check_digits(self, text: str) -> None:
+        if len(text) > MAX_DIGITS:
+            self.fail(f"a number of {len(text)} characters; at most {MAX_DIGITS} are allowed")
+
+    def constant(self, text: str) -> float:
+        if not self.allow_infinity:
+            self.fail(f"{text} is not a JSON value")
+        return float(text)
+
+    def check_surrogates(self, value: object) -> None:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            self.fail(f"a string holds a lone surrogate: {error.object[error.start]!r}")
