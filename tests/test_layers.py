@@ -37,7 +37,8 @@ EXTRA_ARROWS = {"plan": {"camelid.formats.quants"}}  # block sizes: a table of s
 # Door (a file, or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
     "backends/reference/": {"numpy"},
-    "backends/codecs.py": {"numpy"},
+    "backends/load_ops.py": {"numpy"},
+    "backends/codecs/": {"numpy"},
     "backends/single.py": {"numpy"},
     "backends/webgpu/host_python.py": {"wgpu"},
     "backends/webgpu/host_browser.py": {"js", "pyodide"},

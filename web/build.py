@@ -31,7 +31,9 @@ NOT_IN_BROWSER = (
     "cli/",
     "__main__.py",
     "backends/reference/",
-    "backends/codecs.py",
+    "backends/load_ops.py",
+    "backends/codecs/",
+    "data/iq_grids.bin",
     "backends/single.py",
     "backends/webgpu/host_python.py",
 )

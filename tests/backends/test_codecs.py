@@ -1,23 +1,37 @@
-"""NumPy codecs against the gguf package, bit for bit."""
+"""NumPy codecs against the gguf package, or exact arithmetic where it has no code: bit for bit."""
 
 from __future__ import annotations
 
-import gguf
+import base64
+import json
+import subprocess
+import sys
+from importlib.resources import files
+
 import numpy as np
 import pytest
-from gguf.quants import dequantize, quantize
+from gguf.quants import quantize
 from numpy.typing import NDArray
+from tests.golden.quant_oracle import FILE, FINITE, NOT_STORED, oracle_decode, oracle_type, random_blocks
+from tests.tools import make_iq_grids
 
 from camelid.backends.codecs import CODECS, codec, decode, encode
+from camelid.backends.codecs.grids import GRIDS, grid
 from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.formats.quants import QUANTS
 
 # float16: zeros, smallest and largest subnormal, smallest normal, 1, largest, infinities, NaNs.
 ODD_HALVES = (0x0000, 0x8000, 0x0001, 0x83FF, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01)
 NAMES = sorted(CODECS)
-
-
-def oracle_type(name: str) -> gguf.GGMLQuantizationType:
-    return gguf.GGMLQuantizationType[name.upper()]
+ENCODED = ("bf16", "f16", "f32", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
+# Types that can hold NaN or an infinite scale: all but those with integers or with scales of 8 bits.
+WITH_NAN = sorted({*NAMES} - {"i8", "i16", "i32", "i64", "mxfp4", "nvfp4"})
+# Types -> the first byte of each float16 scale; iq1_m scatters its scale over four bytes.
+HALVES = {
+    name: [byte - 1 for byte, _, _ in FINITE[name]]
+    for name in WITH_NAN
+    if name.startswith(("q", "iq", "tq")) and name != "iq1_m"
+}
 
 
 def assert_same_bits(got: NDArray[np.float32], want: NDArray[np.float32]) -> None:
@@ -26,38 +40,96 @@ def assert_same_bits(got: NDArray[np.float32], want: NDArray[np.float32]) -> Non
     np.testing.assert_array_equal(got.view(np.uint32)[~nan], want.view(np.uint32)[~nan])
 
 
-def oracle_decode(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
-    with np.errstate(all="ignore"):
-        return dequantize(raw, oracle_type(name)).reshape(-1)
+@pytest.mark.parametrize("name", NAMES)
+def test_decode_of_random_bytes(name: str) -> None:
+    raw = random_blocks(name, 1, n=4096, finite=False)
+    got = decode(name, raw.tobytes(), raw.shape[0] * QUANTS[name].block)
+    assert got.dtype == np.float32
+    assert np.isnan(got).any() == (name in WITH_NAN)  # random bytes hit every class of scale
+    assert_same_bits(got, oracle_decode(name, raw))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_decode_of_random_bytes(name: str) -> None:
-    quant = CODECS[name].quant
-    raw = np.random.default_rng(1).integers(0, 256, (4096, quant.block_bytes), dtype=np.uint8)
-    got = decode(name, raw.tobytes(), raw.shape[0] * quant.block)
-    assert got.dtype == np.float32
-    assert np.isnan(got).any()  # random bytes hit every class of scale
-    assert_same_bits(got, oracle_decode(name, raw.reshape(-1)))
+def test_decode_of_finite_blocks(name: str) -> None:
+    raw = random_blocks(name, 2, n=1000, finite=True)
+    got = decode(name, raw, 1000 * QUANTS[name].block)
+    assert np.isfinite(got).all() and len(np.unique(got)) > 100
+    assert_same_bits(got, oracle_decode(name, raw))
 
 
-@pytest.mark.parametrize("name", ["q4_0", "q8_0"])
-@pytest.mark.parametrize("half", ODD_HALVES, ids=hex)
-def test_decode_with_odd_scales(name: str, half: int) -> None:
-    quant = CODECS[name].quant
-    raw = np.random.default_rng(half).integers(0, 256, (8, quant.block_bytes), dtype=np.uint8)
-    raw[:, :2] = np.array([half], dtype="<u2").view(np.uint8)
-    assert_same_bits(decode(name, raw, 8 * quant.block), oracle_decode(name, raw.reshape(-1)))
+@pytest.mark.parametrize("name", HALVES)
+def test_decode_with_odd_scales(name: str) -> None:
+    raw = random_blocks(name, 3, n=len(ODD_HALVES) ** 2, finite=True)
+    pairs = np.stack(np.meshgrid(ODD_HALVES, ODD_HALVES), axis=-1).astype("<u2").reshape(-1, 2)
+    for byte, half in zip(HALVES[name], pairs.T, strict=False):
+        raw[:, byte : byte + 2] = half[:, None].copy().view(np.uint8)
+    assert_same_bits(decode(name, raw, len(raw) * QUANTS[name].block), oracle_decode(name, raw))
 
 
-def test_decode_of_every_half() -> None:
+@pytest.mark.parametrize("name", ["f16", "bf16", "i16"])
+def test_decode_of_every_pair_of_bytes(name: str) -> None:
     raw = np.arange(1 << 16, dtype="<u2").view(np.uint8)
-    assert_same_bits(decode("f16", raw, 1 << 16), oracle_decode("f16", raw))
+    assert_same_bits(decode(name, raw, 1 << 16), oracle_decode(name, raw.reshape(-1, 2)))
 
 
-def test_q4_0_puts_low_nibbles_first() -> None:
-    raw = np.array([0x00, 0x3C, *range(16)], dtype=np.uint8)  # scale 1; byte i holds i in its low nibble
-    assert decode("q4_0", raw, 32).tolist() == [*range(-8, 8), *[-8] * 16]
+@pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
+def test_decode_of_every_scale_byte(name: str) -> None:
+    raw = random_blocks(name, 4, n=256, finite=False)
+    raw[:, 0] = np.arange(256)
+    assert_same_bits(decode(name, raw, 256 * QUANTS[name].block), oracle_decode(name, raw))
+
+
+def test_decode_matches_the_golden_blocks() -> None:
+    golden = json.loads(FILE.read_text())
+    assert {*golden} == {*CODECS} == {*QUANTS} - {*NOT_STORED}
+    for name, row in golden.items():
+        raw, want = (base64.b64decode(row[key]) for key in ("blocks", "values"))
+        got = decode(name, raw, len(want) // 4)
+        assert got.astype("<f4").tobytes() == want, name
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1500])
+def test_a_block_decodes_alike_in_any_company(n: int) -> None:
+    raw = random_blocks("q4_0", 5, n=n, finite=True)
+    alone = np.concatenate([decode("q4_0", block, 32) for block in raw])
+    assert_same_bits(decode("q4_0", raw, n * 32), alone)
+
+
+ONE, TWO = [0x00, 0x3C], [0x00, 0x40]  # float16 1 and 2
+BY_HAND: dict[str, tuple[list[int], list[float]]] = {
+    "q4_0": ([*ONE, *range(16)], [*range(-8, 8), *[-8] * 16]),  # byte i holds i in its low nibble
+    "q1_0": ([*TWO, 0b101, *[0] * 15], [2, -2, 2, *[-2] * 125]),
+    "q2_0": ([*TWO, 0b11100100, *[0b01010101] * 15], [-2, 0, 2, 4, *[0] * 60]),
+    "mxfp4": ([128, 0x71, *[0] * 15], [1, *[0] * 15, 12, *[0] * 15]),  # 2 * E2M1 of 1 and 7: 0.5 and 6
+    "nvfp4": ([0x38, 0x40, 0x7F, 0, *[0x71] * 32], [*[0.5] * 8, *[6] * 8, *[1] * 8, *[12] * 8, *[0] * 32]),
+    "bf16": ([0x80, 0xBF], [-1]),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_decode_by_hand(name: str) -> None:
+    raw, want = BY_HAND[name]
+    assert decode(name, bytes(raw), len(want)).tolist() == want
+
+
+def test_grids_are_those_of_the_oracle() -> None:
+    assert files("camelid").joinpath("data/iq_grids.bin").read_bytes() == make_iq_grids.data()
+    assert [grid(name).shape for name in GRIDS] == [*GRIDS.values()]
+
+
+def test_grids_are_read_on_first_use_only() -> None:
+    script = """
+import sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from camelid.backends.codecs import decode
+assert not any("iq_grids" in path for path in opened)
+decode("iq2_xs", bytes(74), 256)
+assert sum("iq_grids" in path for path in opened) == 1
+decode("iq2_xs", bytes(74), 256)
+assert sum("iq_grids" in path for path in opened) == 1
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})
 
 
 def sample_rows(seed: int) -> NDArray[np.float32]:
@@ -71,31 +143,70 @@ def sample_rows(seed: int) -> NDArray[np.float32]:
     return rows.astype(np.float32)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(4))
-def test_encode_matches(name: str, seed: int) -> None:
-    rows = sample_rows(seed)
-    want = quantize(rows, oracle_type(name)).view(np.uint8).reshape(-1)
+def extreme_rows(seed: int) -> NDArray[np.float32]:
+    """Finite rows whose scales vanish or overflow in float16 or float32, with zeros of both signs."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(0, 1, (160, 128)) * 10.0 ** np.linspace(-45, 37, 160)[:, None]
+    rows[::7, ::5] = 0.0
+    rows[::3, ::11] = -0.0
+    rows[-1] = np.float32(3.4e38) * np.sign(rows[-1])
+    return rows.astype(np.float32)
+
+
+def assert_same_bytes(name: str, rows: NDArray[np.float32]) -> None:
+    with np.errstate(all="ignore"):
+        want = quantize(rows, oracle_type(name)).view(np.uint8).reshape(-1)
     np.testing.assert_array_equal(encode(name, rows), want)
 
 
-@pytest.mark.parametrize(("name", "top", "others"), [("q8_0", 127, 4), ("q4_0", -8, 0.5)])
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("seed", range(4))
+def test_encode_matches(name: str, seed: int) -> None:
+    assert_same_bytes(name, sample_rows(seed))
+    assert_same_bytes(name, extreme_rows(seed))
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize(("top", "others"), [(127, 4), (-8, 0.5), (-16, 1)])
 def test_encode_rounds_ties_as_the_oracle_does(name: str, top: float, others: float) -> None:
     """Blocks whose step is a whole number d and whose values lie half-way: here x / d is not x * (1 / d)."""
     pattern = np.array([top, *(np.arange(31) * others - 15 * others - 0.5)])  # [32]
-    rows = (np.arange(1, 200)[:, None] * pattern).astype(np.float32)  # [199, 32]
-    want = quantize(rows, oracle_type(name)).reshape(-1)
-    np.testing.assert_array_equal(encode(name, rows), want)
+    assert_same_bytes(name, (np.arange(1, 200)[:, None] * pattern).astype(np.float32))
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_encode_of_bf16_rounds_to_even() -> None:
+    bits = np.arange(0x3F800000, 0x3F840000, 0x1000, dtype=np.uint32)  # each sixteenth of a step, ties too
+    rows = np.stack([bits, bits - 1, bits + 1]).view(np.float32)
+    assert_same_bytes("bf16", rows)
+    assert_same_bytes("bf16", -rows)
+
+
+@pytest.mark.parametrize("name", ENCODED)
 def test_decode_inverts_encode_within_a_step(name: str) -> None:
     rows = sample_rows(7)[4:].clip(-1000, 1000)
     got = decode(name, encode(name, rows), rows.size).reshape(rows.shape)
-    # Of the block's largest value: half a step (q4_0: a step, +8 does not exist), and the rounded scale.
-    share = {"f32": 0.0, "f16": 2**-11, "q8_0": 1 / 254 + 2**-11, "q4_0": 1 / 8 + 2**-11}[name]
+    # Of the block's largest value: half a step (q4_0, q5_0: a step, for +8 and +16 do not exist) and the
+    # rounding of the scale, where there is one of the minimum too.
+    steps = {"f32": 0.0, "f16": 0.0, "bf16": 2**-8, "q8_0": 1 / 254, "q4_0": 1 / 8, "q5_0": 1 / 16}
+    share = {**steps, "q4_1": 1 / 15, "q5_1": 1 / 31}[name] + (3 * 2**-11 if name != "f32" else 0)
     largest = np.abs(rows).reshape(len(rows), -1, 32).max(axis=2).repeat(32, axis=1)
     assert (np.abs(got - rows) <= share * largest + 127 * 2**-25).all()  # 2^-25: a subnormal scale, rounded
+
+
+def test_which_types_have_an_encoder() -> None:
+    assert tuple(name for name in NAMES if CODECS[name].encodes) == ENCODED
+    message = r"no encoder for tensor type 'q4_k', only a decoder; .*f32, f16, bf16, q4_0, .*q8_0$"
+    with pytest.raises(UnsupportedModelError, match=message):
+        encode("q4_k", np.zeros(256))
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_encode_refuses_what_is_not_finite(name: str, value: float) -> None:
+    values = np.zeros((2, 64), np.float32)
+    values[1, 3] = value
+    with pytest.raises(ModelFormatError, match=rf"value 67 is {value}: only finite values .* as {name}"):
+        encode(name, values)
 
 
 def test_sizes_are_checked() -> None:
@@ -107,8 +218,10 @@ def test_sizes_are_checked() -> None:
         encode("q8_0", np.zeros((2, 16), dtype=np.float32))
 
 
-def test_types_without_a_codec_are_named() -> None:
-    with pytest.raises(
-        UnsupportedModelError, match=r"no codec for tensor type 'q4_k'; .*f32, f16, q8_0, q4_0"
-    ):
-        codec("q4_k")
+@pytest.mark.parametrize("name", NOT_STORED)
+def test_types_of_activations_are_refused(name: str) -> None:
+    message = (
+        rf"no codec for tensor type '{name}' \(it holds activations.*\); types with one: f32, f16, .*q2_0$"
+    )
+    with pytest.raises(UnsupportedModelError, match=message):
+        codec(name)

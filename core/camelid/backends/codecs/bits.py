@@ -1,0 +1,45 @@
+"""What the codecs share: fields of a block, packed integers, half floats."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Signed = NDArray[np.int8]
+Floats = NDArray[np.float32]
+
+
+def fields(raw: Bytes, *widths: int) -> list[Bytes]:
+    """[n, sum(widths)] -> one [n, width] for each field of a block, as views."""
+    borders = accumulate(widths, initial=0)
+    return [raw[:, start:end] for start, end in pairwise(borders)]
+
+
+def half(raw: Bytes) -> Floats:
+    """[n, 2k] -> [n, k]; little-endian float16, exact in float32."""
+    return raw.view("<f2").astype(np.float32)
+
+
+def half_bytes(values: Floats) -> Bytes:
+    """[n, k] -> [n, 2k]; float16, rounded to nearest, ties to even. Too large becomes infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype("<f2").view(np.uint8)
+
+
+def unpack(packed: Bytes, *, bits: int, width: int = 1) -> Bytes:
+    """[n, m] -> [n, m * 8 / bits]; unsigned integers, the lowest bits of a byte first.
+
+    In every run of `width` bytes, the first fields of all bytes come before their second fields; so with
+    `width` 1 the values of a byte are neighbours, and with 16 four-bit values are 16 places apart.
+    """
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]  # [8 / bits, 1]
+    runs = packed.reshape(len(packed), -1, 1, width)
+    return ((runs >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
+
+
+def grouped(q: Bytes | Signed, scales: NDArray[np.generic]) -> Floats:
+    """[n, block] -> float32 [n, k, block / k]: the values that share each of the scales [n, k]."""
+    return q.reshape(*scales.shape, -1).astype(np.float32)
