@@ -11,8 +11,9 @@ import numpy as np
 from camelid.backends.base import Backend, OpenSpec, OutputRow, Pool
 from camelid.formats.gguf import open_gguf
 from camelid.formats.source import drive
-from camelid.model.archs import Model, read_model
+from camelid.model.arch import Model
 from camelid.model.decoder import lower
+from camelid.model.read import read_model
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
 from camelid.plan.step import (

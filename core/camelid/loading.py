@@ -10,7 +10,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,8 +22,10 @@ from camelid.engine import StepEngine
 from camelid.errors import BackendError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf, fetch_gguf
 from camelid.formats.source import drive_async
-from camelid.model.archs import Model, read_model
+from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.model.facts import at_context
+from camelid.model.read import read_model
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
@@ -275,6 +277,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     limits = Limits(options.chunk, options.parallel)
     file = await open_model(model)
     context = check_context(options.context, file.model)
+    file = replace(file, model=at_context(file.model, context))
     report(STAGES[1], 1, len(STAGES))
     backend, note = await choose_backend(options, file.model)
     try:

@@ -9,6 +9,7 @@ from camelid.backends.base import Pool
 from camelid.errors import PlanError
 from camelid.plan.plan import StateSpec
 
+PAGED = ("paged", "window")  # a window keeps all its pages until they are given back early
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 Update = tuple[int, int, int, int]  # group, table row, index, unit
 GroupWords = tuple[int, int, int]  # table row or read slot, first kept row or write slot, rows held
@@ -107,7 +108,7 @@ class StateManager:
     @property
     def max_rows(self) -> int:
         """The most rows that one sequence can ever hold."""
-        paged = [s.unit_rows * self._pools[s.name].n_units for s in self.states if s.kind == "paged"]
+        paged = [s.unit_rows * self._pools[s.name].n_units for s in self.states if s.kind in PAGED]
         return min([self.context, *paged])
 
     def _need(self, state: StateSpec, n_rows: int) -> int:
@@ -143,7 +144,7 @@ class StateManager:
 
     def grow(self, seat: Seat, n_rows: int) -> list[Update]:
         """Units for `n_rows` rows in all, as changes to the page tables."""
-        paged = [(group, s) for group, s in enumerate(self.states) if s.kind == "paged"]
+        paged = [(group, s) for group, s in enumerate(self.states) if s.kind in PAGED]
         return [
             (group, seat.table_row, index, self._take(seat, s.name))
             for group, s in paged

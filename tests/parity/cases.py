@@ -112,7 +112,7 @@ def attention_cases() -> Iterator[OpCase]:
         heads, ([0], [63, 64, 65], [200, 5], [130]), strict=True
     ):
         n = max(positions) + 1
-        sizes: Mapping[str, int] = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "head_dim": head_dim}
+        sizes: Mapping[str, int] = {"n_heads": n_heads, "n_kv_heads": n_kv_heads}
         q = array(13, len(positions), n_heads * head_dim)
         yield OpCase(
             op="attention",

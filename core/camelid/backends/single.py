@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Backend, OutputRow, Pool, Program, Ticket
-from camelid.plan.ops import OPS
+from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
     FROM_ID,
@@ -93,7 +93,7 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     program = await backend.compile(plan)
     step = encode_step(_case_step(case, pages), plan.layout)
     row = OPS[case.op]
-    inputs = {roles[r]: _bytes(case.views[r]) for r in (*row.reads, *row.updates)}
+    inputs = {roles[r]: _bytes(a) for r, a in case.views.items() if r not in row.writes}
     written = (*row.writes, *row.updates)
     ticket, raw = await backend.run_buffers(program, step, inputs, [roles[r] for r in written])
     arrays = [np.frombuffer(data, np.float32) for data in raw]
@@ -112,8 +112,10 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
         for role, a in case.views.items()
     }
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
-    operands |= {"state": StateRef("kv"), "tokens": StateRef("tokens")}
-    op = Op(case.op, tuple((r, operands[r]) for r in row.roles), tuple((a, case.attrs[a]) for a in row.attrs))
+    operands |= {
+        r: ref for r, ref in (("state", StateRef("kv")), ("tokens", StateRef("tokens"))) if r in row.states
+    }
+    op = make_op(case.op, operands, case.attrs)
     counts = {"updates": len(_pages(case)), "copies": len(case.copies)}
     capacity = Capacity(rows=n_rows, sequences=1, outputs=max(n_outputs, 1), **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)

@@ -11,7 +11,7 @@ from camelid.backends.base import Capabilities
 from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
 from camelid.loading import make_plan, open_model, open_named
 from camelid.metrics import predict_step
-from camelid.model.archs import Model
+from camelid.model.arch import Model
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.scheduler import DECODE, MIXED, Limits

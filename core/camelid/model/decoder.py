@@ -2,63 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
-from camelid.model.archs import Model
+from camelid.model.arch import Model
 from camelid.model.blocks.attention import attention
-from camelid.model.blocks.glu import glu
-from camelid.model.rope import rope_tables
-from camelid.model.spec import ModelSpec
+from camelid.model.blocks.experts import experts
+from camelid.model.blocks.glu import glu, mlp
+from camelid.model.lowering import Block, Lowering
+from camelid.model.rope import rope_weights
+from camelid.model.spec import LayerSpec, ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import ProgramKey
-from camelid.plan.weights import Weight
-
-Block = Callable[[PlanBuilder, View, ModelSpec, Mapping[str, Weight], int], None]
 
 MIXERS: dict[str, Block] = {"attention": attention}
-MLPS: dict[str, Block] = {"glu": glu}
+MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "experts": experts}
 
 PAGE_ROWS = 16
 RING_ROWS = 128  # penalties look back 64 tokens; the rest covers steps in flight
 TOKENS = "tokens"
+GROUP_KINDS = {"kv": "paged", "window": "window"}
 
 
 def declare_states(spec: ModelSpec) -> tuple[StateSpec, ...]:
     """The state groups that every plan of this model shares."""
-    layers = tuple(range(spec.n_layers))
     kv = (("k", spec.kv_size), ("v", spec.kv_size))
-    return (
-        StateSpec("kv", "paged", layers, kv, PAGE_ROWS),
-        StateSpec(TOKENS, "ring", (), (("id", 1),), RING_ROWS),
-    )
+    owners = [(i, layer) for i, layer in enumerate(spec.layers) if layer.kv_layer < 0]
+    groups = {name: _layers(owners, name) for name in GROUP_KINDS}
+    declared = [StateSpec(name, GROUP_KINDS[name], ls, kv, PAGE_ROWS) for name, ls in groups.items() if ls]
+    return (*declared, StateSpec(TOKENS, "ring", (), (("id", 1),), RING_ROWS))
+
+
+def _layers(owners: Sequence[tuple[int, LayerSpec]], group: str) -> tuple[int, ...]:
+    return tuple(i for i, layer in owners if layer.state_group == group)
 
 
 def lower(model: Model, key: ProgramKey) -> Plan:
     """The plan of one entry. `decode` and `mixed` share their ops and differ in capacity."""
     spec = model.spec
     plan = PlanBuilder(key, declare_states(spec))
-    weights = _with_tables(model)
+    c = Lowering(plan, spec, {**model.weights, **rope_weights(spec)})
     _state_changes(plan)
-    x = plan.embed(weights["token_embd"], TOKENS)  # [T, C]
+    x = _embed(c)  # [T, C]
     for i, layer in enumerate(spec.layers):
-        MIXERS[layer.mixer](plan, x, spec, weights, i)
-        MLPS[layer.mlp](plan, x, spec, weights, i)
-    h = plan.norm(x, weights["output_norm"], spec.norm_eps)
-    out = plan.gather_rows(h)  # [O, C]
-    logits = plan.linear(out, weights["token_embd" if spec.is_tied else "output"], "logits")  # [O, V]
-    plan.sample(logits, TOKENS)
+        RESIDUALS[layer.residual](c, x, i)
+    _head(c, x)
     return plan.build()
 
 
-def _with_tables(model: Model) -> dict[str, Weight]:
-    fine, coarse = rope_tables(model.spec.rope, model.spec.context_length)
-    return {**model.weights, fine.name: fine, coarse.name: coarse}
+def _embed(c: Lowering) -> View:
+    x = c.plan.embed(c.weights["token_embd"], TOKENS, c.spec.embedding_scale)
+    if "position_embd" in c.weights:
+        c.plan.embed_position(x, c.weights["position_embd"])
+    return x
+
+
+def sequential(c: Lowering, x: View, i: int) -> None:
+    """x += mixer(norm(x)); x += mlp(norm(x)). Norms before and after each block, where the model has them."""
+    layer, blk, scale = c.layer(i), f"blk.{i}.", c.spec.residual_scale
+    y = MIXERS[layer.mixer](c, c.norm_if(x, blk + "attn_norm"), i)
+    c.plan.add(x, c.norm_if(y, blk + "post_attention_norm"), scale)
+    y = MLPS[layer.mlp](c, c.norm_if(x, blk + "ffn_norm"), i)
+    c.plan.add(x, c.norm_if(y, blk + "post_ffw_norm"), scale)
+
+
+RESIDUALS: dict[str, Callable[[Lowering, View, int], None]] = {"sequential": sequential}
+
+
+def _head(c: Lowering, x: View) -> None:
+    """Logits of the output rows, and the draw."""
+    out = c.plan.gather_rows(c.norm(x, "output_norm"))  # [O, C]
+    logits = c.linear(out, "token_embd" if c.spec.is_tied else "output", "logits")  # [O, V]
+    c.plan.scale(logits, c.spec.logit_scale)
+    c.plan.softcap(logits, c.spec.logit_softcap)
+    c.plan.sample(logits, TOKENS)
 
 
 def _state_changes(plan: PlanBuilder) -> None:
     for state in plan.states:
-        if state.kind == "paged":
+        if state.kind in GROUP_KINDS.values():
             plan.tables(state.name)
             if plan.key.capacity.copies:
                 plan.copy(state.name)

@@ -7,33 +7,87 @@ a 128k context at under 1,000 table rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import cos, sin
+from collections.abc import Callable, Iterator
+from math import ceil, cos, floor, log, pi, sin
 
-from camelid.model.spec import RopeSpec
+from camelid.model.spec import ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import Weight, inline_f32
 
 FINE_ROWS = 256
 
 
-def rope_frequencies(rope: RopeSpec) -> list[float]:
+def rope_weights(spec: ModelSpec) -> dict[str, Weight]:
+    """The tables of every rotation of the model, as `<rope>.fine` and `<rope>.coarse`."""
+    tables = (rope_tables(rope, spec.context_length, name) for name, rope in spec.ropes.items())
+    return {weight.name: weight for pair in tables for weight in pair}
+
+
+def rope_tables(rope: RopeSpec, context_length: int, name: str = "rope") -> tuple[Weight, Weight]:
+    """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin, alternating, for each pair."""
+    n_coarse = -(-context_length // FINE_ROWS)
+    frequencies, magnitude = rope_frequencies(rope, context_length), rope_magnitude(rope)
+    fine = _angles(frequencies, range(FINE_ROWS), magnitude)
+    coarse = _angles(frequencies, range(0, n_coarse * FINE_ROWS, FINE_ROWS), 1.0)
+    shapes = (FINE_ROWS, rope.dim), (n_coarse, rope.dim)
+    return inline_f32(f"{name}.fine", fine, shapes[0]), inline_f32(f"{name}.coarse", coarse, shapes[1])
+
+
+def _angles(frequencies: list[float], positions: range, magnitude: float) -> Iterator[float]:
+    for position in positions:
+        for frequency in frequencies:
+            yield magnitude * cos(position * frequency)
+            yield magnitude * sin(position * frequency)
+
+
+def rope_frequencies(rope: RopeSpec, context_length: int) -> list[float]:
     """Radians a position, one for each pair: theta^(-2i/dim) / factor (RoFormer, arXiv 2104.09864)."""
     plain = [rope.theta ** (-2.0 * i / rope.dim) for i in range(rope.dim // 2)]
     factors = rope.factors or (1.0,) * len(plain)
+    if rope.scaling:
+        stretch = STRETCHES[rope.scaling.kind](rope, context_length)
+        factors = tuple(a * b for a, b in zip(factors, stretch, strict=True))
     return [frequency / factor for frequency, factor in zip(plain, factors, strict=True)]
 
 
-def rope_tables(rope: RopeSpec, context_length: int) -> tuple[Weight, Weight]:
-    """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin, alternating, for each pair."""
-    n_coarse = -(-context_length // FINE_ROWS)
-    fine = inline_f32("rope_fine", _angles(rope, range(FINE_ROWS)), (FINE_ROWS, rope.dim))
-    positions = range(0, n_coarse * FINE_ROWS, FINE_ROWS)
-    return fine, inline_f32("rope_coarse", _angles(rope, positions), (n_coarse, rope.dim))
+def _linear(rope: RopeSpec, _: int) -> tuple[float, ...]:
+    return (_scaling(rope).factor,) * (rope.dim // 2)
 
 
-def _angles(rope: RopeSpec, positions: range) -> Iterator[float]:
-    frequencies = rope_frequencies(rope)
-    for position in positions:
-        for frequency in frequencies:
-            yield cos(position * frequency)
-            yield sin(position * frequency)
+def _longrope(rope: RopeSpec, context_length: int) -> tuple[float, ...]:
+    scaling = _scaling(rope)
+    return scaling.long_factors if context_length > scaling.original_context else scaling.short_factors
+
+
+def _yarn(rope: RopeSpec, _: int) -> tuple[float, ...]:
+    """Slow pairs are stretched by the factor, fast ones not at all, those between in part."""
+    s = _scaling(rope)
+    low = max(floor(_pair_of(s.beta_fast, rope)), 0)
+    high = min(ceil(_pair_of(s.beta_slow, rope)), rope.dim - 1)
+    shares = [min(max((i - low) / max(high - low, 0.001), 0.0), 1.0) for i in range(rope.dim // 2)]
+    return tuple(1.0 / (share / s.factor + 1.0 - share) for share in shares)
+
+
+def _pair_of(turns: float, rope: RopeSpec) -> float:
+    """The pair that makes so many turns over the original context."""
+    context = _scaling(rope).original_context
+    return rope.dim * log(context / (turns * 2.0 * pi)) / (2.0 * log(rope.theta))
+
+
+STRETCHES: dict[str, Callable[[RopeSpec, int], tuple[float, ...]]] = {
+    "linear": _linear,
+    "yarn": _yarn,
+    "longrope": _longrope,
+}
+
+
+def rope_magnitude(rope: RopeSpec) -> float:
+    """What multiplies cos and sin, so that attention keeps its entropy over a stretched context."""
+    s = rope.scaling
+    if s is None or s.magnitude or s.kind != "yarn":
+        return s.magnitude if s and s.magnitude else 1.0
+    return 0.1 * log(s.factor) + 1.0 if s.factor > 1.0 else 1.0
+
+
+def _scaling(rope: RopeSpec) -> RopeScaling:
+    assert rope.scaling is not None, "only a stretched rotation asks how"
+    return rope.scaling

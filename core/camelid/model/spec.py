@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """How rotation is stretched beyond the context that a model was trained with.
+
+    `kind` is linear (all angles divided by `factor`), yarn (arXiv 2309.00071) or longrope (arXiv 2402.13753:
+    `long_factors` where the loaded context exceeds `original_context`, else `short_factors`). `magnitude`
+    multiplies cos and sin; 0 asks for the kind's own formula.
+    """
+
+    kind: str
+    factor: float = 1.0
+    original_context: int = 0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    magnitude: float = 0.0
+    long_factors: tuple[float, ...] = ()
+    short_factors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,22 +37,48 @@ class RopeSpec:
     dim: int
     style: str
     factors: tuple[float, ...] = ()
+    scaling: RopeScaling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
-    """One layer: which block mixes tokens, which block follows, which norms, which state it uses."""
+    """One layer: which block mixes tokens, which block follows, which state and rotation they use.
+
+    `residual` is sequential, parallel or post (the norm comes after the sum). `rope` names one of the
+    model's rotations, "" means none. `window` > 0 limits attention to so many latest rows. `kv_layer` >= 0
+    is the layer whose keys and values this one reads instead of its own.
+    """
 
     mixer: str = "attention"
     mlp: str = "glu"
     residual: str = "sequential"
     state_group: str = "kv"
     act: str = "silu"
+    rope: str = "rope"
+    window: int = 0
+    kv_layer: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsSpec:
+    """A mixture of `n_experts` of which each row takes `n_used`. `gate` is a gate of the router op."""
+
+    n_experts: int
+    n_used: int
+    ffn_size: int
+    gate: str = "softmax"
+    normalize: bool = True
+    scale: float = 1.0
+    shared_size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """Architecture facts of one model, from its file's metadata."""
+    """Architecture facts of one model, from its file's metadata.
+
+    `embedding_scale`, `residual_scale` and `logit_scale` multiply the embeddings, what each block adds, and
+    the logits; `attention_softcap` and `logit_softcap` bound scores and logits (0: not at all).
+    """
 
     arch: str
     name: str
@@ -45,9 +91,17 @@ class ModelSpec:
     vocab_size: int
     context_length: int
     norm_eps: float
-    rope: RopeSpec
     layers: tuple[LayerSpec, ...]
     is_tied: bool
+    ropes: Mapping[str, RopeSpec] = field(default_factory=dict[str, RopeSpec])
+    norm_kind: str = "rms"
+    experts: ExpertsSpec | None = None
+    attention_scale: float = 0.0
+    attention_softcap: float = 0.0
+    logit_softcap: float = 0.0
+    logit_scale: float = 1.0
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
 
     @property
     def q_size(self) -> int:
@@ -56,7 +110,3 @@ class ModelSpec:
     @property
     def kv_size(self) -> int:
         return self.n_kv_heads * self.head_dim
-
-    @property
-    def attention_scale(self) -> float:
-        return self.head_dim**-0.5

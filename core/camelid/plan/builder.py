@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid.plan.ops import OPS, check_op
+from camelid.plan.ops import make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
@@ -18,10 +18,10 @@ class PlanBuilder:
         self._ops: list[Op] = []
         self._names: dict[str, int] = {}
 
-    def add_op(self, name: str, operands: dict[str, Operand], **attrs: Attr) -> None:
-        row = OPS[name]
-        ordered = tuple((role, operands[role]) for role in row.roles)
-        self._ops.append(check_op(Op(name, ordered, tuple((a, attrs[a]) for a in row.attrs))))
+    def add_op(self, name: str, operands: dict[str, Operand | None], **attrs: Attr) -> None:
+        """Appends an op; an operand that is None is absent."""
+        present = {role: operand for role, operand in operands.items() if operand is not None}
+        self._ops.append(make_op(name, present, attrs))
 
     def new(self, name: str, rows: str, cols: int) -> View:
         """A fresh activation `[rows, cols]`; a repeated name gets a number."""
@@ -42,39 +42,113 @@ class PlanBuilder:
     def copy(self, group: str) -> None:
         self.add_op("copy", {"state": StateRef(group)})
 
-    def embed(self, weight: Weight, tokens: str) -> View:
+    def embed(self, weight: Weight, tokens: str, scale: float = 1.0) -> View:
         y = self.new("x", "T", weight.cols)  # [T, C]
-        self.add_op("embed", {"y": y, "weight": weight, "tokens": StateRef(tokens)})
+        self.add_op("embed", {"y": y, "weight": weight, "tokens": StateRef(tokens)}, scale=scale)
         return y
 
-    def norm(self, x: View, gain: Weight, eps: float) -> View:
+    def embed_position(self, x: View, weight: Weight, channel: int = 0) -> None:
+        """x += weight[position], in place."""
+        self.add_op("embed_position", {"x": x, "weight": weight}, channel=channel)
+
+    def norm(
+        self,
+        x: View,
+        gain: Weight | None,
+        eps: float,
+        *,
+        bias: Weight | None = None,
+        kind: str = "rms",
+        size: int = 0,
+    ) -> View:
         y = self.new("h", x.rows, x.cols)
-        self.add_op("norm", {"x": x, "y": y, "gain": gain}, eps=eps)
+        self.add_op("norm", {"x": x, "y": y, "gain": gain, "bias": bias}, eps=eps, kind=kind, size=size)
         return y
 
-    def add(self, x: View, r: View) -> None:
-        """x += r, in place."""
-        self.add_op("add", {"x": x, "r": r})
+    def add(self, x: View, r: View, scale: float = 1.0) -> None:
+        """x += scale * r, in place."""
+        self.add_op("add", {"x": x, "r": r}, scale=scale)
 
-    def linear(self, x: View, weight: Weight, name: str = "y") -> View:
+    def mul(self, x: View, r: View) -> None:
+        """x *= r, in place; r may be narrower."""
+        self.add_op("mul", {"x": x, "r": r})
+
+    def scale(self, x: View, by: float) -> None:
+        """x *= by, in place; nothing where `by` is 1."""
+        if by != 1.0:
+            self.add_op("scale", {"x": x}, by=by)
+
+    def softcap(self, x: View, cap: float) -> None:
+        """x = cap * tanh(x / cap), in place; nothing where `cap` is 0."""
+        if cap:
+            self.add_op("softcap", {"x": x}, cap=cap)
+
+    def unary(self, x: View, act: str) -> None:
+        """x = act(x), in place."""
+        self.add_op("unary", {"x": x}, act=act)
+
+    def linear(self, x: View, weight: Weight, name: str = "y", bias: Weight | None = None) -> View:
         y = self.new(name, x.rows, weight.rows)  # [T, out]
-        self.add_op("linear", {"y": y, "x": x, "weight": weight})
+        self.add_op("linear", {"y": y, "x": x, "weight": weight, "bias": bias})
         return y
 
-    def rope(self, x: View, fine: Weight, coarse: Weight, *, head_dim: int, dim: int, style: str) -> None:
-        """Rotates x in place."""
-        operands: dict[str, Operand] = {"x": x, "fine": fine, "coarse": coarse}
-        self.add_op("rope", operands, head_dim=head_dim, dim=dim, style=style)
+    def router(
+        self,
+        logits: View,
+        n_used: int,
+        *,
+        gate: str,
+        normalize: bool = False,
+        scale: float = 1.0,
+        bias: Weight | None = None,
+    ) -> tuple[View, View]:
+        """(ids, probs) of the experts chosen for each row, both [T, n_used]."""
+        ids, probs = (self.new(name, logits.rows, n_used) for name in ("expert_ids", "expert_probs"))
+        operands: dict[str, Operand | None] = {"ids": ids, "probs": probs, "logits": logits, "bias": bias}
+        self.add_op("router", operands, gate=gate, normalize=int(normalize), scale=scale)
+        return ids, probs
 
-    def kv_write(self, k: View, v: View, state: StateRef) -> None:
+    def linear_experts(
+        self, x: View, ids: View, weight: Weight, name: str, bias: Weight | None = None
+    ) -> View:
+        y = self.new(name, x.rows, ids.cols * weight.shape[1])  # [T, U*out]
+        self.add_op("linear_experts", {"y": y, "x": x, "ids": ids, "weight": weight, "bias": bias})
+        return y
+
+    def combine(self, x: View, probs: View) -> View:
+        y = self.new("moe", x.rows, x.cols // probs.cols)  # [T, C]
+        self.add_op("combine", {"y": y, "x": x, "probs": probs})
+        return y
+
+    def rope(
+        self, x: View, fine: Weight, coarse: Weight, *, head_dim: int, dim: int, style: str, offset: int = 0
+    ) -> None:
+        """Rotates x in place."""
+        operands: dict[str, Operand | None] = {"x": x, "fine": fine, "coarse": coarse}
+        self.add_op("rope", operands, head_dim=head_dim, dim=dim, style=style, offset=offset)
+
+    def kv_write(self, k: View, v: View | None, state: StateRef) -> None:
         self.add_op("kv_write", {"k": k, "v": v, "state": state})
 
     def attention(
-        self, q: View, state: StateRef, *, n_heads: int, n_kv_heads: int, scale: float, mask: str = "causal"
+        self,
+        q: View,
+        state: StateRef,
+        *,
+        n_heads: int,
+        n_kv_heads: int,
+        v_dim: int,
+        scale: float,
+        mask: str = "causal",
+        window: int = 0,
+        softcap: float = 0.0,
+        sinks: Weight | None = None,
+        bias: Weight | None = None,
     ) -> View:
-        y = self.new("attn", q.rows, q.cols)  # [T, H*D]
-        sizes = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "head_dim": q.cols // n_heads}
-        self.add_op("attention", {"y": y, "q": q, "state": state}, **sizes, scale=scale, mask=mask)
+        y = self.new("attn", q.rows, n_heads * v_dim)  # [T, H*D]
+        operands: dict[str, Operand | None] = {"y": y, "q": q, "sinks": sinks, "bias": bias, "state": state}
+        how: dict[str, Attr] = {"mask": mask, "window": window, "softcap": softcap}
+        self.add_op("attention", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **how)
         return y
 
     def glu(self, gate: View, up: View, act: str) -> View:

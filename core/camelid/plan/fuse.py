@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from camelid.plan.ops import check_op
+from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan
 from camelid.plan.weights import concat_rows
 
@@ -29,21 +29,24 @@ def fuse_add_norm(ops: Ops) -> Ops:
     out: list[Op] = []
     for op in ops:
         last = out[-1] if out else None
-        if last and last.name == "add" and op.name == "norm" and op.view("x") == last.view("x"):
+        if last and last.name == "add" and _is_plain_norm(op) and op.view("x") == last.view("x"):
             out[-1] = _add_norm(last, op)
         else:
             out.append(op)
     return tuple(out)
 
 
+def _is_plain_norm(op: Op) -> bool:
+    """An RMS norm over whole rows with a gain and no bias."""
+    return op.name == "norm" and (op.word("kind"), op.integer("size"), op.has("gain"), op.has("bias")) == (
+        "rms", 0, True, False,
+    )  # fmt: skip
+
+
 def _add_norm(add: Op, norm: Op) -> Op:
-    operands = (
-        ("y", norm.view("y")),
-        ("x", add.view("x")),
-        ("r", add.view("r")),
-        ("gain", norm.weight("gain")),
-    )
-    return check_op(Op("add_norm", operands, norm.attrs))
+    views = {"y": norm.view("y"), "x": add.view("x"), "r": add.view("r")}
+    attrs = {"eps": norm.number("eps"), "scale": add.number("scale")}
+    return make_op("add_norm", {**views, "gain": norm.weight("gain")}, attrs)
 
 
 def fuse_linear_glu(ops: Ops) -> Ops:
@@ -63,6 +66,8 @@ def _feeds(out: list[Op], glu: Op) -> bool:
         return False
     gate, up = out[-2], out[-1]
     made = (gate.view("y"), up.view("y")) == (glu.view("gate"), glu.view("up"))
+    if gate.has("bias") or up.has("bias") or gate.weight("weight").load_ops or up.weight("weight").load_ops:
+        return False
     same_type = gate.weight("weight").type == up.weight("weight").type
     return made and same_type and gate.view("x") == up.view("x")
 
@@ -71,8 +76,8 @@ def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
     gate_weight, up_weight = gate.weight("weight"), up.weight("weight")
     name = gate_weight.name.replace("ffn_gate", "ffn_gate_up")
     joined = concat_rows(name, gate_weight, up_weight)  # [2*F, C]
-    operands = (("y", glu.view("y")), ("x", gate.view("x")), ("weight", joined))
-    return check_op(Op("linear_glu", operands, glu.attrs))
+    operands = {"y": glu.view("y"), "x": gate.view("x"), "weight": joined}
+    return make_op("linear_glu", operands, {"act": glu.word("act")})
 
 
 REWRITES: dict[str, Callable[[Ops], Ops]] = {"add_norm": fuse_add_norm, "linear_glu": fuse_linear_glu}

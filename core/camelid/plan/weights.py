@@ -10,6 +10,7 @@ import base64
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 from camelid.formats.quants import row_bytes
 
@@ -28,15 +29,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LoadOp:
-    """One step of loading, as data: `concat` joins parts along rows; `repack` names a device layout."""
+    """One step of loading, as data, in order:
+
+    `concat` parts follow each other as rows (they always do; the word documents it); `cast(type)` the bytes
+    are of this type, the weight's own type is that of the result; `transpose(rows, cols)` of a stored matrix;
+    `permute_rows(n_heads, head_dim)` halves of each head's rows become adjacent pairs; `rows(start, n, of)`
+    keeps n of so many;
+    `add(number)` to every value.
+    """
 
     name: str
-    args: tuple[int | str, ...] = ()
+    args: tuple[int | float | str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """A parameter of the model. `shape` is row-major, `[out, in]` for matrices, `[n]` for vectors."""
+    """A parameter of the model. `shape` is row-major, `[out, in]` for matrices, `[n]` for vectors,
+    `[experts, out, in]` for stacks of matrices."""
 
     name: str
     type: str
@@ -46,7 +55,7 @@ class Weight:
 
     @property
     def rows(self) -> int:
-        return self.shape[0] if len(self.shape) > 1 else 1
+        return prod(self.shape[:-1])
 
     @property
     def cols(self) -> int:
@@ -56,7 +65,12 @@ class Weight:
     def n_bytes(self) -> int:
         return self.rows * row_bytes(self.type, self.cols)
 
-    def then(self, name: str, *args: int | str) -> Weight:
+    @property
+    def stored_type(self) -> str:
+        """The type of the parts' bytes."""
+        return next((str(op.args[0]) for op in self.load_ops if op.name == "cast"), self.type)
+
+    def then(self, name: str, *args: int | float | str) -> Weight:
         """The same weight with one more load op."""
         return replace(self, load_ops=(*self.load_ops, LoadOp(name, args)))
 
@@ -74,3 +88,14 @@ def concat_rows(name: str, *weights: Weight) -> Weight:
     shape = (sum(w.rows for w in weights), first.cols)
     parts = tuple(part for w in weights for part in w.parts)
     return Weight(name=name, type=first.type, shape=shape, parts=parts).then("concat", 0)
+
+
+def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:
+    """Rows `start .. start + n` as a weight of their own: cut by bytes if plain, else while loading."""
+    n_rows, each = weight.shape[0], weight.n_bytes // weight.shape[0]
+    shape = (n, *weight.shape[1:])
+    part, *more = weight.parts
+    if weight.load_ops or more or part.source == INLINE:
+        return replace(weight, name=name, shape=shape).then("rows", start, n, n_rows)
+    cut = Part(part.source, part.offset + start * each, n * each)
+    return replace(weight, name=name, shape=shape, parts=(cut,))

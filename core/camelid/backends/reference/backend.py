@@ -26,8 +26,9 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.codecs import CODECS
-from camelid.backends.reference import attention, basic, sampling
-from camelid.backends.reference.frame import F32, Frame, Kernel, StatePools
+from camelid.backends.reference import attention, basic, experts, sampling
+from camelid.backends.reference.frame import Frame, Kernel, StatePools
+from camelid.backends.reference.rows import F32
 from camelid.backends.reference.store import WeightStore
 from camelid.backends.single import run_op
 from camelid.plan.plan import Plan, StateSpec, View
@@ -42,7 +43,8 @@ def _kernels(module: ModuleType) -> dict[str, Kernel]:
     return {n.removeprefix(PREFIX): f for n, f in vars(module).items() if n.startswith(PREFIX)}
 
 
-KERNELS: dict[str, Kernel] = {**_kernels(basic), **_kernels(attention), **_kernels(sampling)}
+MODULES = (basic, experts, attention, sampling)
+KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}
 
 
 class ReferenceBackend:

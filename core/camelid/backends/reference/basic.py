@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
-from camelid.backends.reference.frame import F64, Frame, per_row
+from camelid.backends.reference.frame import Frame
+from camelid.backends.reference.rows import F64, per_row
 from camelid.plan.plan import Op
 from camelid.plan.step import FROM_RING, StepRow
 
@@ -36,27 +38,57 @@ def op_embed(op: Op, f: Frame) -> None:
         slot = f.sequence_words(row, op.state("tokens").group)[0]
         return int(ring[slot, row.state_row % ring.shape[1], 0])
 
-    f.write(op.view("y"), f.store.matrix(op.weight("weight"))[[token(row) for row in f.step.rows]])
+    rows = f.store.rows(op.weight("weight"), [token(row) for row in f.step.rows])
+    f.write(op.view("y"), rows * op.number("scale"))
+
+
+def op_embed_position(op: Op, f: Frame) -> None:
+    positions = [row.positions[op.integer("channel")] for row in f.step.rows]
+    f.write(op.view("x"), f.read(op.view("x")) + f.store.rows(op.weight("weight"), positions))
 
 
 def op_norm(op: Op, f: Frame) -> None:
-    x, gain = f.read(op.view("x")), f.store.matrix(op.weight("gain"))
-    eps = op.number("eps")
-    f.write(op.view("y"), per_row(lambda row: row / np.sqrt(np.mean(row * row) + eps) * gain[0], x))
+    x, eps, size = f.read(op.view("x")), op.number("eps"), op.integer("size")
+    groups = x.reshape(-1, size) if size else x
+    y = per_row(lambda row: NORMS[op.word("kind")](row, eps), groups)
+    if op.has("gain"):
+        y = y * f.store.vector(op.weight("gain"))
+    if op.has("bias"):
+        y = y + f.store.vector(op.weight("bias"))
+    f.write(op.view("y"), y.reshape(x.shape))
 
 
 def op_add(op: Op, f: Frame) -> None:
-    f.write(op.view("x"), f.read(op.view("x")) + f.read(op.view("r")))
+    f.write(op.view("x"), f.read(op.view("x")) + op.number("scale") * f.read(op.view("r")))
 
 
 def op_add_norm(op: Op, f: Frame) -> None:
     op_add(op, f)
-    op_norm(op, f)
+    gain, eps = f.store.vector(op.weight("gain")), op.number("eps")
+    f.write(op.view("y"), per_row(lambda row: _rms(row, eps) * gain, f.read(op.view("x"))))
+
+
+def op_mul(op: Op, f: Frame) -> None:
+    x, r = f.read(op.view("x")), f.read(op.view("r"))
+    f.write(op.view("x"), x * np.repeat(r, x.shape[1] // r.shape[1], axis=1))
+
+
+def op_scale(op: Op, f: Frame) -> None:
+    f.write(op.view("x"), op.number("by") * f.read(op.view("x")))
+
+
+def op_softcap(op: Op, f: Frame) -> None:
+    cap = op.number("cap")
+    f.write(op.view("x"), cap * np.tanh(f.read(op.view("x")) / cap))
+
+
+def op_unary(op: Op, f: Frame) -> None:
+    f.write(op.view("x"), ACTS[op.word("act")](f.read(op.view("x"))))
 
 
 def op_linear(op: Op, f: Frame) -> None:
-    weight = f.store.matrix(op.weight("weight"))
-    f.write(op.view("y"), per_row(lambda row: weight @ row, f.read(op.view("x"))))
+    y = f.store.multiply(op.weight("weight"), f.read(op.view("x")))  # [T, out]
+    f.write(op.view("y"), y + f.store.vector(op.weight("bias")) if op.has("bias") else y)
 
 
 def op_rope(op: Op, f: Frame) -> None:
@@ -66,7 +98,7 @@ def op_rope(op: Op, f: Frame) -> None:
     angles = fine[positions % len(fine)], coarse[positions // len(fine)]  # [T, dim] twice
     near, far = (table[:, 0::2] + 1j * table[:, 1::2] for table in angles)
     x = f.read(op.view("x"))
-    heads = x.reshape(len(x), -1, head_dim)  # [T, H, D]
+    heads = x.reshape(len(x), -1, head_dim)[..., op.integer("offset") :]  # [T, H, D]
     first, second = _pairs(heads[..., :dim], op.word("style"))
     turned = (first + 1j * second) * (near * far)[:, None]
     first[...], second[...] = turned.real, turned.imag
@@ -74,14 +106,12 @@ def op_rope(op: Op, f: Frame) -> None:
 
 
 def op_glu(op: Op, f: Frame) -> None:
-    f.write(op.view("y"), ACTS[op.word("act")](f.read(op.view("gate"))) * f.read(op.view("up")))
+    f.write(op.view("y"), _gated(op.word("act"), f.read(op.view("gate")), f.read(op.view("up"))))
 
 
 def op_linear_glu(op: Op, f: Frame) -> None:
-    weight = f.store.matrix(op.weight("weight"))  # [2*F, C]
-    both = per_row(lambda row: weight @ row, f.read(op.view("x")))
-    gate, up = np.split(both, 2, axis=1)
-    f.write(op.view("y"), ACTS[op.word("act")](gate) * up)
+    both = f.store.multiply(op.weight("weight"), f.read(op.view("x")))  # [T, 2*F]
+    f.write(op.view("y"), _gated(op.word("act"), *np.split(both, 2, axis=1)))
 
 
 def op_gather_rows(op: Op, f: Frame) -> None:
@@ -93,4 +123,53 @@ def _pairs(x: F64, style: str) -> tuple[F64, F64]:
     return (x[..., 0::2], x[..., 1::2]) if style == "norm" else (x[..., :half], x[..., half:])
 
 
-ACTS: dict[str, Callable[[F64], F64]] = {"silu": lambda x: x / (1.0 + np.exp(-x))}
+def _gated(act: str, gate: F64, up: F64) -> F64:
+    if act in GATES:
+        return GATES[act](gate, up)
+    return ACTS[act](gate) * up
+
+
+def _rms(x: F64, eps: float) -> F64:
+    return x / np.sqrt(np.mean(x * x) + eps)
+
+
+def _layer(x: F64, eps: float) -> F64:
+    centred = x - np.mean(x)
+    return centred / np.sqrt(np.mean(centred * centred) + eps)
+
+
+def _l2(x: F64, eps: float) -> F64:
+    return x / np.sqrt(max(np.sum(x * x), eps * eps))
+
+
+def _gelu_tanh(x: F64) -> F64:
+    """The tanh form (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def _gelu_erf(x: F64) -> F64:
+    erf = np.array([math.erf(value) for value in (x / np.sqrt(2.0)).ravel()])
+    return 0.5 * x * (1.0 + erf.reshape(x.shape))
+
+
+def _swiglu_oai(gate: F64, up: F64) -> F64:
+    """gpt-oss: both clamped to 7, up from below too, sigmoid at slope 1.702, one added to up."""
+    gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+    return gate * _sigmoid(1.702 * gate) * (up + 1.0)
+
+
+def _sigmoid(x: F64) -> F64:
+    return 0.5 * (1.0 + np.tanh(0.5 * x))  # never overflows
+
+
+NORMS: dict[str, Callable[[F64, float], F64]] = {"rms": _rms, "layer": _layer, "l2": _l2}
+ACTS: dict[str, Callable[[F64], F64]] = {
+    "silu": lambda x: x * _sigmoid(x),
+    "gelu": _gelu_tanh,
+    "gelu_erf": _gelu_erf,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "relu2": lambda x: np.maximum(x, 0.0) ** 2,
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+}
+GATES: dict[str, Callable[[F64, F64], F64]] = {"swiglu_oai": _swiglu_oai}  # where up is not just a factor

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import OutputRow, Pool
+from camelid.backends.reference.rows import F32, F64
 from camelid.backends.reference.store import WeightStore
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
 from camelid.plan.step import Step, StepRow
 
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 U32 = npt.NDArray[np.uint32]
 
 
@@ -74,9 +73,3 @@ class Frame:
 
 
 Kernel = Callable[[Op, Frame], None]
-
-
-def per_row(function: Callable[[F64], F64], x: F64) -> F64:
-    # A chunk of a prompt may have no output rows; the result keeps its width.
-    rows: list[F64] = [function(row) for row in x] or [function(np.zeros_like(x, shape=x.shape[1]))]
-    return np.stack(rows)[: len(x)]

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Sources
-from camelid.backends.codecs import decode
+from camelid.backends.load_ops import load_values
+from camelid.backends.reference.rows import F64, per_row
 from camelid.plan.weights import INLINE, Part, Weight
-
-F64 = npt.NDArray[np.float64]
 
 CACHE_BYTES = 256 << 20  # decoded weights are kept up to this; larger models are decoded op by op
 
@@ -35,14 +34,31 @@ class WeightStore:
         return np.concatenate([self._part(part) for part in weight.parts])
 
     def matrix(self, weight: Weight) -> F64:  # [out, in]
+        """All of it, decoded. Small weights only."""
         if weight.name in self._decoded:
             return self._decoded[weight.name]
-        flat = decode(weight.type, self.raw(weight), weight.rows * weight.cols)
-        matrix = flat.reshape(weight.rows, weight.cols).astype(np.float64)
+        matrix = load_values(weight, self.raw(weight)).astype(np.float64)
         if self._decoded_bytes + matrix.nbytes <= CACHE_BYTES:
             self._decoded[weight.name] = matrix
             self._decoded_bytes += matrix.nbytes
         return matrix
+
+    def vector(self, weight: Weight) -> F64:  # [n]
+        return self.matrix(weight).ravel()
+
+    def rows(self, weight: Weight, numbers: Sequence[int]) -> F64:  # [n, in]
+        """Some rows: what an embedding looks up."""
+        return self.matrix(weight)[list(numbers)]
+
+    def multiply(self, weight: Weight, x: F64) -> F64:  # x [T, in] -> [T, out]
+        """weight @ row for each row alone."""
+        matrix = self.matrix(weight)
+        return per_row(lambda row: matrix @ row, x)
+
+    def multiply_expert(self, weight: Weight, expert: int, x: F64) -> F64:  # x [n, in] -> [n, out]
+        """The same with one matrix of a stack."""
+        matrix = self.matrix(weight).reshape(weight.shape)[expert]
+        return per_row(lambda row: matrix @ row, x)
 
     def _part(self, part: Part) -> npt.NDArray[np.uint8]:
         if part.source == INLINE:

@@ -121,16 +121,17 @@ def _paged_constants(op: Op, c: Context) -> Constants:
 
 
 def _attention_constants(op: Op, c: Context) -> Constants:
-    if op.integer("head_dim") > MAX_HEAD_DIM:
+    head_dim = op.view("q").cols // op.integer("n_heads")
+    if head_dim > MAX_HEAD_DIM:
         raise BackendError(
-            f"webgpu: heads of {op.integer('head_dim')} floats, the attention kernel takes {MAX_HEAD_DIM}; "
+            f"webgpu: heads of {head_dim} floats, the attention kernel takes {MAX_HEAD_DIM}; "
             "use the reference backend",
             backend="webgpu",
         )
     heads = op.integer("n_heads") // op.integer("n_kv_heads")
     sizes: Constants = {
         "HEADS_PER_KV": heads,
-        "HEAD_DIM": op.integer("head_dim"),
+        "HEAD_DIM": head_dim,
         "SCALE": op.number("scale"),
     }
     return sizes | _paged_constants(op, c)

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from camelid.model.spec import ModelSpec
-from camelid.plan.builder import PlanBuilder
-from camelid.plan.plan import StateRef, View
-from camelid.plan.weights import Weight
+from camelid.model.lowering import Lowering
+from camelid.plan.plan import View
 
 
-def attention(plan: PlanBuilder, x: View, spec: ModelSpec, weights: Mapping[str, Weight], layer: int) -> None:
-    """x += attn_output(attention(rope(q), rope(k), v)); [T, C] in place."""
-    blk = f"blk.{layer}."
-    h = plan.norm(x, weights[blk + "attn_norm"], spec.norm_eps)  # [T, C]
-    q = plan.linear(h, weights[blk + "attn_q"], "q")  # [T, H*D]
-    k = plan.linear(h, weights[blk + "attn_k"], "k")  # [T, K*D]
-    v = plan.linear(h, weights[blk + "attn_v"], "v")  # [T, K*D]
-    for heads in (q, k):
-        fine, coarse = weights["rope_fine"], weights["rope_coarse"]
-        plan.rope(heads, fine, coarse, head_dim=spec.head_dim, dim=spec.rope.dim, style=spec.rope.style)
-    state = StateRef(spec.layers[layer].state_group, layer)
-    plan.kv_write(k, v, state)
-    scale = spec.attention_scale
-    y = plan.attention(q, state, n_heads=spec.n_heads, n_kv_heads=spec.n_kv_heads, scale=scale)
-    plan.add(x, plan.linear(y, weights[blk + "attn_output"], "o"))
+def attention(c: Lowering, h: View, i: int) -> View:
+    """attn_output(attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
+
+    Norms of queries and keys, biases and sinks take part where the model has them; a norm as wide as a head
+    works on each head by itself. A layer that shares another's keys and values writes none.
+    """
+    spec, layer, blk = c.spec, c.layer(i), f"blk.{i}."
+    q = _heads(c, h, i, "q")  # [T, H*D]
+    if layer.kv_layer < 0:
+        k = _heads(c, h, i, "k")  # [T, K*D]
+        c.plan.kv_write(k, c.linear(h, blk + "attn_v", "v"), c.state(i))
+    y = c.plan.attention(
+        q,
+        c.state(i),
+        n_heads=spec.n_heads,
+        n_kv_heads=spec.n_kv_heads,
+        v_dim=spec.head_dim,
+        scale=spec.attention_scale or spec.head_dim**-0.5,
+        window=layer.window,
+        softcap=spec.attention_softcap,
+        sinks=c.weights.get(blk + "attn_sinks"),
+    )  # [T, H*D]
+    return c.linear(y, blk + "attn_output", "o")
+
+
+def _heads(c: Lowering, h: View, i: int, name: str) -> View:
+    """Queries or keys, normed and turned; [T, heads*D]."""
+    blk, spec = f"blk.{i}.attn_{name}", c.spec
+    x = c.linear(h, blk, name)
+    norm = f"{blk}_norm"
+    if norm in c.weights:
+        width = c.weights[norm].cols
+        x = c.norm(x, norm, width if width < x.cols else 0)
+    c.rope(x, c.layer(i).rope, spec.head_dim)
+    return x

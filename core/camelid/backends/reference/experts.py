@@ -1,0 +1,59 @@
+"""Kernels of the reference: mixtures of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from camelid.backends.reference.frame import Frame
+from camelid.backends.reference.rows import F64, per_row
+from camelid.plan.plan import Op
+
+
+def op_router(op: Op, f: Frame) -> None:
+    logits, n_used = f.read(op.view("logits")), op.view("ids").cols
+    probs = per_row(SCORES[op.word("gate")], logits)
+    biased = probs + f.store.vector(op.weight("bias")) if op.has("bias") else probs
+    ids = np.argsort(-biased, axis=1, kind="stable")[:, :n_used]  # ties: lowest id
+    chosen = np.take_along_axis(probs, ids, axis=1)
+    if op.word("gate") == "topk_softmax":
+        chosen = per_row(_softmax, chosen)
+    if op.integer("normalize"):
+        chosen = chosen / chosen.sum(axis=1, keepdims=True)
+    f.write(op.view("ids"), ids)
+    f.write(op.view("probs"), op.number("scale") * chosen)
+
+
+def op_linear_experts(op: Op, f: Frame) -> None:
+    ids = f.read(op.view("ids")).astype(int)  # [T, U]
+    x = f.read(op.view("x")).reshape(len(ids), -1, op.weight("weight").cols)  # [T, 1 or U, in]
+    y = np.zeros((*ids.shape, op.weight("weight").shape[1]))  # [T, U, out]
+    for expert in np.unique(ids):
+        where = np.argwhere(ids == expert)
+        rows = np.stack([x[t, slot % x.shape[1]] for t, slot in where])
+        y[tuple(where.T)] = f.store.multiply_expert(op.weight("weight"), int(expert), rows)
+    if op.has("bias"):
+        y += f.store.matrix(op.weight("bias"))[ids]
+    f.write(op.view("y"), y.reshape(len(ids), -1))
+
+
+def op_combine(op: Op, f: Frame) -> None:
+    probs = f.read(op.view("probs"))  # [T, U]
+    x = f.read(op.view("x")).reshape(*probs.shape, -1)  # [T, U, C]
+    y = np.zeros_like(x[:, 0])
+    for slot in range(probs.shape[1]):
+        y += probs[:, slot, None] * x[:, slot]
+    f.write(op.view("y"), y)
+
+
+def _softmax(x: F64) -> F64:
+    weights = np.exp(x - x.max())
+    return weights / weights.sum()
+
+
+SCORES: dict[str, Callable[[F64], F64]] = {
+    "softmax": _softmax,
+    "sigmoid": lambda x: 0.5 * (1.0 + np.tanh(0.5 * x)),
+    "topk_softmax": lambda x: x,
+}

@@ -1,0 +1,304 @@
+"""From metadata to a `ModelSpec`: GGUF's keys, checked before anything is believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.formats.gguf import Gguf
+from camelid.model.arch import Arch, Model
+from camelid.model.checkpoint import Checkpoint
+from camelid.model.spec import ExpertsSpec, LayerSpec, ModelSpec, RopeScaling, RopeSpec
+from camelid.plan.weights import Weight
+
+Factors: TypeAlias = Mapping[str, tuple[float, ...]]
+FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
+MAX_COUNT = 2**24
+LOCAL, GLOBAL = "rope_local", "rope"
+SCALINGS = ("none", "linear", "yarn", "longrope")
+
+# Metadata that would change the maths and that no row understands: key -> the values that change nothing.
+REFUSED: Mapping[str, tuple[object, ...]] = {
+    "attention.causal": (True,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.max_alibi_bias": (0.0,),
+    "attention.q_lora_rank": (0,),
+    "attention.kv_lora_rank": (0,),
+    "expert_group_count": (0, 1),
+    "expert_shared_count": (0,),
+    "expert_shared_feed_forward_length": (0,),
+    "interleave_moe_layer_step": (0, 1),
+    "leading_dense_block_count": (0,),
+    "pooling_type": (0,),
+    "rope.dimension_sections": (),
+    "ssm.conv_kernel": (0,),
+    "use_parallel_residual": (False,),
+}
+
+
+class Facts:
+    """Getters over one architecture's metadata keys, each with its bounds."""
+
+    def __init__(self, gguf: Gguf, prefix: str) -> None:
+        self.gguf = gguf
+        self.prefix = prefix
+
+    def key(self, name: str) -> str:
+        return f"{self.prefix}.{name}"
+
+    def has(self, name: str) -> bool:
+        return self.key(name) in self.gguf.metadata
+
+    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """An integer of `least` .. 2^24 - 1. A list of one repeated number counts as that number."""
+        value = self._uniform(name)
+        if value is None and default is None:
+            return self.gguf.get(self.key(name), int)
+        if value is None:
+            return default or 0
+        if not least <= value < MAX_COUNT:
+            self.fail(name, f"is {value}, expected {least} to {MAX_COUNT - 1}; the file is damaged")
+        return value
+
+    def _uniform(self, name: str) -> int | None:
+        value = self.gguf.metadata.get(self.key(name))
+        if not isinstance(value, list):
+            return self.gguf.get(self.key(name), int, default=None)
+        values = self.gguf.get(self.key(name), list[int])
+        if len(set(values)) == 1:
+            return values[0]
+        raise UnsupportedModelError(
+            f"{self.key(name)} differs from layer to layer, which {self.prefix!r} does not support yet",
+            kind=self.key(name),
+            name=f"a list of {len(values)}",
+        )
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number."""
+        key = self.key(name)
+        value = self.gguf.get(key, float) if default is None else self.gguf.get(key, float, default=default)
+        if not math.isfinite(value):
+            self.fail(name, f"is {value}, expected a finite number")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        return self.gguf.get(self.key(name), bool, default=default)
+
+    def fail(self, name: str, message: str) -> None:
+        raise ModelFormatError(f"{self.key(name)} {message}", key=self.key(name))
+
+
+def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
+    """The spec that the metadata states; ModelFormatError or UnsupportedModelError where it cannot be."""
+    facts = Facts(checkpoint.header, name)
+    _check_refused(facts)
+    n_heads, hidden_size = facts.count("attention.head_count"), facts.count("embedding_length")
+    head_dim = facts.count("attention.key_length", hidden_size // n_heads)
+    n_layers = _n_layers(facts, len(checkpoint.tensors))
+    experts = _experts(facts)
+    spec = ModelSpec(
+        arch=name,
+        name=checkpoint.header.get("general.name", str, default=name),
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=facts.count("attention.head_count_kv", n_heads),
+        head_dim=head_dim,
+        hidden_size=hidden_size,
+        ffn_size=facts.count("feed_forward_length"),
+        vocab_size=_embedding(checkpoint.tensors).shape[0],
+        context_length=facts.count("context_length"),
+        norm_eps=facts.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
+        norm_kind=arch.norm_kind,
+        ropes=_ropes(facts, arch, head_dim, factors),
+        layers=tuple(_layer(facts, arch, i, n_layers, experts is not None) for i in range(n_layers)),
+        is_tied="output.weight" not in checkpoint.tensors,
+        experts=experts,
+        attention_scale=_attention_scale(facts, arch, n_layers, hidden_size / n_heads, head_dim),
+        attention_softcap=facts.number("attn_logit_softcapping", 0.0),
+        logit_softcap=facts.number("final_logit_softcapping", 0.0),
+        logit_scale=1.0 / (facts.number("logit_scale", 1.0) or 1.0),
+        embedding_scale=facts.number("embedding_scale", hidden_size**0.5 if arch.scales_embeddings else 1.0),
+        residual_scale=facts.number("residual_scale", 1.0),
+    )
+    _check_spec(spec, facts)
+    return spec
+
+
+def at_context(model: Model, context_length: int) -> Model:
+    """The model for a shorter context: tables get smaller, and LongRoPE chooses its factors by it."""
+    return replace(model, spec=replace(model.spec, context_length=context_length))
+
+
+def _check_refused(facts: Facts) -> None:
+    understood = {facts.key(name): values for name, values in REFUSED.items()} | {"split.count": (0, 1)}
+    for key, values in understood.items():
+        value = facts.gguf.metadata.get(key)
+        if value is not None and value not in values:
+            raise UnsupportedModelError(
+                f"{key} is {value!r}, which is not supported for {facts.prefix}; "
+                f"understood: {', '.join(map(repr, values)) or 'nothing'}",
+                kind=key,
+                name=value,
+            )
+
+
+def _n_layers(facts: Facts, n_tensors: int) -> int:
+    """Layers, at most as many as tensors, so that a false count costs no memory."""
+    n_layers = facts.count("block_count")
+    if n_layers > n_tensors:
+        facts.fail("block_count", f"is {n_layers}, but the file has {n_tensors} tensors; it is damaged")
+    return n_layers
+
+
+def _embedding(tensors: Mapping[str, Weight]) -> Weight:
+    tensor = tensors.get("token_embd.weight")
+    if tensor is None or len(tensor.shape) != 2:
+        got = tensor.shape if tensor else "nothing"
+        raise TensorShapeError(
+            f"token_embd.weight: found {got}, expected a matrix [vocabulary, hidden]",
+            name="token_embd",
+            got=got,
+        )
+    return tensor
+
+
+def _experts(facts: Facts) -> ExpertsSpec | None:
+    n_experts = facts.count("expert_count", 0, least=0)
+    if not n_experts:
+        return None
+    n_used = facts.count("expert_used_count")
+    if n_used > n_experts:
+        facts.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
+    ffn_size = facts.count("expert_feed_forward_length", facts.count("feed_forward_length"))
+    normalize = facts.flag("expert_weights_norm", default=True)
+    scale = facts.number("expert_weights_scale", 1.0) or 1.0
+    return ExpertsSpec(
+        n_experts=n_experts, n_used=n_used, ffn_size=ffn_size, normalize=normalize, scale=scale
+    )
+
+
+def _attention_scale(facts: Facts, arch: Arch, n_layers: int, width: float, head_dim: int) -> float:
+    """As stated; else head_dim^-0.5, but for the one size of its family that spreads hidden over heads."""
+    plain = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
+    return facts.number("attention.scale", plain) or plain
+
+
+def _layer(facts: Facts, arch: Arch, i: int, n_layers: int, has_experts: bool) -> LayerSpec:
+    window = facts.count("attention.sliding_window", 0, least=0)
+    is_local = bool(window) and _is_windowed(facts, arch, i, n_layers)
+    return LayerSpec(
+        mlp="experts" if has_experts else arch.mlp,
+        act=arch.act,
+        residual=arch.residual,
+        state_group="window" if is_local else "kv",
+        window=window if is_local else 0,
+        rope=_layer_rope(facts, arch, i, n_layers, is_local),
+    )
+
+
+def _is_windowed(facts: Facts, arch: Arch, i: int, n_layers: int) -> bool:
+    if isinstance(facts.gguf.metadata.get(facts.key("attention.sliding_window_pattern")), list):
+        return _per_layer(facts, "attention.sliding_window_pattern", n_layers)[i]
+    every = facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0)
+    return not every or (i + 1) % every != 0
+
+
+def _layer_rope(facts: Facts, arch: Arch, i: int, n_layers: int, is_local: bool) -> str:
+    if facts.has("rope.layers"):
+        is_turned = _per_layer(facts, "rope.layers", n_layers)[i]
+    else:
+        is_turned = not arch.nope_every or (i + 1) % arch.nope_every != 0
+    if not arch.rope_style or not is_turned:
+        return ""
+    return LOCAL if is_local and arch.local_theta else GLOBAL
+
+
+def _per_layer(facts: Facts, name: str, n_layers: int) -> list[bool]:
+    values = facts.gguf.get(facts.key(name), list[bool])
+    if len(values) != n_layers:
+        facts.fail(name, f"has {len(values)} items for {n_layers} layers")
+    return values
+
+
+def _ropes(facts: Facts, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:
+    if not arch.rope_style:
+        return {}
+    rope = RopeSpec(
+        theta=facts.number("rope.freq_base", 10000.0),
+        dim=facts.count("rope.dimension_count", head_dim),
+        style=arch.rope_style,
+        factors=factors.get("rope_freqs", ()),
+        scaling=_scaling(facts, factors),
+    )
+    if not arch.local_theta:
+        return {GLOBAL: rope}
+    local = facts.number("rope.freq_base_swa", arch.local_theta)
+    return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
+
+
+def _scaling(facts: Facts, factors: Factors) -> RopeScaling | None:
+    factor = facts.number("rope.scaling.factor", facts.number("rope.scale_linear", 1.0))
+    default = "none" if factor == 1.0 else "linear"  # what llama.cpp takes a bare factor for
+    stated = facts.gguf.get(facts.key("rope.scaling.type"), str, default=default)
+    kind = "longrope" if "rope_factors_long" in factors else stated
+    if kind not in SCALINGS:
+        raise UnsupportedModelError(
+            f"{facts.key('rope.scaling.type')} is {kind!r}; understood: {', '.join(SCALINGS)}",
+            kind=facts.key("rope.scaling.type"),
+            name=kind,
+        )
+    if kind == "none":
+        return None
+    original = facts.count("rope.scaling.original_context_length", facts.count("context_length"))
+    return RopeScaling(
+        kind=kind,
+        factor=factor,
+        original_context=original,
+        beta_fast=facts.number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=facts.number("rope.scaling.yarn_beta_slow", 1.0),
+        magnitude=facts.number("rope.scaling.attn_factor", 0.0),
+        long_factors=factors.get("rope_factors_long", ()),
+        short_factors=factors.get("rope_factors_short", ()),
+    )
+
+
+def _check_spec(spec: ModelSpec, facts: Facts) -> None:
+    value_dim = facts.count("attention.value_length", spec.head_dim)
+    rules = {
+        "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
+        "key and value heads must have one size": value_dim == spec.head_dim,
+        "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
+        "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
+    }
+    for rope in spec.ropes.values():
+        rules |= _rope_rules(rope, spec.head_dim)
+    for rule, holds in rules.items():
+        if not holds:
+            heads = f"heads {spec.n_heads}, {spec.n_kv_heads} of {spec.head_dim} and {value_dim}"
+            ropes = ", ".join(f"rope {rope.dim} at {rope.theta:g}" for rope in spec.ropes.values())
+            found = f"{heads}, epsilon {spec.norm_eps:g}, {ropes or 'no rope'}"
+            raise ModelFormatError(f"{spec.arch}: {rule}; found {found}", path=spec.name)
+
+
+def _rope_rules(rope: RopeSpec, head_dim: int) -> dict[str, bool]:
+    is_even = rope.dim % 2 == 0 and rope.dim <= head_dim
+    s = rope.scaling
+    stretches = (s.long_factors, s.short_factors) if s and s.kind == "longrope" else ()
+    return {
+        "rope must turn an even number of floats, at most head_dim": is_even,
+        "rope theta must be finite and more than 1": 1.0 < rope.theta < math.inf,
+        "rope factors must be one a pair, finite and positive": not rope.factors
+        or _good_factors(rope.factors, rope),
+        "rope_factors_long and _short must be one a pair, finite and positive": all(
+            _good_factors(factors, rope) for factors in stretches
+        ),
+        "rope scaling must be positive": not s or (s.factor > 0.0 and s.magnitude >= 0.0),
+        "yarn betas must be positive": not s or min(s.beta_fast, s.beta_slow) > 0.0,
+    }
+
+
+def _good_factors(factors: tuple[float, ...], rope: RopeSpec) -> bool:
+    return len(factors) == rope.dim // 2 and all(0.0 < factor < math.inf for factor in factors)

@@ -1,0 +1,52 @@
+"""What every block works with: the plan being built, the model's facts, its weights by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from camelid.model.spec import LayerSpec, ModelSpec
+from camelid.plan.builder import PlanBuilder
+from camelid.plan.plan import StateRef, View
+from camelid.plan.weights import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A plan under construction. Weights are named as in GGUF, without `.weight`; biases end in `.bias`."""
+
+    plan: PlanBuilder
+    spec: ModelSpec
+    weights: Mapping[str, Weight]
+
+    def layer(self, i: int) -> LayerSpec:
+        return self.spec.layers[i]
+
+    def state(self, i: int) -> StateRef:
+        """The state that layer `i` reads: its own, or that of the layer whose keys and values it shares."""
+        layer = self.spec.layers[i]
+        return StateRef(layer.state_group, i if layer.kv_layer < 0 else layer.kv_layer)
+
+    def linear(self, x: View, name: str, out: str = "y") -> View:
+        """weight @ x, plus the bias if the model has one."""
+        return self.plan.linear(x, self.weights[name], out, self.weights.get(f"{name}.bias"))
+
+    def norm(self, x: View, name: str, size: int = 0) -> View:
+        """The norm of that name over groups of `size` columns (0: all)."""
+        gain, bias = self.weights[name], self.weights.get(f"{name}.bias")
+        return self.plan.norm(x, gain, self.spec.norm_eps, bias=bias, kind=self.spec.norm_kind, size=size)
+
+    def norm_if(self, x: View, name: str, size: int = 0) -> View:
+        """The norm of that name, or x itself where the model has none there."""
+        return self.norm(x, name, size) if name in self.weights else x
+
+    def rope(self, x: View, name: str, head_dim: int, offset: int = 0) -> None:
+        """Turns the heads of x in place by the rotation of that name; "" turns nothing."""
+        if name:
+            spec, tables = self.spec.ropes[name], (self.weights[f"{name}.{t}"] for t in ("fine", "coarse"))
+            how = {"head_dim": head_dim, "dim": spec.dim, "offset": offset}
+            self.plan.rope(x, *tables, style=spec.style, **how)
+
+
+Block: TypeAlias = Callable[[Lowering, View, int], View]  # (context, normed input [T, C], layer) -> [T, C]

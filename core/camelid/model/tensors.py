@@ -1,0 +1,114 @@
+"""Every tensor of a checkpoint finds its rule, or there is an error that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from camelid.errors import TensorShapeError
+from camelid.model.arch import MLP_TENSORS, Arch
+from camelid.model.checkpoint import Checkpoint
+from camelid.model.facts import FACTOR_TENSORS
+from camelid.model.spec import ModelSpec
+from camelid.plan.weights import Weight, cut_rows
+
+Shape = tuple[int, ...]
+
+
+def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
+    """Weights by GGUF name without `.weight`. TensorShapeError if one is missing, misshapen or left over."""
+    sizes = _sizes(spec)
+    tensors = _split(checkpoint.tensors, spec, arch, sizes)
+    wanted = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in tensors}
+    shapes = {name: tuple(sizes[letter] for letter in letters) for name, letters in wanted.items()}
+    weights = {_short(name): _checked(name, tensors, want) for name, want in shapes.items()}
+    _check_all_consumed({*tensors} - {f"{n}.weight" for n in FACTOR_TENSORS}, {*wanted}, spec.arch)
+    return weights
+
+
+def _sizes(spec: ModelSpec) -> Mapping[str, int]:
+    experts = spec.experts
+    return {
+        "C": spec.hidden_size, "Q": spec.q_size, "K": spec.kv_size, "D": spec.head_dim,
+        "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
+        "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
+    }  # fmt: skip
+
+
+def _split(
+    tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch, sizes: Mapping[str, int]
+) -> dict[str, Weight]:
+    """The tensors with every fused one cut into its rows, where its size says that it is fused."""
+    out = dict(tensors)
+    for i in range(spec.n_layers):
+        for name, parts in arch.splits.items():
+            counts = [sizes[letter] for _, letter in parts]
+            for ending in ("weight", "bias"):
+                fused = out.get(f"blk.{i}.{name}.{ending}")
+                if fused is not None and fused.shape[0] == sum(counts):
+                    del out[fused.name]
+                    out |= _cut(fused, [f"blk.{i}.{part}.{ending}" for part, _ in parts], counts)
+    return out
+
+
+def _cut(fused: Weight, names: list[str], counts: list[int]) -> dict[str, Weight]:
+    starts = [sum(counts[:i]) for i in range(len(counts))]
+    return {
+        name: cut_rows(fused, name, start, n) for name, start, n in zip(names, starts, counts, strict=True)
+    }
+
+
+def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
+    named = {"token_embd": "VC", "output_norm": "C"} | ({"position_embd": "PC"} if arch.has_positions else {})
+    yield from ((f"{name}.weight", letters) for name, letters in named.items())
+    yield from ((f"{name}.bias", named[name][0]) for name in arch.biases if name in named)
+    for i, layer in enumerate(spec.layers):
+        shapes = {**arch.tensors, **MLP_TENSORS[layer.mlp]}
+        yield from ((f"blk.{i}.{name}.weight", letters) for name, letters in shapes.items())
+        biases = (name for name in arch.biases if name in shapes)
+        yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
+
+
+def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
+    yield "output.weight", "VC"
+    for i, layer in enumerate(spec.layers):
+        shapes = {**arch.tensors, **MLP_TENSORS[layer.mlp]}
+        biases = (name for name in arch.optional_biases if name in shapes)
+        yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
+
+
+def _short(name: str) -> str:
+    return name.removesuffix(".weight")
+
+
+def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
+    weight = tensors.get(name)
+    if weight is None or weight.shape != want:
+        got = weight.shape if weight else "nothing"
+        raise TensorShapeError(
+            f"{name}: found {got}, expected shape {want}; was this file made for another architecture?",
+            name=_short(name),
+            got=got,
+            want=want,
+        )
+    return replace(_as_f32(weight) if len(want) == 1 else weight, name=_short(name))
+
+
+def _as_f32(weight: Weight) -> Weight:
+    """Norms and biases are float32 on every backend; they weigh nothing."""
+    if weight.type == "f32" or weight.stored_type != weight.type:
+        return weight
+    return replace(weight, type="f32").then("cast", weight.type)
+
+
+def _check_all_consumed(names: set[str], consumed: set[str], arch_name: str) -> None:
+    left = sorted(names - consumed)
+    if left:
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise TensorShapeError(
+            f"tensor {left[0]}{more}: no rule of architecture {arch_name!r} uses it, "
+            "so results would be wrong",
+            name=left[0],
+            got=left[0],
+            want="no further tensors",
+        )

@@ -1,0 +1,220 @@
+"""The op set, part one: state changes, embeddings, elementwise work, norms, linear maps, sampling."""
+
+from __future__ import annotations
+
+from camelid.plan.oprow import Counts, OpRow, elementwise, fits, matrix, same
+from camelid.plan.plan import Op
+
+
+def _norm_rule(op: Op) -> bool:
+    width = op.integer("size") or op.view("x").cols
+    whole = op.view("x").cols % width == 0
+    return same("x", "y")(op) and whole and fits(op, "gain", width) and fits(op, "bias", width)
+
+
+def _add_norm_rule(op: Op) -> bool:
+    return same("x", "y", "r")(op) and fits(op, "gain", op.view("x").cols)
+
+
+def _linear_rule(op: Op) -> bool:
+    n = op.view("y").cols
+    return op.weight("weight").shape == (n, op.view("x").cols) and fits(op, "bias", n)
+
+
+def _linear_glu_rule(op: Op) -> bool:
+    return op.weight("weight").shape == (2 * op.view("y").cols, op.view("x").cols)
+
+
+def _mul_rule(op: Op) -> bool:
+    x, r = op.view("x"), op.view("r")
+    return x.rows == r.rows and x.cols % r.cols == 0
+
+
+def _experts_rule(op: Op) -> bool:
+    n_experts, n_out, n_in = op.weight("weight").shape
+    n_used = op.view("ids").cols
+    fed = op.view("x").cols in (n_in, n_used * n_in)
+    return fed and op.view("y").cols == n_used * n_out and fits(op, "bias", n_experts, n_out)
+
+
+def _experts_flops(op: Op, counts: Counts) -> int:
+    _, n_out, n_in = op.weight("weight").shape
+    return 2 * counts.rows[op.view("y").rows] * op.view("ids").cols * n_out * n_in
+
+
+def _router_rule(op: Op) -> bool:
+    ids, logits = op.view("ids"), op.view("logits")
+    return same("ids", "probs")(op) and 0 < ids.cols <= logits.cols and fits(op, "bias", logits.cols)
+
+
+def _combine_rule(op: Op) -> bool:
+    return op.view("x").cols == op.view("probs").cols * op.view("y").cols
+
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        name="tables",
+        states=("state",),
+        meaning="table[table_row, index] = unit, for each of the step's updates of this group",
+    ),
+    OpRow(
+        name="copy",
+        states=("state",),
+        meaning="pool[destination][:rows] = pool[source][:rows], for each of the step's copies",
+    ),
+    OpRow(
+        name="embed",
+        writes=("y",),
+        weights=("weight",),
+        states=("tokens",),
+        defaults={"scale": 1.0},
+        rule=lambda op: op.weight("weight").cols == op.view("y").cols,
+        meaning="y = scale * weight[token]; the token is the row's id, or ring[sequence, state_row] "
+        "if sampled on the device",
+    ),
+    OpRow(
+        name="embed_position",
+        updates=("x",),
+        weights=("weight",),
+        defaults={"channel": 0},
+        rule=lambda op: op.weight("weight").cols == op.view("x").cols,
+        flops=elementwise("x", 1),
+        meaning="x = x + weight[positions[channel]]",
+    ),
+    OpRow(
+        name="norm",
+        writes=("y",),
+        reads=("x",),
+        weights=("gain?", "bias?"),
+        attrs=("eps",),
+        defaults={"kind": "rms", "size": 0},
+        rule=_norm_rule,
+        flops=elementwise("x", 4),
+        meaning="each group of `size` columns (0: all) by itself; rms: x / sqrt(mean(x * x) + eps); "
+        "layer: (x - mean) / sqrt(var + eps); l2: x / sqrt(max(sum(x * x), eps^2)); then * gain + bias",
+    ),
+    OpRow(
+        name="add",
+        updates=("x",),
+        reads=("r",),
+        defaults={"scale": 1.0},
+        rule=same("x", "r"),
+        flops=elementwise("x", 1),
+        meaning="x = x + scale * r",
+    ),
+    OpRow(
+        name="add_norm",
+        writes=("y",),
+        updates=("x",),
+        reads=("r",),
+        weights=("gain",),
+        attrs=("eps",),
+        defaults={"scale": 1.0},
+        rule=_add_norm_rule,
+        flops=elementwise("x", 5),
+        meaning="x = x + scale * r; y = rms norm(x, gain)",
+    ),
+    OpRow(
+        name="mul",
+        updates=("x",),
+        reads=("r",),
+        rule=_mul_rule,
+        flops=elementwise("x", 1),
+        meaning="x = x * r; one factor of r covers x.cols / r.cols neighbouring columns",
+    ),
+    OpRow(
+        name="scale",
+        updates=("x",),
+        attrs=("by",),
+        flops=elementwise("x", 1),
+        meaning="x = by * x",
+    ),
+    OpRow(
+        name="softcap",
+        updates=("x",),
+        attrs=("cap",),
+        rule=lambda op: op.number("cap") > 0.0,
+        flops=elementwise("x", 3),
+        meaning="x = cap * tanh(x / cap)",
+    ),
+    OpRow(
+        name="unary",
+        updates=("x",),
+        attrs=("act",),
+        flops=elementwise("x", 4),
+        meaning="x = act(x)",
+    ),
+    OpRow(
+        name="linear",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight", "bias?"),
+        rule=_linear_rule,
+        flops=matrix("weight", "y"),
+        meaning="y = weight @ x + bias",
+    ),
+    OpRow(
+        name="glu",
+        writes=("y",),
+        reads=("gate", "up"),
+        attrs=("act",),
+        rule=same("y", "gate", "up"),
+        flops=elementwise("y", 5),
+        meaning="y = act(gate) * up",
+    ),
+    OpRow(
+        name="linear_glu",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight",),
+        attrs=("act",),
+        rule=_linear_glu_rule,
+        flops=matrix("weight", "y"),
+        meaning="gate, up = split(weight @ x); y = act(gate) * up",
+    ),
+    OpRow(
+        name="router",
+        writes=("ids", "probs"),
+        reads=("logits",),
+        weights=("bias?",),
+        attrs=("gate",),
+        defaults={"normalize": 0, "scale": 1.0},
+        rule=_router_rule,
+        flops=elementwise("logits", 4),
+        meaning="p = gate(logits); ids = the largest of p + bias (ties: lowest id), largest first; "
+        "probs = p[ids], divided by their sum if normalize; * scale. Gates: softmax, sigmoid, topk_softmax "
+        "(softmax over the chosen logits)",
+    ),
+    OpRow(
+        name="linear_experts",
+        writes=("y",),
+        reads=("x", "ids"),
+        weights=("weight", "bias?"),
+        rule=_experts_rule,
+        flops=_experts_flops,
+        meaning="y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]; x may be one row for all slots",
+    ),
+    OpRow(
+        name="combine",
+        writes=("y",),
+        reads=("x", "probs"),
+        rule=_combine_rule,
+        flops=elementwise("x", 2),
+        meaning="y = sum over slots of probs[slot] * x[slot]",
+    ),
+    OpRow(
+        name="gather_rows",
+        writes=("y",),
+        reads=("x",),
+        rule=lambda op: op.view("y").cols == op.view("x").cols,
+        meaning="y[o] = x[outputs[o].row]",
+    ),
+    OpRow(
+        name="sample",
+        reads=("logits",),
+        states=("tokens",),
+        flops=elementwise("logits", 4),
+        meaning="id = argmax(logits / temperature + gumbel); ring[sequence, position] = id; "
+        "result = id, status, logit, log-sum-exp",
+    ),
+)

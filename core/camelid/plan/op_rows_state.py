@@ -1,0 +1,64 @@
+"""The op set, part two: ops that know of positions and state."""
+
+from __future__ import annotations
+
+from camelid.plan.oprow import Counts, OpRow, elementwise
+from camelid.plan.plan import Op
+
+MASKS = ("causal", "held")
+
+
+def _attention_flops(op: Op, counts: Counts) -> int:
+    return 2 * (op.view("q").cols + op.view("y").cols) * counts.keys
+
+
+def _rope_rule(op: Op) -> bool:
+    head_dim, dim, offset = op.integer("head_dim"), op.integer("dim"), op.integer("offset")
+    whole = op.view("x").cols % head_dim == 0 and dim > 0 and 0 <= offset <= head_dim - dim
+    return whole and op.weight("fine").cols == dim
+
+
+def _kv_rule(op: Op) -> bool:
+    return not op.has("v") or op.view("k").rows == op.view("v").rows
+
+
+def _attention_rule(op: Op) -> bool:
+    q, y, n_heads = op.view("q"), op.view("y"), op.integer("n_heads")
+    heads = n_heads % op.integer("n_kv_heads") == 0 == q.cols % n_heads
+    return heads and q.rows == y.rows and y.cols % n_heads == 0 and op.word("mask") in MASKS
+
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        name="rope",
+        updates=("x",),
+        weights=("fine", "coarse"),
+        attrs=("head_dim", "dim", "style"),
+        defaults={"offset": 0},
+        rule=_rope_rule,
+        flops=elementwise("x", 3),
+        meaning="pairs among floats offset .. offset + dim of each head turn by position * frequency; tables "
+        "hold cos and sin of position % n * frequency (fine) and position // n * n * frequency (coarse)",
+    ),
+    OpRow(
+        name="kv_write",
+        reads=("k", "v?"),
+        states=("state",),
+        rule=_kv_rule,
+        meaning="pool[table[state_row // n], state_row % n] = k, v",
+    ),
+    OpRow(
+        name="attention",
+        writes=("y",),
+        reads=("q",),
+        weights=("sinks?", "bias?"),
+        states=("state",),
+        attrs=("n_heads", "n_kv_heads", "scale"),
+        defaults={"mask": "causal", "window": 0, "softcap": 0.0},
+        rule=_attention_rule,
+        flops=_attention_flops,
+        meaning="y = softmax(cap(scale * q @ K.T)) @ V; causal: over keys max(first_kept, state_row - window "
+        "+ 1) .. state_row (window 0: no such bound); held: over the rows held before the step. A state "
+        "without v holds it in the first columns of k. A sink is one more score a head, with no value",
+    ),
+)

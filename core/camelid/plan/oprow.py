@@ -1,0 +1,84 @@
+"""What a row of the op table is, and the shape rules and costs that rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from camelid.plan.plan import Attr, Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What one step really holds: rows by symbol, and keys summed over the rows that attend."""
+
+    rows: Mapping[str, int]
+    keys: int
+
+
+Rule = Callable[[Op], bool]
+Cost = Callable[[Op, Counts], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRow:
+    """The contract of one op.
+
+    `writes`, `reads` and `updates` name views (an update is written in place), `weights` and `states` the
+    other operands; a trailing `?` marks an operand that may be absent. `attrs` must be given, `defaults` may.
+    """
+
+    name: str
+    writes: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    attrs: tuple[str, ...] = ()
+    defaults: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
+    rule: Rule = lambda op: True
+    flops: Cost = lambda op, counts: 0
+    meaning: str
+
+    @property
+    def _marked(self) -> tuple[str, ...]:
+        return (*self.writes, *self.updates, *self.reads, *self.weights, *self.states)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Every operand's role, in order."""
+        return tuple(role.rstrip("?") for role in self._marked)
+
+    @property
+    def required(self) -> frozenset[str]:
+        return frozenset(role for role in self._marked if not role.endswith("?"))
+
+    @property
+    def attr_names(self) -> tuple[str, ...]:
+        return (*self.attrs, *self.defaults)
+
+    def kind(self, role: str) -> str:
+        """The class that the operand of this role must have."""
+        if role in self.states:
+            return "StateRef"
+        return "Weight" if role in self.weights or f"{role}?" in self.weights else "View"
+
+
+def elementwise(role: str, each: int) -> Cost:
+    """`each` operations a value of this view."""
+    return lambda op, counts: each * counts.rows[op.view(role).rows] * op.view(role).cols
+
+
+def matrix(role: str, out: str) -> Cost:
+    """One multiply-add a weight for each row of `out`."""
+    return lambda op, counts: 2 * counts.rows[op.view(out).rows] * op.weight(role).rows * op.weight(role).cols
+
+
+def same(*roles: str) -> Rule:
+    """These views have one shape."""
+    return lambda op: len({(op.view(r).rows, op.view(r).cols) for r in roles}) == 1
+
+
+def fits(op: Op, role: str, *shape: int) -> bool:
+    """The weight of this role is absent or has this shape."""
+    return not op.has(role) or op.weight(role).shape == shape
