@@ -12,6 +12,7 @@ import base64
 import json
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.hf_models import HfCase, load_case, nmse, weights_crc32, weights_of, 
 from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
 
 ALLOWED = 1e-11  # NMSE between machines; float32 norms round about 1e-14
-CLOSEST_EXPERTS = 1e-3  # between the router logits of the last expert used and the first not used
+CLOSEST_EXPERTS = 4e-3  # between the router logits of the last expert used and the first not used
 STORED = ("config", "seed", "weights_crc32", "tensors", "token_ids")
 
 Logits = list[np.ndarray[Any, Any]]
@@ -71,9 +72,9 @@ def saved_shapes(row: CaseRow) -> dict[str, list[int]]:
 
 
 def token_ids(row: CaseRow) -> list[list[int]]:
-    """Every id of the vocabulary in turn, in steps that share no factor with it."""
+    vocab = row.config["vocab_size"]
     return [
-        [(row.seed + i * (29 + 2 * row.seed % 48 * k) + 5 * i * i * k) % 96 for i in range(length)]
+        [zlib.crc32(f"{row.seed}/{k}/{i}".encode()) % vocab for i in range(length)]
         for k, length in enumerate(row.lengths)
     ]
 
