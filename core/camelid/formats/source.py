@@ -50,6 +50,18 @@ def read_file(path: str | PathLike[str], parser: Parser[T]) -> T:
         raise format_error(name, f"the file cannot be read: {error.strerror or error}") from error
 
 
+def read_small(path: Path, limit: int) -> bytes:
+    """All of a file that must be small; ModelFormatError if it is over `limit` bytes or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise format_error(str(path), f"the file cannot be read: {error.strerror or error}") from error
+    if len(data) > limit:
+        raise format_error(str(path), f"the file is larger than {limit} bytes", want=limit)
+    return data
+
+
 def drive(steps: Ask[T], read: Callable[[int, int], bytes]) -> T:
     """Answer every ask of a parser with `read(offset, length)`; its result."""
     try:

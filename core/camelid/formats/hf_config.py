@@ -1,0 +1,173 @@
+"""A model's directory as Hugging Face lays it out: settings, tokenizer files, and where each tensor lies.
+
+Only headers are read, one file open at a time; no code that a directory brings is ever run, and pickles are
+refused by name. Files are found by listing the directory, never by joining a name that a file states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import NoReturn, cast
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.hf_weights import HfTensor, is_plain, list_tensors
+from camelid.formats.json_text import JsonObject, parse_object, shown
+from camelid.formats.settings import Config
+from camelid.formats.source import format_error, located, read_small
+
+__all__ = ["Config", "HfDirectory", "HfTensor", "open_hf"]
+
+MIB = 1 << 20
+MAX_TEMPLATE_BYTES = 4 * MIB
+TEMPLATE = "chat_template.jinja"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFile:
+    """A settings file: how large it may be, and whether NaN and Infinity are let in."""
+
+    name: str
+    max_bytes: int
+    allow_infinity: bool = False
+
+
+CONFIG = JsonFile("config.json", 16 * MIB, allow_infinity=True)  # mamba2's time_step_limit is [0.0, Infinity]
+GENERATION = JsonFile("generation_config.json", MIB)
+TOKENIZER = JsonFile("tokenizer.json", 200 * MIB)
+TOKENIZER_CONFIG = JsonFile("tokenizer_config.json", 64 * MIB)
+SPECIAL_TOKENS = JsonFile("special_tokens_map.json", MIB)
+# Ending or name of a pickle: code that runs when it is loaded.
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin.index.json")
+
+
+@dataclass(frozen=True, slots=True)
+class HfDirectory:
+    """What a directory says. An absent file's settings are {}. `tensors[...].file` is a key of `files`."""
+
+    path: Path
+    config: JsonObject
+    generation: JsonObject
+    tokenizer: JsonObject
+    tokenizer_config: JsonObject
+    special_tokens: JsonObject
+    chat_template: str | None
+    files: dict[str, Path]
+    tensors: dict[str, HfTensor]
+
+    @property
+    def settings(self) -> Config:
+        """config.json with getters that check types and name the file."""
+        return Config(self.config, str(self.path / CONFIG.name))
+
+
+def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfDirectory:
+    """Read a directory's settings and the headers of its safetensors files.
+
+    Without `with_weights`, a tokenizer alone will do: neither config.json nor weights need be there. Raises
+    ModelFormatError, naming the file, if one is missing, malformed or too large or if the shards do not
+    hold what their index says; UnsupportedModelError for pickles, adapters and unknown dtypes.
+    """
+    path = Path(fspath(directory))
+    files = _list(path)
+    tensors = list_tensors(path, files) if with_weights else {}
+    if with_weights and (not tensors or CONFIG.name not in files):
+        _refuse(path, files)
+    tokenizer_config = _read_json(files, TOKENIZER_CONFIG)
+    return HfDirectory(
+        path=path,
+        config=_read_json(files, CONFIG),
+        generation=_read_json(files, GENERATION),
+        tokenizer=_read_json(files, TOKENIZER),
+        tokenizer_config=tokenizer_config,
+        special_tokens=_read_json(files, SPECIAL_TOKENS),
+        chat_template=_chat_template(files, tokenizer_config),
+        files=files,
+        tensors=tensors,
+    )
+
+
+def _list(path: Path) -> dict[str, Path]:
+    """The directory's files. Links are followed: the hub's cache links each name to a file elsewhere."""
+    try:
+        entries = sorted(path.iterdir())
+        return {entry.name: entry for entry in entries if is_plain(entry.name) and entry.is_file()}
+    except FileNotFoundError:
+        raise format_error(str(path), "there is no such directory") from None
+    except NotADirectoryError:
+        raise format_error(str(path), "this is a file; the directory that holds it is expected") from None
+    except OSError as error:
+        raise format_error(str(path), f"the directory cannot be read: {error.strerror or error}") from error
+
+
+def _refuse(path: Path, files: dict[str, Path]) -> NoReturn:
+    """There is no complete model here; say what there is instead."""
+    if found := [name for name in files if name.endswith(".gguf")]:
+        _fail(path, f"this directory holds GGUF; give the path of the file itself, such as {path / found[0]}")
+    if "adapter_config.json" in files:
+        message = "this is an adapter (adapter_config.json), not a model; give its base model's directory"
+        raise _unsupported(path, message, "adapter_config.json")
+    if found := [name for name in files if name.endswith(PICKLES)]:
+        message = f"{found[0]} is a pickle, which can run code, and is never read: convert it to safetensors"
+        raise _unsupported(path, message, found[0])
+    if CONFIG.name not in files:
+        _fail(path, f"there is no config.json; a model's directory has one beside its weights{_holds(files)}")
+    _fail(path, f"there is neither model.safetensors nor model.safetensors.index.json{_holds(files)}")
+
+
+def _holds(files: dict[str, Path]) -> str:
+    names = ", ".join(list(files)[:5])
+    return f"; it holds {names}" + (" and others" if len(files) > 5 else "") if files else "; it is empty"
+
+
+def _unsupported(path: Path, message: str, name: str) -> UnsupportedModelError:
+    known = ("safetensors",)
+    return UnsupportedModelError(
+        located(str(path), message), kind="format", name=name, known=known, path=str(path)
+    )
+
+
+def _read_json(files: dict[str, Path], row: JsonFile) -> JsonObject:
+    path = files.get(row.name)
+    if path is None:
+        return {}
+    data = read_small(path, row.max_bytes)
+    return parse_object(data, path=str(path), what="settings", allow_infinity=row.allow_infinity)
+
+
+def _chat_template(files: dict[str, Path], tokenizer_config: JsonObject) -> str | None:
+    """The template file, else what tokenizer_config.json says; of several named ones, the default."""
+    if TEMPLATE in files:
+        return _read_text(files[TEMPLATE])
+    value = tokenizer_config.get("chat_template")
+    if value is None or isinstance(value, str):
+        return value
+    path = files[TOKENIZER_CONFIG.name]
+    if not isinstance(value, list):
+        _fail(path, f"chat_template must be a string or a list of named ones, found {shown(value)}")
+    named = dict(_named_template(path, item) for item in cast(list[object], value))
+    return named.get("default")
+
+
+def _named_template(path: Path, item: object) -> tuple[str, str]:
+    entry = cast(JsonObject, item) if isinstance(item, dict) else {}
+    name, template = entry.get("name"), entry.get("template")
+    if isinstance(name, str) and isinstance(template, str):
+        return name, template
+    _fail(
+        path,
+        f"each chat_template must have a name and a template, both strings; found {shown(cast(object, item))}",
+    )
+
+
+def _read_text(path: Path) -> str:
+    data = read_small(path, MAX_TEMPLATE_BYTES)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        _fail(path, f"not valid UTF-8: byte {error.start} is {data[error.start]:#04x}")
+
+
+def _fail(path: Path, message: str) -> NoReturn:
+    raise format_error(str(path), message)

@@ -1,0 +1,109 @@
+"""Tensors of a directory: one model.safetensors, or shards that an index lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, cast
+
+from camelid.formats.json_text import parse_object, shown
+from camelid.formats.safetensors import open_safetensors
+from camelid.formats.source import format_error, read_small
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+MAX_INDEX_BYTES = 64 << 20
+MAX_SHARDS = 4096
+ENDING = ".safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class HfTensor:
+    """One tensor: `file` is the name of its file in the directory, `offset` counts from that file's start."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    file: str
+    offset: int
+    n_bytes: int
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is that of a file in its own directory on every system: no path, no drive, no dots."""
+    return name.isprintable() and name[:1] not in {"", "."} and not set(name) & set('/\\:*?"<>|')
+
+
+def list_tensors(directory: Path, files: Mapping[str, Path]) -> dict[str, HfTensor]:
+    """Every tensor by name; {} if there are no weights. model.safetensors goes before an index.
+
+    ModelFormatError if a header is malformed, a shard is missing, or the index and the shards disagree.
+    """
+    if SINGLE in files:
+        return _read_shards(directory, {SINGLE: files[SINGLE]})
+    if INDEX not in files:
+        return {}
+    index = files[INDEX]
+    wanted = _weight_map(index)
+    tensors = _read_shards(directory, _find_shards(index, wanted, files))
+    _compare(index, wanted, tensors)
+    return tensors
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    """The file of each tensor. Names with a path in them are refused before anything is looked up."""
+    header = parse_object(read_small(index, MAX_INDEX_BYTES), path=str(index), what="the index")
+    value = header.get("weight_map")
+    if not isinstance(value, dict) or not value:
+        _fail(index, f"weight_map must be an object with entries, found {shown(cast(object, value))}")
+    for name, file in cast(dict[str, object], value).items():
+        _check_file(index, name, file)
+    return cast(dict[str, str], value)
+
+
+def _check_file(index: Path, name: str, file: object) -> None:
+    if not isinstance(file, str):
+        _fail(index, f"{shown(name)}: a file's name is expected, found {shown(file)}")
+    if not is_plain(file):
+        _fail(index, f"{shown(name)}: {shown(file)} is no plain file name; shards lie beside their index")
+    if not file.endswith(ENDING):
+        _fail(index, f"{shown(name)}: {shown(file)} is not a {ENDING} file; only those are read")
+
+
+def _find_shards(index: Path, wanted: dict[str, str], files: Mapping[str, Path]) -> dict[str, Path]:
+    names = sorted(set(wanted.values()))
+    if len(names) > MAX_SHARDS:
+        _fail(index, f"{len(names)} shards; at most {MAX_SHARDS} are allowed")
+    missing = [name for name in names if name not in files]
+    if missing:
+        n = f"{len(missing)} of {len(names)} shards"
+        _fail(index, f"{shown(missing[0])} is missing ({n} are); was the download cut short?")
+    return {name: files[name] for name in names}
+
+
+def _read_shards(directory: Path, shards: Mapping[str, Path]) -> dict[str, HfTensor]:
+    found: dict[str, HfTensor] = {}
+    for file, path in shards.items():
+        for tensor in open_safetensors(path).tensors.values():
+            if tensor.name in found:
+                message = f"{tensor.name}: this tensor is both in {found[tensor.name].file} and in {file}"
+                _fail(directory, message)
+            made = HfTensor(tensor.name, tensor.type, tensor.shape, file, tensor.offset, tensor.n_bytes)
+            found[tensor.name] = made
+    return found
+
+
+def _compare(index: Path, wanted: dict[str, str], tensors: dict[str, HfTensor]) -> None:
+    for name, tensor in tensors.items():
+        if name not in wanted:
+            _fail(index, f"{name}: it is in {tensor.file}, but in no entry of the index")
+        if wanted[name] != tensor.file:
+            _fail(index, f"{name}: the index says {wanted[name]}, but it is in {tensor.file}")
+    for name, file in wanted.items():
+        if name not in tensors:
+            _fail(index, f"{shown(name)}: the index says {file}, but that file has no such tensor")
+
+
+def _fail(path: Path, message: str) -> NoReturn:
+    raise format_error(str(path), message)
