@@ -7,7 +7,7 @@ import struct
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
-from camelid.errors import TensorShapeError
+from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.plan.weights import INLINE, Part, Weight
 
@@ -16,10 +16,14 @@ Ask = Generator[tuple[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`header` holds the metadata and its strict getters; `tensors` are weights by full GGUF name."""
+    """`header` holds the metadata and its strict getters; `tensors` are weights by full GGUF name.
+
+    `no_tokenizer` says why the metadata has no tokenizer although there is one.
+    """
 
     header: Gguf
     tensors: Mapping[str, Weight]
+    no_tokenizer: UnsupportedModelError | None = None
 
 
 def checkpoint_of_gguf(gguf: Gguf, *, source: str = "model") -> Checkpoint:

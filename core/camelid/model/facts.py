@@ -18,6 +18,7 @@ Factors: TypeAlias = Mapping[str, tuple[float, ...]]
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
 MAX_COUNT = 2**24
 LOCAL, GLOBAL = "rope_local", "rope"
+ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2")
 SCALINGS = ("none", "linear", "yarn", "longrope")
 
 # Metadata that would change the maths and that no row understands: key -> the values that change nothing.
@@ -191,12 +192,19 @@ def _layer(facts: Facts, arch: Arch, i: int, n_layers: int, has_experts: bool) -
     is_local = bool(window) and _is_windowed(facts, arch, i, n_layers)
     return LayerSpec(
         mlp="experts" if has_experts else arch.mlp,
-        act=arch.act,
+        act=_act(facts, arch),
         residual=arch.residual,
         state_group="window" if is_local else "kv",
         window=window if is_local else 0,
         rope=_layer_rope(facts, arch, i, n_layers, is_local),
     )
+
+
+def _act(facts: Facts, arch: Arch) -> str:
+    act = facts.gguf.get(facts.key("hidden_activation"), str, default=arch.act)
+    if act not in ACTS:
+        facts.fail("hidden_activation", f"is {act!r}; known: {', '.join(ACTS)}")
+    return act
 
 
 def _is_windowed(facts: Facts, arch: Arch, i: int, n_layers: int) -> bool:
@@ -259,10 +267,16 @@ def _scaling(facts: Facts, factors: Factors) -> RopeScaling | None:
         original_context=original,
         beta_fast=facts.number("rope.scaling.yarn_beta_fast", 32.0),
         beta_slow=facts.number("rope.scaling.yarn_beta_slow", 1.0),
-        magnitude=facts.number("rope.scaling.attn_factor", 0.0),
+        magnitude=_magnitude(facts, kind, factor),
         long_factors=factors.get("rope_factors_long", ()),
         short_factors=factors.get("rope_factors_short", ()),
     )
+
+
+def _magnitude(facts: Facts, kind: str, factor: float) -> float:
+    """The file's factor; it multiplies YaRN's own."""
+    stated = facts.number("rope.scaling.attn_factor", 1.0)
+    return stated * (0.1 * math.log(factor) + 1.0) if kind == "yarn" and factor > 1.0 else stated
 
 
 def _check_spec(spec: ModelSpec, facts: Facts) -> None:

@@ -82,10 +82,7 @@ STRETCHES: dict[str, Callable[[RopeSpec, int], tuple[float, ...]]] = {
 
 def rope_magnitude(rope: RopeSpec) -> float:
     """What multiplies cos and sin, so that attention keeps its entropy over a stretched context."""
-    s = rope.scaling
-    if s is None or s.magnitude or s.kind != "yarn":
-        return s.magnitude if s and s.magnitude else 1.0
-    return 0.1 * log(s.factor) + 1.0 if s.factor > 1.0 else 1.0
+    return rope.scaling.magnitude if rope.scaling else 1.0
 
 
 def _scaling(rope: RopeSpec) -> RopeScaling:

@@ -12,7 +12,7 @@ class RopeScaling:
 
     `kind` is linear (all angles divided by `factor`), yarn (arXiv 2309.00071) or longrope (arXiv 2402.13753:
     `long_factors` where the loaded context exceeds `original_context`, else `short_factors`). `magnitude`
-    multiplies cos and sin; 0 asks for the kind's own formula.
+    multiplies cos and sin.
     """
 
     kind: str
@@ -20,7 +20,7 @@ class RopeScaling:
     original_context: int = 0
     beta_fast: float = 32.0
     beta_slow: float = 1.0
-    magnitude: float = 0.0
+    magnitude: float = 1.0
     long_factors: tuple[float, ...] = ()
     short_factors: tuple[float, ...] = ()
 

@@ -1,0 +1,188 @@
+"""A Hugging Face directory as a checkpoint: GGUF's metadata, and tensors by GGUF's names with their folds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from camelid.errors import TensorShapeError, UnsupportedModelError
+from camelid.formats.gguf import Gguf
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.gguf_writer import infer_kinds
+from camelid.formats.hf_config import HfDirectory, HfTensor
+from camelid.formats.hf_tokenizer import tokenizer_metadata
+from camelid.model.checkpoint import Checkpoint
+from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
+from camelid.model.hf_rows import HF_ROWS, HfRow
+from camelid.plan.weights import Part, Weight, inline_f32
+
+FLOATS = ("f32", "f16", "bf16")
+
+
+def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
+    """What the directory says, as GGUF would say it.
+
+    Raises UnsupportedModelError for a model_type without a row or a setting that changes the maths,
+    TensorShapeError for a tensor that no rule uses, ModelFormatError for impossible settings.
+    """
+    facts = Facts(directory.settings, _row(directory))
+    metadata = hf_metadata(facts, name=directory.path.resolve().name)
+    tensors = {w.name: w for w in _weights(directory, facts)}
+    tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(facts).items()}
+    _check_tying(facts, tensors)
+    words, kinds, problem = _tokenizer(directory, tensors)
+    header = Gguf(
+        version=3,
+        alignment=32,
+        metadata={**metadata, **words},
+        kinds={**infer_kinds(metadata), **kinds},
+        tensors={},
+        data_offset=0,
+        file_size=sum(t.n_bytes for t in directory.tensors.values()),
+        path=str(directory.path),
+    )
+    return Checkpoint(header, tensors, problem)
+
+
+def _row(directory: HfDirectory) -> HfRow:
+    name = directory.settings.text("model_type")
+    row = HF_ROWS.get(name)
+    if row is None:
+        known = ", ".join(sorted(HF_ROWS))
+        raise UnsupportedModelError(
+            f"{directory.path}: model_type {name!r} is not supported; supported: {known}",
+            kind="model_type",
+            name=name,
+            known=known,
+        )
+    return row
+
+
+def _weights(directory: HfDirectory, facts: Facts) -> Iterator[Weight]:
+    """Every tensor of the directory, once, under its GGUF name."""
+    left = dict(directory.tensors)
+    bare = facts.row.outer["token_embd"].split(".")[0] + "."
+    if not any(name.startswith(bare) for name in left):  # some repositories publish the inner model's names
+        left = {bare + name: tensor for name, tensor in left.items()}
+    for name, inner in _named(facts):
+        for ending in (".weight", ".bias"):
+            found = [left.pop(one) for one in _each(inner + ending, facts) if one in left]
+            if found:
+                yield _weight(name, ending, found, facts)
+    left = {name: t for name, t in left.items() if not name.endswith(facts.row.ignored)}
+    if left:
+        _refuse_rest(directory, sorted(left))
+
+
+def _named(facts: Facts) -> Iterator[tuple[str, str]]:
+    """(GGUF name, published name), both without their endings."""
+    yield from facts.row.outer.items()
+    for i in range(facts.n_layers):
+        prefix = facts.row.layer.format(i=i)
+        yield from ((f"blk.{i}.{name}", prefix + inner) for name, inner in facts.row.names.items())
+
+
+def _each(inner: str, facts: Facts) -> list[str]:
+    """One name, or one for each expert."""
+    return [inner.replace("{e}", str(e)) for e in range(facts.n_experts)] if "{e}" in inner else [inner]
+
+
+def _weight(name: str, ending: str, found: list[HfTensor], facts: Facts) -> Weight:
+    first = found[0]
+    _check_alike(name + ending, found, facts.n_experts if name.endswith("_exps") else 1)
+    shape = (len(found), *first.shape) if name.endswith("_exps") else first.shape
+    parts = tuple(Part(t.file, t.offset, t.n_bytes) for t in found)
+    weight = Weight(name=name + ending, type=first.type, shape=shape, parts=parts)
+    fold = facts.row.folds.get(name.rpartition(".")[2] if name.startswith("blk.") else name)
+    return FOLDS[fold](weight, facts) if fold else weight
+
+
+def _check_alike(name: str, found: list[HfTensor], want: int) -> None:
+    kinds = {(t.type, t.shape) for t in found}
+    if len(found) != want or len(kinds) > 1:
+        got = f"{len(found)} of {sorted(kinds)[:2]}"
+        raise TensorShapeError(
+            f"{name}: found {got}, expected {want} of one type and shape", name=name, got=got, want=want
+        )
+    if found[0].type not in FLOATS:
+        raise UnsupportedModelError(
+            f"{found[0].name}: type {found[0].type}, but weights must be one of {', '.join(FLOATS)}; "
+            "a quantized repository cannot be read, its unquantized original can",
+            kind="tensor type",
+            name=found[0].type,
+            known=FLOATS,
+        )
+
+
+def _transpose(weight: Weight, _: Facts) -> Weight:
+    """Stored [in, out]. Biases are as they should be."""
+    if len(weight.shape) != 2:
+        return weight
+    n_in, n_out = weight.shape
+    return replace(weight, shape=(n_out, n_in)).then("transpose", n_in, n_out)
+
+
+def _pairs(weight: Weight, n_heads: int) -> Weight:
+    if weight.shape[0] % (2 * n_heads):
+        return weight  # its shape is refused later, by name
+    return weight.then("permute_rows", n_heads, weight.shape[0] // n_heads)
+
+
+def _add_one(weight: Weight, _: Facts) -> Weight:
+    """In float32, where 1 + w has room."""
+    as_f32 = weight if weight.type == "f32" else replace(weight, type="f32").then("cast", weight.type)
+    return as_f32.then("add", 1.0)
+
+
+FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
+    "transpose": _transpose,
+    "pairs_of_q": lambda weight, facts: _pairs(weight, facts.n_heads),
+    "pairs_of_k": lambda weight, facts: _pairs(weight, facts.n_kv_heads),
+    "add_one": _add_one,
+}
+
+
+def _check_tying(facts: Facts, tensors: dict[str, Weight]) -> None:
+    """A tied model's own output matrix is not used, as in transformers; an untied one must have it."""
+    if facts.is_tied:
+        tensors.pop("output.weight", None)
+    elif "output.weight" not in tensors:
+        raise TensorShapeError(
+            f"{facts.row.outer['output']}.weight is missing, and tie_word_embeddings is false",
+            name="output",
+            got="nothing",
+            want="a matrix [vocabulary, hidden]",
+        )
+
+
+def _refuse_rest(directory: HfDirectory, names: list[str]) -> None:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    raise TensorShapeError(
+        f"{directory.path}: tensor {names[0]}{more}: no rule of model_type "
+        f"{directory.settings.text('model_type')!r} uses it, so results would be wrong",
+        name=names[0],
+        got=names[0],
+        want="no further tensors",
+    )
+
+
+def _tokenizer(
+    directory: HfDirectory, tensors: Mapping[str, Weight]
+) -> tuple[Mapping[str, MetadataValue], dict[str, str], UnsupportedModelError | None]:
+    """Metadata of the tokenizer, if there is one; a kind that is not read yet is a problem for later."""
+    embedding = tensors.get("token_embd.weight")
+    if not directory.tokenizer or embedding is None:
+        return {}, {}, None
+    try:
+        words, kinds = tokenizer_metadata(
+            directory.tokenizer,
+            directory.tokenizer_config,
+            directory.special_tokens,
+            directory.config,
+            directory.generation,
+            chat_template=directory.chat_template,
+            vocab_size=embedding.shape[0],
+        )
+    except UnsupportedModelError as problem:
+        return {}, {}, problem
+    return words, kinds, None

@@ -1,0 +1,295 @@
+"""From config.json to GGUF's metadata: keys, rotations, windows, experts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.hf_config import Config
+from camelid.model.arch import Arch
+from camelid.model.archs import ARCHS
+from camelid.model.hf_rows import HfRow
+
+Metadata: TypeAlias = dict[str, MetadataValue]
+
+# Activations by their published names. "gelu" alone is the exact one.
+ACTS: Mapping[str, str] = {
+    "silu": "silu", "swish": "silu", "gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu", "relu": "relu", "relu2": "relu2",
+}  # fmt: skip
+COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
+REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Settings and their row, with the numbers that several parts need. Without slots, for its caches."""
+
+    config: Config
+    row: HfRow
+
+    @property
+    def arch(self) -> Arch:
+        return ARCHS[self.row.arch]
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A count by its GGUF key."""
+        name = self.row.keys[key]
+        return self.config.count(name) if default is None else self.config.count(name, default)
+
+    @cached_property
+    def n_layers(self) -> int:
+        return self.count("block_count")
+
+    @cached_property
+    def n_heads(self) -> int:
+        return self.count("attention.head_count")
+
+    @cached_property
+    def n_kv_heads(self) -> int:
+        return self.count("attention.head_count_kv", self.n_heads)
+
+    @cached_property
+    def head_dim(self) -> int:
+        return self.config.count("head_dim", max(self.count("embedding_length") // self.n_heads, 1))
+
+    @cached_property
+    def n_experts(self) -> int:
+        names = ("num_local_experts", "num_experts")
+        return next((self.config.count(name) for name in names if self.config.has(name)), 0)
+
+    @cached_property
+    def is_tied(self) -> bool:
+        return self.config.flag("tie_word_embeddings", self.row.is_tied)
+
+    @cached_property
+    def rope(self) -> Config:
+        """Settings of the (global) rotation: rope_parameters, or the older rope_scaling."""
+        new = self.config.section("rope_parameters")
+        new = new.section(FULL) if new.has(FULL) else new
+        return new if new.values else self.config.section("rope_scaling")
+
+    @cached_property
+    def theta(self) -> float:
+        default = self.config.number("rope_theta", 10000.0, above=0.0)
+        return self.rope.number("rope_theta", default, above=0.0)
+
+    @cached_property
+    def rope_dim(self) -> int:
+        share = self.config.number("partial_rotary_factor", 1.0, above=0.0, most=1.0)
+        return int(self.head_dim * self.rope.number("partial_rotary_factor", share, above=0.0, most=1.0))
+
+
+def hf_metadata(facts: Facts, *, name: str) -> Metadata:
+    """GGUF's metadata for the model, without its tokenizer."""
+    _check_refused(facts)
+    arch = facts.row.arch
+    own = {f"{arch}.{key}": value for part in PARTS for key, value in part(facts)}
+    return {"general.architecture": arch, "general.name": name, **own}
+
+
+Pairs: TypeAlias = Iterator[tuple[str, MetadataValue]]
+
+
+def _sizes(facts: Facts) -> Pairs:
+    yield from ((key, facts.count(key)) for key in COUNTS)
+    yield "feed_forward_length", facts.count("feed_forward_length", 4 * facts.count("embedding_length"))
+    yield "attention.head_count_kv", facts.n_kv_heads
+    yield "attention.key_length", facts.head_dim
+    yield "attention.value_length", facts.head_dim
+    kind = "rms_" if facts.arch.norm_kind == "rms" else ""
+    default = 1e-6 if kind else 1e-5
+    yield f"attention.layer_norm_{kind}epsilon", facts.config.number(facts.row.keys["norm_eps"], default)
+
+
+def _numbers(facts: Facts) -> Pairs:
+    stated = ((key, name) for key, name in facts.row.numbers.items() if facts.config.has(name))
+    yield from ((key, facts.config.number(name)) for key, name in stated)
+    if facts.config.has("query_pre_attn_scalar"):
+        yield "attention.scale", facts.config.number("query_pre_attn_scalar", above=0.0) ** -0.5
+
+
+def _act(facts: Facts) -> Pairs:
+    key = facts.row.keys["hidden_activation"]
+    name = facts.config.text(key, "") or facts.config.text("hidden_act", "")
+    if name and name not in ACTS:
+        raise _unsupported(key, name, ACTS)
+    if name and ACTS[name] != facts.arch.act:
+        yield "hidden_activation", ACTS[name]
+
+
+def _experts(facts: Facts) -> Pairs:
+    if not facts.n_experts:
+        return
+    yield "expert_count", facts.n_experts
+    yield "expert_used_count", facts.config.count("num_experts_per_tok")
+    if facts.config.has("moe_intermediate_size"):
+        yield "expert_feed_forward_length", facts.config.count("moe_intermediate_size")
+    if not facts.config.flag("norm_topk_prob", True):
+        yield "expert_weights_norm", False
+
+
+def _windows(facts: Facts) -> Pairs:
+    config = facts.config
+    is_on = not facts.row.has_window_switch or config.flag("use_sliding_window", False)
+    if not is_on or not config.has("sliding_window"):
+        return
+    windowed = _windowed(facts)
+    if any(windowed):
+        yield "attention.sliding_window", config.count("sliding_window")
+        if windowed != _every(facts.arch.window_pattern, facts.n_layers):
+            yield "attention.sliding_window_pattern", windowed
+
+
+def _windowed(facts: Facts) -> list[bool]:
+    """Which layers see a window only."""
+    config, n_layers = facts.config, facts.n_layers
+    if config.has("layer_types"):
+        types = config.texts("layer_types")
+        other = {*types} - {SLIDING, FULL}
+        if other or len(types) != n_layers:
+            raise _unsupported("layer_types", min(other, default=f"{len(types)} items"), (SLIDING, FULL))
+        return [kind == SLIDING for kind in types]
+    if facts.row.has_window_switch:
+        first = config.count("max_window_layers", 0, least=0)
+        return [i >= first for i in range(n_layers)]
+    return _every(config.count("sliding_window_pattern", facts.arch.window_pattern, least=0), n_layers)
+
+
+def _every(pattern: int, n_layers: int) -> list[bool]:
+    """Every nth layer is full; 0: none."""
+    return [not pattern or (i + 1) % pattern != 0 for i in range(n_layers)]
+
+
+def _unturned(facts: Facts) -> Pairs:
+    """Layers without rotation."""
+    if not facts.config.has("no_rope_layers") and not facts.config.has("no_rope_layer_interval"):
+        return
+    every = facts.config.count("no_rope_layer_interval", 4)
+    stated = facts.config.counts("no_rope_layers", most=1)
+    turned = [flag == 1 for flag in stated] or _every(every, facts.n_layers)
+    if turned != _every(facts.arch.nope_every, facts.n_layers):
+        yield "rope.layers", turned
+
+
+def _rotation(facts: Facts) -> Pairs:
+    if not facts.arch.rope_style:
+        return
+    yield "rope.freq_base", facts.theta
+    yield "rope.dimension_count", facts.rope_dim
+    if facts.arch.local_theta:
+        local = facts.config.section("rope_parameters").section(SLIDING)
+        default = facts.config.number("rope_local_base_freq", facts.arch.local_theta, above=0.0)
+        yield "rope.freq_base_swa", local.number("rope_theta", default, above=0.0)
+    yield from _stretch(facts)
+
+
+def _kind(facts: Facts) -> str:
+    kind = facts.rope.text("rope_type", "") or facts.rope.text("type", "default")
+    known = ("default", "linear", "yarn", "longrope", "su", "llama3")
+    if kind not in known:
+        raise _unsupported("rope_type", kind, known)
+    return {"su": "longrope"}.get(kind, kind)
+
+
+def _stretch(facts: Facts) -> Pairs:
+    kind, rope = _kind(facts), facts.rope
+    if kind in ("default", "llama3"):
+        return
+    yield "rope.scaling.type", kind
+    if kind == "longrope":
+        yield "rope.scaling.original_context_length", _original(facts)
+        yield "rope.scaling.attn_factor", _longrope_magnitude(facts)
+        return
+    factor = rope.number("factor", above=0.0)
+    yield "rope.scaling.factor", factor
+    if kind == "yarn":
+        yield from _yarn(facts, factor)
+
+
+def _yarn(facts: Facts, factor: float) -> Pairs:
+    rope = facts.rope
+    if not rope.flag("truncate", True) or rope.has("mscale"):
+        raise _unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
+    yield "rope.scaling.original_context_length", _original(facts)
+    yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
+    yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
+    if rope.has("attention_factor"):  # GGUF's factor multiplies the usual magnitude
+        yield "rope.scaling.attn_factor", rope.number("attention_factor") / yarn_magnitude(factor)
+
+
+def yarn_magnitude(factor: float) -> float:
+    """What multiplies cos and sin under YaRN (arXiv 2309.00071, section 3.4)."""
+    return 0.1 * math.log(factor) + 1.0 if factor > 1.0 else 1.0
+
+
+def _original(facts: Facts) -> int:
+    key = "original_max_position_embeddings"
+    stated = facts.rope.count(key, facts.count("context_length"))
+    return facts.config.count(key, stated)
+
+
+def _longrope_magnitude(facts: Facts) -> float:
+    """sqrt(1 + ln(stretch) / ln(original context)) (arXiv 2402.13753)."""
+    original = _original(facts)
+    stretch = facts.rope.number("factor", facts.count("context_length") / original, above=0.0)
+    usual = math.sqrt(1.0 + math.log(stretch) / math.log(original)) if stretch > 1.0 and original > 1 else 1.0
+    return facts.rope.number("attention_factor", usual)
+
+
+def rope_factors(facts: Facts) -> dict[str, Sequence[float]]:
+    """Tensors of factors that GGUF keeps beside the metadata."""
+    if not facts.arch.rope_style:
+        return {}
+    kind = _kind(facts)
+    if kind == "llama3":
+        return {"rope_freqs.weight": _llama3_factors(facts)}
+    if kind == "longrope":
+        names = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
+        return {name: _number_list(facts.rope, key) for name, key in names.items()}
+    return {}
+
+
+def _number_list(config: Config, key: str) -> list[float]:
+    items = config.get_list(key)
+    return [Config({key: item}, config.path, config.prefix).number(key) for item in items] or [0.0]
+
+
+def _llama3_factors(facts: Facts) -> list[float]:
+    """Slow pairs are divided by the factor, fast ones by nothing, those between by a blend (Llama 3.1)."""
+    rope, original = facts.rope, _original(facts)
+    factor = rope.number("factor", above=0.0)
+    low, high = rope.number("low_freq_factor", above=0.0), rope.number("high_freq_factor", above=0.0)
+    turns = [
+        original * facts.theta ** (-2.0 * i / facts.rope_dim) / (2.0 * math.pi)
+        for i in range(facts.rope_dim // 2)
+    ]
+    shares = [min(max((n - low) / max(high - low, 1e-9), 0.0), 1.0) for n in turns]  # 1: as fast as before
+    return [1.0 / ((1.0 - share) / factor + share) for share in shares]
+
+
+def _check_refused(facts: Facts) -> None:
+    for key, understood in {**REFUSED, **facts.row.refused}.items():
+        value = facts.config.values.get(key)
+        if value is not None and value not in understood:
+            raise _unsupported(key, value, understood)
+
+
+def _unsupported(key: str, value: object, known: Iterable[object]) -> UnsupportedModelError:
+    shown = ", ".join(map(str, known))
+    return UnsupportedModelError(
+        f"config.json: {key} is {value!r}, which is not supported; understood: {shown or 'nothing'}",
+        kind=key,
+        name=str(value),
+    )
+
+
+PARTS: tuple[Callable[[Facts], Pairs], ...] = (
+    _sizes, _numbers, _act, _experts, _windows, _unturned, _rotation,
+)  # fmt: skip

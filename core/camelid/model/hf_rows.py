@@ -1,0 +1,175 @@
+"""Published models (Hugging Face directories) as rows: which architecture, under which names, what is folded.
+
+Names are those inside a layer unless they stand in `outer`; `{e}` counts experts, which are stacked. A fold
+is exact: rows change places, a matrix is transposed, 1 is added to a norm that was stored around 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Names = Mapping[str, str]
+
+ATTENTION: Names = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+}
+HEAD_NORMS: Names = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+PRE_NORMS: Names = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+POST_NORMS: Names = {
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+SANDWICH: Names = {"attn_norm": "input_layernorm", "ffn_norm": "pre_feedforward_layernorm", **POST_NORMS}
+GLU: Names = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+LLAMA: Names = {**PRE_NORMS, **ATTENTION, **GLU}
+OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+
+# Rotation of halves becomes rotation of adjacent pairs.
+TURN: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
+GEMMA_FOLDS: Names = dict.fromkeys((*SANDWICH, *HEAD_NORMS, "output_norm"), "add_one")
+
+# What config.json calls GGUF's keys.
+KEYS: Names = {
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "context_length": "max_position_embeddings",
+    "norm_eps": "rms_norm_eps",
+    "hidden_activation": "hidden_act",
+}
+GPT2_KEYS: Names = {
+    "embedding_length": "n_embd",
+    "block_count": "n_layer",
+    "feed_forward_length": "n_inner",
+    "attention.head_count": "n_head",
+    "attention.head_count_kv": "n_head",
+    "context_length": "n_positions",
+    "norm_eps": "layer_norm_epsilon",
+    "hidden_activation": "activation_function",
+}
+GRANITE_SCALES: Names = {
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling",
+}
+SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HfRow:
+    """One model_type. `numbers` are further keys of GGUF and their names in config.json, where stated.
+
+    `refused` maps keys of config.json to the values that change nothing; `ignored` lists endings of tensors
+    that are no weights. `is_tied` is what an absent tie_word_embeddings means.
+    """
+
+    arch: str
+    names: Names = field(default_factory=lambda: LLAMA)
+    outer: Names = field(default_factory=lambda: OUTER)
+    layer: str = "model.layers.{i}."
+    folds: Names = field(default_factory=dict[str, str])
+    keys: Names = field(default_factory=lambda: KEYS)
+    numbers: Names = field(default_factory=dict[str, str])
+    refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
+    ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
+    is_tied: bool = False
+    has_window_switch: bool = False  # use_sliding_window, from layer max_window_layers on
+
+
+HF_ROWS: dict[str, HfRow] = {
+    "llama": HfRow(arch="llama", folds=TURN),
+    "mistral": HfRow(arch="llama", folds=TURN),
+    "mixtral": HfRow(
+        arch="llama",
+        folds=TURN,
+        names={
+            **PRE_NORMS,
+            **ATTENTION,
+            "ffn_gate_inp": "block_sparse_moe.gate",
+            "ffn_gate_exps": "block_sparse_moe.experts.{e}.w1",
+            "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
+            "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
+        },
+    ),
+    "qwen2": HfRow(arch="qwen2", has_window_switch=True),
+    "qwen3": HfRow(arch="qwen3", names={**LLAMA, **HEAD_NORMS}, has_window_switch=True),
+    "qwen3_moe": HfRow(
+        arch="qwen3moe",
+        names={
+            **PRE_NORMS,
+            **ATTENTION,
+            **HEAD_NORMS,
+            "ffn_gate_inp": "mlp.gate",
+            "ffn_gate_exps": "mlp.experts.{e}.gate_proj",
+            "ffn_up_exps": "mlp.experts.{e}.up_proj",
+            "ffn_down_exps": "mlp.experts.{e}.down_proj",
+        },
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],)},
+        has_window_switch=True,
+    ),
+    "gemma2": HfRow(
+        arch="gemma2",
+        names={**SANDWICH, **ATTENTION, **GLU},
+        folds=GEMMA_FOLDS,
+        keys={**KEYS, "hidden_activation": "hidden_activation"},
+        numbers=SOFTCAPS,
+        is_tied=True,
+    ),
+    "gemma3_text": HfRow(
+        arch="gemma3",
+        names={**SANDWICH, **ATTENTION, **GLU, **HEAD_NORMS},
+        folds=GEMMA_FOLDS,
+        keys={**KEYS, "hidden_activation": "hidden_activation"},
+        numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers reads no other
+        refused={"use_bidirectional_attention": (False,)},
+        is_tied=True,
+    ),
+    "phi3": HfRow(
+        arch="phi3",
+        names={
+            **PRE_NORMS,
+            "attn_qkv": "self_attn.qkv_proj",
+            "attn_output": "self_attn.o_proj",
+            "ffn_up": "mlp.gate_up_proj",
+            "ffn_down": "mlp.down_proj",
+        },
+    ),
+    "gpt2": HfRow(
+        arch="gpt2",
+        names={
+            "attn_norm": "ln_1",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_norm": "ln_2",
+            "ffn_up": "mlp.c_fc",
+            "ffn_down": "mlp.c_proj",
+        },
+        outer={
+            "token_embd": "transformer.wte",
+            "position_embd": "transformer.wpe",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+        },
+        layer="transformer.h.{i}.",
+        folds=dict.fromkeys(("attn_qkv", "attn_output", "ffn_up", "ffn_down"), "transpose"),
+        keys=GPT2_KEYS,
+        refused={"scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,)},
+        ignored=("attn.bias", "attn.masked_bias"),
+        is_tied=True,
+    ),
+    "olmo2": HfRow(arch="olmo2", names={**POST_NORMS, **ATTENTION, **HEAD_NORMS, **GLU}),
+    "granite": HfRow(arch="granite", folds=TURN, numbers=GRANITE_SCALES),
+    "smollm3": HfRow(arch="smollm3", folds=TURN, is_tied=True, has_window_switch=True),
+    "stablelm": HfRow(
+        arch="stablelm",
+        keys={**KEYS, "norm_eps": "layer_norm_eps"},
+        refused={"qk_layernorm": (False,), "use_parallel_residual": (False,)},
+    ),
+}

@@ -1,0 +1,59 @@
+"""Every architecture against transformers: tiny random models, features engaged, mutations noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.golden.arch_mutations import MUTATIONS, Mutation
+from tests.hf_models import HfCase, load_case, load_cases, nmse, write_hf
+from tests.model.hf_runs import Loaded, Logits, load_hf, reference_logits
+
+from camelid.errors import CamelidError
+
+CASES = load_cases()
+MAX_NMSE = 1e-6  # what is asked; the goldens themselves are exact to about 1e-12
+
+
+def contexts(case: HfCase) -> list[int]:
+    """The context that each sequence is loaded for: LongRoPE chooses its factors by it."""
+    return [len(ids) for ids in case.token_ids]
+
+
+def alone(loaded: Loaded, case: HfCase) -> Logits:
+    """Each sequence by itself, loaded for its own length."""
+    pairs = zip(case.token_ids, contexts(case), strict=True)
+    return [reference_logits(loaded, [ids], context=n)[0] for ids, n in pairs]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_logits_are_those_of_transformers(case: HfCase, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path / case.name, case))
+    error = nmse(alone(loaded, case), case.logits)
+    print(f"{case.name}: NMSE {error:.1e}")
+    assert error <= MAX_NMSE
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
+def test_a_wrong_fact_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
+    """Other logits, or a refusal."""
+    case = load_case(mutation.case)
+    path = write_hf(tmp_path / "m", case, config_changes=mutation.config, neutral=mutation.neutral)
+    try:
+        got = alone(load_hf(path), case)
+    except CamelidError:
+        return
+    assert nmse(got, case.logits) > MAX_NMSE
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_company_and_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path / case.name, case, n_shards=2, dtype="bf16"))
+    longest = max(contexts(case))
+    together = reference_logits(loaded, case.token_ids, context=longest)
+    for chunk in (1, 7):
+        chunked = reference_logits(loaded, case.token_ids, chunk, context=longest)
+        assert all(np.array_equal(a, b) for a, b in zip(chunked, together, strict=True))
+    solo = [reference_logits(loaded, [ids], context=longest)[0] for ids in case.token_ids]
+    assert all(np.array_equal(a, b) for a, b in zip(solo, together, strict=True))
