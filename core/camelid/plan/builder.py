@@ -156,6 +156,53 @@ class PlanBuilder:
         self.add_op("glu", {"y": y, "gate": gate, "up": up}, act=act)
         return y
 
+    def conv1d(
+        self, x: View, weight: Weight, *, state: StateRef, act: str = "none", bias: Weight | None = None
+    ) -> View:
+        y = self.new("conv", x.rows, x.cols)  # [T, C]
+        self.add_op("conv1d", {"y": y, "x": x, "weight": weight, "bias": bias, "state": state}, act=act)
+        return y
+
+    def scan_mamba2(
+        self,
+        x: View,
+        *,
+        b: View,
+        c: View,
+        dt: View,
+        state: StateRef,
+        n_groups: int,
+        a: Weight,
+        d: Weight | None = None,
+        dt_bias: Weight | None = None,
+    ) -> View:
+        y = self.new("scan", x.rows, x.cols)  # [T, H*P]
+        views: dict[str, Operand | None] = {"y": y, "x": x, "b": b, "c": c, "dt": dt}
+        self.add_op(
+            "scan_mamba2", {**views, "a": a, "d": d, "dt_bias": dt_bias, "state": state}, n_groups=n_groups
+        )
+        return y
+
+    def scan_delta(
+        self,
+        q: View,
+        *,
+        k: View,
+        v: View,
+        dt: View,
+        beta: View,
+        state: StateRef,
+        n_key_heads: int,
+        scale: float,
+        a: Weight,
+        dt_bias: Weight | None = None,
+    ) -> View:
+        y = self.new("scan", v.rows, v.cols)  # [T, H*V]
+        views: dict[str, Operand | None] = {"y": y, "q": q, "k": k, "v": v, "dt": dt, "beta": beta}
+        how: dict[str, Attr] = {"n_key_heads": n_key_heads, "scale": scale}
+        self.add_op("scan_delta", {**views, "a": a, "dt_bias": dt_bias, "state": state}, **how)
+        return y
+
     def gather_rows(self, x: View) -> View:
         y = self.new("out", "O", x.cols)  # [O, C]
         self.add_op("gather_rows", {"y": y, "x": x})

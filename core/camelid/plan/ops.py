@@ -1,6 +1,6 @@
 """The op set: one row per op with its operands, shape rule, cost and meaning.
 
-A row is the whole contract between a model and the backends; `op_rows.py` and `op_rows_state.py` hold them.
+A row is the whole contract between a model and the backends; the `op_rows*.py` files hold them.
 The meaning in NumPy, executable, is `backends/reference/`.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from camelid.errors import PlanError
-from camelid.plan import op_rows, op_rows_state
+from camelid.plan import op_rows, op_rows_recurrent, op_rows_state
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.oprow import Counts, OpRow
 from camelid.plan.plan import Attr, Op, Operand, Plan
 from camelid.plan.weights import Weight
@@ -17,7 +18,9 @@ from camelid.plan.weights import Weight
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
 
 TABLE_OPS = frozenset({"embed", "embed_position", "rope"})
-OPS: dict[str, OpRow] = {row.name: row for row in (*op_rows.ROWS, *op_rows_state.ROWS)}
+OPS: dict[str, OpRow] = {
+    row.name: row for row in (*op_rows.ROWS, *op_rows_state.ROWS, *op_rows_recurrent.ROWS)
+}
 
 
 def make_op(name: str, operands: Mapping[str, Operand], attrs: Mapping[str, Attr]) -> Op:
@@ -80,6 +83,8 @@ def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
 
 
 def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
+    if op.name in SLOT_TENSORS:  # read once and written once a sequence
+        return 8 * counts.rows["S"] * dict(plan.state(op.state("state").group).tensors)[SLOT_TENSORS[op.name]]
     per_row = {"kv_write": counts.rows["T"], "attention": counts.keys}
     if op.name not in per_row:
         return 0

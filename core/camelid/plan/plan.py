@@ -56,8 +56,8 @@ class StateSpec:
     """A declared group of state, shared by all plans of a model.
 
     `kind` is paged, window, recurrent, static or ring. A paged unit holds `unit_rows` rows of each tensor in
-    `tensors` (name, floats a row) for each of `layers` layers; a ring unit holds one sequence's last
-    `unit_rows` rows of u32.
+    `tensors` (name, floats a row) for each of `layers` layers; a recurrent unit is one slot, `unit_rows` 1;
+    a ring unit holds one sequence's last `unit_rows` rows of u32.
     """
 
     name: str

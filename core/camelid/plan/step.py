@@ -131,7 +131,8 @@ class StepRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSequence:
     """One sequence's share of the step. `groups` holds per state group: (table row or read slot, first
-    kept row or write slot, rows held before this step)."""
+    kept row or write slot, rows held before this step). A recurrent group starts from zeros where it holds
+    none, whatever is in the slot."""
 
     first_row: int
     rows: int

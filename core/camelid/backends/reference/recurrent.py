@@ -1,0 +1,89 @@
+"""Kernels of the reference: ops that carry state from row to row in the slots of a recurrent group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from camelid.backends.reference.basic import ACTS
+from camelid.backends.reference.frame import Frame
+from camelid.backends.reference.rows import F32, F64
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
+from camelid.plan.plan import Op
+
+# (state before, row number) -> (state after, y of the row); both states [cols]
+RowStep = Callable[[F64, int], tuple[F64, F64]]
+
+
+def op_conv1d(op: Op, f: Frame) -> None:
+    x, weight = f.read(op.view("x")), f.store.matrix(op.weight("weight"))  # [T, C], [C, n]
+    bias = f.store.vector(op.weight("bias")) if op.has("bias") else 0.0
+    act = op.word("act")
+
+    def step(state: F64, t: int) -> tuple[F64, F64]:
+        seen = np.concatenate([state, x[t]]).reshape(-1, x.shape[1])  # [n, C]
+        y = (seen * weight.T).sum(axis=0) + bias
+        return seen[1:].ravel(), y if act == "none" else ACTS[act](y)
+
+    _each_row(op, f, step)
+
+
+def op_scan_mamba2(op: Op, f: Frame) -> None:
+    """The recurrent form of state space duality (Dao and Gu, arXiv 2405.21060)."""
+    dt = _softplus(f, op)  # [T, H]
+    n_rows, n_heads = dt.shape
+    x = f.read(op.view("x")).reshape(n_rows, n_heads, -1)  # [T, H, P]
+    b, c = (_spread(f.read(op.view(role)), op.integer("n_groups"), n_heads) for role in "bc")  # [T, H, N]
+    decay = np.exp(dt * f.store.vector(op.weight("a")))  # [T, H]
+    skip = f.store.vector(op.weight("d"))[:, None] * x if op.has("d") else np.zeros_like(x)
+
+    def step(flat: F64, t: int) -> tuple[F64, F64]:
+        new = (dt[t, :, None] * x[t])[..., None] * b[t, :, None]
+        state = decay[t, :, None, None] * flat.reshape(n_heads, -1, b.shape[-1]) + new  # [H, P, N]
+        return state.ravel(), ((state * c[t, :, None]).sum(axis=-1) + skip[t]).ravel()
+
+    _each_row(op, f, step)
+
+
+def op_scan_delta(op: Op, f: Frame) -> None:
+    """The gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464)."""
+    beta = f.read(op.view("beta"))  # [T, H]
+    n_rows, n_heads = beta.shape
+    q, k = (_spread(f.read(op.view(role)), op.integer("n_key_heads"), n_heads) for role in "qk")  # [T, H, K]
+    v = f.read(op.view("v")).reshape(n_rows, n_heads, -1)  # [T, H, V]
+    decay = np.exp(f.store.vector(op.weight("a")) * _softplus(f, op))  # [T, H]
+
+    def step(flat: F64, t: int) -> tuple[F64, F64]:
+        state = decay[t, :, None, None] * flat.reshape(n_heads, -1, k.shape[-1])  # [H, V, K]
+        wrong = v[t] - (state * k[t, :, None]).sum(axis=-1)
+        state = state + (beta[t, :, None] * wrong)[..., None] * k[t, :, None]
+        return state.ravel(), (state * (op.number("scale") * q[t, :, None])).sum(axis=-1).ravel()
+
+    _each_row(op, f, step)
+
+
+def _each_row(op: Op, f: Frame, step: RowStep) -> None:
+    """Runs each sequence's rows in order, from its read slot to its write slot."""
+    ref, view = op.state("state"), op.view("y")
+    pool: F32 = f.state.tensor(ref, SLOT_TENSORS[op.name])[:, 0]  # [slots, cols]
+    y = np.zeros((len(f.step.rows), view.cols))
+    for sequence in f.step.sequences:
+        read, write, held = sequence.groups[f.plan.group(ref.group)]
+        state = pool[read] if held else np.zeros_like(pool[read])
+        for t in range(sequence.first_row, sequence.first_row + sequence.rows):
+            after, y[t] = step(state.astype(np.float64), t)
+            state = after.astype(np.float32)  # after every row, or a chunk's end would show
+        pool[write] = state
+    f.write(view, y)
+
+
+def _softplus(f: Frame, op: Op) -> F64:  # [T, H]
+    """log(1 + exp(dt + dt_bias)), without overflow."""
+    x = f.read(op.view("dt"))
+    return np.logaddexp(0.0, x + f.store.vector(op.weight("dt_bias")) if op.has("dt_bias") else x)
+
+
+def _spread(x: F64, n: int, n_heads: int) -> F64:  # [T, n * K] -> [T, H, K]
+    """Each of n groups stands for so many neighbouring heads."""
+    return np.repeat(x.reshape(len(x), n, -1), n_heads // n, axis=1)

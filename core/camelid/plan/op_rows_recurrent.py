@@ -1,0 +1,96 @@
+"""The op set, part three: ops whose state is one slot a sequence, whatever its length.
+
+Each reads its sequence's state from the read slot (zeros if the sequence holds no rows yet), takes the rows
+of the step in order, and writes the state after the last of them to the write slot. State is stored as
+float32 after every row, so that a prompt's chunks do not show.
+"""
+
+from __future__ import annotations
+
+from camelid.plan.oprow import Counts, OpRow, fits, same
+from camelid.plan.plan import Op
+
+
+SLOT_TENSORS = {"conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan"}  # the state that each keeps
+
+
+def _conv_rule(op: Op) -> bool:
+    n_channels, width = op.weight("weight").shape
+    fed = same("x", "y")(op) and op.view("x").cols == n_channels
+    return fed and width > 1 and fits(op, "bias", n_channels)
+
+
+def _conv_flops(op: Op, counts: Counts) -> int:
+    return 2 * counts.rows[op.view("y").rows] * op.weight("weight").rows * op.weight("weight").cols
+
+
+def _has_heads(op: Op, n_heads: int, *roles: str) -> bool:
+    """These weights have one number a head, in whatever shape."""
+    return all(op.weight(r).rows * op.weight(r).cols == n_heads for r in roles if op.has(r))
+
+
+def _mamba2_rule(op: Op) -> bool:
+    n_heads, n_groups = op.view("dt").cols, op.integer("n_groups")
+    whole = op.view("x").cols % n_heads == n_heads % n_groups == op.view("b").cols % n_groups == 0
+    views = same("y", "x")(op) and same("b", "c")(op)
+    return whole and views and _has_heads(op, n_heads, "a", "d", "dt_bias")
+
+
+def _mamba2_flops(op: Op, counts: Counts) -> int:
+    state = op.view("x").cols * (op.view("b").cols // op.integer("n_groups"))
+    return 6 * counts.rows[op.view("y").rows] * state
+
+
+def _delta_rule(op: Op) -> bool:
+    n_heads, n_keys = op.view("dt").cols, op.integer("n_key_heads")
+    whole = op.view("v").cols % n_heads == n_heads % n_keys == op.view("k").cols % n_keys == 0
+    views = same("y", "v")(op) and same("q", "k")(op) and same("dt", "beta")(op)
+    return whole and views and _has_heads(op, n_heads, "a", "dt_bias")
+
+
+def _delta_flops(op: Op, counts: Counts) -> int:
+    state = op.view("v").cols * (op.view("k").cols // op.integer("n_key_heads"))
+    return 8 * counts.rows[op.view("y").rows] * state
+
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        name="conv1d",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight", "bias?"),
+        states=("state",),
+        defaults={"act": "none"},
+        rule=_conv_rule,
+        flops=_conv_flops,
+        meaning="y[t] = act(bias + sum over j < n of weight[:, j] * x[t - n + 1 + j]), channel by channel; "
+        "the state `conv` [n - 1, channels] holds the rows before the first, oldest first",
+    ),
+    OpRow(
+        name="scan_mamba2",
+        writes=("y",),
+        reads=("x", "b", "c", "dt"),
+        weights=("a", "d?", "dt_bias?"),
+        states=("state",),
+        attrs=("n_groups",),
+        rule=_mamba2_rule,
+        flops=_mamba2_flops,
+        meaning="dt = softplus(dt + dt_bias); for each head, with b and c of its group: "
+        "S = exp(dt * a) * S + dt * outer(x, b); y = S @ c + d * x. Heads are dt's columns; the state `scan` "
+        "holds S [heads, x of a head, b of a group]",
+    ),
+    OpRow(
+        name="scan_delta",
+        writes=("y",),
+        reads=("q", "k", "v", "dt", "beta"),
+        weights=("a", "dt_bias?"),
+        states=("state",),
+        attrs=("n_key_heads",),
+        defaults={"scale": 1.0},
+        rule=_delta_rule,
+        flops=_delta_flops,
+        meaning="for each head, with q and k of head h // (heads / n_key_heads): "
+        "S = exp(a * softplus(dt + dt_bias)) * S; S = S + beta * outer(v - S @ k, k); y = S @ (scale * q). "
+        "Heads are dt's columns; the state `scan` holds S [heads, v of a head, k of a head]",
+    ),
+)
