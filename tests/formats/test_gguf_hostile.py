@@ -3,80 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import struct
 import tracemalloc
 from pathlib import Path
 
 import pytest
+from tests.crafted_gguf import (
+    ARRAY,
+    BOOL,
+    GOOD,
+    I8,
+    INT32,
+    Q8_0,
+    STRING,
+    UINT8,
+    UINT32,
+    UINT64,
+    array,
+    entry,
+    file,
+    parse,
+    tensor,
+    text,
+    u32,
+    u64,
+)
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
-from camelid.formats.gguf import LOOKALIKES, Gguf, fetch_gguf, open_gguf, read_gguf
+from camelid.formats.gguf import LOOKALIKES, fetch_gguf, open_gguf
 from camelid.formats.source import MAX_HEADER_BYTES
 
 pytestmark = pytest.mark.faults
 
-UINT8, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 0, 4, 5, 6, 7, 8, 9, 10
-F32, Q8_0, I8 = 0, 8, 24
-
-
-def u32(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}I", *values)
-
-
-def u64(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}Q", *values)
-
-
-def text(data: bytes) -> bytes:
-    return u64(len(data)) + data
-
-
-def entry(key: bytes, type_id: int, value: bytes) -> bytes:
-    return text(key) + u32(type_id) + value
-
-
-def array(type_id: int, n: int, items: bytes = b"") -> bytes:
-    return u32(type_id) + u64(n) + items
-
-
-def tensor(name: bytes, *ne: int, type_id: int = F32, offset: int = 0, n_dims: int | None = None) -> bytes:
-    return text(name) + u32(len(ne) if n_dims is None else n_dims) + u64(*ne) + u32(type_id) + u64(offset)
-
-
-def file(entries: list[bytes], tensors: list[bytes], data: bytes = b"", **counts: int) -> bytes:
-    n_tensors, n_entries = counts.get("n_tensors", len(tensors)), counts.get("n_entries", len(entries))
-    head = (
-        b"GGUF" + u32(counts.get("version", 3)) + u64(n_tensors, n_entries) + b"".join([*entries, *tensors])
-    )
-    return head + bytes(-len(head) % 32) + data
-
-
-def parse(data: bytes, size: int | None = None) -> Gguf:
-    """Parse `data` as the start of a file of `size` bytes; whatever lies beyond it reads as zeros."""
-    size = len(data) if size is None else size
-    steps = read_gguf(size, path="m.gguf")
-    try:
-        offset, length = next(steps)
-        while True:
-            assert 0 <= offset <= offset + length <= size
-            offset, length = steps.send(data[offset : offset + length].ljust(length, b"\0"))
-    except StopIteration as stop:
-        return stop.value
-
-
 TWO_FLOATS = [tensor(b"a", 2), tensor(b"b", 2, offset=32)]
-GOOD = file(
-    [
-        entry(b"general.architecture", STRING, text(b"llama")),
-        entry(b"general.alignment", UINT32, u32(32)),
-        entry(b"x.words", ARRAY, array(STRING, 3, text(b"") + text(b"one") + text("två".encode()))),
-        entry(b"x.numbers", ARRAY, array(FLOAT32, 2, bytes(8))),
-        entry(b"x.flag", BOOL, b"\1"),
-    ],
-    [tensor(b"a", 2, 3), tensor(b"b", 32, 2, type_id=Q8_0, offset=32)],
-    bytes(32 + 68),
-)
 
 
 def test_the_pattern_of_these_files_is_good() -> None:
@@ -130,8 +91,17 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     ),
     "many entries": (b"GGUF" + u32(3) + u64(0, 3) + bytes(41), f"3 metadata entries {NO_ROOM} 41"),
     "many tensors": (b"GGUF" + u32(3) + u64(2, 0) + bytes(57), f"2 tensors {NO_ROOM} 65"),
-    "2^64 entries": (file([], [], n_entries=2**64 - 1), f"18446744073709551615 metadata entries {NO_ROOM}"),
-    "2^64 tensors": (file([], [], n_tensors=2**64 - 1), f"18446744073709551615 tensors {NO_ROOM}"),
+    "2^64 entries": (
+        file([], [], n_entries=2**64 - 1),
+        "18446744073709551615 metadata entries; at most 65536",
+    ),
+    "2^64 tensors": (file([], [], n_tensors=2**64 - 1), "18446744073709551615 tensors; at most 262144"),
+    "-1 entries in 32 bits": (file([], [], n_entries=2**32 - 1), "4294967295 metadata entries; at most"),
+    "no count": (b"GGUF" + u32(3) + u64(0), "ends after 16 bytes, inside its header"),
+    "no version": (b"GGUF\3\0", "ends after 6 bytes, inside its header"),
+    "key cut": (file([u64(40) + bytes(14)], [], n_entries=1)[:46], "ends after 46 bytes, inside its header"),
+    "key of 2^64": (file([u64(2**64 - 1) + bytes(9)], []), "a metadata key of 18446744073709551615 bytes"),
+    "value cut": (file([text(b"k" * 20) + u32(UINT64)], [])[:56], "ends after 56 bytes, inside its header"),
     "empty key": (key(b""), "a metadata key of 0 bytes; it must have 1 to 65535"),
     "long key": (key(b"k" * 65536), "a metadata key of 65536 bytes"),
     "key not utf-8": (key(b"\xff"), r"a metadata key is not valid UTF-8: b'\\xff'"),
@@ -148,6 +118,20 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "strings past end": (k(ARRAY, array(STRING, 9)), f"k: an array of 9 items {NO_ROOM}"),
     "alignment type": (alignment(INT32, u32(32)), "must be uint32, found int32"),
     "alignment list": (alignment(ARRAY, array(UINT32, 1, u32(32))), r"found array\[uint32\]"),
+    "array type cut": (file([text(b"k") + u32(ARRAY)], [])[:38], "ends after 38 bytes, inside its header"),
+    "type 2^32": (k(2**32 - 1, b"\1"), "k: unknown metadata type 4294967295"),
+    "item type 2^32": (k(ARRAY, array(2**32 - 1, 1)), "k: unknown metadata type 4294967295"),
+    "product of items wraps": (k(ARRAY, array(UINT64, 2**61 + 1)), "an array of 2305843009213693953 items"),
+    "alignment uint64": (alignment(UINT64, u64(32)), "must be uint32, found uint64"),
+    "alignment text": (alignment(STRING, text(b"32")), "must be uint32, found string"),
+    "alignment 2^31": (
+        file([entry(b"general.alignment", UINT32, u32(2**31))], [tensor(b"a", 1)]),
+        "a: its data",
+    ),
+    "inconsistent alignment": (
+        file([entry(b"general.alignment", UINT32, u32(64))], TWO_FLOATS, bytes(99)),
+        "b: its offset 32 is not aligned to 64",
+    ),
     "alignment 0": (alignment(UINT32, u32(0)), "power of two, found 0"),
     "alignment 48": (alignment(UINT32, u32(48)), "power of two, found 48"),
     "long name": (t(tensor(b"n" * 64, 1)), "a tensor name of 64 bytes; it must have 1 to 63"),
@@ -157,11 +141,24 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "same name": (t(tensor(b"a", 2), tensor(b"a", 2, offset=32)), "the tensor 'a' occurs twice"),
     "0 dims": (t(tensor(b"a", n_dims=0)), "a: 0 dimensions; 1 to 4"),
     "5 dims": (t(tensor(b"a", 1, 1, 1, 1, 1)), "a: 5 dimensions; 1 to 4"),
+    "name cut": (file([], [u64(40) + bytes(25)])[:60], "ends after 60 bytes, inside its header"),
+    "dims cut": (file([], [text(b"a" * 20) + u32(4)])[:64], "ends after 64 bytes, inside its header"),
+    "info cut": (t(tensor(b"a" * 20, 1, 1))[:70], "ends after 70 bytes, inside its header"),
     "2^32 dims": (t(tensor(b"a", 1, n_dims=2**32 - 1)), "a: 4294967295 dimensions"),
     "dim 0": (t(tensor(b"a", 2, 0)), r"a: shape \(0, 2\) has a dimension of 0"),
     "values overflow": (t(tensor(b"a", 2**32, 2**32)), "overflows: 18446744073709551616 values"),
     "negative dim": (t(tensor(b"a", 2**64 - 1)), "overflows: 18446744073709551615 values"),
     "bytes overflow": (t(tensor(b"a", 2**61)), "overflows: 9223372036854775808 bytes"),
+    # CVE-2025-53630 and CVE-2026-27940: sums and products that wrap around 2^64 to something small.
+    "product wraps to 0": (t(tensor(b"a", 2**32, 2**32, 2**32, 2**32)), "a: shape .* overflows"),
+    "product wraps to 4": (t(tensor(b"a", 2**62 + 1, 4)), "a: shape .* overflows"),
+    "bytes wrap": (t(tensor(b"a", 2**62)), "overflows: 18446744073709551616 bytes"),
+    "padding wraps": (t(tensor(b"a", 2**63 - 1, type_id=I8)), "a: its data ends at byte 92233720368547758"),
+    "sum wraps": (
+        t(tensor(b"a", 2**62, type_id=I8), tensor(b"b", 2**62, type_id=I8, offset=2**62)),
+        "a: its data ends at byte 4611686018427388000",
+    ),
+    "overflow behind a 0": (t(tensor(b"a", 0, 2**63, 2)), "has a dimension of 0"),
     "half a block": (t(tensor(b"a", 33, type_id=Q8_0)), "rows of 33 values do not divide into q8_0 blocks"),
     "blocks over rows": (t(tensor(b"a", 16, 2, type_id=Q8_0)), "rows of 16 values do not divide into q8_0"),
     "unaligned": (t(tensor(b"a", 2), tensor(b"b", 2, offset=8)), "b: its offset 8 is not aligned to 32"),
@@ -171,18 +168,33 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "offset 2^64": (t(tensor(b"a", 2, offset=2**64 - 32)), "a: its offset is 18446744073709551584"),
     "data cut": (file([], TWO_FLOATS, bytes(39)), "b: its data ends at byte 136, the file at 135"),
     "no data": (t(tensor(b"a", 2**40)), "a: its data ends at byte 4398046511"),
+    "overlap by wrapping": (
+        t(tensor(b"a", 8), tensor(b"b", 2**62, offset=2**64 - 32)),
+        "b: (shape .* overflows|its offset)",
+    ),
+    "same offset": (t(tensor(b"a", 2), tensor(b"b", 2)), "b: its offset is 0, .* ends at 32"),
+    "backwards": (t(tensor(b"a", 2, offset=32), tensor(b"b", 2)), "a: its offset is 32, .* ends at 0"),
+    "data begins past the end": (
+        file([], [tensor(b"a", 1)])[:-1],
+        "a: its data ends at byte 68, the file at 63",
+    ),
 }
 # In a file that claims to be of 1 TiB, so that "past the end" is not what refuses it.
 CASES_OF_1_TIB: dict[str, tuple[bytes, str]] = {
     "string over 1 GiB": (k(STRING, u64(2**30 + 1)), "k: a string of 1073741825 bytes; at most 1073741824"),
     "2^64 string": (k(STRING, u64(2**64 - 1)), "k: a string of 18446744073709551615 bytes; at most"),
-    "array over 1 Gi": (
-        k(ARRAY, array(UINT8, 2**30 + 1)),
-        "k: an array of 1073741825 items; at most",
-    ),
-    "2^64 array": (k(ARRAY, array(UINT64, 2**64 - 1)), "items; at most 1073741824"),
+    "array over 1 Gi": (k(ARRAY, array(UINT8, 2**30 + 1)), "k: an array of 1073741825 items; at most"),
+    "2^30 dims": (t(tensor(b"a", 1, n_dims=2**30)), "a: 1073741824 dimensions; 1 to 4"),
+    "a tensor of 2 TiB": (t(tensor(b"a", 2**39)), "a: its data ends at byte 2199023255616"),
+    "2^64 array": (k(ARRAY, array(UINT64, 2**64 - 1)), "items; at most 16777216"),
     "huge string": (k(STRING, u64(2**29)), f"the header is larger than {MAX_HEADER_BYTES}"),
-    "huge array": (k(ARRAY, array(UINT64, 2**28)), f"the header is larger than {MAX_HEADER_BYTES}"),
+    "huge array": (k(ARRAY, array(UINT64, 2**24 + 1)), "an array of 16777217 items; at most 16777216"),
+    "items of two arrays": (
+        file([entry(b"j", ARRAY, array(UINT8, 9, bytes(9))), entry(b"k", ARRAY, array(UINT8, 2**24))], []),
+        "k: an array of 16777216 items; at most 16777216 are allowed in all arrays",
+    ),
+    "2^16 entries": (file([], [], n_entries=2**16 + 1), "65537 metadata entries; at most 65536"),
+    "2^18 tensors": (file([], [], n_tensors=2**18 + 1), "262145 tensors; at most 262144"),
     "huge key": (file([u64(2**29)], []), "a metadata key of 536870912 bytes"),
 }
 
@@ -193,8 +205,31 @@ def test_each_check(name: str) -> None:
     with pytest.raises(ModelFormatError, match=message) as caught:
         parse(data)
     assert str(caught.value).startswith("m.gguf: ")
+    assert len(str(caught.value)) < 1000
     assert caught.value.facts["path"] == "m.gguf"
     assert isinstance(caught.value.facts["offset"], int)
+
+
+@pytest.mark.parametrize("name", [name for name, (data, _) in CASES.items() if data[:8] == b"GGUF\3\0\0\0"])
+def test_version_2_is_checked_alike(name: str) -> None:
+    data, message = CASES[name]
+    with pytest.raises(ModelFormatError, match=message):
+        parse(b"GGUF\2" + data[5:])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_and_a_remote_file_are_checked_alike(name: str, tmp_path: Path) -> None:
+    data, message = CASES[name]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(data)
+
+    async def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    with pytest.raises(ModelFormatError, match=message):
+        open_gguf(path)
+    with pytest.raises(ModelFormatError, match=message):
+        asyncio.run(fetch_gguf(read, len(data)))
 
 
 def test_limits_are_inclusive() -> None:
@@ -281,6 +316,13 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
         open_gguf(tmp_path / "nowhere.gguf")
     with pytest.raises(ModelFormatError, match=r"the file cannot be read: .*directory"):
         open_gguf(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="not on this platform: no named pipes")
+def test_a_pipe_is_refused_before_it_blocks(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelFormatError, match="this is a pipe"):
+        open_gguf(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("extra", [-1, 1])

@@ -42,26 +42,12 @@ METADATA: dict[str, MetadataValue] = {
     "x.i64s": list(range(-9000, 9000)),
 }
 KINDS = {
-    "general.architecture": "string",
-    "x.text": "string",
-    "x.bytes": "string",
-    "x.words": "array[string]",
-    "x.none": "array[uint16]",
-    "x.flag": "bool",
-    "x.flags": "array[bool]",
-    "x.u8": "uint8",
-    "x.i8": "int8",
-    "x.u16": "uint16",
-    "x.i16": "int16",
-    "x.u32": "uint32",
-    "x.i32": "int32",
-    "x.u64": "uint64",
-    "x.i64": "int64",
-    "x.f32": "float32",
-    "x.f64": "float64",
-    "x.f32s": "array[float32]",
+    "general.architecture": "string", "x.text": "string", "x.bytes": "string", "x.words": "array[string]",
+    "x.none": "array[uint16]", "x.flag": "bool", "x.flags": "array[bool]", "x.u8": "uint8", "x.i8": "int8",
+    "x.u16": "uint16", "x.i16": "int16", "x.u32": "uint32", "x.i32": "int32", "x.u64": "uint64",
+    "x.i64": "int64", "x.f32": "float32", "x.f64": "float64", "x.f32s": "array[float32]",
     "x.i64s": "array[int64]",
-}
+}  # fmt: skip
 
 
 def pieces(data: bytes, size: int = 1000) -> Chunks:
@@ -234,6 +220,11 @@ BAD: dict[str, tuple[list[TensorOut], dict[str, Any], str]] = {  # name: (tensor
     "empty key": ([], {"metadata": {"": 1}}, "a metadata key of 0 bytes"),
     "long key": ([], {"metadata": {"k" * 65536: 1}}, "a metadata key of 65536 bytes"),
     "control in key": ([], {"metadata": {"\x1b": 1}}, "a metadata key holds control characters"),
+    "many entries": (
+        [],
+        {"metadata": dict.fromkeys(map(str, range(65537)), 1)},
+        "65537 metadata entries; at most",
+    ),
     "no kind": ([], {"metadata": {"k": 1}, "kinds": {"j": "bool"}}, ": no (kind|value) is given"),
     "kind without value": ([], {"kinds": {"k": "bool"}}, "k: no value is given"),
     "unknown kind": ([], value("uint128", 1), "k: unknown kind 'uint128'; known: uint8, .*string, and array"),

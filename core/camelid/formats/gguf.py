@@ -29,7 +29,10 @@ MAX_NAME_BYTES = 63  # GGML_MAX_NAME is 64 with the closing zero
 MAX_KEY_BYTES = 65535
 MAX_DIMS = 4
 MAX_STRING_BYTES = 1 << 30
-MAX_ARRAY_ITEMS = 1 << 30
+# Python objects take up to 60 bytes for an item and 600 for an entry or tensor, which these hold to 1.2 GB.
+MAX_ARRAY_ITEMS = 1 << 24  # of all arrays; the largest known files have 1 million
+MAX_ENTRIES = 1 << 16
+MAX_TENSORS = 1 << 18
 MAX_SIZE = (1 << 63) - 1  # sizes must fit a signed 64-bit integer on every backend
 MIN_ENTRY_BYTES = 14  # key length, one byte of key, type, one byte of value
 MIN_TENSOR_BYTES = 33  # name length, one byte of name, n_dims, one dim, type, offset
@@ -84,8 +87,8 @@ def read_gguf(file_size: int, *, path: str = "") -> Ask[Gguf]:
     """
     source = Source(file_size, path)
     version = yield from _read_version(source)
-    n_tensors = yield from _read_count(source, "tensors", MIN_TENSOR_BYTES)
-    n_entries = yield from _read_count(source, "metadata entries", MIN_ENTRY_BYTES)
+    n_tensors = yield from _read_count(source, "tensors", MIN_TENSOR_BYTES, MAX_TENSORS)
+    n_entries = yield from _read_count(source, "metadata entries", MIN_ENTRY_BYTES, MAX_ENTRIES)
     metadata, kinds = yield from _read_metadata(source, n_entries)
     alignment = _alignment(source, metadata, kinds)
     infos = yield from _read_infos(source, n_tensors)
@@ -127,8 +130,10 @@ def _lookalike(head: bytes) -> str:
     return f"; {hints[0]}" if hints else ""
 
 
-def _read_count(source: Source, what: str, min_bytes: int) -> Ask[int]:
+def _read_count(source: Source, what: str, min_bytes: int, limit: int) -> Ask[int]:
     n = yield from source.number(U64)
+    if n > limit:
+        source.fail(f"{n} {what}; at most {limit} are allowed")
     if n > source.remaining // min_bytes:
         source.fail(f"{n} {what} cannot fit in the {source.remaining} bytes that remain")
     return n
@@ -137,33 +142,35 @@ def _read_count(source: Source, what: str, min_bytes: int) -> Ask[int]:
 def _read_metadata(source: Source, n: int) -> Ask[tuple[dict[str, MetadataValue], dict[str, str]]]:
     metadata: dict[str, MetadataValue] = {}
     kinds: dict[str, str] = {}
+    n_items = 0
     for _ in range(n):
         key = yield from source.text("metadata key", MAX_KEY_BYTES)
         if key in metadata:
             source.fail(f"the metadata key {key!r} occurs twice")
         type_id = yield from source.number(U32)
-        kinds[key], metadata[key] = yield from _read_value(source, key, type_id)
+        kinds[key], metadata[key] = yield from _read_value(source, key, type_id, MAX_ARRAY_ITEMS - n_items)
+        n_items += len(value) if isinstance(value := metadata[key], list) else 0
     return metadata, kinds
 
 
-def _read_value(source: Source, key: str, type_id: int) -> Ask[tuple[str, MetadataValue]]:
+def _read_value(source: Source, key: str, type_id: int, room: int) -> Ask[tuple[str, MetadataValue]]:
     if type_id == ARRAY:
-        return (yield from _read_array(source, key))
+        return (yield from _read_array(source, key, room))
     if type_id == STRING:
         return "string", (yield from _read_strings(source, key, 1))[0]
     name = _number_name(source, key, type_id)
     return name, (yield from _read_numbers(source, key, type_id, 1))[0]
 
 
-def _read_array(source: Source, key: str) -> Ask[tuple[str, MetadataValue]]:
+def _read_array(source: Source, key: str, room: int) -> Ask[tuple[str, MetadataValue]]:
     type_id = yield from source.number(U32)
     n = yield from source.number(U64)
     if type_id == ARRAY:
         source.fail(f"{key}: arrays inside arrays are not supported")
     name = "string" if type_id == STRING else _number_name(source, key, type_id)
     item_bytes = 8 if type_id == STRING else NUMBERS[type_id][2]  # a string has at least its length
-    if n > MAX_ARRAY_ITEMS:
-        source.fail(f"{key}: an array of {n} items; at most {MAX_ARRAY_ITEMS} are allowed")
+    if n > room:
+        source.fail(f"{key}: an array of {n} items; at most {MAX_ARRAY_ITEMS} are allowed in all arrays")
     if n * item_bytes > source.remaining:
         source.fail(f"{key}: an array of {n} items cannot fit in the {source.remaining} bytes that remain")
     read = _read_strings(source, key, n) if type_id == STRING else _read_numbers(source, key, type_id, n)

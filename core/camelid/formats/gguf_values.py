@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from camelid.formats.gguf import ARRAY, MAX_ARRAY_ITEMS, MAX_KEY_BYTES, MAX_STRING_BYTES, NUMBERS, STRING, U32
+from camelid.formats.gguf import ARRAY, MAX_KEY_BYTES, MAX_STRING_BYTES, NUMBERS, STRING, U32
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.source import U64, format_error
 
@@ -83,8 +83,6 @@ def encode_entry(key: str, kind: str, value: MetadataValue) -> Iterator[bytes]:
 
 
 def _encode_array(key: str, kind: str, items: Sequence[object]) -> Iterator[bytes]:
-    if len(items) > MAX_ARRAY_ITEMS:
-        _fail(key, f"an array of {len(items)} items; at most {MAX_ARRAY_ITEMS} are allowed")
     for start in range(0, len(items), PIECE_ITEMS):
         yield _encode_items(key, kind, items[start : start + PIECE_ITEMS])
 

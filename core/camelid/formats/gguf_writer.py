@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias
 
 from camelid.errors import CamelidError, UnsupportedModelError
-from camelid.formats.gguf import DEFAULT_ALIGNMENT, MAGIC, MAX_DIMS, MAX_NAME_BYTES, MAX_SIZE, U32, VERSIONS
+from camelid.formats.gguf import (
+    DEFAULT_ALIGNMENT,
+    MAGIC,
+    MAX_ARRAY_ITEMS,
+    MAX_DIMS,
+    MAX_ENTRIES,
+    MAX_NAME_BYTES,
+    MAX_SIZE,
+    MAX_TENSORS,
+    U32,
+    VERSIONS,
+)
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_values import encode_entry, encode_name, infer_kind
 from camelid.formats.quants import QUANTS, quant
@@ -170,11 +181,24 @@ def _header(version: int, entries: Entries, plan: _Plan) -> Iterator[bytes]:
     if version not in VERSIONS:
         message = f"GGUF version {version} is not written, only 2 and 3"
         raise UnsupportedModelError(message, kind="GGUF version", name=str(version), known=VERSIONS)
+    _check_totals(entries, plan)
     yield MAGIC + U32.pack(version) + U64.pack(len(plan.placed)) + U64.pack(len(entries))
     for key, (kind, value) in entries.items():
         yield from encode_entry(key, kind, value)
     for placed in plan.placed:
         yield _info(placed)
+
+
+def _check_totals(entries: Entries, plan: _Plan) -> None:
+    n_items = sum(len(value) for _, value in entries.values() if isinstance(value, list))
+    totals = (
+        ("metadata entries", len(entries), MAX_ENTRIES),
+        ("tensors", len(plan.placed), MAX_TENSORS),
+        ("items in arrays", n_items, MAX_ARRAY_ITEMS),
+    )
+    for what, n, limit in totals:
+        if n > limit:
+            _fail(f"{n} {what}; at most {limit} are allowed", got=n, want=limit)
 
 
 def _info(placed: _Placed) -> bytes:

@@ -155,10 +155,8 @@ def _named_template(path: Path, item: object) -> tuple[str, str]:
     name, template = entry.get("name"), entry.get("template")
     if isinstance(name, str) and isinstance(template, str):
         return name, template
-    _fail(
-        path,
-        f"each chat_template must have a name and a template, both strings; found {shown(cast(object, item))}",
-    )
+    got = shown(cast(object, item))
+    _fail(path, f"each chat_template must have a name and a template, both strings; found {got}")
 
 
 def _read_text(path: Path) -> str:

@@ -41,6 +41,8 @@ def read_file(path: str | PathLike[str], parser: Parser[T]) -> T:
     """
     name = fspath(path)
     try:
+        if Path(path).is_fifo():
+            raise format_error(name, "this is a pipe; a model must be a file, as it is read out of order")
         with Path(path).open("rb") as file:
             steps = parser(file.seek(0, 2), name)
             return drive(steps, lambda offset, length: (file.seek(offset), file.read(length))[1])
