@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from camelid.model.arch import Model
 from camelid.model.blocks.attention import attention
+from camelid.model.blocks.delta import delta, delta_state
 from camelid.model.blocks.experts import experts
 from camelid.model.blocks.glu import glu, mlp
-from camelid.model.lowering import Block, Lowering
+from camelid.model.blocks.mamba import mamba2, mamba2_state
+from camelid.model.lowering import RECURRENT, Block, Lowering, Tensors
 from camelid.model.rope import rope_weights
 from camelid.model.spec import LayerSpec, ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import ProgramKey
 
-MIXERS: dict[str, Block] = {"attention": attention}
+MIXERS: dict[str, Block] = {"attention": attention, "mamba2": mamba2, "delta": delta}
+# The mixers that keep one slot a sequence, and what a layer of them keeps there; a model has one of them.
+MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {"mamba2": mamba2_state, "delta": delta_state}
 MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "experts": experts}
 
 PAGE_ROWS = 16
@@ -30,7 +34,14 @@ def declare_states(spec: ModelSpec) -> tuple[StateSpec, ...]:
     owners = [(i, layer) for i, layer in enumerate(spec.layers) if layer.kv_layer < 0]
     groups = {name: _layers(owners, name) for name in GROUP_KINDS}
     declared = [StateSpec(name, GROUP_KINDS[name], ls, kv, PAGE_ROWS) for name, ls in groups.items() if ls]
-    return (*declared, StateSpec(TOKENS, "ring", (), (("id", 1),), RING_ROWS))
+    return (*declared, *_recurrent(spec), StateSpec(TOKENS, "ring", (), (("id", 1),), RING_ROWS))
+
+
+def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
+    for mixer, tensors in MIXER_STATES.items():
+        layers = tuple(i for i, layer in enumerate(spec.layers) if layer.mixer == mixer)
+        if layers:
+            yield StateSpec(RECURRENT, RECURRENT, layers, tensors(spec), 1)
 
 
 def _layers(owners: Sequence[tuple[int, LayerSpec]], group: str) -> tuple[int, ...]:
@@ -82,5 +93,5 @@ def _state_changes(plan: PlanBuilder) -> None:
     for state in plan.states:
         if state.kind in GROUP_KINDS.values():
             plan.tables(state.name)
-            if plan.key.capacity.copies:
-                plan.copy(state.name)
+        if state.kind != "ring" and plan.key.capacity.copies:
+            plan.copy(state.name)

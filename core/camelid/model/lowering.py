@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 from camelid.model.spec import LayerSpec, ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
+
+RECURRENT = "recurrent"  # the state group of layers that keep one slot a sequence
+Tensors: TypeAlias = tuple[tuple[str, int], ...]  # what a state holds of a layer: names and floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,11 @@ class Lowering:
     def linear(self, x: View, name: str, out: str = "y") -> View:
         """weight @ x, plus the bias if the model has one."""
         return self.plan.linear(x, self.weights[name], out, self.weights.get(f"{name}.bias"))
+
+    @staticmethod
+    def split(x: View, *sizes: int) -> tuple[View, ...]:
+        """Neighbouring columns of x, so many each."""
+        return tuple(x.slice(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True))
 
     def norm(self, x: View, name: str, size: int = 0) -> View:
         """The norm of that name over groups of `size` columns (0: all)."""

@@ -46,7 +46,8 @@ class LayerSpec:
 
     `residual` is sequential, parallel or post (the norm comes after the sum). `rope` names one of the
     model's rotations, "" means none. `window` > 0 limits attention to so many latest rows. `kv_layer` >= 0
-    is the layer whose keys and values this one reads instead of its own.
+    is the layer whose keys and values this one reads instead of its own. A layer without keys and values
+    has the group `recurrent`.
     """
 
     mixer: str = "attention"
@@ -73,6 +74,48 @@ class ExpertsSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SsmSpec:
+    """Sizes of mamba2 layers: `n_heads` of `head_dim`, which share B and C of `state_size` in `n_groups`."""
+
+    n_heads: int
+    head_dim: int
+    n_groups: int
+    state_size: int
+    conv_width: int = 4
+
+    @property
+    def inner_size(self) -> int:
+        return self.n_heads * self.head_dim
+
+    @property
+    def group_size(self) -> int:
+        return self.n_groups * self.state_size
+
+    @property
+    def conv_size(self) -> int:
+        return self.inner_size + 2 * self.group_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSpec:
+    """Sizes of delta layers: `n_heads` of `value_dim`, neighbours of which share one of `n_key_heads`."""
+
+    n_heads: int
+    value_dim: int
+    n_key_heads: int
+    key_dim: int
+    conv_width: int = 4
+
+    @property
+    def key_size(self) -> int:
+        return self.n_key_heads * self.key_dim
+
+    @property
+    def value_size(self) -> int:
+        return self.n_heads * self.value_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """Architecture facts of one model, from its file's metadata.
 
@@ -96,6 +139,8 @@ class ModelSpec:
     ropes: Mapping[str, RopeSpec] = field(default_factory=dict[str, RopeSpec])
     norm_kind: str = "rms"
     experts: ExpertsSpec | None = None
+    ssm: SsmSpec | None = None
+    delta: DeltaSpec | None = None
     attention_scale: float = 0.0
     attention_softcap: float = 0.0
     logit_softcap: float = 0.0

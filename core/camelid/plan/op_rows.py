@@ -9,7 +9,8 @@ from camelid.plan.plan import Op
 def _norm_rule(op: Op) -> bool:
     width = op.integer("size") or op.view("x").cols
     whole = op.view("x").cols % width == 0
-    return same("x", "y")(op) and whole and fits(op, "gain", width) and fits(op, "bias", width)
+    gain = fits(op, "gain", width) or fits(op, "gain", op.view("x").cols // width, width)
+    return same("x", "y")(op) and whole and gain and fits(op, "bias", width)
 
 
 def _add_norm_rule(op: Op) -> bool:
@@ -91,7 +92,8 @@ ROWS: tuple[OpRow, ...] = (
         rule=_norm_rule,
         flops=elementwise("x", 4),
         meaning="each group of `size` columns (0: all) by itself; rms: x / sqrt(mean(x * x) + eps); "
-        "layer: (x - mean) / sqrt(var + eps); l2: x / sqrt(max(sum(x * x), eps^2)); then * gain + bias",
+        "layer: (x - mean) / sqrt(var + eps); l2: x / sqrt(max(sum(x * x), eps^2)); then * gain + bias; "
+        "a gain [groups, size] has a row for each group",
     ),
     OpRow(
         name="add",

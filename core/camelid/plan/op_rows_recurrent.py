@@ -10,7 +10,6 @@ from __future__ import annotations
 from camelid.plan.oprow import Counts, OpRow, fits, same
 from camelid.plan.plan import Op
 
-
 SLOT_TENSORS = {"conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan"}  # the state that each keeps
 
 

@@ -49,10 +49,11 @@ def op_embed_position(op: Op, f: Frame) -> None:
 
 def op_norm(op: Op, f: Frame) -> None:
     x, eps, size = f.read(op.view("x")), op.number("eps"), op.integer("size")
-    groups = x.reshape(-1, size) if size else x
-    y = per_row(lambda row: NORMS[op.word("kind")](row, eps), groups)
+    width = size or x.shape[1]
+    y = per_row(lambda row: NORMS[op.word("kind")](row, eps), x.reshape(-1, width))
+    y = y.reshape(len(x), x.shape[1] // width, width)  # [T, groups, size]
     if op.has("gain"):
-        y = y * f.store.vector(op.weight("gain"))
+        y = y * f.store.vector(op.weight("gain")).reshape(-1, width)
     if op.has("bias"):
         y = y + f.store.vector(op.weight("bias"))
     f.write(op.view("y"), y.reshape(x.shape))

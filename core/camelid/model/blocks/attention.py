@@ -7,10 +7,11 @@ from camelid.plan.plan import View
 
 
 def attention(c: Lowering, h: View, i: int) -> View:
-    """attn_output(attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
+    """attn_output(sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
 
-    Norms of queries and keys, biases and sinks take part where the model has them; a norm as wide as a head
-    works on each head by itself. A layer that shares another's keys and values writes none.
+    Norms of queries and keys, biases, sinks and the gate (`attn_gate`) take part where the model has them; a
+    norm as wide as a head works on each head by itself. A layer that shares another's keys and values writes
+    none.
     """
     spec, layer, blk = c.spec, c.layer(i), f"blk.{i}."
     q = _heads(c, h, i, "q")  # [T, H*D]
@@ -28,7 +29,15 @@ def attention(c: Lowering, h: View, i: int) -> View:
         softcap=spec.attention_softcap,
         sinks=c.weights.get(blk + "attn_sinks"),
     )  # [T, H*D]
+    if blk + "attn_gate" in c.weights:
+        c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
     return c.linear(y, blk + "attn_output", "o")
+
+
+def _gate(c: Lowering, h: View, name: str) -> View:
+    gate = c.linear(h, name, "gate")  # [T, H*D]
+    c.plan.unary(gate, "sigmoid")
+    return gate
 
 
 def _heads(c: Lowering, h: View, i: int, name: str) -> View:

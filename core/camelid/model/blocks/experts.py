@@ -7,7 +7,7 @@ from camelid.plan.plan import View
 
 
 def experts(c: Lowering, h: View, i: int) -> View:
-    """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts; [T, C] -> [T, C]."""
+    """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts, plus a shared one; [T, C] -> [T, C]."""
     spec, blk = c.spec.experts, f"blk.{i}."
     assert spec is not None, "a layer of experts belongs to a model that has some"
     ids, probs = c.plan.router(
@@ -20,7 +20,22 @@ def experts(c: Lowering, h: View, i: int) -> View:
     )  # [T, U] each
     gate, up = (_each(c, h, ids, f"{blk}ffn_{name}_exps", name) for name in ("gate", "up"))  # [T, U*F]
     y = c.plan.glu(gate, up, c.layer(i).act)
-    return c.plan.combine(_each(c, y, ids, blk + "ffn_down_exps", "down"), probs)
+    y = c.plan.combine(_each(c, y, ids, blk + "ffn_down_exps", "down"), probs)
+    if blk + "ffn_up_shexp" in c.weights:
+        c.plan.add(y, _shared(c, h, i))
+    return y
+
+
+def _shared(c: Lowering, h: View, i: int) -> View:
+    """The expert that every row takes, times sigmoid(ffn_gate_inp_shexp(h)) where the model has that."""
+    blk = f"blk.{i}.ffn_"
+    gate, up = (c.linear(h, f"{blk}{name}_shexp", name) for name in ("gate", "up"))  # [T, F] each
+    y = c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "down_shexp", "shared")  # [T, C]
+    if blk + "gate_inp_shexp" in c.weights:
+        share = c.linear(h, blk + "gate_inp_shexp", "share")  # [T, 1]
+        c.plan.unary(share, "sigmoid")
+        c.plan.mul(y, share)
+    return y
 
 
 def _each(c: Lowering, x: View, ids: View, name: str, out: str) -> View:

@@ -1,0 +1,52 @@
+"""Gated DeltaNet: linear attention that corrects what it remembers (arXiv 2412.06464)."""
+
+from __future__ import annotations
+
+from camelid.model.lowering import RECURRENT, Lowering, Tensors
+from camelid.model.spec import DeltaSpec, ModelSpec
+from camelid.plan.plan import StateRef, View
+
+
+def delta(c: Lowering, h: View, i: int) -> View:
+    """ssm_out(norm(scan(q, k, v; decay, beta)) * silu(attn_gate(h))); [T, C] -> [T, C].
+
+    q, k, v = split(silu(conv(attn_qkv(h)))), q and k of length 1 a head; `ssm_beta` and `ssm_alpha` give
+    one number a head each: how much to correct, and (with `ssm_dt.bias` and `ssm_a`) how much to keep.
+    """
+    size, blk, state = _delta(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
+    qkv = c.linear(h, blk + "attn_qkv", "qkv")  # [T, 2*keys + values]
+    qkv = c.plan.conv1d(qkv, c.weights[blk + "ssm_conv1d"], state=state, act="silu")
+    q, k, v = c.split(qkv, size.key_size, size.key_size, size.value_size)
+    beta, dt = c.linear(h, blk + "ssm_beta", "beta"), c.linear(h, blk + "ssm_alpha", "dt")  # [T, H] each
+    c.plan.unary(beta, "sigmoid")
+    y = c.plan.scan_delta(
+        _unit(c, q),
+        k=_unit(c, k),
+        v=v,
+        dt=dt,
+        beta=beta,
+        state=state,
+        n_key_heads=size.n_key_heads,
+        scale=size.key_dim**-0.5,
+        a=c.weights[blk + "ssm_a"],
+        dt_bias=c.weights[blk + "ssm_dt.bias"],
+    )  # [T, H*V]
+    y = c.norm(y, blk + "ssm_norm", size.value_dim)
+    return c.linear(c.plan.glu(c.linear(h, blk + "attn_gate", "z"), y, "silu"), blk + "ssm_out", "o")
+
+
+def delta_state(spec: ModelSpec) -> Tensors:
+    """What a layer keeps of a sequence: the convolution's last inputs, and a matrix a value head."""
+    size = _delta(spec)
+    conv = ("conv", (size.conv_width - 1) * (2 * size.key_size + size.value_size))
+    return conv, ("scan", size.value_size * size.key_dim)
+
+
+def _unit(c: Lowering, x: View) -> View:
+    """Each key head's vector with length 1."""
+    return c.plan.norm(x, None, c.spec.norm_eps, kind="l2", size=_delta(c.spec).key_dim)
+
+
+def _delta(spec: ModelSpec) -> DeltaSpec:
+    assert spec.delta is not None, "a delta layer belongs to a model that says its sizes"
+    return spec.delta

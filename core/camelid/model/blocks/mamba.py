@@ -1,0 +1,43 @@
+"""Mamba-2: a selective scan over heads (Dao and Gu, arXiv 2405.21060)."""
+
+from __future__ import annotations
+
+from camelid.model.lowering import RECURRENT, Lowering, Tensors
+from camelid.model.spec import ModelSpec, SsmSpec
+from camelid.plan.plan import StateRef, View
+
+
+def mamba2(c: Lowering, h: View, i: int) -> View:
+    """ssm_out(norm(scan(silu(conv(x, B, C)), dt) * silu(z))), all five from ssm_in(h); [T, C] -> [T, C].
+
+    The norm works on each group of B and C by itself, each with its own gain (`ssm_norm` [groups, size]).
+    """
+    ssm, blk, state = _ssm(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
+    z, xbc, dt = c.split(c.linear(h, blk + "ssm_in", "ssm"), ssm.inner_size, ssm.conv_size, ssm.n_heads)
+    conv, bias = c.weights[blk + "ssm_conv1d"], c.weights.get(blk + "ssm_conv1d.bias")
+    xbc = c.plan.conv1d(xbc, conv, state=state, act="silu", bias=bias)
+    x, b, k = c.split(xbc, ssm.inner_size, ssm.group_size, ssm.group_size)
+    y = c.plan.scan_mamba2(
+        x,
+        b=b,
+        c=k,
+        dt=dt,
+        state=state,
+        n_groups=ssm.n_groups,
+        a=c.weights[blk + "ssm_a"],
+        d=c.weights[blk + "ssm_d"],
+        dt_bias=c.weights[blk + "ssm_dt.bias"],
+    )  # [T, H*P]
+    y = c.plan.glu(z, y, "silu")
+    return c.linear(c.norm(y, blk + "ssm_norm", ssm.inner_size // ssm.n_groups), blk + "ssm_out", "o")
+
+
+def mamba2_state(spec: ModelSpec) -> Tensors:
+    """What a layer keeps of a sequence: the convolution's last inputs, and a matrix a head."""
+    ssm = _ssm(spec)
+    return ("conv", (ssm.conv_width - 1) * ssm.conv_size), ("scan", ssm.inner_size * ssm.state_size)
+
+
+def _ssm(spec: ModelSpec) -> SsmSpec:
+    assert spec.ssm is not None, "a mamba2 layer belongs to a model that says its sizes"
+    return spec.ssm
