@@ -56,12 +56,13 @@ def read_small(path: Path, limit: int) -> bytes:
     """All of a file that must be small; ModelFormatError if it is over `limit` bytes or cannot be read."""
     try:
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            size = file.seek(0, 2)
+            if size > limit:
+                raise format_error(str(path), f"the file is larger than {limit} bytes", got=size, want=limit)
+            file.seek(0)
+            return file.read(size)  # which sets aside as many bytes as it is asked for
     except OSError as error:
         raise format_error(str(path), f"the file cannot be read: {error.strerror or error}") from error
-    if len(data) > limit:
-        raise format_error(str(path), f"the file is larger than {limit} bytes", want=limit)
-    return data
 
 
 def drive(steps: Ask[T], read: Callable[[int, int], bytes]) -> T:
