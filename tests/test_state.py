@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine_fakes import PAGE_ROWS, STATES
+from tests.engine_fakes import PAGE_ROWS, STATES, request
 
 from camelid.backends.base import Pool
 from camelid.errors import PlanError
+from camelid.plan.plan import StateSpec
+from camelid.scheduler import Limits, Scheduler, build_step
+from camelid.sequence import Sequence
 from camelid.state import Seat, StateManager, UnitPool
 
 
@@ -50,6 +53,66 @@ def test_words_name_table_row_or_slot_and_rows_held() -> None:
     seat = seat_for(state, 20)
     slot = seat.units["tokens"][0]
     assert state.words(seat, 7) == ((seat.table_row, 0, 7), (slot, slot, 7))
+
+
+RECURRENT = StateSpec("recurrent", "recurrent", (0, 1), (("conv", 6), ("scan", 8)), 1)
+
+
+def recurrent_manager(n_sequences: int = 2) -> StateManager:
+    return StateManager((*STATES, RECURRENT), context=20, n_sequences=n_sequences)
+
+
+def recurrent_words(state: StateManager, seat: Seat, held: int) -> tuple[int, int, int]:
+    return state.words(seat, held)[2]
+
+
+def test_recurrent_state_has_two_slots_a_seat_and_no_table() -> None:
+    assert recurrent_manager(3).sizes()["recurrent"] == Pool(2 * 3 + 1)
+
+
+def test_each_step_reads_the_slot_that_the_last_one_wrote() -> None:
+    state = recurrent_manager()
+    seat = seat_for(state, 20)
+    seen: list[tuple[int, int, int]] = []
+    for held in (0, 7, 8, 9):
+        seen.append(recurrent_words(state, seat, held))
+        state.advance(seat)
+    reads, writes, helds = zip(*seen, strict=True)
+    assert set(reads) == set(writes) == set(seat.units["recurrent"])
+    assert all(read != write for read, write, _ in seen)
+    assert reads[1:] == writes[:-1]
+    assert helds == (0, 7, 8, 9)
+
+
+def test_a_step_that_was_not_submitted_is_built_again_from_the_same_slots() -> None:
+    state = recurrent_manager()
+    seat = seat_for(state, 20)
+    assert recurrent_words(state, seat, 0) == recurrent_words(state, seat, 0)
+
+
+def test_seats_share_no_slot_and_give_both_back() -> None:
+    state = recurrent_manager()
+    seats = [seat_for(state, 20), seat_for(state, 20)]
+    slots = [slot for seat in seats for slot in seat.units["recurrent"]]
+    assert sorted(slots) == [1, 2, 3, 4]
+    for seat in seats:
+        state.close_seat(seat)
+    assert state.is_idle
+
+
+def test_steps_that_the_scheduler_builds_take_turns() -> None:
+    """Two steps in flight at once: the second reads what the first will write."""
+    state = recurrent_manager()
+    scheduler = Scheduler(state, Limits(chunk=4, parallel=2))
+    scheduler.add(Sequence(id=0, request=request(range(1, 9)), max_tokens=2))
+    words: list[tuple[int, int, int]] = []
+    for ordinal in range(2):
+        batch = scheduler.next_batch()
+        assert batch is not None
+        words.append(build_step(batch, state, ordinal).sequences[0].groups[2])
+        batch.work[0].sequence.submitted(batch.work[0].n_rows, batch.work[0].n_outputs)
+    (read, write, held), (next_read, next_write, next_held) = words
+    assert (next_read, next_write, held, next_held) == (write, read, 0, 4)
 
 
 def test_reservation_lets_nobody_in_who_could_run_out() -> None:

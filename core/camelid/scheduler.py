@@ -139,6 +139,7 @@ def _add_work(step: Step, number: int, work: Work, state: StateManager) -> None:
     step.updates += state.grow(s.seat, held + work.n_rows)
     step.rows += [s.row(number, held + i) for i in range(work.n_rows)]
     groups = state.words(s.seat, held)
+    state.advance(s.seat)
     step.sequences.append(StepSequence(first_row=first, rows=work.n_rows, groups=groups, sampling=number))
     step.sampling.append(s.request.sampling.words())
     sampled = range(work.n_rows - work.n_outputs, work.n_rows)  # the last rows

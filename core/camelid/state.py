@@ -10,6 +10,10 @@ from camelid.errors import PlanError
 from camelid.plan.plan import StateSpec
 
 PAGED = ("paged", "window")  # a window keeps all its pages until they are given back early
+SLOTS = {
+    "ring": 1,
+    "recurrent": 2,
+}  # units of a seat, whatever its length; two, so that a step can be dropped
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 Update = tuple[int, int, int, int]  # group, table row, index, unit
 GroupWords = tuple[int, int, int]  # table row or read slot, first kept row or write slot, rows held
@@ -62,11 +66,15 @@ class UnitPool:
 
 @dataclass(slots=True)
 class Seat:
-    """What one sequence holds: a table row, units by group, and how many more are reserved for it."""
+    """What one sequence holds: a table row, units by group, and how many more are reserved for it.
+
+    `n_steps` counts the steps built for it: each reads the recurrent slot that the one before wrote.
+    """
 
     table_row: int
     units: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     reserved: dict[str, int] = field(default_factory=dict[str, int])
+    n_steps: int = 0
 
 
 class StateManager:
@@ -87,8 +95,8 @@ class StateManager:
         self._pools = {s.name: UnitPool(self._n_units(s, n_pages)) for s in self.states}
 
     def _n_units(self, state: StateSpec, n_pages: int | None) -> int:
-        if state.kind == "ring":
-            return self.n_sequences
+        if state.kind in SLOTS:
+            return self.n_sequences * SLOTS[state.kind]
         return n_pages or self.n_sequences * self._n_pages(state, self.context)
 
     @staticmethod
@@ -101,7 +109,7 @@ class StateManager:
 
     def _size(self, state: StateSpec) -> Pool:
         n_units = self._pools[state.name].n_units + TRASH
-        if state.kind == "ring":
+        if state.kind in SLOTS:
             return Pool(n_units)
         return Pool(n_units, self.n_sequences + TRASH, self._n_pages(state, self.context))
 
@@ -112,7 +120,7 @@ class StateManager:
         return min([self.context, *paged])
 
     def _need(self, state: StateSpec, n_rows: int) -> int:
-        return 1 if state.kind == "ring" else self._n_pages(state, n_rows)
+        return SLOTS.get(state.kind) or self._n_pages(state, n_rows)
 
     def open_seat(self, n_rows: int) -> Seat | None:
         """A seat for up to `n_rows` rows, or None while others hold what it needs."""
@@ -128,7 +136,7 @@ class StateManager:
         self._rows.reserve(1)
         seat = Seat(self._rows.take(), {s.name: [] for s in self.states}, reserved)
         for state in self.states:
-            if state.kind == "ring":
+            for _ in range(SLOTS.get(state.kind, 0)):
                 self._take(seat, state.name)
         return seat
 
@@ -152,15 +160,24 @@ class StateManager:
         ]
 
     def words(self, seat: Seat, held: int) -> tuple[GroupWords, ...]:
-        """A sequence's words for each group in a step that finds `held` rows."""
+        """A sequence's words for each group in its next step, which finds `held` rows."""
         return tuple(self._group_words(state, seat, held) for state in self.states)
 
     @staticmethod
     def _group_words(state: StateSpec, seat: Seat, held: int) -> GroupWords:
-        if state.kind == "ring":
-            slot = seat.units[state.name][0]
-            return slot, slot, held
-        return seat.table_row, 0, held
+        if state.kind not in SLOTS:
+            return seat.table_row, 0, held
+        slots = seat.units[state.name]
+        return slots[seat.n_steps % len(slots)], slots[(seat.n_steps + 1) % len(slots)], held
+
+    @staticmethod
+    def advance(seat: Seat) -> None:
+        """The step that `words` described will run: the next one reads what it writes.
+
+        A device runs steps in order, so that several may be in flight. Until this is called, a step can be
+        built anew from the same slots.
+        """
+        seat.n_steps += 1
 
     def close_seat(self, seat: Seat) -> None:
         """Gives everything back. Only once no step in flight touches it."""

@@ -88,12 +88,12 @@ class SsmSpec:
         return self.n_heads * self.head_dim
 
     @property
-    def group_size(self) -> int:
+    def bc_size(self) -> int:
         return self.n_groups * self.state_size
 
     @property
     def conv_size(self) -> int:
-        return self.inner_size + 2 * self.group_size
+        return self.inner_size + 2 * self.bc_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

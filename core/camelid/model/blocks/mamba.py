@@ -16,7 +16,7 @@ def mamba2(c: Lowering, h: View, i: int) -> View:
     z, xbc, dt = c.split(c.linear(h, blk + "ssm_in", "ssm"), ssm.inner_size, ssm.conv_size, ssm.n_heads)
     conv, bias = c.weights[blk + "ssm_conv1d"], c.weights.get(blk + "ssm_conv1d.bias")
     xbc = c.plan.conv1d(xbc, conv, state=state, act="silu", bias=bias)
-    x, b, k = c.split(xbc, ssm.inner_size, ssm.group_size, ssm.group_size)
+    x, b, k = c.split(xbc, ssm.inner_size, ssm.bc_size, ssm.bc_size)
     y = c.plan.scan_mamba2(
         x,
         b=b,
