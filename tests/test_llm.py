@@ -13,7 +13,7 @@ import pytest
 from tests.gguf_files import write_tiny_llama
 
 import camelid
-from camelid import loading
+from camelid import loading, opening
 from camelid.backends.base import OpenSpec
 from camelid.backends.null import NullBackend
 from camelid.errors import (
@@ -25,7 +25,7 @@ from camelid.errors import (
     UnsupportedModelError,
 )
 from camelid.llm import LLM
-from camelid.loading import FileSource
+from camelid.opening import FileSource
 from camelid.verbs import Engine
 
 SMALL: dict[str, Any] = {"hidden": 64, "head_dim": 16, "ffn": 96}
@@ -274,7 +274,7 @@ def test_closing_cancels_what_still_runs(path: Path) -> None:
         ("no/such/file.gguf", ModelFormatError, "there is no such file"),
         ("owner/repo:Q4_K_M", RequestError, "on a hub"),
         ("owner/repo", RequestError, "on a hub"),
-        (".", UnsupportedModelError, "not directories"),
+        (".", ModelFormatError, "there is no config.json"),
     ],
 )
 def test_names_that_are_no_model(model: str, error: type[Exception], words: str) -> None:
@@ -285,12 +285,12 @@ def test_names_that_are_no_model(model: str, error: type[Exception], words: str)
 def test_cria_is_the_packaged_file_or_says_that_it_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(loading, "files", lambda package: tmp_path)
+    monkeypatch.setattr(opening, "files", lambda package: tmp_path)
     with pytest.raises(RequestError, match="has no cria"):
         camelid.load("cria")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "cria.gguf").write_bytes(b"GGUF")
-    assert loading.find_source("cria").name == str(tmp_path / "data" / "cria.gguf")
+    assert opening.find_source("cria").name == str(tmp_path / "data" / "cria.gguf")
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,16 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.chat import ChatTemplate
 from camelid.engine import Stream
-from camelid.errors import RequestError
-from camelid.loading import LoadOptions, ModelName, Progress, Running, find_source, read_header, start
+from camelid.errors import RequestError, UnsupportedModelError
+from camelid.loading import LoadOptions, Progress, Running, start
 from camelid.metrics import Counters
 from camelid.model.spec import ModelSpec
+from camelid.opening import ModelFile, ModelName, open_tokenizer
 from camelid.plan.plan import Plan
 from camelid.sampling import SamplingParams
 from camelid.scheduler import ALL_LOGITS
 from camelid.sequence import AnswerText, Completion, Event, NoText, Request, TextSink
-from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
+from camelid.text.tokenizer import Tokenizer, framed
 
 __all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
 
@@ -76,7 +77,7 @@ class LLM:
         self._engine = running.engine
         self._runner = runner
         self._is_closed = False
-        self._tokenizer = running.file.tokenizer()
+        self._tokenizer = _tokenizer(running.file)
 
     @property
     def spec(self) -> ModelSpec:
@@ -85,8 +86,9 @@ class LLM:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer. RequestError if its file has none."""
+        """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
         if self._tokenizer is None:
+            self._running.file.tokenizer()  # says why, if the file has one
             raise RequestError("this model's file has no tokenizer; give token ids as prompt", field="prompt")
         return self._tokenizer
 
@@ -271,8 +273,7 @@ class LLM:
     def _prompt_ids(self, prompt: Prompt, *, special: bool) -> tuple[int, ...]:
         if isinstance(prompt, str):
             tokenizer = self.tokenizer
-            bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
-            return (*bos, *tokenizer.encode(prompt, special))
+            return tuple(framed(tokenizer, tokenizer.encode(prompt, special)))
         if special:
             raise RequestError("special is for a prompt of text; ids and messages need none", field="special")
         if isinstance(prompt, bytes | bytearray | memoryview):
@@ -286,6 +287,14 @@ class LLM:
     def _check_open(self) -> None:
         if self._is_closed:
             raise RequestError("this model was closed; load it again", field="llm")
+
+
+def _tokenizer(file: ModelFile) -> Tokenizer | None:
+    """None also for a kind that is not supported: a prompt of token ids needs no text."""
+    try:
+        return file.tokenizer()
+    except UnsupportedModelError:
+        return None
 
 
 def _stops(stop: object) -> tuple[str, ...]:
@@ -351,7 +360,11 @@ def load(model: ModelName, *, progress: Progress | None = None, **options: Unpac
     `llm.backend_note` says which backend was chosen and why. `progress` is told (what, stage, of).
     """
     runner = _Runner()
-    return runner.run(_load(model, options, progress, runner))
+    try:
+        return runner.run(_load(model, options, progress, runner))
+    except BaseException:
+        runner.close()
+        raise
 
 
 async def aload(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
@@ -371,7 +384,6 @@ def load_tokenizer(model: ModelName) -> Tokenizer:
     """A model's tokenizer: `.encode(text, special=False)`, `.decode(token_ids)`. Reads no weights."""
     runner = _Runner()
     try:
-        gguf = runner.run(read_header(find_source(model)))
+        return runner.run(open_tokenizer(model))
     finally:
         runner.close()
-    return tokenizer_from_gguf(gguf.metadata)

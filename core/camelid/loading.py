@@ -1,167 +1,30 @@
-"""From a model's name to a running engine: find the bytes, read the header, choose a backend, compile.
-
-Everything is asynchronous and asks a `ModelSource` for byte ranges, so a local file and a URL in a browser
-take the same road. Weights go from the source to the device; they never pass through here.
-"""
+"""From an opened model to a running engine: choose a backend, load, compile."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
-from os import PathLike, fspath
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from camelid.backends.base import Backend, OpenSpec, Program
 from camelid.backends.select import ADAPTERS, open_backend
 from camelid.engine import StepEngine
-from camelid.errors import BackendError, ModelFormatError, RequestError, UnsupportedModelError
-from camelid.formats.gguf import Gguf, fetch_gguf
-from camelid.formats.source import drive_async
+from camelid.errors import BackendError, RequestError
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 from camelid.model.facts import at_context
-from camelid.model.read import read_model
+from camelid.opening import ModelFile, ModelName, open_model
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
 from camelid.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.state import StateManager
-from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
-T = TypeVar("T")
 DEFAULT_CONTEXT = 4096
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
-
-
-class ModelSource(Protocol):
-    """Where a model's bytes are. `handle` is what the backend's host reads weights from."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def handle(self) -> Any: ...
-    async def read(self, offset: int, length: int) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FileSource:
-    """A local file."""
-
-    path: Path
-    size: int
-
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
-    @property
-    def handle(self) -> str:
-        return str(self.path)
-
-    async def read(self, offset: int, length: int) -> bytes:
-        """Those bytes; fewer at the file's end. ModelFormatError if the file cannot be read."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(offset)
-                return file.read(length)
-        except OSError as error:
-            raise _unreadable(self.name, error) from error
-
-
-ModelName: TypeAlias = str | PathLike[str] | ModelSource
-
-
-def find_source(model: ModelName) -> ModelSource:
-    """The source that a name means: "cria", a path, or a source itself.
-
-    Raises RequestError for a hub id, UnsupportedModelError for a directory, ModelFormatError if there is no
-    such file or its path cannot be looked up.
-    """
-    if not isinstance(model, str | PathLike):
-        return model
-    path = _cria() if model == "cria" else Path(fspath(model))
-    try:
-        is_directory, size = path.is_dir(), path.stat().st_size if path.is_file() else None
-    except OSError as error:  # a name too long, a folder that may not be searched
-        raise _unreadable(str(model), error) from error
-    if is_directory:
-        raise UnsupportedModelError(
-            f"{path}: this version reads GGUF files, not directories; give the path of a .gguf file",
-            kind="format", name=str(path),
-        )  # fmt: skip
-    if size is not None:
-        return FileSource(path, size)
-    raise _not_found(str(model))
-
-
-def _cria() -> Path:
-    path = files("camelid") / "data" / "cria.gguf"
-    if isinstance(path, Path) and path.is_file():
-        return path
-    raise RequestError(
-        "this installation has no cria.gguf, the model that 'cria' names; give the path of a .gguf file",
-        field="model",
-    )
-
-
-def _unreadable(name: str, error: OSError) -> ModelFormatError:
-    reason = error.strerror or type(error).__name__
-    shown = name if len(name) <= 200 else name[:80] + "..."
-    return ModelFormatError(f"{shown}: cannot be read: {reason}; is this the model's path?", path=name)
-
-
-def _not_found(name: str) -> Exception:
-    if HUB_ID.fullmatch(name) and not name.endswith(".gguf"):
-        return RequestError(
-            f"{name}: there is no such file; if it names a model on a hub, this version cannot fetch it: "
-            "download its .gguf file and give the path",
-            field="model",
-        )
-    return ModelFormatError(f"{name}: there is no such file; give a path, or 'cria'", path=name)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFile:
-    """A model file whose header has been read and checked."""
-
-    source: ModelSource
-    gguf: Gguf
-    model: Model
-
-    @property
-    def template(self) -> str | None:
-        """The chat template's text, if the file has one."""
-        return self.gguf.get("tokenizer.chat_template", str, default=None)
-
-    def tokenizer(self) -> Tokenizer | None:
-        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError."""
-        return tokenizer_from_gguf(self.gguf.metadata) if has_tokenizer(self.gguf) else None
-
-
-def has_tokenizer(gguf: Gguf) -> bool:
-    """Whether the file says anything about a tokenizer."""
-    return "tokenizer.ggml.model" in gguf.metadata
-
-
-async def read_header(source: ModelSource) -> Gguf:
-    """The source's GGUF header."""
-    return await fetch_gguf(source.read, source.size, source.name)
-
-
-async def open_model(model: ModelName) -> ModelFile:
-    """Finds a model and reads its header; no weights."""
-    source = find_source(model)
-    gguf = await read_header(source)
-    return ModelFile(source, gguf, await drive_async(read_model(gguf), source.read))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +164,7 @@ async def _prepare(
     if options.record_tape:
         _record(backend)
     report(STAGES[2], 2, len(STAGES))
-    await backend.load(_union(plans.values()), {"model": file.source.handle})
+    await backend.load(_union(plans.values()), file.sources)
     state = StateManager(declare_states(model.spec), context=context, n_sequences=limits.parallel)
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.llm import LLM, LoadWords, Options, load
-from camelid.loading import ModelName
+from camelid.opening import ModelName
 from camelid.sequence import Completion, Event
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from camelid.engine import Stream
 from camelid.llm import LLM, aload
-from camelid.loading import ModelSource
+from camelid.opening import ModelSource
 
 Tell = Callable[[str], object]
 

@@ -9,7 +9,8 @@ from collections import Counter
 import click
 
 from camelid.cli.verb import model_argument, verb
-from camelid.loading import ModelFile, open_model
+from camelid.model.spec import ModelSpec
+from camelid.opening import ModelFile, open_model
 
 
 @verb
@@ -34,8 +35,8 @@ def read_facts(file: ModelFile) -> dict[str, object]:
     s, gguf = file.model.spec, file.gguf
     return {
         "name": s.name,
-        "path": file.source.name,
-        "file_bytes": file.source.size,
+        "path": file.name,
+        "file_bytes": file.n_bytes,
         "arch": s.arch,
         "parameters": sum(w.rows * w.cols for w in file.model.weights.values()),
         "types": tensor_types(file),
@@ -49,13 +50,23 @@ def read_facts(file: ModelFile) -> dict[str, object]:
         "vocab_size": s.vocab_size,
         "tied_output": s.is_tied,
         "context_length": s.context_length,
-        "rope": f"{s.rope.style}, theta {s.rope.theta:g}, {s.rope.dim} of {s.head_dim}"
-        + (", with factors" if s.rope.factors else ""),
+        "rope": rope_text(s),
         "norm_eps": s.norm_eps,
         "tokenizer": gguf.get("tokenizer.ggml.model", str, default="none"),
         "chat_template": file.template is not None,
         "license": gguf.get("general.license", str, default="not stated"),
     }
+
+
+def rope_text(spec: ModelSpec) -> str:
+    """The rotations in words."""
+    texts = [
+        f"{rope.style}, theta {rope.theta:g}, {rope.dim} of {spec.head_dim}"
+        + (", with factors" if rope.factors else "")
+        + (f", {rope.scaling.kind} scaling" if rope.scaling else "")
+        for rope in spec.ropes.values()
+    ]
+    return "; ".join(texts) or "none"
 
 
 def tensor_types(file: ModelFile) -> dict[str, int]:

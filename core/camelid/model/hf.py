@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from camelid.errors import TensorShapeError, UnsupportedModelError
+from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
-from camelid.formats.hf_config import HfDirectory, HfTensor
+from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.formats.hf_tokenizer import tokenizer_metadata
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
@@ -174,15 +174,28 @@ def _tokenizer(
     if not directory.tokenizer or embedding is None:
         return {}, {}, None
     try:
-        words, kinds = tokenizer_metadata(
-            directory.tokenizer,
-            directory.tokenizer_config,
-            directory.special_tokens,
-            directory.config,
-            directory.generation,
-            chat_template=directory.chat_template,
-            vocab_size=embedding.shape[0],
-        )
+        words, kinds = _words(directory, embedding.shape[0])
     except UnsupportedModelError as problem:
         return {}, {}, problem
     return words, kinds, None
+
+
+def tokenizer_words(directory: HfDirectory) -> Mapping[str, MetadataValue]:
+    """The tokenizer's metadata alone. Its size is the config's, else that of its own vocabulary."""
+    if not directory.tokenizer:
+        raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
+    own = Config(directory.tokenizer, "tokenizer.json")
+    n_own = len(own.section("model").get_dict("vocab")) + len(own.get_list("added_tokens"))
+    return _words(directory, directory.settings.count("vocab_size", max(n_own, 1)))[0]
+
+
+def _words(directory: HfDirectory, size: int) -> tuple[Mapping[str, MetadataValue], dict[str, str]]:
+    return tokenizer_metadata(
+        directory.tokenizer,
+        directory.tokenizer_config,
+        directory.special_tokens,
+        directory.config,
+        directory.generation,
+        chat_template=directory.chat_template,
+        vocab_size=size,
+    )

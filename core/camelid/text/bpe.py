@@ -39,12 +39,16 @@ class ByteLevelBpe:
         token_types: Sequence[int] | None = None,
         eos_ids: Iterable[int] = (),
         bos_id: int | None = None,
+        eos_id: int | None = None,
         add_bos: bool = False,
+        add_eos: bool = False,
     ) -> None:
         self.vocab = Vocab(tokens, token_types or [NORMAL] * len(tokens))
         self.eos_ids = frozenset(eos_ids)
         self.bos_id = bos_id
+        self.eos_id = eos_id
         self.add_bos = add_bos
+        self.add_eos = add_eos
         self._splitter = splitter
         # Steering tokens are left out: no merge and no whole word may make one out of ordinary text.
         text_tokens = [i for i, kind in enumerate(self.vocab.types) if kind not in STEERING]
@@ -199,13 +203,12 @@ def bpe_from_gguf(metadata: Mapping[str, object]) -> ByteLevelBpe:
     check_vocab_size(metadata, len(tokens))
     name = metadata.get(key("pre"), "default")
     row = splitter(name if isinstance(name, str) else repr(name))
-    bos_id = special_id(metadata, "bos_token_id", len(tokens))
-    add_bos = metadata.get(key("add_bos_token"), row.add_bos)
-    if not isinstance(add_bos, bool) or (add_bos and bos_id is None):
-        raise ModelFormatError(
-            f"{key('add_bos_token')} is {add_bos!r} with {key('bos_token_id')} {bos_id}; want bool and id"
-        )
-    tokenizer = ByteLevelBpe(tokens, merges, splitter=row, token_types=types, bos_id=bos_id, add_bos=add_bos)
+    bos_id, add_bos = framing(metadata, "bos", len(tokens), default=row.add_bos)
+    eos_id, add_eos = framing(metadata, "eos", len(tokens))
+    tokenizer = ByteLevelBpe(
+        tokens, merges, splitter=row, token_types=types,
+        bos_id=bos_id, eos_id=eos_id, add_bos=add_bos, add_eos=add_eos,
+    )  # fmt: skip
     tokenizer.eos_ids = eos_ids(metadata, tokenizer.vocab)
     return tokenizer
 
@@ -246,6 +249,20 @@ def special_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int 
         key=key(name),
         got=token_id,
         want=n_tokens,
+    )
+
+
+def framing(
+    metadata: Mapping[str, object], role: str, n_tokens: int, *, default: bool = False
+) -> tuple[int | None, bool]:
+    """The id of "bos" or "eos", and whether every text gets it. Raises ModelFormatError."""
+    token_id = special_id(metadata, f"{role}_token_id", n_tokens)
+    adds = metadata.get(key(f"add_{role}_token"), default)
+    if isinstance(adds, bool) and (token_id is not None or not adds):
+        return token_id, adds
+    raise ModelFormatError(
+        f"{key(f'add_{role}_token')} is {adds!r} with {key(f'{role}_token_id')} {token_id}; want bool and id",
+        key=key(f"add_{role}_token"),
     )
 
 

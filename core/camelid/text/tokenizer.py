@@ -28,8 +28,18 @@ class Tokenizer(Protocol):
         ...
 
     @property
+    def eos_id(self) -> int | None:
+        """The id that closes a text, if the file names one."""
+        ...
+
+    @property
     def add_bos(self) -> bool:
-        """Whether the model was trained with `bos_id` before every text; `encode` never adds it."""
+        """Whether the model was trained with `bos_id` before every text; only `framed` adds it."""
+        ...
+
+    @property
+    def add_eos(self) -> bool:
+        """Whether it was trained to read `eos_id` after every text; only `framed` adds it."""
         ...
 
     def encode(self, text: str, special: bool = False) -> list[int]:
@@ -51,6 +61,16 @@ class Tokenizer(Protocol):
     def is_control(self, token_id: int) -> bool:
         """Whether the token steers the model instead of standing for text."""
         ...
+
+
+def framed(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[int]:
+    """A whole text's ids with BOS and EOS around them, as far as the file asks for them.
+
+    What llama.cpp's llama_tokenize does with `add_special`; chat templates write their own.
+    """
+    before = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
+    after = [tokenizer.eos_id] if tokenizer.add_eos and tokenizer.eos_id is not None else []
+    return [*before, *token_ids, *after]
 
 
 # tokenizer.ggml.model -> what builds it.

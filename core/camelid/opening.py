@@ -1,0 +1,190 @@
+"""From a model's name to its headers: files, directories, and sources that a page hands in.
+
+Everything is asynchronous and asks a `ModelSource` for byte ranges, so a local file and a URL in a browser
+take the same road. Weights go from the source to the device; they never pass through here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from camelid.errors import ModelFormatError, RequestError
+from camelid.formats.gguf import Gguf, fetch_gguf
+from camelid.formats.hf_config import open_hf
+from camelid.formats.source import drive_async
+from camelid.model.arch import Model
+from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
+from camelid.model.hf import checkpoint_of_hf, tokenizer_words
+from camelid.model.read import read_model
+from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+
+
+class ModelSource(Protocol):
+    """Where a model's bytes are. `handle` is what the backend's host reads weights from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def handle(self) -> Any: ...
+    async def read(self, offset: int, length: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A local file."""
+
+    path: Path
+    size: int
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def handle(self) -> str:
+        return str(self.path)
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """Those bytes; fewer at the file's end. ModelFormatError if the file cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except OSError as error:
+            raise _unreadable(self.name, error) from error
+
+
+ModelName: TypeAlias = str | PathLike[str] | ModelSource
+
+
+def find_source(model: ModelName) -> ModelSource:
+    """The source that a name means: "cria", a path, or a source itself.
+
+    Raises RequestError for a hub id, ModelFormatError if there is no such file or it cannot be looked up.
+    """
+    if not isinstance(model, str | PathLike):
+        return model
+    path = _cria() if model == "cria" else Path(fspath(model))
+    try:
+        size = path.stat().st_size if path.is_file() else None
+    except OSError as error:  # a name too long, a folder that may not be searched
+        raise _unreadable(str(model), error) from error
+    if size is not None:
+        return FileSource(path, size)
+    raise _not_found(str(model))
+
+
+def find_directory(model: ModelName) -> Path | None:
+    """The directory that a name means, if it means one. ModelFormatError if it cannot be looked up."""
+    if not isinstance(model, str | PathLike):
+        return None
+    path = Path(fspath(model))
+    try:
+        return path if path.is_dir() else None
+    except OSError as error:
+        raise _unreadable(str(model), error) from error
+
+
+def _cria() -> Path:
+    path = files("camelid") / "data" / "cria.gguf"
+    if isinstance(path, Path) and path.is_file():
+        return path
+    raise RequestError(
+        "this installation has no cria.gguf, the model that 'cria' names; give the path of a .gguf file",
+        field="model",
+    )
+
+
+def _unreadable(name: str, error: OSError) -> ModelFormatError:
+    reason = error.strerror or type(error).__name__
+    shown = name if len(name) <= 200 else name[:80] + "..."
+    return ModelFormatError(f"{shown}: cannot be read: {reason}; is this the model's path?", path=name)
+
+
+def _not_found(name: str) -> Exception:
+    if HUB_ID.fullmatch(name) and not name.endswith(".gguf"):
+        return RequestError(
+            f"{name}: there is no such file; if it names a model on a hub, this version cannot fetch it: "
+            "download its .gguf file and give the path",
+            field="model",
+        )
+    return ModelFormatError(f"{name}: there is no such file; give a path, or 'cria'", path=name)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model whose header has been read and checked. `sources` are what a backend reads weights from."""
+
+    name: str
+    n_bytes: int
+    checkpoint: Checkpoint
+    model: Model
+    sources: Mapping[str, Any]
+
+    @property
+    def gguf(self) -> Gguf:
+        """The metadata and its getters; a directory's has been translated."""
+        return self.checkpoint.header
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's text, if the file has one."""
+        return self.gguf.get("tokenizer.chat_template", str, default=None)
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError."""
+        if self.checkpoint.no_tokenizer:
+            raise self.checkpoint.no_tokenizer
+        return tokenizer_from_gguf(self.gguf.metadata) if has_tokenizer(self.gguf) else None
+
+
+def has_tokenizer(gguf: Gguf) -> bool:
+    """Whether the file says anything about a tokenizer."""
+    return "tokenizer.ggml.model" in gguf.metadata
+
+
+async def read_header(source: ModelSource) -> Gguf:
+    """The source's GGUF header."""
+    return await fetch_gguf(source.read, source.size, source.name)
+
+
+async def open_model(model: ModelName) -> ModelFile:
+    """Finds a model, a GGUF file or a directory, and reads its headers; no weights."""
+    path = find_directory(model)
+    if path is not None:
+        return await _open_directory(path)
+    source = find_source(model)
+    checkpoint = checkpoint_of_gguf(await read_header(source))
+    read = await drive_async(read_model(checkpoint), source.read)
+    return ModelFile(source.name, source.size, checkpoint, read, {"model": source.handle})
+
+
+async def _open_directory(path: Path) -> ModelFile:
+    directory = open_hf(path)
+    checkpoint = checkpoint_of_hf(directory)
+    model = await drive_async(read_model(checkpoint), _nothing_asked)
+    sources = {name: str(file) for name, file in directory.files.items()}
+    return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources)
+
+
+async def _nothing_asked(offset: int, n_bytes: int) -> bytes:
+    """A directory's facts travel inside its checkpoint."""
+    raise ModelFormatError(f"{n_bytes} bytes at {offset} were asked of a directory; this is a defect")
+
+
+async def open_tokenizer(model: ModelName) -> Tokenizer:
+    """A model's tokenizer; a directory needs no weights for it. ModelFormatError if there is none."""
+    path = find_directory(model)
+    if path is None:
+        return tokenizer_from_gguf((await read_header(find_source(model))).metadata)
+    return tokenizer_from_gguf(tokenizer_words(open_hf(path, with_weights=False)))
