@@ -13,7 +13,7 @@ PAGED = ("paged", "window")  # a window keeps all its pages until they are given
 SLOTS = {
     "ring": 1,
     "recurrent": 2,
-}  # units of a seat, whatever its length; two, so that a step can be dropped
+}  # units of a seat at any length; two, so that a step can be dropped
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 Update = tuple[int, int, int, int]  # group, table row, index, unit
 GroupWords = tuple[int, int, int]  # table row or read slot, first kept row or write slot, rows held

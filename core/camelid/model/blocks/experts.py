@@ -7,7 +7,10 @@ from camelid.plan.plan import View
 
 
 def experts(c: Lowering, h: View, i: int) -> View:
-    """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts and a shared one; [T, C] -> [T, C]."""
+    """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts; [T, C] -> [T, C].
+
+    A shared expert joins them where the model has one.
+    """
     spec, blk = c.spec.experts, f"blk.{i}."
     assert spec is not None, "a layer of experts belongs to a model that has some"
     ids, probs = c.plan.router(
