@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Sources
-from camelid.backends.load_ops import load_values
+from camelid.backends.load_ops import load_rows
 from camelid.backends.reference.rows import F64, per_row
 from camelid.plan.weights import INLINE, Part, Weight
 
@@ -30,14 +30,11 @@ class WeightStore:
             self._files[name] = np.memmap(path, dtype=np.uint8, mode="r")
         self.weights.update({w.name: w for w in weights})
 
-    def raw(self, weight: Weight) -> npt.NDArray[np.uint8]:
-        return np.concatenate([self._part(part) for part in weight.parts])
-
     def matrix(self, weight: Weight) -> F64:  # [out, in]
         """All of it, decoded. Small weights only."""
         if weight.name in self._decoded:
             return self._decoded[weight.name]
-        matrix = load_values(weight, self.raw(weight)).astype(np.float64)
+        matrix = load_rows(weight, self._read, 0, weight.rows).astype(np.float64)
         if self._decoded_bytes + matrix.nbytes <= CACHE_BYTES:
             self._decoded[weight.name] = matrix
             self._decoded_bytes += matrix.nbytes
@@ -60,7 +57,7 @@ class WeightStore:
         matrix = self.matrix(weight).reshape(weight.shape)[expert]
         return per_row(lambda row: matrix @ row, x)
 
-    def _part(self, part: Part) -> npt.NDArray[np.uint8]:
+    def _read(self, part: Part, offset: int, n_bytes: int) -> npt.NDArray[np.uint8]:
         if part.source == INLINE:
-            return np.frombuffer(base64.b64decode(part.data), dtype=np.uint8)
-        return self._files[part.source][part.offset : part.offset + part.n_bytes]
+            return np.frombuffer(base64.b64decode(part.data), np.uint8)[offset : offset + n_bytes]
+        return self._files[part.source][part.offset + offset : part.offset + offset + n_bytes]
