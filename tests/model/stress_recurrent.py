@@ -176,6 +176,19 @@ def with_attr(plan: Plan, name: str, **changes: Any) -> Plan:
     return edit_ops(plan, change)
 
 
+def reads(op: Op, role: str, buffer: str) -> bool:
+    """Whether the operand of this role is a buffer of that name, whatever its number."""
+    return op.has(role) and op.view(role).buffer.name.split(".")[0] == buffer
+
+
+def zeroed(weights: Mapping[str, Any], ending: str) -> dict[str, Any]:
+    return {name: a * (0.0 if name.endswith(ending) else 1.0) for name, a in weights.items()}
+
+
+def without(weights: Mapping[str, Any], ending: str) -> dict[str, Any]:
+    return {name: a for name, a in weights.items() if not name.endswith(ending)}
+
+
 def cuts(n: int, chunk: int) -> Iterator[tuple[int]]:
     """One prompt of n rows in chunks."""
     return ((min(chunk, n - start),) for start in range(0, n, chunk))

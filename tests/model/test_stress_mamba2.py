@@ -18,8 +18,11 @@ from tests.model.stress_recurrent import (
     make_model,
     make_plan,
     random_weights,
+    reads,
     run,
     with_attr,
+    without,
+    zeroed,
 )
 from tests.parity.compare import nmse
 
@@ -159,18 +162,6 @@ def test_plan_text_is_golden() -> None:
     assert make_plan(make_model(SPEC, WEIGHTS), 16).text() == GOLDEN.read_text()
 
 
-def zeroed(ending: str) -> dict[str, Any]:
-    return {name: a * (0.0 if name.endswith(ending) else 1.0) for name, a in WEIGHTS.items()}
-
-
-def without(ending: str) -> dict[str, Any]:
-    return {name: a for name, a in WEIGHTS.items() if not name.endswith(ending)}
-
-
-def reads(op: Op, role: str, buffer: str) -> bool:
-    return op.has(role) and op.view(role).buffer.name.split(".")[0] == buffer
-
-
 def no_gate(plan: Plan) -> Plan:
     return bypass(plan, lambda op: op.name == "glu" and reads(op, "up", "scan"), "up")
 
@@ -196,10 +187,10 @@ def b_for_c(plan: Plan) -> Plan:
 
 
 WEIGHT_MUTATIONS = {
-    "no D skip": zeroed("ssm_d"),
-    "no dt bias": zeroed("ssm_dt.bias"),
-    "no decay": zeroed("ssm_a"),
-    "no conv bias": without("ssm_conv1d.bias"),
+    "no D skip": zeroed(WEIGHTS, "ssm_d"),
+    "no dt bias": zeroed(WEIGHTS, "ssm_dt.bias"),
+    "no decay": zeroed(WEIGHTS, "ssm_a"),
+    "no conv bias": without(WEIGHTS, "ssm_conv1d.bias"),
 }
 PLAN_MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
     "gate off": no_gate,
