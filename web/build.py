@@ -32,6 +32,8 @@ NOT_IN_BROWSER = (
     "__main__.py",
     "backends/reference/",
     "backends/load_ops.py",
+    "backends/part_reader.py",
+    "converting.py",
     "backends/codecs/",
     "data/iq_grids.bin",
     "backends/single.py",

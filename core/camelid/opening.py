@@ -149,8 +149,8 @@ class ModelFile:
 
 
 def has_tokenizer(gguf: Gguf) -> bool:
-    """Whether the file says anything about a tokenizer."""
-    return "tokenizer.ggml.model" in gguf.metadata
+    """Whether the file has a tokenizer; one without may say "none", as llama.cpp does."""
+    return gguf.metadata.get("tokenizer.ggml.model", "none") not in ("none", "no_vocab")
 
 
 async def read_header(source: ModelSource) -> Gguf:

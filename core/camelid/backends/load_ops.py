@@ -8,12 +8,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.codecs import decode
+from camelid.backends.codecs import decode, encode
+from camelid.errors import ModelFormatError
 from camelid.formats.quants import QUANTS, row_bytes
 from camelid.plan.weights import LoadOp, Part, Weight
 
 F32: TypeAlias = npt.NDArray[np.float32]
 U8: TypeAlias = npt.NDArray[np.uint8]
+HALF_MAX = 65504.0
 Read: TypeAlias = Callable[[Part, int, int], U8]  # so many bytes of a part, from an offset within it
 
 
@@ -41,6 +43,20 @@ def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
     height = max(max_values // weight.cols // step, 1) * step
     for start in range(0, weight.rows, height):
         yield start, min(height, weight.rows - start)
+
+
+def encode_rows(name: str, to: str, values: F32) -> bytes:
+    """Values in another type. ModelFormatError, naming the tensor, for values that the type cannot hold."""
+    try:
+        raw = encode(to, values)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{name}: {error.message}", **{**error.facts, "tensor": name}) from None
+    # Half-precision values and scales end at 65504; only large inputs need the look back.
+    if np.abs(values).max(initial=0.0) > HALF_MAX and not np.isfinite(decode(to, raw, values.size)).all():
+        most = np.abs(values).max()
+        message = f"{name}: values up to {most:g} overflow {to}; convert to bf16 or f32"
+        raise ModelFormatError(message, tensor=name)
+    return raw.tobytes()
 
 
 def _whole(weight: Weight, read: Read) -> F32:

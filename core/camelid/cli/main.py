@@ -12,6 +12,8 @@ VERBS = {
     "run": "Answer a prompt, streamed.",
     "info": "Show what a model file holds.",
     "explain": "Print the plan: the model as a list of ops, and what a step costs.",
+    "convert": "Write a Hugging Face directory as GGUF.",
+    "quantize": "Write a GGUF with smaller weights.",
     "tokenize": "Turn text into token ids.",
     "bench": "Measure prefill and decode against this machine's read bandwidth.",
     "web": "Serve the built page on loopback.",

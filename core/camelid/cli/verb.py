@@ -94,3 +94,18 @@ def loading_bar() -> Generator[Callable[[str, int, int], object] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("")
         yield lambda what, stage, of: bar.update(task, description=what, completed=stage, total=of)
+
+
+@contextmanager
+def writing_bar() -> Generator[Callable[[str, int, int], object] | None]:
+    """A bar of bytes written, with the tensor's name; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda name, done, of: bar.update(task, description=name, completed=done, total=of)

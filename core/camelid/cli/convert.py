@@ -1,0 +1,33 @@
+"""`camelid convert`: a published model to GGUF."""
+
+from __future__ import annotations
+
+import click
+
+from camelid.cli.verb import say, verb, writing_bar
+from camelid.converting import CONVERT_TYPES, Written, convert
+
+
+@verb
+@click.argument("model", metavar="IN")
+@click.argument("target", metavar="OUT")
+@click.option(
+    "--type", "to", type=click.Choice(CONVERT_TYPES, case_sensitive=False), metavar="TYPE",
+    help=f"{', '.join(CONVERT_TYPES)}; left out, every matrix keeps its own.",
+)  # fmt: skip
+def command(model: str, target: str, to: str | None, verbose: bool) -> None:
+    """Write a Hugging Face directory IN (safetensors) as the GGUF file OUT."""
+    with writing_bar() as progress:
+        written = convert(model, target, to=to or "", progress=progress)
+    report(written, verbose)
+
+
+def report(written: Written, verbose: bool) -> None:
+    """What was written, on stderr; -v counts the types."""
+    for note in written.notes:
+        say(f"note: {note}")
+    ratio = written.n_bytes / max(written.source_bytes, 1)
+    say(f"wrote {written.path}, {written.n_bytes:,} bytes ({ratio:.0%} of the source)")
+    if verbose:
+        for name, n in written.types.items():
+            click.echo(f"{name:<8}{n:>6} tensors")

@@ -1,0 +1,24 @@
+"""`camelid quantize`: a GGUF to one with smaller weights."""
+
+from __future__ import annotations
+
+import click
+
+from camelid.cli.convert import report
+from camelid.cli.verb import verb, writing_bar
+from camelid.converting import QUANTIZE_TYPES, convert
+
+
+@verb
+@click.argument("model", metavar="IN")
+@click.argument("target", metavar="OUT")
+@click.argument("to", metavar="TYPE", type=click.Choice(QUANTIZE_TYPES, case_sensitive=False))
+@click.option("--pure", is_flag=True, help="Every matrix gets TYPE; else the output matrix is at least q8_0.")
+def command(model: str, target: str, to: str, pure: bool, verbose: bool) -> None:
+    """Write the model IN (a GGUF or a directory) as the GGUF file OUT with weights of TYPE.
+
+    TYPE is q4_0, q4_1, q5_0, q5_1 or q8_0, in either case. Norms, biases and routers stay f32.
+    """
+    with writing_bar() as progress:
+        written = convert(model, target, to=to.lower(), pure=pure, progress=progress)
+    report(written, verbose)
