@@ -199,7 +199,7 @@ def _op_line(op: Op) -> str:
     attrs = "".join(
         f"  {name}={value:g}" if isinstance(value, float) else f"  {name}={value}" for name, value in op.attrs
     )
-    return f"{op.name:<12}{operands}{attrs}"
+    return f"{op.name:<11} {operands}{attrs}"
 
 
 def _operand_text(operand: Operand) -> str:
