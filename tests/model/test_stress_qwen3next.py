@@ -42,8 +42,8 @@ KEYS, VALUES = HK * DK, HV * DV
 DELTA = LayerSpec(mixer="delta", mlp="experts", state_group="recurrent")
 LAYERS = (DELTA, DELTA, DELTA, LayerSpec(mlp="experts"))
 SPEC = ModelSpec(
-    arch="stress", name="qwen3next", n_layers=4, n_heads=H, n_kv_heads=KV, head_dim=D, hidden_size=C, ffn_size=X,
-    vocab_size=V, context_length=64, norm_eps=EPS, layers=LAYERS, is_tied=False,
+    arch="stress", name="qwen3next", n_layers=4, n_heads=H, n_kv_heads=KV, head_dim=D, hidden_size=C,
+    ffn_size=X, vocab_size=V, context_length=64, norm_eps=EPS, layers=LAYERS, is_tied=False,
     ropes={"rope": RopeSpec(theta=THETA, dim=TURNED, style="neox")},
     experts=ExpertsSpec(n_experts=E, n_used=USED, ffn_size=X, shared_size=SHARED),
     delta=DeltaSpec(n_heads=HV, value_dim=DV, n_key_heads=HK, key_dim=DK),
@@ -59,7 +59,8 @@ MIXERS: dict[str, dict[str, tuple[int, ...]]] = {
     "attention": {"q_and_gate": (H * 2 * D, C), "attn_k": (KV * D, C), "attn_v": (KV * D, C),
                   "attn_output": (C, H * D), "attn_q_norm": (D,), "attn_k_norm": (D,)},
     "delta": {"qkvz": (HK * (2 * DK + 2 * R * DV), C), "ba": (HK * 2 * R, C), "ssm_dt.bias": (HV,),
-              "ssm_conv1d": (2 * KEYS + VALUES, 4), "ssm_a": (HV,), "ssm_norm": (DV,), "ssm_out": (C, VALUES)},
+              "ssm_conv1d": (2 * KEYS + VALUES, 4), "ssm_a": (HV,), "ssm_norm": (DV,),
+              "ssm_out": (C, VALUES)},
 }  # fmt: skip
 # An interleaved projection: groups of rows repeat, each cut into parts of these names and sizes.
 INTERLEAVED = {
@@ -227,8 +228,8 @@ def gate_off(plan: Plan) -> Plan:
     return bypass(plan, lambda op: op.name == "glu" and reads(op, "gate", "z"), "up")
 
 
-def one_norm(plan: Plan) -> Plan:
-    """The norm of scanned values over all heads instead of each, with the same gain for each."""
+def short_norm(plan: Plan) -> Plan:
+    """Scanned values of length 1 instead of root mean square 1."""
 
     def change(op: Op) -> Op:
         attrs = tuple((name, "l2" if name == "kind" else value) for name, value in op.attrs)
@@ -256,7 +257,7 @@ PLAN_MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
     "keys as long as they are": no_unit_keys,
     "queries as long as they are": no_unit_queries,
     "gate off": gate_off,
-    "another norm of the output": one_norm,
+    "another norm of what was scanned": short_norm,
     "beta without sigmoid": raw_beta,
     "conv without SiLU": lambda plan: with_attr(plan, "conv1d", act="none"),
     "shares not normalized": lambda plan: with_attr(plan, "router", normalize=0),
