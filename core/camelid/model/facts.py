@@ -97,7 +97,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     facts = Facts(checkpoint.header, name)
     _check_refused(facts)
     n_heads, hidden_size = facts.count("attention.head_count"), facts.count("embedding_length")
-    head_dim = facts.count("attention.key_length", hidden_size // n_heads)
+    head_dim = facts.count("attention.key_length", max(1, hidden_size // n_heads))  # of 0, no scale
     n_layers = _n_layers(facts, len(checkpoint.tensors))
     experts = _experts(facts)
     spec = ModelSpec(
