@@ -4,9 +4,10 @@
 #   make test     every test that this machine can run     make test ARGS="-m 'not slow' -k gguf"
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
+#   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
 #   make goldens  rewrite the golden files from their oracles
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench goldens clean
+.PHONY: run web test lint bench fuzz goldens clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -34,6 +35,9 @@ lint: .venv/.lint
 
 bench: .venv/.run
 	@$(BIN)/camelid bench $(ARGS)
+
+fuzz: .venv/.test
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.fuzz $(ARGS)
 
 goldens: .venv/.goldens
 	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done

@@ -161,7 +161,7 @@ CASES: dict[str, tuple[Fill, Fill, str]] = {  # name: (directory, change, messag
     "config empty": (single, put("config.json"), "config.json: settings: not valid JSON: Expecting value"),
     "config cut": (single, put("config.json", '{"a": [1,'), "not valid JSON: Expecting value at line 1"),
     "config deep": (single, put("config.json", '{"a":' + "[" * 100_000), "its brackets nest deeper than 64"),
-    "config utf-16": (single, put("config.json", '{"a": 1}'.encode("utf-16")), "not valid UTF-8: byte 0 is 0x"),
+    "config utf-16": (single, put("config.json", '{"a": 1}'.encode("utf-16")), "not valid UTF-8: byte 0"),
     "config with a mark": (single, put("config.json", '\ufeff{"a": 1}'), "not valid JSON: Unexpected UTF-8"),
     "config latin-1": (single, put("config.json", b'{"a": "\xe9"}'), "not valid UTF-8: byte 7 is 0xe9"),
     "config surrogate": (single, put("config.json", '{"a": ["\\ud83e"]}'), "a string holds a lone surrogate"),

@@ -154,6 +154,7 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "one offset": (raw(offsets=b"[8]"), r"found \[8\]"),
     "three offsets": (raw(offsets=b"[0,8,8]"), r"found \[0, 8, 8\]"),
     "offset -1": (raw(offsets=b"[-1,7]"), r"found \[-1, 7\]"),
+    "offset -0": (raw(offsets=b"[-0,8]"), r"found \[-0.0, 8\]"),
     "offset true": (raw(offsets=b"[true,8]"), r"found \[True, 8\]"),
     "offset 0.0": (raw(offsets=b"[0.0,8]"), r"found \[0.0, 8\]"),
     "backwards": (raw(offsets=b"[8,0]"), r"found \[8, 0\]"),

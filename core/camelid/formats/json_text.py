@@ -101,9 +101,9 @@ class _Parser:
             self.fail(f"the key {key!r:.80} occurs twice in one object")
         return found
 
-    def integer(self, text: str) -> int:
+    def integer(self, text: str) -> float:
         self.check_digits(text)
-        return int(text)
+        return -0.0 if text == "-0" else int(text)  # JSON's -0 is no whole number for other readers
 
     def number(self, text: str) -> float:
         self.check_digits(text)

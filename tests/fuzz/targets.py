@@ -1,0 +1,183 @@
+"""What is fuzzed: a row says how to make a hostile file and who reads it.
+
+Add a row for every reader of foreign bytes. `parse` returns, or raises ModelFormatError or
+UnsupportedModelError; anything else is a finding, and so is what asserts inside it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import safetensors
+from tests import crafted_gguf
+from tests.fuzz.llama import llama_bytes, llama_values
+from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
+
+from camelid.formats.gguf import read_gguf
+from camelid.formats.hf_config import open_hf
+from camelid.formats.json_text import JsonObject, parse_object
+from camelid.formats.safetensors import read_safetensors
+from camelid.formats.settings import Config
+from camelid.formats.source import Ask, T, drive
+from camelid.model.read import read_model
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`make` gives a damaged file; `parse` reads it."""
+
+    name: str
+    make: Make
+    parse: Callable[[bytes], object]
+
+
+def read(steps: Ask[T], data: bytes) -> T:
+    """Answer a parser from bytes; no ask may leave them."""
+
+    def answer(offset: int, length: int) -> bytes:
+        assert 0 <= offset <= offset + length <= len(data), "an ask beyond the file"
+        return data[offset : offset + length]
+
+    return drive(steps, answer)
+
+
+def gguf_file(version: int) -> tuple[bytes, ...]:
+    """The pattern of the hand-made tests, and a small file of other types."""
+    entry, text, u32, array = crafted_gguf.entry, crafted_gguf.text, crafted_gguf.u32, crafted_gguf.array
+    entries = [
+        entry(b"general.alignment", crafted_gguf.UINT32, u32(8)),
+        entry(b"a", crafted_gguf.STRING, text(b"\xff" * 9)),
+        entry(b"b", crafted_gguf.ARRAY, array(crafted_gguf.BOOL, 3, b"\0\1\0")),
+        entry(b"c", crafted_gguf.ARRAY, array(crafted_gguf.STRING, 2, text(b"x") + text(b""))),
+    ]
+    tensors = [crafted_gguf.tensor(b"w", 3), crafted_gguf.tensor(b"v", 1, 2, 3, 4, offset=16)]
+    small = crafted_gguf.file(entries, tensors, bytes(112))
+    return tuple(data[:4] + bytes([version]) + data[5:] for data in (crafted_gguf.GOOD, small))
+
+
+def parse_gguf(data: bytes) -> None:
+    got = read(read_gguf(len(data)), data)
+    end = got.data_offset
+    for tensor in got.tensors.values():
+        assert end <= tensor.offset <= tensor.offset + tensor.n_bytes <= len(data)
+        assert tensor.offset % got.alignment == got.data_offset % got.alignment == 0
+        end = tensor.offset + tensor.n_bytes
+    assert got.metadata.keys() == got.kinds.keys()
+
+
+def header(**tensors: tuple[str, list[int], int, int]) -> bytes:
+    infos = {
+        name: {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+        for name, (dtype, shape, begin, end) in tensors.items()
+    }
+    return json.dumps({"__metadata__": {"format": "pt"}, **infos}, separators=(",", ":")).encode()
+
+
+HEADERS = (
+    header(a=("F32", [2], 0, 8), b=("I8", [3, 1], 8, 11), c=("F16", [0, 5], 11, 11)),
+    header(a=("BF16", [], 2, 4), b=("F4", [4], 0, 2)),
+    b'{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}',
+)
+
+
+def framed(data: bytes) -> bytes:
+    """A header of the right length, and as much data as the first pattern has."""
+    return struct.pack("<Q", len(data)) + data + bytes(11 if b"F32" in data else 4)
+
+
+def parse_safetensors(data: bytes) -> None:
+    """What we accept, the format's own reader accepts, and sees alike."""
+    got = read(read_safetensors(len(data)), data)
+    want: dict[str, Any] = dict(safetensors.deserialize(data))
+    assert got.tensors.keys() == want.keys()
+    for name, tensor in got.tensors.items():
+        assert tuple(want[name]["shape"]) == tensor.shape
+        assert want[name]["dtype"].lower() == tensor.type
+        assert bytes(want[name]["data"]) == data[tensor.offset : tensor.offset + tensor.n_bytes]
+
+
+CONFIG = json.dumps(
+    {
+        "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "rms_norm_eps": 1e-5, "tie": True,
+        "rope_scaling": {"factor": 8.0, "type": "llama3"}, "eos_token_id": [1, 2], "window": None,
+        "act": "silu",
+    }
+).encode()  # fmt: skip
+
+
+def parse_json(data: bytes) -> JsonObject:
+    return parse_object(data, path="x.json", what="settings")
+
+
+def parse_config(data: bytes) -> None:
+    """Every getter on a config.json; each must return its type or refuse."""
+    config = Config(parse_object(data, path="config.json", what="settings", allow_infinity=True))
+    got: list[object] = [
+        config.texts("architectures"),
+        config.count("hidden_size", 1),
+        config.number("rms_norm_eps", 1e-5, above=0),
+        config.flag("tie", False),
+        config.section("rope_scaling").number("factor", 1),
+        config.counts("eos_token_id"),
+        config.text("act", "silu"),
+    ]
+    assert json.dumps(got, allow_nan=False)
+
+
+WEIGHT_MAP = {"a": "m1.safetensors", "b": "m1.safetensors", "c": "m2.safetensors"}
+INDEX = json.dumps({"metadata": {"total_size": 24}, "weight_map": WEIGHT_MAP}).encode()
+
+
+@cache
+def shards() -> TemporaryDirectory[str]:
+    """A directory whose index is rewritten for every case; it lasts as long as the process."""
+    place = TemporaryDirectory(prefix="camelid-fuzz-")
+    folder = Path(place.name) / "model"
+    folder.mkdir()
+    (folder / "config.json").write_bytes(b"{}")
+    for name, text in {
+        "m1": header(a=("F32", [2], 0, 8), b=("F32", [2], 8, 16)), "m2": header(c=("F32", [2], 0, 8)),
+    }.items():  # fmt: skip
+        data = struct.pack("<Q", len(text)) + text + bytes(16 if name == "m1" else 8)
+        (folder / f"{name}.safetensors").write_bytes(data)
+        (folder.parent / f"{name}.safetensors").write_bytes(data)  # what "../" would reach
+    return place
+
+
+def parse_index(data: bytes) -> None:
+    """An index may leave out a whole shard, but every tensor is where it says, in the directory."""
+    folder = Path(shards().name) / "model"
+    (folder / "model.safetensors.index.json").write_bytes(data)
+    got = open_hf(folder)
+    assert {name: tensor.file for name, tensor in got.tensors.items()}.items() <= WEIGHT_MAP.items()
+    assert all(got.files[tensor.file].parent == folder for tensor in got.tensors.values())
+
+
+def parse_llama(data: bytes) -> None:
+    """A header that is well-formed may still describe a model that cannot be."""
+    read(read_model(read(read_gguf(len(data)), data)), data)
+
+
+def row(name: str, seeds: Sequence[bytes], parse: Callable[[bytes], object], **options: Any) -> Target:
+    """A target whose files are damaged JSON."""
+    return Target(name, damaged(seeds, words=JSON_WORDS, **options), parse)
+
+
+TARGETS: tuple[Target, ...] = (
+    Target("gguf v3", damaged(gguf_file(3), words=GGUF_WORDS), parse_gguf),
+    Target("gguf v2", damaged(gguf_file(2), words=GGUF_WORDS), parse_gguf),
+    Target("llama bytes", llama_bytes, parse_llama),
+    Target("llama values", llama_values, parse_llama),
+    row("safetensors bytes", [framed(text) for text in HEADERS], parse_safetensors),
+    row("safetensors header", HEADERS, parse_safetensors, text=True, frame=framed),
+    row("config.json", [CONFIG], parse_config, text=True),
+    row("index.json", [INDEX], parse_index, text=True),
+    row("json", [CONFIG, INDEX, *HEADERS], parse_json, text=True),
+)
