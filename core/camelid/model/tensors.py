@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from camelid.errors import TensorShapeError
@@ -17,13 +17,18 @@ Shape = tuple[int, ...]
 
 def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     """Weights by GGUF name without `.weight`. TensorShapeError if one is missing, misshapen or left over."""
-    sizes = _sizes(spec)
-    tensors = _split(checkpoint.tensors, spec, arch, sizes)
-    wanted = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in tensors}
-    shapes = {name: tuple(sizes[letter] for letter in letters) for name, letters in wanted.items()}
+    tensors = _split(checkpoint.tensors, spec, arch, _sizes(spec))
+    shapes = tensor_shapes(spec, arch, tensors)
     weights = {_short(name): _checked(name, tensors, want) for name, want in shapes.items()}
-    _check_all_consumed({*tensors} - {f"{n}.weight" for n in FACTOR_TENSORS}, {*wanted}, spec.arch)
+    _check_all_consumed({*tensors} - {f"{n}.weight" for n in FACTOR_TENSORS}, {*shapes}, spec.arch)
     return weights
+
+
+def tensor_shapes(spec: ModelSpec, arch: Arch, present: Collection[str]) -> dict[str, Shape]:
+    """Shapes by full GGUF name: all that the row requires, and those optional tensors that are `present`."""
+    sizes = _sizes(spec)
+    wanted = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in present}
+    return {name: tuple(sizes[letter] for letter in letters) for name, letters in wanted.items()}
 
 
 def _sizes(spec: ModelSpec) -> Mapping[str, int]:
