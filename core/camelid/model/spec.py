@@ -62,7 +62,8 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsSpec:
-    """A mixture of `n_experts` of which each row takes `n_used`. `gate` is a gate of the router op."""
+    """A mixture of `n_experts` of which each row takes `n_used`, all from `n_groups_used` of `n_groups`
+    neighbourhoods. `gate` is a gate of the router op."""
 
     n_experts: int
     n_used: int
@@ -71,6 +72,8 @@ class ExpertsSpec:
     normalize: bool = True
     scale: float = 1.0
     shared_size: int = 0
+    n_groups: int = 1
+    n_groups_used: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

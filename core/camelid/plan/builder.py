@@ -101,11 +101,14 @@ class PlanBuilder:
         normalize: bool = False,
         scale: float = 1.0,
         bias: Weight | None = None,
+        n_groups: int = 1,
+        n_groups_used: int = 1,
     ) -> tuple[View, View]:
         """(ids, probs) of the experts chosen for each row, both [T, n_used]."""
         ids, probs = (self.new(name, logits.rows, n_used) for name in ("expert_ids", "expert_probs"))
         operands: dict[str, Operand | None] = {"ids": ids, "probs": probs, "logits": logits, "bias": bias}
-        self.add_op("router", operands, gate=gate, normalize=int(normalize), scale=scale)
+        groups: dict[str, Attr] = {"n_groups": n_groups, "n_groups_used": n_groups_used}
+        self.add_op("router", operands, gate=gate, normalize=int(normalize), scale=scale, **groups)
         return ids, probs
 
     def linear_experts(

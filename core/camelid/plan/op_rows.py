@@ -45,7 +45,10 @@ def _experts_flops(op: Op, counts: Counts) -> int:
 
 def _router_rule(op: Op) -> bool:
     ids, logits = op.view("ids"), op.view("logits")
-    return same("ids", "probs")(op) and 0 < ids.cols <= logits.cols and fits(op, "bias", logits.cols)
+    n_groups, n_groups_used = op.integer("n_groups"), op.integer("n_groups_used")
+    whole = 0 < n_groups_used <= n_groups and logits.cols % n_groups == 0
+    enough = 0 < ids.cols <= logits.cols // max(n_groups, 1) * n_groups_used
+    return same("ids", "probs")(op) and whole and enough and fits(op, "bias", logits.cols)
 
 
 def _combine_rule(op: Op) -> bool:
@@ -180,12 +183,13 @@ ROWS: tuple[OpRow, ...] = (
         reads=("logits",),
         weights=("bias?",),
         attrs=("gate",),
-        defaults={"normalize": 0, "scale": 1.0},
+        defaults={"normalize": 0, "scale": 1.0, "n_groups": 1, "n_groups_used": 1},
         rule=_router_rule,
         flops=elementwise("logits", 4),
         meaning="p = gate(logits); ids = the largest of p + bias (ties: lowest id), largest first; "
         "probs = p[ids], divided by their sum if normalize; * scale. Gates: softmax, sigmoid, topk_softmax "
-        "(softmax over the chosen logits)",
+        "(softmax over the chosen logits). Of n_groups neighbourhoods only n_groups_used are chosen from: "
+        "those whose two largest p + bias have the largest sum",
     ),
     OpRow(
         name="linear_experts",

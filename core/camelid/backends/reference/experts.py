@@ -15,7 +15,8 @@ def op_router(op: Op, f: Frame) -> None:
     logits, n_used = f.read(op.view("logits")), op.view("ids").cols
     probs = per_row(SCORES[op.word("gate")], logits)
     biased = probs + f.store.vector(op.weight("bias")) if op.has("bias") else probs
-    ids = np.argsort(-biased, axis=1, kind="stable")[:, :n_used]  # ties: lowest id
+    allowed = _in_best_groups(biased, op.integer("n_groups"), op.integer("n_groups_used"))
+    ids = np.argsort(-allowed, axis=1, kind="stable")[:, :n_used]  # ties: lowest id
     chosen = np.take_along_axis(probs, ids, axis=1)
     if op.word("gate") == "topk_softmax":
         chosen = per_row(_softmax, chosen)
@@ -45,6 +46,18 @@ def op_combine(op: Op, f: Frame) -> None:
     for slot in range(probs.shape[1]):
         y += probs[:, slot, None] * x[:, slot]
     f.write(op.view("y"), y)
+
+
+def _in_best_groups(scores: F64, n_groups: int, n_used: int) -> F64:  # [T, E]
+    """The scores, minus infinity outside the groups with the best pairs (DeepSeek-V3, arXiv 2412.19437)."""
+    if n_used == n_groups:
+        return scores
+    groups = scores.reshape(len(scores), n_groups, -1)  # [T, G, E / G]
+    pairs = np.sort(groups, axis=2)[..., -2:].sum(axis=2)  # [T, G]
+    best = np.argsort(-pairs, axis=1, kind="stable")[:, :n_used]
+    kept = np.full_like(groups, -np.inf)
+    np.put_along_axis(kept, best[..., None], np.take_along_axis(groups, best[..., None], axis=1), axis=1)
+    return kept.reshape(scores.shape)
 
 
 def _softmax(x: F64) -> F64:

@@ -20,6 +20,8 @@ def experts(c: Lowering, h: View, i: int) -> View:
         normalize=spec.normalize,
         scale=spec.scale,
         bias=c.weights.get(blk + "exp_probs_b.bias"),
+        n_groups=spec.n_groups,
+        n_groups_used=spec.n_groups_used,
     )  # [T, U] each
     gate, up = (_each(c, h, ids, f"{blk}ffn_{name}_exps", name) for name in ("gate", "up"))  # [T, U*F]
     y = c.plan.glu(gate, up, c.layer(i).act)
