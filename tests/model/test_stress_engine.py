@@ -1,0 +1,66 @@
+"""Models with recurrent state behind the engine: company, several steps in flight, seats used again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.engine_fakes import GREEDY, collect
+from tests.model import test_stress_mamba2 as mamba2
+from tests.model import test_stress_qwen3next as qwen3next
+from tests.model.stress_recurrent import CONTEXT, make_model, run
+
+from camelid.backends.base import Capabilities
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.engine import StepEngine
+from camelid.model.arch import Model
+from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.scheduler import DECODE, MIXED, Limits, program_key
+from camelid.sequence import Request
+from camelid.state import StateManager
+
+LIMITS = Limits(chunk=7, parallel=2)
+PROMPTS = [[5, 9, 30, 2, 77, 41, 8, 16, 3, 50, 61], [12], [40, 1, 90, 22, 7], [3, 3, 8, 55, 60, 14, 2, 31]]
+N_TOKENS = 9
+
+
+class AheadReference(ReferenceBackend):
+    """The reference runs a step in `run`, so that more of them may be submitted before one is read."""
+
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities(), max_in_flight=3)
+
+
+async def answers(model: Model) -> list[list[int]]:
+    """Greedy answers to all prompts at once. There are fewer seats than prompts."""
+    backend = AheadReference()
+    plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
+    state = StateManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
+    await backend.load(list(plans[MIXED].weights().values()), {})
+    await backend.allocate(state.states, state.sizes())
+    programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
+    engine = StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+    requests = [Request(prompt_ids=tuple(p), sampling=GREEDY, max_tokens=N_TOKENS) for p in PROMPTS]
+    streams = [engine.submit(request) for request in requests]
+    found = [await collect(stream) for stream in streams]
+    assert engine.is_idle, "every slot was given back"
+    return found
+
+
+def greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
+    """What one full forward pass over prompt and answer would have said."""
+    ids = [*prompt, *answer]
+    (logits,) = run(model, [ids], [(len(ids),)])
+    return logits[len(prompt) - 1 : -1].argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize("shape", [mamba2, qwen3next], ids=["mamba2", "qwen3next"])
+def test_answers_equal_one_full_forward_pass(shape: Any) -> None:
+    model = make_model(shape.SPEC, shape.WEIGHTS)
+    found = asyncio.run(answers(model))
+    assert [len(answer) for answer in found] == [N_TOKENS] * len(PROMPTS)
+    for prompt, answer in zip(PROMPTS, found, strict=True):
+        assert answer == greedy(model, prompt, answer)
