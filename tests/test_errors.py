@@ -16,6 +16,7 @@ from camelid.backends.webgpu.host_browser import fail
 from camelid.backends.webgpu.limits import check_buffers
 from camelid.errors import CamelidError
 from camelid.formats.gguf import Gguf, GgufTensor, read_gguf
+from camelid.formats.hub.fetch import fetch
 from camelid.formats.quants import quant, row_bytes
 from camelid.model.archs import read_model
 from camelid.plan.ops import check_op
@@ -54,6 +55,7 @@ RAISERS: dict[str, Callable[[], object]] = {
     "BackendError": lambda: open_backend("gpu"),
     "ContextOverflowError": overflow,
     "DeviceLostError": lambda: fail("DeviceLostError", "the tab was suspended"),
+    "FetchError": lambda: fetch("owner/repo", offline=True, cache_dir="there-is-no-such-folder"),
     "ModelFormatError": lambda: row_bytes("q8_0", 33),
     "OutOfMemoryError": lambda: check_buffers(
         {"buffers": [{"name": "kv", "bytes": 99}]},

@@ -53,7 +53,7 @@ DOORS: dict[str, set[str]] = {
 # The same, but inside a function only: importing the module must not need the package.
 LAZY_DOORS: dict[str, set[str]] = {
     "backends/": {"numpy", "wgpu"},
-    "formats/hub.py": {"huggingface_hub"},
+    "formats/hub/": {"huggingface_hub"},
     "text/": {"tokenizers"},
 }
 # Standard library that would betray a layer, and why.

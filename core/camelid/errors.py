@@ -7,6 +7,7 @@ CamelidError
 ├── TemplateError           a chat template is malformed, or breaks a limit while rendering
 ├── RequestError            a request that cannot be served as asked
 │   └── ContextOverflowError  prompt and answer do not fit the context
+├── FetchError              a model could not be fetched from a hub
 ├── OutOfMemoryError        a buffer or pool does not fit the device or the bound set at load
 ├── BackendError            a backend cannot run here, or an extra is missing
 │   └── DeviceLostError     the device went away; state must be rebuilt
@@ -56,6 +57,11 @@ class RequestError(CamelidError):
 
 class ContextOverflowError(RequestError):
     """Prompt and answer do not fit. Facts: n_tokens, context_length."""
+
+
+class FetchError(CamelidError):
+    """A model could not be fetched from a hub. Facts: model; reason (gated, refused, missing, network,
+    offline, corrupt, disk, protocol, stopped)."""
 
 
 class OutOfMemoryError(CamelidError):
