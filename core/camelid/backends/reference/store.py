@@ -1,63 +1,93 @@
-"""Weights of the reference: raw bytes from mapped files, decoded to float64 when an op asks."""
+"""Weights of the reference: mapped files, decoded to float64 a tile of rows at a time.
+
+No big matrix is ever whole in memory: an embedding decodes the rows that are looked up, a product decodes,
+multiplies and forgets one tile after another. What fits the cache stays decoded.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Sources
-from camelid.backends.load_ops import load_rows
-from camelid.backends.reference.rows import F64, per_row
+from camelid.backends.load_ops import load_rows, tiles
+from camelid.backends.reference.rows import F64
 from camelid.plan.weights import INLINE, Part, Weight
 
-CACHE_BYTES = 256 << 20  # decoded weights are kept up to this; larger models are decoded op by op
+# A tile of 2**18 values is 2 MiB in float64, 1 MiB in float32 on its way there, and 1 MiB of bytes at most
+# if the file is quantized: it stays near the core for every row of a batch. 128 rows of 2048, one row of a
+# quarter of a million. Its borders come from the weight's shape alone, cached or not, whatever the batch:
+# BLAS may sum a row in another order when the matrix around it has another height.
+TILE_VALUES = 1 << 18
+CACHE_BYTES = 192 << 20  # of decoded tiles. First come stays: in a cycle, the oldest is what is needed next
 
 
 class WeightStore:
-    """Weights by name: raw bytes from mapped files, decoded to float64 when an op asks."""
+    """Weights by name. `matrix` and `vector` are for small ones, `rows` and the products for any."""
 
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
         self._files: dict[str, npt.NDArray[np.uint8]] = {}
-        self._decoded: dict[str, F64] = {}
+        self._decoded: dict[tuple[str, int], F64] = {}
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
         for name, path in sources.items():
-            self._files[name] = np.memmap(path, dtype=np.uint8, mode="r")
+            self._files[name] = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
         self.weights.update({w.name: w for w in weights})
 
     def matrix(self, weight: Weight) -> F64:  # [out, in]
         """All of it, decoded. Small weights only."""
-        if weight.name in self._decoded:
-            return self._decoded[weight.name]
-        matrix = load_rows(weight, self._read, 0, weight.rows).astype(np.float64)
-        if self._decoded_bytes + matrix.nbytes <= CACHE_BYTES:
-            self._decoded[weight.name] = matrix
-            self._decoded_bytes += matrix.nbytes
-        return matrix
+        parts = [tile for _, tile in self._tiles(weight)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def vector(self, weight: Weight) -> F64:  # [n]
         return self.matrix(weight).ravel()
 
     def rows(self, weight: Weight, numbers: Sequence[int]) -> F64:  # [n, in]
-        """Some rows: what an embedding looks up."""
-        return self.matrix(weight)[list(numbers)]
+        """Some rows: what an embedding looks up. Decodes these alone."""
+        found = np.empty((len(numbers), weight.cols))
+        for at, number in enumerate(numbers):
+            found[at] = load_rows(weight, self._read, number, 1)[0]
+        return found
 
     def multiply(self, weight: Weight, x: F64) -> F64:  # x [T, in] -> [T, out]
         """weight @ row for each row alone."""
-        matrix = self.matrix(weight)
-        return per_row(lambda row: matrix @ row, x)
+        return _products(self._tiles(weight), x, weight.rows)
 
     def multiply_expert(self, weight: Weight, expert: int, x: F64) -> F64:  # x [n, in] -> [n, out]
         """The same with one matrix of a stack."""
-        matrix = self.matrix(weight).reshape(weight.shape)[expert]
-        return per_row(lambda row: matrix @ row, x)
+        one = replace(weight, shape=weight.shape[1:])
+        return _products(self._tiles(one, expert * one.rows), x, one.rows)
+
+    def _tiles(self, weight: Weight, first: int = 0) -> Iterator[tuple[int, F64]]:
+        """(start, [n, in]) of all tiles of a matrix; of a stack, that matrix whose first row is `first`."""
+        for start, n in tiles(weight, TILE_VALUES):
+            yield start, self._tile(weight, first + start, n)
+
+    def _tile(self, weight: Weight, start: int, n: int) -> F64:  # [n, in]
+        key = (weight.name, start)
+        if key in self._decoded:
+            return self._decoded[key]
+        tile = load_rows(weight, self._read, start, n).astype(np.float64)
+        if self._decoded_bytes + tile.nbytes <= CACHE_BYTES:
+            self._decoded[key] = tile
+            self._decoded_bytes += tile.nbytes
+        return tile
 
     def _read(self, part: Part, offset: int, n_bytes: int) -> npt.NDArray[np.uint8]:
         if part.source == INLINE:
             return np.frombuffer(base64.b64decode(part.data), np.uint8)[offset : offset + n_bytes]
         return self._files[part.source][part.offset + offset : part.offset + offset + n_bytes]
+
+
+def _products(tiles: Iterator[tuple[int, F64]], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
+    y = np.empty((len(x), n_out))
+    for start, tile in tiles:
+        for t, row in enumerate(x):
+            y[t, start : start + len(tile)] = tile @ row
+    return y
