@@ -6,8 +6,9 @@
 #   make bench    camelid bench                            make bench ARGS="-n 64"
 #   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
 #   make goldens  rewrite the golden files from their oracles
+#   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench fuzz goldens clean
+.PHONY: run web test lint bench fuzz goldens rivals clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -41,6 +42,9 @@ fuzz: .venv/.test
 
 goldens: .venv/.goldens
 	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
+
+rivals: .venv/.test .venv/.rivals
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.rivals.llama_cpp $(ARGS)
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache

@@ -1,0 +1,175 @@
+"""convert and quantize: exact folds, the gguf package's bytes; bad inputs leave nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import quantize
+from numpy.typing import NDArray
+from tests.gguf_files import write_tiny_llama
+from tests.hf_models import HfCase, load_case, load_cases, nmse, weights_of, write_hf, write_safetensors
+from tests.model.hf_runs import load_gguf, load_hf, reference_logits
+
+from camelid.converting import QUANTIZE_TYPES, convert
+from camelid.errors import CamelidError, ModelFormatError, RequestError
+
+CASES = load_cases()
+
+
+def tensors_of(path: Path) -> dict[str, Any]:
+    """Every tensor by name, read by the gguf package."""
+    return {t.name: t for t in gguf.GGUFReader(path).tensors}
+
+
+def values_of(tensor: Any) -> NDArray[np.float32]:
+    return gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(tensor.shape[::-1])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_converted_model_gives_the_logits_of_transformers(case: HfCase, tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", case, dtype="bf16"), tmp_path / "m.gguf")
+    loaded = load_gguf(tmp_path / "m.gguf")
+    got = [reference_logits(loaded, [ids], context=len(ids))[0] for ids in case.token_ids]
+    assert nmse(got, case.logits) <= 1e-6
+
+
+def turned(values: NDArray[np.float32], n_heads: int) -> NDArray[np.float32]:
+    """Row 2i + j of each head is row i + j * half of the published one, spelled out."""
+    out = np.empty_like(values)
+    head_dim = len(values) // n_heads
+    for h in range(n_heads):
+        for i in range(head_dim // 2):
+            for j in range(2):
+                out[h * head_dim + 2 * i + j] = values[h * head_dim + i + j * head_dim // 2]
+    return out
+
+
+def test_folds_are_exact(tmp_path: Path) -> None:
+    llama, gemma, gpt2 = (load_case(name) for name in ("llama31", "gemma2", "gpt2"))
+    for case in (llama, gemma, gpt2):
+        convert(write_hf(tmp_path / case.name, case), tmp_path / f"{case.name}.gguf", to="f32")
+    weights, tensors = weights_of(llama), tensors_of(tmp_path / "llama31.gguf")
+    for name, n_heads in (("q", 4), ("k", 2)):
+        want = turned(weights[f"model.layers.1.self_attn.{name}_proj.weight"], n_heads)
+        assert np.array_equal(values_of(tensors[f"blk.1.attn_{name}.weight"]), want)
+    norm = weights_of(gemma)["model.layers.0.input_layernorm.weight"]
+    assert np.array_equal(values_of(tensors_of(tmp_path / "gemma2.gguf")["blk.0.attn_norm.weight"]), norm + 1)
+    qkv = weights_of(gpt2)["transformer.h.0.attn.c_attn.weight"]
+    assert np.array_equal(values_of(tensors_of(tmp_path / "gpt2.gguf")["blk.0.attn_qkv.weight"]), qkv.T)
+
+
+@pytest.mark.parametrize("to", ["f16", "bf16", "q8_0"])
+def test_converted_bytes_are_those_of_the_gguf_package(to: str, tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "hf", load_case("mixtral"), dtype="f32", n_shards=3)
+    convert(folder, tmp_path / "m.f32.gguf", to="f32")
+    convert(folder, tmp_path / "m.gguf", to=to)
+    check_types(tensors_of(tmp_path / "m.gguf"), tensors_of(tmp_path / "m.f32.gguf"), to)
+
+
+@pytest.mark.parametrize("to", QUANTIZE_TYPES)
+@pytest.mark.parametrize("pure", [False, True])
+def test_quantized_bytes_are_those_of_the_gguf_package(to: str, pure: bool, tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32", tied=False)
+    written = convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to=to, pure=pure)
+    after = tensors_of(tmp_path / "q.gguf")
+    output = to if pure else "q8_0"
+    assert after["output.weight"].tensor_type.name.lower() == output
+    check_types(after, tensors_of(tmp_path / "m.gguf"), to, special={"output.weight": output})
+    fields = gguf.GGUFReader(tmp_path / "q.gguf").fields
+    assert fields["general.file_type"].contents() == {
+        "q4_0": 2, "q4_1": 3, "q5_0": 8, "q5_1": 9, "q8_0": 7,
+    }[to]  # fmt: skip
+    assert written.n_bytes < written.source_bytes / 2
+    reference_logits(load_gguf(tmp_path / "q.gguf"), [[1, 2, 3]])
+
+
+def check_types(
+    after: dict[str, Any], before: dict[str, Any], to: str, special: dict[str, str] | None = None
+) -> None:
+    """Matrices are of the type and hold its bytes; vectors and routers are as they were."""
+    assert after.keys() == before.keys()
+    for name, tensor in after.items():
+        values = values_of(before[name])
+        kind = (special or {}).get(name, to)
+        if values.ndim == 1 or "ffn_gate_inp" in name:
+            kind = "f32"
+        assert tensor.tensor_type.name.lower() == kind, name
+        want = quantize(values, gguf.GGMLQuantizationType[kind.upper()])
+        assert np.asarray(tensor.data).tobytes() == want.tobytes(), name
+
+
+def test_rows_that_blocks_do_not_divide_become_f16_and_it_is_said(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32", ffn=72)
+    written = convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to="q4_0")
+    assert written.types["f16"] == 2
+    assert any("2 tensors are f16, as q4_0 blocks do not divide" in note for note in written.notes)
+
+
+def test_quantizing_again_is_said(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "m.gguf", seed=3, type="q8_0")
+    written = convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to="q4_0")
+    assert any(note.startswith("from q8_0: more is lost") for note in written.notes)
+
+
+def test_metadata_and_tokenizer_survive(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32")
+    convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to="q8_0")
+    before, after = (gguf.GGUFReader(tmp_path / name).fields for name in ("m.gguf", "q.gguf"))
+    for key, field in before.items():
+        if not key.startswith("GGUF.") and key != "general.file_type":
+            assert after[key].contents() == field.contents(), key
+            assert after[key].types == field.types, key
+
+
+def broken(tmp_path: Path, value: float) -> Path:
+    """A directory whose last matrix holds one bad value."""
+    case = load_case("qwen2")
+    folder = write_hf(tmp_path / "hf", case)
+    weights = weights_of(case)
+    name = "model.layers.1.mlp.up_proj.weight"
+    weights[name] = weights[name].copy()
+    weights[name][3, 5] = value
+    write_safetensors(folder / "model.safetensors", weights)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("value", "to", "words"),
+    [
+        (float("nan"), "q8_0", "blk.1.ffn_up.weight: value .* is nan"),
+        (float("inf"), "f16", "blk.1.ffn_up.weight: value .* is inf"),
+        (1e6, "f16", "blk.1.ffn_up.weight: values up to 1e.06 overflow f16; convert to bf16"),
+    ],
+)
+def test_values_that_a_type_cannot_hold(value: float, to: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelFormatError, match=words):
+        convert(broken(tmp_path, value), tmp_path / "m.gguf", to=to)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf"], "nothing is left behind"
+
+
+def test_targets_and_types_that_cannot_be(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32")
+    before = (tmp_path / "m.gguf").read_bytes()
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "m.gguf")
+    for target, to, words in (
+        ("m.gguf", "q8_0", "the target is the source"),
+        ("link.gguf", "q8_0", "the target is the source"),
+        (".", "q8_0", "is a directory"),
+        ("q.gguf", "q4_k", "'q4_k' cannot be written; known: f32"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            convert(tmp_path / "m.gguf", tmp_path / target, to=to)
+    with pytest.raises(CamelidError, match="no/such/place"):
+        convert(tmp_path / "m.gguf", tmp_path / "no/such/place/q.gguf", to="q8_0")
+    assert (tmp_path / "m.gguf").read_bytes() == before
+
+
+def test_a_published_directory_is_never_written_to(tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "hf", load_case("qwen3"))
+    with pytest.raises(RequestError, match="the target is the source"):
+        convert(folder, folder / "model.safetensors", to="f16")
+    assert load_hf(folder).model.spec.arch == "qwen3"

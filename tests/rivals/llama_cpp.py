@@ -1,0 +1,95 @@
+"""llama.cpp beside Camelid on the same converted files, and where the two read a file differently.
+
+    make rivals          builds llama.cpp once (about six minutes), then prints the table
+
+Keys and values are float32 on both sides, so that what remains is arithmetic: float32 sums there, float64
+here.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tests.hf_models import load_case, load_cases, nmse, write_hf
+from tests.model.hf_runs import Loaded, Logits, load_gguf, reference_logits
+
+from camelid.converting import convert
+
+F32 = 0  # GGML_TYPE_F32
+LEAST_CONTEXT = 256  # llama.cpp rounds a context up to this
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What llama.cpp does not read from a file, as the config that it takes for granted; and up to which row
+    the logits can agree."""
+
+    why: str
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rows: int | None = None
+
+
+NO_WINDOW = "llama.cpp has no window for the architecture llama"
+SCALE = "llama.cpp derives the attention scale, and which layers are full, from the size of the model"
+READINGS: Mapping[str, Reading] = {
+    "mistral": Reading(NO_WINDOW, rows=12),
+    "mixtral_window": Reading(NO_WINDOW, rows=12),
+    "gemma2": Reading(SCALE, {"query_pre_attn_scalar": 32, "layer_types": None}),
+    "gemma3": Reading(SCALE, {"query_pre_attn_scalar": 32, "sliding_window_pattern": 6}),
+    "gemma3_rope_parameters": Reading(SCALE, {"query_pre_attn_scalar": 32}),
+    "qwen3_moe_raw_probs": Reading("llama.cpp always normalizes qwen3moe", {"norm_topk_prob": True}),
+}
+PLAIN = Reading("")
+
+
+def convert_case(name: str, folder: Path, to: str) -> Path:
+    """The golden model as a GGUF that both read alike."""
+    changes = READINGS.get(name, PLAIN).config
+    target = folder / f"{name}.{to}.gguf"
+    convert(write_hf(folder / name, load_case(name), config_changes=changes), target, to=to)
+    return target
+
+
+def llama_logits(path: Path, sequences: Sequence[Sequence[int]]) -> Logits:
+    """llama.cpp's logits of every row; each sequence by itself."""
+    rival: Any = import_module("llama_cpp")  # installed by `make rivals`
+    rows: Logits = []
+    for ids in sequences:
+        sizes = {"n_ctx": LEAST_CONTEXT, "n_batch": LEAST_CONTEXT, "n_threads": 1}
+        model = rival.Llama(
+            str(path), logits_all=True, verbose=False, type_k=F32, type_v=F32, swa_full=True, **sizes
+        )
+        model.eval(list(ids))
+        rows.append(np.array(model.scores[: len(ids)]))
+        model.close()
+    return rows
+
+
+def compare(name: str, folder: Path, to: str) -> float:
+    """NMSE of Camelid's logits against llama.cpp's on one file, over the rows that can agree."""
+    path, ids = convert_case(name, folder, to), load_case(name).token_ids
+    loaded: Loaded = load_gguf(path)
+    ours = reference_logits(loaded, ids, context=min(LEAST_CONTEXT, loaded.model.spec.context_length))
+    rows = READINGS.get(name, PLAIN).rows
+    cut: Callable[[NDArray[Any]], NDArray[Any]] = lambda logits: logits[:rows]  # noqa: E731
+    return nmse([cut(row) for row in ours], [cut(row) for row in llama_logits(path, ids)])
+
+
+def main(types: Sequence[str]) -> None:
+    for case in load_cases():
+        with tempfile.TemporaryDirectory() as folder:
+            figures = [f"{to} {compare(case.name, Path(folder), to):.1e}" for to in types]
+        why = READINGS.get(case.name, PLAIN).why
+        print(f"{case.name:<26}{'  '.join(figures)}{'  (' + why + ')' if why else ''}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["f32", "f16", "q8_0", "q4_0"])

@@ -1,0 +1,34 @@
+"""llama.cpp opens what Camelid converts, and its logits agree. Runs where its wheel has been built once."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.hf_models import load_cases
+from tests.rivals.llama_cpp import compare
+
+NAMES = [case.name for case in load_cases()]
+# f16: llama.cpp rounds activations to halves too. q8_0, q4_0: it quantizes activations to 8 bits, which can
+# also send a token to other experts.
+BOUNDS = {"f32": 1e-6, "f16": 1e-5, "q8_0": 2e-2, "q4_0": 2e-2}
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(
+        not find_spec("llama_cpp"), reason="no llama.cpp wheel: `make rivals` builds and caches it"
+    ),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("to", ["f32", "f16"])
+def test_logits_agree(name: str, to: str, tmp_path: Path) -> None:
+    assert compare(name, tmp_path, to) <= BOUNDS[to]
+
+
+@pytest.mark.parametrize("to", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("name", ["llama31", "gemma2", "mixtral", "phi3_long", "gpt2", "olmo2"])
+def test_quantized_logits_agree(name: str, to: str, tmp_path: Path) -> None:
+    assert compare(name, tmp_path, to) <= BOUNDS[to]
