@@ -206,6 +206,38 @@ class PlanBuilder:
         self.add_op("scan_delta", {**views, "a": a, "dt_bias": dt_bias, "state": state}, **how)
         return y
 
+    def linear_heads(self, x: View, weight: Weight, name: str = "y") -> View:
+        """Each head by its own matrix; what a head has beyond the matrix's width passes unchanged."""
+        n_heads, n_out, n_in = weight.shape
+        y = self.new(name, x.rows, x.cols + n_heads * (n_out - n_in))  # [T, H * (out and more)]
+        self.add_op("linear_heads", {"y": y, "x": x, "weight": weight})
+        return y
+
+    def concat(self, a: View, b: View, name: str = "y") -> View:
+        y = self.new(name, a.rows, a.cols + b.cols)
+        self.add_op("concat", {"y": y, "a": a, "b": b})
+        return y
+
+    def length(self, x: View, size: int = 0) -> View:
+        y = self.new("length", x.rows, x.cols // size if size else 1)  # [T, groups]
+        self.add_op("length", {"y": y, "x": x}, size=size)
+        return y
+
+    def mix(self, x: View, coefs: View, size: int) -> View:
+        """y[i] = sum over j of coefs[i, j] * x[j], in groups of `size` columns."""
+        y = self.new("mix", x.rows, coefs.cols * size * size // x.cols)  # [T, N*size]
+        self.add_op("mix", {"y": y, "x": x, "coefs": coefs}, size=size)
+        return y
+
+    def affine(self, x: View, weight: Weight, bias: Weight | None = None) -> View:
+        y = self.new("affine", x.rows, x.cols)
+        self.add_op("affine", {"y": y, "x": x, "weight": weight, "bias": bias})
+        return y
+
+    def cutoff(self, x: View, deviations: float) -> None:
+        """x = max(x - mean - deviations * std, 0), in place."""
+        self.add_op("cutoff", {"x": x}, deviations=deviations)
+
     def gather_rows(self, x: View) -> View:
         y = self.new("out", "O", x.cols)  # [O, C]
         self.add_op("gather_rows", {"y": y, "x": x})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from camelid.errors import PlanError
-from camelid.plan import op_rows, op_rows_recurrent, op_rows_state
+from camelid.plan import op_rows, op_rows_recurrent, op_rows_state, op_rows_streams
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.oprow import Counts, OpRow
 from camelid.plan.plan import Attr, Op, Operand, Plan
@@ -18,9 +18,8 @@ from camelid.plan.weights import Weight
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
 
 TABLE_OPS = frozenset({"embed", "embed_position", "rope"})
-OPS: dict[str, OpRow] = {
-    row.name: row for row in (*op_rows.ROWS, *op_rows_state.ROWS, *op_rows_recurrent.ROWS)
-}
+FILES = (op_rows, op_rows_state, op_rows_recurrent, op_rows_streams)
+OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
 
 
 def make_op(name: str, operands: Mapping[str, Operand], attrs: Mapping[str, Attr]) -> Op:

@@ -1,0 +1,94 @@
+"""The op set, part four: heads that have matrices of their own, and several vectors side by side in a row."""
+
+from __future__ import annotations
+
+from camelid.plan.oprow import OpRow, elementwise, fits, matrix, same
+from camelid.plan.plan import Op
+
+
+def _heads_rule(op: Op) -> bool:
+    n_heads, n_out, n_in = op.weight("weight").shape
+    x, y = op.view("x"), op.view("y")
+    whole = x.rows == y.rows and x.cols % n_heads == 0 == y.cols % n_heads
+    return whole and x.cols // n_heads - n_in == y.cols // n_heads - n_out >= 0
+
+
+def _concat_rule(op: Op) -> bool:
+    a, b, y = op.view("a"), op.view("b"), op.view("y")
+    return a.rows == b.rows == y.rows and a.cols + b.cols == y.cols
+
+
+def _groups(op: Op, role: str) -> int:
+    """Groups of `size` columns (0: all); 0 if they do not fill the view."""
+    cols = op.view(role).cols
+    size = op.integer("size") or cols
+    return cols // size if cols % size == 0 else 0
+
+
+def _length_rule(op: Op) -> bool:
+    return op.view("x").rows == op.view("y").rows and op.view("y").cols == _groups(op, "x")
+
+
+def _mix_rule(op: Op) -> bool:
+    n_coefs = op.view("coefs").cols
+    return op.view("x").rows == op.view("y").rows and n_coefs == _groups(op, "x") * _groups(op, "y") > 0
+
+
+def _affine_rule(op: Op) -> bool:
+    n = op.view("x").cols
+    return same("x", "y")(op) and fits(op, "weight", n) and fits(op, "bias", n)
+
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        name="linear_heads",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight",),
+        rule=_heads_rule,
+        flops=matrix("weight", "y"),
+        meaning="for each head of x and y, by a weight [heads, out, in]: y[:out] = weight[head] @ x[:in]; "
+        "what a head has beyond passes unchanged: y[out:] = x[in:]",
+    ),
+    OpRow(
+        name="concat",
+        writes=("y",),
+        reads=("a", "b"),
+        rule=_concat_rule,
+        meaning="y = a and b side by side",
+    ),
+    OpRow(
+        name="length",
+        writes=("y",),
+        reads=("x",),
+        defaults={"size": 0},
+        rule=_length_rule,
+        flops=elementwise("x", 2),
+        meaning="y[group] = sqrt(sum(x * x)) of each group of `size` columns (0: all)",
+    ),
+    OpRow(
+        name="mix",
+        writes=("y",),
+        reads=("x", "coefs"),
+        attrs=("size",),
+        rule=_mix_rule,
+        flops=lambda op, counts: 2 * counts.rows[op.view("y").rows] * op.view("x").cols * _groups(op, "y"),
+        meaning="y[i] = sum over j of coefs[i, j] * x[j], where y[i] and x[j] are groups of `size` columns",
+    ),
+    OpRow(
+        name="affine",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight", "bias?"),
+        rule=_affine_rule,
+        flops=elementwise("x", 2),
+        meaning="y = weight * x + bias, column by column",
+    ),
+    OpRow(
+        name="cutoff",
+        updates=("x",),
+        attrs=("deviations",),
+        flops=elementwise("x", 6),
+        meaning="x = max(x - mean(x) - deviations * std(x), 0): what stands out of its row stays",
+    ),
+)
