@@ -167,7 +167,6 @@ def test_explain_refuses_what_no_backend_is_called(path: str) -> None:
     ("words", "said"),
     [
         (("run", "no.gguf", "-p", "x"), "no.gguf: there is no such file"),
-        (("run", "a/b:Q4_0", "-p", "x"), "on a hub"),
         (("run", "PATH", "-p", "x", "-c", "9999"), "context is 9999, expected 1 to 4096"),
         (("run", "PATH", "-p", "x", "-c", "9", "-n", "9"), "exceed the context of 9"),
         (("run", "PATH", "-p", "x", "--backend", "reference", "--save-tape", "t"), "has no tape"),

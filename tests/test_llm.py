@@ -272,8 +272,6 @@ def test_closing_cancels_what_still_runs(path: Path) -> None:
     ("model", "error", "words"),
     [
         ("no/such/file.gguf", ModelFormatError, "there is no such file"),
-        ("owner/repo:Q4_K_M", RequestError, "on a hub"),
-        ("owner/repo", RequestError, "on a hub"),
         (".", ModelFormatError, "there is no config.json"),
     ],
 )

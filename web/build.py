@@ -36,6 +36,10 @@ NOT_IN_BROWSER = (
     "converting.py",
     "backends/codecs/",
     "data/iq_grids.bin",
+    "formats/hub/cache.py",
+    "formats/hub/download.py",
+    "formats/hub/failures.py",
+    "formats/hub/fetch.py",
     "backends/single.py",
     "backends/webgpu/host_python.py",
 )

@@ -355,9 +355,10 @@ def _has_loop() -> bool:
 
 
 def load(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
-    """A model, ready to answer: a path, "cria", or a `ModelSource`. Options are those of `LoadWords`.
+    """A model, ready to answer: a path, a hub id such as "owner/repo:Q4_K_M", "cria", or a `ModelSource`.
 
-    `llm.backend_note` says which backend was chosen and why. `progress` is told (what, stage, of).
+    Options are those of `LoadWords`. `llm.backend_note` says which backend was chosen and why. `progress` is
+    told (what, stage, of), and (file, bytes, of) while a hub id's files are fetched.
     """
     runner = _Runner()
     try:

@@ -138,7 +138,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
     limits = Limits(options.chunk, options.parallel)
-    file = await open_model(model)
+    file = await open_model(model, progress=progress)
     context = check_context(options.context, file.model)
     file = replace(file, model=at_context(file.model, context))
     report(STAGES[1], 1, len(STAGES))

@@ -6,8 +6,8 @@ take the same road. Weights go from the source to the device; they never pass th
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from os import PathLike, fspath
@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf, fetch_gguf
 from camelid.formats.hf_config import open_hf
+from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
@@ -24,7 +25,7 @@ from camelid.model.hf import checkpoint_of_hf, tokenizer_words
 from camelid.model.read import read_model
 from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
 
 
 class ModelSource(Protocol):
@@ -70,7 +71,7 @@ ModelName: TypeAlias = str | PathLike[str] | ModelSource
 def find_source(model: ModelName) -> ModelSource:
     """The source that a name means: "cria", a path, or a source itself.
 
-    Raises RequestError for a hub id, ModelFormatError if there is no such file or it cannot be looked up.
+    Raises ModelFormatError if there is no such file or it cannot be looked up.
     """
     if not isinstance(model, str | PathLike):
         return model
@@ -112,13 +113,33 @@ def _unreadable(name: str, error: OSError) -> ModelFormatError:
 
 
 def _not_found(name: str) -> Exception:
-    if HUB_ID.fullmatch(name) and not name.endswith(".gguf"):
-        return RequestError(
-            f"{name}: there is no such file; if it names a model on a hub, this version cannot fetch it: "
-            "download its .gguf file and give the path",
+    return ModelFormatError(
+        f"{name}: there is no such file; give a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
+    )
+
+
+def find_hub_id(model: ModelName) -> HubId | None:
+    """The hub id that a name means, unless something here has that name. RequestError for a bad revision."""
+    hub_id = parse_hub_id(model) if isinstance(model, str) else None
+    return None if hub_id is None or Path(str(model)).exists() else hub_id
+
+
+async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> ModelName:
+    """The path of a hub id's model, fetched in a thread unless the cache has it; else the name as it is.
+
+    Raises as `formats.hub.fetch.fetch`; RequestError in a browser.
+    """
+    hub_id = find_hub_id(model)
+    if hub_id is None:
+        return model
+    if sys.platform == "emscripten":
+        raise RequestError(
+            f"{hub_id}: a page cannot fetch a hub id; download the .gguf file and open it, or give its address",
             field="model",
         )
-    return ModelFormatError(f"{name}: there is no such file; give a path, or 'cria'", path=name)
+    from camelid.formats.hub.fetch import afetch
+
+    return (await afetch(hub_id, progress=progress)).path
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +179,12 @@ async def read_header(source: ModelSource) -> Gguf:
     return await fetch_gguf(source.read, source.size, source.name)
 
 
-async def open_model(model: ModelName) -> ModelFile:
-    """Finds a model, a GGUF file or a directory, and reads its headers; no weights."""
+async def open_model(model: ModelName, *, progress: Progress | None = None) -> ModelFile:
+    """Finds a model, a GGUF file, a directory or a hub id, and reads its headers; no weights.
+
+    `progress` hears of a hub id's bytes while they are fetched.
+    """
+    model = await fetch_model(model, progress=progress)
     path = find_directory(model)
     if path is not None:
         return await _open_directory(path)
@@ -184,6 +209,7 @@ async def _nothing_asked(offset: int, n_bytes: int) -> bytes:
 
 async def open_tokenizer(model: ModelName) -> Tokenizer:
     """A model's tokenizer; a directory needs no weights for it. ModelFormatError if there is none."""
+    model = await fetch_model(model)
     path = find_directory(model)
     if path is None:
         return tokenizer_from_gguf((await read_header(find_source(model))).metadata)

@@ -10,6 +10,7 @@ from statistics import median
 import click
 
 from camelid.backends.bandwidth import read_gbps
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
 from camelid.llm import LLM, load
 from camelid.metrics import predict_step
@@ -31,9 +32,10 @@ def command(
     verbose: bool,
 ) -> None:  # fmt: skip
     """Measure prefill and decode against this machine's read bandwidth."""
+    path = local_model(model)
     with loading_bar() as progress:
         llm = load(
-            model, backend=backend, adapter=adapter, context=n_prompt + n_gen, parallel=1, progress=progress
+            path, backend=backend, adapter=adapter, context=n_prompt + n_gen, parallel=1, progress=progress
         )
     with llm:
         if backend == "auto" or verbose:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import say, verb, writing_bar
 from camelid.converting import CONVERT_TYPES, Written, convert
 
@@ -17,8 +18,9 @@ from camelid.converting import CONVERT_TYPES, Written, convert
 )  # fmt: skip
 def command(model: str, target: str, to: str | None, verbose: bool) -> None:
     """Write a Hugging Face directory IN (safetensors) as the GGUF file OUT."""
+    path = local_model(model)
     with writing_bar() as progress:
-        written = convert(model, target, to=to or "", progress=progress)
+        written = convert(path, target, to=to or "", progress=progress)
     report(written, verbose)
 
 

@@ -8,6 +8,7 @@ import json
 import click
 
 from camelid.backends.base import Capabilities
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
 from camelid.loading import make_plan, open_named
 from camelid.metrics import predict_step
@@ -27,7 +28,7 @@ from camelid.scheduler import DECODE, MIXED, Limits
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
 def command(model: str, entry: str, backend: str, adapter: str, as_json: bool, verbose: bool) -> None:  # noqa: ARG001
     """Print the plan: the model as a list of ops, and what a step costs. Reads no weights."""
-    file, capabilities = asyncio.run(read(model, backend, adapter))
+    file, capabilities = asyncio.run(read(local_model(model), backend, adapter))
     limits = Limits()
     plan = make_plan(file, entry, limits, capabilities.fused)
     facts = figures(plan, file, 1 if entry == DECODE else limits.chunk)

@@ -8,6 +8,7 @@ from collections import Counter
 
 import click
 
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import model_argument, verb
 from camelid.model.spec import ModelSpec
 from camelid.opening import ModelFile, open_model
@@ -18,7 +19,7 @@ from camelid.opening import ModelFile, open_model
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(model: str, as_json: bool, verbose: bool) -> None:
     """Show what a model file holds; reads no weights. -v lists the tensors."""
-    file = asyncio.run(open_model(model))
+    file = asyncio.run(open_model(local_model(model)))
     facts = read_facts(file)
     if as_json:
         click.echo(json.dumps(facts))

@@ -10,6 +10,7 @@ from camelid import __version__
 
 VERBS = {
     "run": "Answer a prompt, streamed.",
+    "pull": "Fetch a model from a hub.",
     "info": "Show what a model file holds.",
     "explain": "Print the plan: the model as a list of ops, and what a step costs.",
     "convert": "Write a Hugging Face directory as GGUF.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from camelid.cli.convert import report
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import verb, writing_bar
 from camelid.converting import QUANTIZE_TYPES, convert
 
@@ -19,6 +20,7 @@ def command(model: str, target: str, to: str, pure: bool, verbose: bool) -> None
 
     TYPE is q4_0, q4_1, q5_0, q5_1 or q8_0, in either case. Norms, biases and routers stay f32.
     """
+    path = local_model(model)
     with writing_bar() as progress:
-        written = convert(model, target, to=to.lower(), pure=pure, progress=progress)
+        written = convert(path, target, to=to.lower(), pure=pure, progress=progress)
     report(written, verbose)

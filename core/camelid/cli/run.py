@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from camelid.backends.bandwidth import read_gbps
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
 from camelid.errors import RequestError
 from camelid.llm import LLM, Completion, Options, Prompt, load
@@ -57,9 +58,10 @@ def command(
     if raw and system:
         raise click.UsageError("--system needs the chat template, which --raw leaves out")
     text = read_prompt(prompt)
+    path = local_model(model)
     with loading_bar() as progress:
         llm = load(
-            model, backend=backend, adapter=adapter, context=ctx_size, parallel=1,
+            path, backend=backend, adapter=adapter, context=ctx_size, parallel=1,
             record_tape=save_tape is not None, progress=progress,
         )  # fmt: skip
     with llm:

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from camelid.cli.fetching import local_model
 from camelid.cli.verb import verb
 from camelid.llm import load_tokenizer
 
@@ -24,7 +25,7 @@ def command(words: tuple[str, ...], special: bool, as_json: bool, verbose: bool)
         raise click.UsageError("at most MODEL and TEXT; quote a text of several words")
     model = words[0] if len(words) == 2 else "cria"
     text = words[-1] if words else "-"
-    tokenizer = load_tokenizer(model)
+    tokenizer = load_tokenizer(local_model(model))
     ids = tokenizer.encode(sys.stdin.read() if text == "-" else text, special)
     if as_json:
         click.echo(json.dumps(ids))

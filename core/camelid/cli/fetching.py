@@ -1,0 +1,25 @@
+"""A hub id on the command line: fetched with a bar on a terminal, and notes on stderr."""
+
+from __future__ import annotations
+
+from camelid.cli.verb import say, writing_bar
+from camelid.formats.hub.cache import Fetched
+from camelid.formats.hub.fetch import fetch
+from camelid.formats.hub.ids import HubId
+from camelid.opening import find_hub_id
+
+
+def local_model(model: str) -> str:
+    """The path of a hub id's model, fetched unless the cache has it; any other name is returned as it is."""
+    hub_id = find_hub_id(model)
+    return str(fetch_shown(hub_id).path) if hub_id else model
+
+
+def fetch_shown(hub_id: HubId, *, revision: str | None = None, offline: bool | None = None) -> Fetched:
+    """`fetch`, with what it does shown."""
+    try:
+        with writing_bar() as progress:
+            return fetch(hub_id, revision=revision, offline=offline, progress=progress, say=say)
+    except KeyboardInterrupt:
+        say("stopped; what came is kept, and the same command goes on from there")
+        raise
