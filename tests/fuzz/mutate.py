@@ -15,11 +15,12 @@ NUMBERS = (
 )  # fmt: skip
 GGUF_WORDS = (b"GGUF", b"general.alignment", b"general.architecture", b"\0" * 8, b"\xff" * 8, b"\xff", b"\n")
 JSON_WORDS = (
-    b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"0", b"1", b"2", b"8", b"[]", b"2.0", b"1e400", b"-0",
-    b"9" * 19, b"9" * 400, b"9" * 5000, b'""', b'"a"', b'"__metadata__"', b'"../x"', b'"/x"', b'"\\ud800"', b'"\\u0000"',
-    b'"\\', b"[", b"]", b"{", b"}", b",", b":", b"[[[[", b"[" * 99, b"[" * 5000, b"{" * 99, b'{"a":' * 70,
-    b"\xff", b"\xef\xbb\xbf", b"\0", b" ", b'"I8"', b'"F4"', b'"Q4"', b'"dtype"', b'"shape"', b'"weight_map"',
-    b'"data_offsets"', b'"../m1.safetensors"', b'"m1.safetensors"', b'"m2.safetensors"', b"\\ud83e\\udd99",
+    b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"-0", b"0", b"1", b"2", b"8", b"2.0", b"1e400",
+    b"9" * 19, b"9" * 400, b"9" * 5000, b"[]", b"[", b"]", b"{", b"}", b",", b":", b"[[[[", b"[" * 99,
+    b"[" * 5000, b"{" * 99, b'{"a":' * 70, b'""', b'"', b'"\\', b'"a"', b'"__metadata__"', b'"I8"', b'"F4"',
+    b'"Q4"', b'"dtype"', b'"shape"', b'"data_offsets"', b'"weight_map"', b'"m1.safetensors"',
+    b'"m2.safetensors"', b'"../m1.safetensors"', b'"/x"', b'"\\ud800"', b'"\\u0000"', b"\\ud83e\\udd99",
+    b"\xff", b"\xef\xbb\xbf", b"\0", b" ",
 )  # fmt: skip
 
 

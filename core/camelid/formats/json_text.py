@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias, cast
@@ -21,8 +22,9 @@ JsonObject: TypeAlias = dict[str, Any]
 MAX_DEPTH = 64  # of brackets; a tokenizer.json has about ten
 MAX_VALUES = 8 << 20  # at most about 130 bytes each in Python; the largest tokenizers have 2 million
 MAX_DIGITS = 400  # transformers writes 10**30 for "no limit"; Python's own bound is 4300, past it ValueError
-# An unterminated string matches too, else every quote after it would be tried anew: quadratic time.
-STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+BLOCK = 1 << 20  # bytes whose structure is looked at together
+ESCAPES = re.compile(rb"\\.", re.DOTALL)
+BACKSLASHES = re.compile(rb"\\*+")
 BETWEEN_VALUES = bytes(set(range(256)) - set(b"[]{},"))
 STEPS = bytes.maketrans(b"[]{},", b"\1\xff\1\xff\0")  # what each does to the depth
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -48,6 +50,23 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _structure(data: bytes) -> Iterator[bytes]:
+    """Brackets and commas outside strings, block by block; exact up to where the text is no JSON."""
+    start, in_string = 0, False
+    while start < len(data):
+        end = _block_end(data, start + BLOCK)
+        parts = ESCAPES.sub(b"", data[start:end]).split(b'"')
+        yield b"".join(parts[in_string::2]).translate(None, BETWEEN_VALUES)
+        in_string ^= len(parts) % 2 == 0
+        start = end
+
+
+def _block_end(data: bytes, end: int) -> int:
+    """`end`, or where the backslashes before it and the character that they may escape are over."""
+    match = BACKSLASHES.match(data, end) if data[end - 1 : end] == b"\\" else None
+    return match.end() + 1 if match else end
+
+
 @dataclass(frozen=True, slots=True)
 class _Parser:
     path: str
@@ -69,12 +88,15 @@ class _Parser:
 
     def check_size(self, data: bytes) -> None:
         """Depth and number of values, in linear time, before Python builds any of them."""
-        marks = STRINGS.sub(b"", data).translate(None, BETWEEN_VALUES)
-        if len(marks) > MAX_VALUES:
-            self.fail(f"it holds more than {MAX_VALUES} brackets and commas")
-        depth = max(accumulate(memoryview(marks.translate(STEPS)).cast("b")), default=0)
-        if depth > MAX_DEPTH:
-            self.fail(f"its brackets nest deeper than {MAX_DEPTH}")
+        n = depth = 0
+        for marks in _structure(data):
+            n += len(marks)
+            if n > MAX_VALUES:
+                self.fail(f"it holds more than {MAX_VALUES} brackets and commas")
+            depths = list(accumulate(memoryview(marks.translate(STEPS)).cast("b"), initial=depth))
+            if max(depths) > MAX_DEPTH:
+                self.fail(f"its brackets nest deeper than {MAX_DEPTH}")
+            depth = depths[-1]
 
     def decode(self, data: bytes) -> str:
         try:
