@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, make_plan, request
 
 from camelid.errors import RequestError
-from camelid.plan.step import FROM_ID, FROM_RING, encode_step
+from camelid.plan.step import FROM_ID, FROM_RING, StepLayout, encode_step
 from camelid.scheduler import ALL_LOGITS, DECODE, MIXED, Batch, Limits, Scheduler, build_step, program_key
 from camelid.sequence import Sequence
 from camelid.state import StateManager
@@ -112,6 +114,24 @@ def test_fullest_steps_fit_their_capacity(entry: str) -> None:
             work.sequence.submitted(work.n_rows, work.n_outputs)
         if batch.program == entry:
             assert len(encode_step(step, plan.layout)) == 4 * plan.layout.n_words
+        if not any(s.can_decode for s in made.running):
+            break
+
+
+def test_every_paged_group_may_take_pages_at_once() -> None:
+    """A model of full and windowed layers: each group takes a page where a sequence crosses its end."""
+    states = (STATES[0], replace(STATES[0], name="window", kind="window"), STATES[1])
+    made = Scheduler(StateManager(states, context=64, n_sequences=3), LIMITS)
+    for number in range(3):
+        made.add(Sequence(id=number, request=request(range(1, 9)), max_tokens=8))
+    for _ in range(12):
+        batch = made.next_batch()
+        assert batch
+        step = build_step(batch, made.state, 0)
+        key = program_key(batch.program, LIMITS, PAGE_ROWS, n_paged=2)
+        encode_step(step, StepLayout(key.capacity, len(states)))
+        for work in batch.work:
+            work.sequence.submitted(work.n_rows, work.n_outputs)
         if not any(s.can_decode for s in made.running):
             break
 

@@ -20,7 +20,7 @@ from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
 from camelid.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.state import StateManager
+from camelid.state import PAGED, StateManager
 
 DEFAULT_CONTEXT = 4096
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
@@ -92,7 +92,8 @@ def _reason_against(backend: Backend, model: Model) -> str:
 
 def make_plan(model: Model, entry: str, limits: Limits, fused: Collection[str]) -> Plan:
     """The plan of one entry, with the rewrites that a backend wants."""
-    return fuse(lower(model, program_key(entry, limits, PAGE_ROWS)), fused)
+    n_paged = sum(state.kind in PAGED for state in declare_states(model.spec))
+    return fuse(lower(model, program_key(entry, limits, PAGE_ROWS, n_paged=n_paged)), fused)
 
 
 def check_context(context: int | None, model: Model) -> int:

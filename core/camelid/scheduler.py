@@ -30,13 +30,18 @@ class Limits:
             )
 
 
-def program_key(entry: str, limits: Limits, page_rows: int) -> ProgramKey:
-    """The key of `decode`, `mixed`, or `all_logits` (a mixed program that returns every row's logits)."""
+def program_key(entry: str, limits: Limits, page_rows: int, *, n_paged: int = 1) -> ProgramKey:
+    """The key of `decode`, `mixed`, or `all_logits` (a mixed program that returns every row's logits).
+
+    Each of the model's `n_paged` groups may take new pages of `page_rows` in one step.
+    """
     n = limits.parallel
     if entry == DECODE:
-        return ProgramKey(entry=DECODE, capacity=Capacity(rows=n, sequences=n, outputs=n, updates=n))
+        return ProgramKey(
+            entry=DECODE, capacity=Capacity(rows=n, sequences=n, outputs=n, updates=n_paged * n)
+        )
     rows, is_full = limits.chunk, entry == ALL_LOGITS
-    updates = -(-rows // page_rows) + n
+    updates = n_paged * (-(-rows // page_rows) + n)
     capacity = Capacity(rows=rows, sequences=n, outputs=rows if is_full else n, updates=updates)
     return ProgramKey(entry=MIXED, capacity=capacity, features=frozenset({ALL_LOGITS} if is_full else ()))
 
