@@ -134,7 +134,7 @@ async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> 
         return model
     if sys.platform == "emscripten":
         raise RequestError(
-            f"{hub_id}: a page cannot fetch a hub id; download the .gguf file and open it, or give its address",
+            f"{hub_id}: a page cannot fetch a hub id; open a downloaded .gguf file, or give its address",
             field="model",
         )
     from camelid.formats.hub.fetch import afetch
