@@ -23,6 +23,7 @@ class Lowering:
     plan: PlanBuilder
     spec: ModelSpec
     weights: Mapping[str, Weight]
+    layer_inputs: View | None = None  # [T, layers*P], where the model embeds tokens for every layer
 
     def layer(self, i: int) -> LayerSpec:
         return self.spec.layers[i]

@@ -61,8 +61,10 @@ def _longrope(rope: RopeSpec, context_length: int) -> tuple[float, ...]:
 def _yarn(rope: RopeSpec, _: int) -> tuple[float, ...]:
     """Slow pairs are stretched by the factor, fast ones not at all, those between in part."""
     s = _scaling(rope)
-    low = max(floor(_pair_of(s.beta_fast, rope)), 0)
-    high = min(ceil(_pair_of(s.beta_slow, rope)), rope.dim - 1)
+    low, high = _pair_of(s.beta_fast, rope), _pair_of(s.beta_slow, rope)
+    if s.is_rounded:
+        low, high = floor(low), ceil(high)
+    low, high = max(low, 0), min(high, rope.dim - 1)
     shares = [min(max((i - low) / max(high - low, 0.001), 0.0), 1.0) for i in range(rope.dim // 2)]
     return tuple(1.0 / (share / s.factor + 1.0 - share) for share in shares)
 

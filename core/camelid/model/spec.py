@@ -12,7 +12,7 @@ class RopeScaling:
 
     `kind` is linear (all angles divided by `factor`), yarn (arXiv 2309.00071) or longrope (arXiv 2402.13753:
     `long_factors` where the loaded context exceeds `original_context`, else `short_factors`). `magnitude`
-    multiplies cos and sin.
+    multiplies cos and sin. `is_rounded` lets yarn's ramp begin and end at whole pairs.
     """
 
     kind: str
@@ -21,6 +21,7 @@ class RopeScaling:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     magnitude: float = 1.0
+    is_rounded: bool = True
     long_factors: tuple[float, ...] = ()
     short_factors: tuple[float, ...] = ()
 
@@ -44,10 +45,10 @@ class RopeSpec:
 class LayerSpec:
     """One layer: which block mixes tokens, which block follows, which state and rotation they use.
 
-    `residual` is sequential, parallel or post (the norm comes after the sum). `rope` names one of the
-    model's rotations, "" means none. `window` > 0 limits attention to so many latest rows. `kv_layer` >= 0
-    is the layer whose keys and values this one reads instead of its own. A layer without keys and values
-    has the group `recurrent`.
+    `residual` is sequential, parallel, post (the norm comes after the sum) or altup (several streams).
+    `rope` names one of the model's rotations, "" means none. `window` > 0 limits attention to so many latest
+    rows. `kv_layer` >= 0 is the layer whose keys and values this one reads instead of its own. A layer
+    without keys and values has the group `recurrent`.
     """
 
     mixer: str = "attention"
@@ -119,11 +120,23 @@ class DeltaSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MlaSpec:
+    """Sizes of latent attention: a row keeps a latent of `kv_rank` floats and `rope_dim` rotated ones, which
+    are the last of the `head_dim` floats of a query head."""
+
+    kv_rank: int
+    rope_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """Architecture facts of one model, from its file's metadata.
 
     `embedding_scale`, `residual_scale` and `logit_scale` multiply the embeddings, what each block adds, and
     the logits; `attention_softcap` and `logit_softcap` bound scores and logits (0: not at all).
+    `norms_values` brings each head's values to length sqrt(head_dim); `ffn_cutoff` is how many deviations
+    above its row's mean a gate must be to count in layers of kind sparse_glu; `n_streams` > 1 are carried
+    from layer to layer by layers whose residual is altup.
     """
 
     arch: str
@@ -144,12 +157,16 @@ class ModelSpec:
     experts: ExpertsSpec | None = None
     ssm: SsmSpec | None = None
     delta: DeltaSpec | None = None
+    mla: MlaSpec | None = None
     attention_scale: float = 0.0
     attention_softcap: float = 0.0
     logit_softcap: float = 0.0
     logit_scale: float = 1.0
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
+    norms_values: bool = False
+    ffn_cutoff: float = 0.0
+    n_streams: int = 1
 
     @property
     def q_size(self) -> int:

@@ -17,7 +17,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
     q = _heads(c, h, i, "q")  # [T, H*D]
     if layer.kv_layer < 0:
         k = _heads(c, h, i, "k")  # [T, K*D]
-        c.plan.kv_write(k, c.linear(h, blk + "attn_v", "v"), c.state(i))
+        c.plan.kv_write(k, _values(c, h, i), c.state(i))
     y = c.plan.attention(
         q,
         c.state(i),
@@ -38,6 +38,11 @@ def _gate(c: Lowering, h: View, name: str) -> View:
     gate = c.linear(h, name, "gate")  # [T, H*D]
     c.plan.unary(gate, "sigmoid")
     return gate
+
+
+def _values(c: Lowering, h: View, i: int) -> View:  # [T, K*D]
+    v = c.linear(h, f"blk.{i}.attn_v", "v")
+    return c.plan.norm(v, None, c.spec.norm_eps, size=c.spec.head_dim) if c.spec.norms_values else v
 
 
 def _heads(c: Lowering, h: View, i: int, name: str) -> View:

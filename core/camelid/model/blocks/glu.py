@@ -13,6 +13,14 @@ def glu(c: Lowering, h: View, i: int) -> View:
     return c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "ffn_down", "down")
 
 
+def sparse_glu(c: Lowering, h: View, i: int) -> View:
+    """glu whose gates count only where they stand out of their row (Gemma 3n); [T, C] -> [T, C]."""
+    blk = f"blk.{i}."
+    gate, up = c.linear(h, blk + "ffn_gate", "gate"), c.linear(h, blk + "ffn_up", "up")  # [T, F] each
+    c.plan.cutoff(gate, c.spec.ffn_cutoff)
+    return c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "ffn_down", "down")
+
+
 def mlp(c: Lowering, h: View, i: int) -> View:
     """ffn_down(act(ffn_up(h))); [T, C] -> [T, C]."""
     up = c.linear(h, f"blk.{i}.ffn_up", "up")  # [T, F]
