@@ -410,6 +410,28 @@ def test_progress_reports_each_stage_in_order(path: Path) -> None:
     assert seen == [(i, 4) for i in range(5)]
 
 
+def test_a_tokenizer_of_an_unknown_kind_matters_only_to_text(path: Path, tmp_path: Path) -> None:
+    place = tmp_path / "odd.gguf"
+    place.write_bytes(path.read_bytes().replace(b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0gpt9"))
+    with camelid.load(place, backend="reference", context=128) as odd:
+        assert len(odd.generate([1, 2, 3], max_tokens=2).token_ids) == 2
+        with pytest.raises(UnsupportedModelError, match="tokenizer kind 'gpt9' is not supported"):
+            odd.generate("text")
+
+
+def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path) -> None:
+    """add_bos_token becomes add_eos_token, which is of the same length, and true."""
+    place, flag = tmp_path / "eos.gguf", b"tokenizer.ggml.add_%s_token\7\0\0\0"
+    no_bos, add_eos = flag % b"bos" + b"\0", flag % b"eos" + b"\1"
+    assert path.read_bytes().count(no_bos) == 1
+    place.write_bytes(path.read_bytes().replace(no_bos, add_eos))
+    plain = camelid.load_tokenizer(path).encode("the llama")
+    with camelid.load(place, backend="reference", context=128) as framed:
+        assert framed.tokenizer.add_eos
+        done = framed.generate("the llama", max_tokens=1)
+        assert done.usage.prompt_tokens == len(plain) + 1
+
+
 def test_load_tokenizer_reads_no_weights(path: Path, llm: LLM) -> None:
     tokenizer = camelid.load_tokenizer(path)
     ids = tokenizer.encode("the llama and the alpaca")
