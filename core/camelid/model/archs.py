@@ -1,7 +1,11 @@
-"""The architectures. A same-family model is one row here, and one in `hf_rows.py` for its published form."""
+"""The architectures, and the forms in which models are published. A same-family model is a row in each table.
+
+`ARCHS` has the names of GGUF's `general.architecture`, `HF_ROWS` those of config.json's `model_type`.
+"""
 
 from __future__ import annotations
 
+from camelid.model import hf_rows as hf
 from camelid.model.arch import (
     ATTENTION,
     FUSED_GATE_UP,
@@ -55,5 +59,96 @@ ARCHS: dict[str, Arch] = {
     "smollm3": Arch(nope_every=4, optional_biases=(*ATTENTION, *GLU_NAMES)),
     "stablelm": Arch(
         rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm"), optional_biases=QKV
+    ),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "llama": hf.HfRow(arch="llama", folds=hf.TURN),
+    "mistral": hf.HfRow(arch="llama", folds=hf.TURN),
+    "mixtral": hf.HfRow(
+        arch="llama",
+        folds=hf.TURN,
+        names={
+            **hf.PRE_NORMS,
+            **hf.ATTENTION,
+            "ffn_gate_inp": "block_sparse_moe.gate",
+            "ffn_gate_exps": "block_sparse_moe.experts.{e}.w1",
+            "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
+            "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
+        },
+    ),
+    "qwen2": hf.HfRow(arch="qwen2", has_window_switch=True),
+    "qwen3": hf.HfRow(arch="qwen3", names={**hf.LLAMA, **hf.HEAD_NORMS}, has_window_switch=True),
+    "qwen3_moe": hf.HfRow(
+        arch="qwen3moe",
+        names={
+            **hf.PRE_NORMS,
+            **hf.ATTENTION,
+            **hf.HEAD_NORMS,
+            "ffn_gate_inp": "mlp.gate",
+            "ffn_gate_exps": "mlp.experts.{e}.gate_proj",
+            "ffn_up_exps": "mlp.experts.{e}.up_proj",
+            "ffn_down_exps": "mlp.experts.{e}.down_proj",
+        },
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],)},
+        has_window_switch=True,
+    ),
+    "gemma2": hf.HfRow(
+        arch="gemma2",
+        names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU},
+        folds=hf.GEMMA_FOLDS,
+        keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
+        numbers=hf.SOFTCAPS,
+        is_tied=True,
+    ),
+    "gemma3_text": hf.HfRow(
+        arch="gemma3",
+        names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS},
+        folds=hf.GEMMA_FOLDS,
+        keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
+        numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers reads no other
+        refused={"use_bidirectional_attention": (False,)},
+        is_tied=True,
+    ),
+    "phi3": hf.HfRow(
+        arch="phi3",
+        names={
+            **hf.PRE_NORMS,
+            "attn_qkv": "self_attn.qkv_proj",
+            "attn_output": "self_attn.o_proj",
+            "ffn_up": "mlp.gate_up_proj",
+            "ffn_down": "mlp.down_proj",
+        },
+    ),
+    "gpt2": hf.HfRow(
+        arch="gpt2",
+        names={
+            "attn_norm": "ln_1",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_norm": "ln_2",
+            "ffn_up": "mlp.c_fc",
+            "ffn_down": "mlp.c_proj",
+        },
+        outer={
+            "token_embd": "transformer.wte",
+            "position_embd": "transformer.wpe",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+        },
+        layer="transformer.h.{i}.",
+        folds=dict.fromkeys(("attn_qkv", "attn_output", "ffn_up", "ffn_down"), "transpose"),
+        keys=hf.GPT2_KEYS,
+        refused={"scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,)},
+        ignored=("attn.bias", "attn.masked_bias"),
+        is_tied=True,
+    ),
+    "olmo2": hf.HfRow(arch="olmo2", names={**hf.POST_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **hf.GLU}),
+    "granite": hf.HfRow(arch="granite", folds=hf.TURN, numbers=hf.GRANITE_SCALES),
+    "smollm3": hf.HfRow(arch="smollm3", folds=hf.TURN, is_tied=True, has_window_switch=True),
+    "stablelm": hf.HfRow(
+        arch="stablelm",
+        keys={**hf.KEYS, "norm_eps": "layer_norm_eps"},
+        refused={"qk_layernorm": (False,), "use_parallel_residual": (False,)},
     ),
 }

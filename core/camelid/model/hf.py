@@ -11,9 +11,10 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.formats.hf_tokenizer import tokenizer_metadata
+from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
-from camelid.model.hf_rows import HF_ROWS, HfRow
+from camelid.model.hf_rows import HfRow
 from camelid.plan.weights import Part, Weight, inline_f32
 
 FLOATS = ("f32", "f16", "bf16")
@@ -25,10 +26,11 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     Raises UnsupportedModelError for a model_type without a row or a setting that changes the maths,
     TensorShapeError for a tensor that no rule uses, ModelFormatError for impossible settings.
     """
-    facts = Facts(directory.settings, _row(directory))
+    facts = Facts(directory.settings, _row(directory), max(len(directory.tensors), 1))
     metadata = hf_metadata(facts, name=directory.path.resolve().name)
     tensors = {w.name: w for w in _weights(directory, facts)}
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(facts).items()}
+    _check_vocabulary(facts, tensors)
     _check_tying(facts, tensors)
     words, kinds, problem = _tokenizer(directory, tensors)
     header = Gguf(
@@ -140,6 +142,21 @@ FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
     "pairs_of_k": lambda weight, facts: _pairs(weight, facts.n_kv_heads),
     "add_one": _add_one,
 }
+
+
+def _check_vocabulary(facts: Facts, tensors: Mapping[str, Weight]) -> None:
+    embedding = tensors.get("token_embd.weight")
+    if embedding is None or not facts.config.has("vocab_size"):
+        return
+    want = facts.config.count("vocab_size")
+    if embedding.shape[0] != want:
+        raise TensorShapeError(
+            f"{facts.row.outer['token_embd']}.weight: vocab_size is {want}, but the embedding has "
+            f"{embedding.shape[0]} rows",
+            name="token_embd",
+            got=embedding.shape,
+            want=want,
+        )
 
 
 def _check_tying(facts: Facts, tensors: dict[str, Weight]) -> None:

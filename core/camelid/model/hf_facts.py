@@ -24,6 +24,7 @@ ACTS: Mapping[str, str] = {
 }  # fmt: skip
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
+MAX_HEAD_DIM = 1 << 16
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 
@@ -33,6 +34,7 @@ class Facts:
 
     config: Config
     row: HfRow
+    n_tensors: int  # no model has more layers or experts than tensors, so false counts cost nothing
 
     @property
     def arch(self) -> Arch:
@@ -45,7 +47,7 @@ class Facts:
 
     @cached_property
     def n_layers(self) -> int:
-        return self.count("block_count")
+        return self.config.count(self.row.keys["block_count"], most=self.n_tensors)
 
     @cached_property
     def n_heads(self) -> int:
@@ -57,12 +59,14 @@ class Facts:
 
     @cached_property
     def head_dim(self) -> int:
-        return self.config.count("head_dim", max(self.count("embedding_length") // self.n_heads, 1))
+        spread = max(self.count("embedding_length") // self.n_heads, 1)
+        return self.config.count("head_dim", min(spread, MAX_HEAD_DIM), most=MAX_HEAD_DIM)
 
     @cached_property
     def n_experts(self) -> int:
         names = ("num_local_experts", "num_experts")
-        return next((self.config.count(name) for name in names if self.config.has(name)), 0)
+        stated = (self.config.count(name, most=self.n_tensors) for name in names if self.config.has(name))
+        return next(stated, 0)
 
     @cached_property
     def is_tied(self) -> bool:
@@ -77,8 +81,8 @@ class Facts:
 
     @cached_property
     def theta(self) -> float:
-        default = self.config.number("rope_theta", 10000.0, above=0.0)
-        return self.rope.number("rope_theta", default, above=0.0)
+        default = self.config.number("rope_theta", 10000.0, above=1.0)
+        return self.rope.number("rope_theta", default, above=1.0)
 
     @cached_property
     def rope_dim(self) -> int:

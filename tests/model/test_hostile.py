@@ -1,0 +1,175 @@
+"""Well-formed files that state impossible models: one clear error each, before memory or time is spent."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gguf_files import write_tiny_llama
+from tests.hf_models import load_case, weights_of, write_hf, write_safetensors
+from tests.model.hf_runs import load_hf
+
+import camelid
+from camelid.errors import CamelidError, ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.formats.gguf import open_gguf
+from camelid.formats.source import drive
+from camelid.model.arch import Model
+from camelid.model.read import read_model
+
+MAX_SECONDS, MAX_BYTES = 2.0, 32 << 20
+NAN, INF = float("nan"), float("inf")
+
+
+def bounded(act: Callable[[], object]) -> None:
+    """Runs something within the bounds."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        act()
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert time.perf_counter() - start < MAX_SECONDS
+        assert peak < MAX_BYTES
+
+
+def read_with(path: Path, changes: dict[str, Any]) -> Model:
+    """The tiny llama with other metadata."""
+    header = open_gguf(path)
+    kinds = {key: header.kinds.get(key, "any") for key in (*header.kinds, *changes)}
+    changed = replace(header, metadata={**header.metadata, **changes}, kinds=kinds)
+    with path.open("rb") as file:
+        return drive(read_model(changed), lambda offset, n: (file.seek(offset), file.read(n))[1])
+
+
+GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
+    ("block_count", 0, ModelFormatError, "block_count is 0"),
+    ("block_count", 2**23, ModelFormatError, "but the file has"),
+    ("block_count", 2**40, ModelFormatError, "block_count is 1099511627776"),
+    ("block_count", 1, TensorShapeError, "no rule of architecture 'llama' uses it"),
+    ("block_count", 3, TensorShapeError, "blk.2.attn_norm.weight: found nothing"),
+    ("embedding_length", 0, ModelFormatError, "embedding_length is 0"),
+    ("embedding_length", 128, TensorShapeError, "expected shape"),
+    ("attention.head_count", 0, ModelFormatError, "head_count is 0"),
+    ("attention.head_count", [4, 2], UnsupportedModelError, "differs from layer to layer"),
+    ("attention.head_count", [], UnsupportedModelError, "differs from layer to layer"),
+    ("attention.head_count_kv", 3, ModelFormatError, "multiple of n_kv_heads"),
+    ("attention.head_count_kv", -1, ModelFormatError, "head_count_kv is -1"),
+    ("attention.key_length", 2**30, ModelFormatError, "key_length is"),
+    ("attention.value_length", 32, ModelFormatError, "one size"),
+    ("feed_forward_length", 2**24 - 1, TensorShapeError, "expected shape"),
+    ("context_length", 0, ModelFormatError, "context_length is 0"),
+    ("context_length", 2**60, ModelFormatError, "context_length is"),
+    ("attention.layer_norm_rms_epsilon", NAN, ModelFormatError, "expected a finite number"),
+    ("attention.layer_norm_rms_epsilon", INF, ModelFormatError, "expected a finite number"),
+    ("attention.layer_norm_rms_epsilon", -1e-5, ModelFormatError, "epsilon must be finite and positive"),
+    ("attention.layer_norm_rms_epsilon", 1, ModelFormatError, "is expected"),
+    ("attention.scale", NAN, ModelFormatError, "expected a finite number"),
+    ("attn_logit_softcapping", -5.0, ModelFormatError, "softcaps must not be negative"),
+    ("rope.freq_base", NAN, ModelFormatError, "expected a finite number"),
+    ("rope.freq_base", 0.0, ModelFormatError, "theta must be finite and more than 1"),
+    ("rope.freq_base", -5.0, ModelFormatError, "theta must be finite and more than 1"),
+    ("rope.dimension_count", 66, ModelFormatError, "at most head_dim"),
+    ("rope.dimension_count", 7, ModelFormatError, "even number"),
+    ("rope.scaling.type", "magic", UnsupportedModelError, "'magic'; understood: none, linear"),
+    ("rope.scaling.factor", NAN, ModelFormatError, "expected a finite number"),
+    ("rope.scaling.factor", 0.0, ModelFormatError, "scaling must be positive"),
+    ("rope.dimension_sections", [1, 2], UnsupportedModelError, "dimension_sections is"),
+    ("rope.layers", [True], ModelFormatError, "has 1 items for 2 layers"),
+    ("expert_used_count", 8, ModelFormatError, "is 8, but there are 4 experts"),
+    ("expert_used_count", 0, ModelFormatError, "expert_used_count is 0"),
+    ("expert_used_count", 2, TensorShapeError, "ffn_gate_inp.weight: found nothing"),
+    ("attention.sliding_window", -3, ModelFormatError, "sliding_window is -3"),
+    ("hidden_activation", "swish9", ModelFormatError, "'swish9'; known: silu"),
+    ("attention.causal", False, UnsupportedModelError, "causal is False"),
+    ("logit_scale", INF, ModelFormatError, "expected a finite number"),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "words"), GGUF_ROWS, ids=[f"{row[0]}={row[1]}" for row in GGUF_ROWS]
+)
+def test_impossible_metadata(
+    key: str, value: Any, error: type[CamelidError], words: str, tmp_path: Path
+) -> None:
+    write_tiny_llama(tmp_path / "m.gguf", seed=1)
+    experts = {"llama.expert_count": 4} if key.startswith("expert") else {}
+    changes = {**experts, f"llama.{key}": value}
+    with pytest.raises(error, match=words):
+        bounded(lambda: read_with(tmp_path / "m.gguf", changes))
+
+
+HF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
+    ("model_type", "llama9", UnsupportedModelError, "'llama9' is not supported; supported: gemma2"),
+    ("num_hidden_layers", 2**31 - 1, ModelFormatError, "num_hidden_layers is 2147483647"),
+    ("num_hidden_layers", 10**30, ModelFormatError, "num_hidden_layers is"),
+    ("num_hidden_layers", 0, ModelFormatError, "num_hidden_layers is 0"),
+    ("num_hidden_layers", 1, TensorShapeError, "no rule of model_type 'mixtral' uses it"),
+    ("num_attention_heads", 0, ModelFormatError, "num_attention_heads is 0"),
+    ("num_attention_heads", 2**30, ModelFormatError, "head_count is"),
+    ("num_key_value_heads", 3, ModelFormatError, "multiple of n_kv_heads"),
+    ("hidden_size", 2**31 - 1, ModelFormatError, "embedding_length is"),
+    ("head_dim", 2**30, ModelFormatError, "head_dim is"),
+    ("vocab_size", "many", ModelFormatError, "vocab_size is"),
+    ("vocab_size", 97, TensorShapeError, "vocab_size is 97, but the embedding has 96 rows"),
+    ("rms_norm_eps", 2.0, ModelFormatError, "epsilon must be finite and positive"),
+    ("rope_theta", 1e-300, ModelFormatError, "rope_theta is"),
+    ("rope_theta", "big", ModelFormatError, "rope_theta is"),
+    ("rope_scaling", {"type": "dynamic", "factor": 2.0}, UnsupportedModelError, "'dynamic'"),
+    ("rope_scaling", {"type": "linear", "factor": 0.0}, ModelFormatError, "factor is 0.0"),
+    ("rope_scaling", {"type": "longrope", "long_factor": [0.0]}, ModelFormatError, "one a pair"),
+    ("rope_scaling", [1], ModelFormatError, "rope_scaling is"),
+    ("num_local_experts", 10**9, ModelFormatError, "num_local_experts is"),
+    ("num_local_experts", 3, TensorShapeError, "uses it|expected shape"),
+    ("num_local_experts", 5, TensorShapeError, "expected 5 of one type and shape"),
+    ("num_experts_per_tok", 5, ModelFormatError, "is 5, but there are 4 experts"),
+    ("hidden_act", "mish", UnsupportedModelError, "hidden_act is 'mish'"),
+    ("sliding_window", -1, ModelFormatError, "sliding_window is -1"),
+    ("tie_word_embeddings", 1, ModelFormatError, "tie_word_embeddings is 1"),
+    ("quantization_config", {"bits": 4}, UnsupportedModelError, "quantization_config is"),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "words"), HF_ROWS, ids=[f"{row[0]}={str(row[1])[:20]}" for row in HF_ROWS]
+)
+def test_impossible_settings(
+    key: str, value: Any, error: type[CamelidError], words: str, tmp_path: Path
+) -> None:
+    folder = write_hf(tmp_path / "m", load_case("mixtral"), config_changes={key: value})
+    with pytest.raises(error, match=words):
+        bounded(lambda: load_hf(folder))
+
+
+def test_tensors_that_no_rule_uses_or_that_are_missing(tmp_path: Path) -> None:
+    case = load_case("qwen2")
+    folder = write_hf(tmp_path / "m", case)
+    weights = weights_of(case)
+    write_safetensors(
+        folder / "model.safetensors", {**weights, "model.layers.0.extra.weight": weights["model.norm.weight"]}
+    )
+    with pytest.raises(TensorShapeError, match=r"model\.layers\.0\.extra\.weight: no rule"):
+        load_hf(folder)
+    weights.pop("model.layers.1.mlp.up_proj.weight")
+    write_safetensors(folder / "model.safetensors", weights)
+    with pytest.raises(TensorShapeError, match=r"blk\.1\.ffn_up\.weight: found nothing"):
+        load_hf(folder)
+
+
+def test_weights_that_are_no_numbers_are_seen_in_the_answer(tmp_path: Path) -> None:
+    """A NaN in a weight reaches the logits; generation stops with an error instead of a made-up token."""
+    case = load_case("qwen2")
+    folder = write_hf(tmp_path / "m", case)
+    weights = weights_of(case)
+    weights["model.norm.weight"] = weights["model.norm.weight"] * float("nan")
+    write_safetensors(folder / "model.safetensors", weights)
+    with (
+        camelid.load(folder, backend="reference") as llm,
+        pytest.raises(CamelidError, match="are not a number"),
+    ):
+        llm.generate([1, 2, 3], max_tokens=2)
