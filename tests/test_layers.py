@@ -12,7 +12,8 @@ import pytest
 
 CORE = Path(__file__).parents[1] / "core" / "camelid"
 
-FACE = {"llm", "verbs", "chat", "loading", "opening", "converting"}  # what the engine's layer shows above itself
+# What the engine's layer shows above itself.
+FACE = {"llm", "verbs", "chat", "loading", "opening", "converting", "footprint"}
 ENGINE = {*FACE, "engine", "scheduler", "sequence", "state", "sampling", "speculative", "metrics"}
 MIDDLE = {"model", "text", "plan", "formats", "backends"}
 # Layer -> the layers that it may import, besides itself and errors.

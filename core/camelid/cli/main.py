@@ -11,7 +11,7 @@ from camelid import __version__
 VERBS = {
     "run": "Answer a prompt, streamed.",
     "pull": "Fetch a model from a hub.",
-    "info": "Show what a model file holds.",
+    "info": "Show what a model is, how large, and how much memory it takes.",
     "explain": "Print the plan: the model as a list of ops, and what a step costs.",
     "convert": "Write a Hugging Face directory as GGUF.",
     "quantize": "Write a GGUF with smaller weights.",

@@ -1,0 +1,75 @@
+"""What a model will take in memory, before anything is opened: the sums that loading would come to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from camelid.backends.base import Pool
+from camelid.loading import check_context, make_plan
+from camelid.model.arch import Model
+from camelid.model.decoder import declare_states
+from camelid.model.facts import at_context
+from camelid.plan.memory import plan_arena
+from camelid.plan.plan import Plan
+from camelid.plan.step import RESULT_WORDS
+from camelid.scheduler import DECODE, MIXED, Limits
+from camelid.state import StateManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Bytes by use. `states` and `scratch` are by state group and by entry.
+
+    Not counted: Python, drivers and pipelines; padding of buffers (webgpu: to 16 bytes each); 4 MiB through
+    which webgpu loads. The reference has no arena: it makes its buffers as it goes, and keeps up to 256 MiB
+    of decoded weights.
+    """
+
+    context: int
+    parallel: int
+    weights: int
+    states: Mapping[str, int]
+    page_tables: int
+    scratch: Mapping[str, int]
+    steps: int
+
+    @property
+    def total(self) -> int:
+        return (
+            self.weights + sum(self.states.values()) + self.page_tables
+            + sum(self.scratch.values()) + self.steps
+        )  # fmt: skip
+
+
+def predict_memory(
+    model: Model, *, context: int | None = None, limits: Limits | None = None, fused: Collection[str] = ()
+) -> Footprint:
+    """What loading takes: `context` rows a sequence (None: as `load` chooses), with a backend's rewrites.
+
+    Reads no weights, so that they need not exist. RequestError for a context that the model does not have.
+    """
+    limits, rows = limits or Limits(), check_context(context, model)
+    model = at_context(model, rows)
+    plans = {entry: make_plan(model, entry, limits, fused) for entry in (DECODE, MIXED)}
+    states = declare_states(model.spec)
+    pools = StateManager(states, context=rows, n_sequences=limits.parallel).sizes()
+    weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
+    return Footprint(
+        context=rows,
+        parallel=limits.parallel,
+        weights=sum(w.n_bytes for w in weights.values()),
+        states={s.name: s.unit_bytes * pools[s.name].units for s in states},
+        page_tables=sum(_table_bytes(pool) for pool in pools.values()),
+        scratch={entry: plan_arena(plan).n_bytes for entry, plan in plans.items()},
+        steps=sum(_step_bytes(plan) for plan in plans.values()),
+    )
+
+
+def _table_bytes(pool: Pool) -> int:
+    return 4 * pool.table_rows * pool.table_cols
+
+
+def _step_bytes(plan: Plan) -> int:
+    """The step's words, and one result a row of output."""
+    return 4 * (plan.layout.n_words + RESULT_WORDS * plan.key.capacity.outputs)
