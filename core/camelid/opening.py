@@ -163,10 +163,20 @@ class ModelFile:
         return self.gguf.get("tokenizer.chat_template", str, default=None)
 
     def tokenizer(self) -> Tokenizer | None:
-        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError."""
+        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError, ModelFormatError."""
         if self.checkpoint.no_tokenizer:
             raise self.checkpoint.no_tokenizer
-        return tokenizer_from_gguf(self.gguf.metadata) if has_tokenizer(self.gguf) else None
+        if not has_tokenizer(self.gguf):
+            return None
+        tokenizer = tokenizer_from_gguf(self.gguf.metadata)
+        n_tokens, n_rows = tokenizer.vocab_size, self.model.spec.vocab_size
+        if n_tokens != n_rows:
+            raise ModelFormatError(
+                f"{self.name}: the tokenizer has {n_tokens} tokens, but the embedding {n_rows} rows; "
+                "is it another model's tokenizer?",
+                path=self.name,
+            )
+        return tokenizer
 
 
 def has_tokenizer(gguf: Gguf) -> bool:

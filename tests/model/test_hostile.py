@@ -17,6 +17,7 @@ from tests.model.hf_runs import load_hf
 import camelid
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
+from camelid.formats.gguf_writer import TensorOut, write_gguf
 from camelid.formats.source import drive
 from camelid.model.arch import Model
 from camelid.model.read import read_model
@@ -36,6 +37,16 @@ def bounded(act: Callable[[], object]) -> None:
         tracemalloc.stop()
         assert time.perf_counter() - start < MAX_SECONDS
         assert peak < MAX_BYTES
+
+
+def rewrite(source: Path, target: Path, metadata: dict[str, Any]) -> None:
+    """The same tensors under other metadata."""
+    header, raw = open_gguf(source), source.read_bytes()
+    tensors = [
+        TensorOut(t.name, t.type, t.shape, lambda t=t: [raw[t.offset : t.offset + t.n_bytes]])
+        for t in header.tensors.values()
+    ]
+    write_gguf(target, metadata=metadata, kinds=header.kinds, tensors=tensors)
 
 
 def read_with(path: Path, changes: dict[str, Any]) -> Model:
@@ -173,3 +184,18 @@ def test_weights_that_are_no_numbers_are_seen_in_the_answer(tmp_path: Path) -> N
         pytest.raises(CamelidError, match="are not a number"),
     ):
         llm.generate([1, 2, 3], max_tokens=2)
+
+
+def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path) -> None:
+    """Else the model could choose an id that has no text, in the middle of an answer."""
+    write_tiny_llama(tmp_path / "m.gguf", seed=1, vocab=320)
+    header = open_gguf(tmp_path / "m.gguf")
+    for n in (300, 330):
+        metadata = dict(header.metadata)
+        for key, filler in (("tokens", "<{}>"), ("token_type", 1)):
+            items: list[Any] = header.get(f"tokenizer.ggml.{key}", list[type(filler)])  # type: ignore[misc]
+            more = [str(filler).format(i) if isinstance(filler, str) else filler for i in range(10)]
+            metadata[f"tokenizer.ggml.{key}"] = [*items, *more][:n]
+        rewrite(tmp_path / "m.gguf", tmp_path / f"{n}.gguf", metadata)
+        with pytest.raises(ModelFormatError, match=f"{n} tokens, but"):
+            camelid.load(tmp_path / f"{n}.gguf", backend="reference")
