@@ -1,0 +1,11 @@
+"""The stress shapes whose mixer is some kind of attention."""
+
+from __future__ import annotations
+
+from tests.model.stress.deepseek2 import DEEPSEEK2, DEEPSEEK2_LITE
+from tests.model.stress.shape import Shape
+
+SHAPES: dict[str, Shape] = {
+    "deepseek2": DEEPSEEK2,
+    "deepseek2_lite": DEEPSEEK2_LITE,
+}

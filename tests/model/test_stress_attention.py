@@ -1,0 +1,69 @@
+"""Kinds of attention, experts and residuals beyond the first architectures: each shape lowers to a golden
+plan, equals a plain model written from its papers, and no chunk or neighbour changes a bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.model.stress.shape import Shape
+from tests.model.stress.shapes import SHAPES
+from tests.model.stress_goldens import FOLDER, plan_text
+from tests.model.stress_recurrent import cuts, run
+from tests.parity.compare import nmse
+
+from camelid.plan.fuse import fuse
+
+MUTATIONS = [(name, mutation) for name, shape in SHAPES.items() for mutation in shape.mutations]
+
+
+@pytest.fixture(scope="module")
+def wants() -> dict[str, Any]:
+    return {name: shape.oracle() for name, shape in SHAPES.items()}
+
+
+@pytest.fixture(scope="module")
+def wholes() -> dict[str, Any]:
+    return {name: shape.logits() for name, shape in SHAPES.items()}
+
+
+def chunked(shape: Shape, chunk: int) -> Any:
+    return run(shape.model(), [shape.token_ids], list(cuts(len(shape.token_ids), chunk)))[0]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_logits_equal_the_plain_model(name: str, wants: Any, wholes: Any) -> None:
+    assert nmse(wholes[name], wants[name]) <= 1e-10
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_chunks_give_identical_bits(name: str, wholes: Any) -> None:
+    assert np.array_equal(chunked(SHAPES[name], 17), wholes[name])
+    assert np.array_equal(chunked(SHAPES[name], 1), wholes[name])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_company_changes_no_bit(name: str, wholes: Any) -> None:
+    shape, steps = SHAPES[name], [(5, 1), (1, 12), (0, 3), (33, 9), (1, 15)]
+    other = shape.token_ids[::-1]
+    first, second = run(shape.model(), [shape.token_ids, other], steps)
+    assert np.array_equal(first, wholes[name])
+    assert np.array_equal(second, run(shape.model(), [other], [(len(other),)])[0])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_fused_plan_means_the_same(name: str, wholes: Any) -> None:
+    fused = SHAPES[name].logits(edit=lambda plan: fuse(plan, {"add_norm", "linear_glu"}))
+    assert nmse(fused, wholes[name]) <= 1e-12
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_plan_text_is_golden(name: str) -> None:
+    assert plan_text(name) == (FOLDER / f"{name}.plan").read_text()
+
+
+@pytest.mark.parametrize(("name", "mutation"), MUTATIONS)
+def test_each_feature_counts(name: str, mutation: str, wants: Any) -> None:
+    shape = SHAPES[name]
+    assert nmse(shape.logits(shape.mutations[mutation]), wants[name]) > 1e-5
