@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.parity.compare import nmse
 
 from camelid.backends.reference import backend, recurrent
 from camelid.model.spec import LayerSpec, ModelSpec, RopeSpec, SsmSpec
+from camelid.plan.fuse import fuse
 from camelid.plan.plan import Op, Plan
 
 C, F, V, T = 48, 80, 96, 40
@@ -156,6 +158,12 @@ def test_company_changes_no_bit(whole: Any) -> None:
 def test_a_dropped_step_leaves_no_trace(whole: Any) -> None:
     (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], list(cuts(T, 9)), drop=True)
     assert np.array_equal(got, whole)
+
+
+def test_fused_plan_means_the_same(whole: Any) -> None:
+    edit = partial(fuse, known={"add_norm", "linear_glu"})
+    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], [(T,)], edit=edit)
+    assert nmse(got, whole) <= 1e-12
 
 
 def test_plan_text_is_golden() -> None:
