@@ -1,4 +1,4 @@
-// embed: y[t] = weight[token], the token being the row's id or the sequence's last sampled id, still on the
+// embed: y[t] = SCALE * weight[token], the token being the row's id or the sequence's last sampled id, still on the
 // device.  grid: one workgroup a token row.
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
@@ -6,6 +6,7 @@
 
 const FROM_RING: u32 = 1u;
 override K: u32 = 8u;
+override SCALE: f32 = 1.0;
 override VOCAB: u32 = 1u;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
@@ -23,7 +24,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let to = (group.x * Y_STRIDE + Y_OFFSET) / 4u;
   for (var unit = lane; unit < K / 8u; unit += 64u) {
     let w = decode8(token * (K / 8u) + unit);
-    y[to + 2u * unit] = w[0];
-    y[to + 2u * unit + 1u] = w[1];
+    y[to + 2u * unit] = SCALE * w[0];
+    y[to + 2u * unit + 1u] = SCALE * w[1];
   }
 }

@@ -1,4 +1,4 @@
-// glu: y[t, c] = act(gate[t, c]) * up[t, c].  grid: (tiles of 64 c, rows).
+// glu: y[t, c] = gated(gate[t, c], up[t, c]).  grid: (tiles of 64 c, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> gate: array<f32>;
 @group(0) @binding(3) var<storage, read_write> up: array<f32>;
@@ -15,5 +15,5 @@ override UP_OFFSET: u32 = 0u;
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= C) { return; }
   let g = gate[id.y * GATE_STRIDE + GATE_OFFSET + id.x];
-  y[id.y * Y_STRIDE + Y_OFFSET + id.x] = act(g) * up[id.y * UP_STRIDE + UP_OFFSET + id.x];
+  y[id.y * Y_STRIDE + Y_OFFSET + id.x] = gated(g, up[id.y * UP_STRIDE + UP_OFFSET + id.x]);
 }

@@ -21,12 +21,12 @@ override Y_OFFSET: u32 = 0u;
 
 var<workgroup> partial: array<f32, 64u * TOKENS>;
 
-fn partial_sums(weight_row: u32, first: u32, tokens: u32, lane: u32) {
+fn partial_sums(weight_row: u32, x_at: u32, tokens: u32, lane: u32) {  // x_at: in vec4, of the first token row
   var sums: array<f32, MAX_TOKENS>;
   for (var unit = lane % LANES; unit < K / 8u; unit += LANES) {
     let w = decode8(weight_row * (K / 8u) + unit);
     for (var t = 0u; t < tokens; t++) {
-      let at = ((first + t) * X_STRIDE + X_OFFSET) / 4u + 2u * unit;
+      let at = x_at + t * (X_STRIDE / 4u) + 2u * unit;
       sums[t] += dot(w[0], x[at]) + dot(w[1], x[at + 1u]);
     }
   }

@@ -27,3 +27,5 @@ fn group_at(sequence: u32, group: u32) -> Group {
   let at = SEQUENCES_AT + sequence * SEQUENCE_WORDS + 4u + 3u * group;
   return Group(step[at], step[at + 1u], step[at + 2u]);
 }
+
+fn is_nan(v: f32) -> bool { return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u; }

@@ -1,4 +1,4 @@
-// rope: turns pairs of each head by position * frequency, in place. cos and sin come from two tables, of
+// rope: turns pairs of each head by position * frequency, in place, from float OFFSET of a head on. cos and sin come from two tables, of
 // position % FINE_ROWS and of the rest, joined by one complex product.  grid: (tiles of 64 pairs, rows).
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(2) var<storage, read> fine: array<vec2<f32>>;
@@ -6,6 +6,7 @@
 
 override HEADS: u32 = 1u;
 override HEAD_DIM: u32 = 2u;
+override OFFSET: u32 = 0u;
 override PAIRS: u32 = 1u;  // pairs that turn, a head
 override NEXT: u32 = 1u;  // from a pair's first float to its second
 override PITCH: u32 = 2u;  // from a pair to the next pair
@@ -23,7 +24,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let position = row_at(id.y).position;
   let pair = id.x % PAIRS;
   let turn = product(fine[position % FINE_ROWS * PAIRS + pair], coarse[position / FINE_ROWS * PAIRS + pair]);
-  let at = id.y * X_STRIDE + X_OFFSET + id.x / PAIRS * HEAD_DIM + pair * PITCH;
+  let at = id.y * X_STRIDE + X_OFFSET + id.x / PAIRS * HEAD_DIM + OFFSET + pair * PITCH;
   let turned = product(vec2<f32>(x[at], x[at + NEXT]), turn);
   x[at] = turned.x;
   x[at + NEXT] = turned.y;

@@ -48,8 +48,6 @@ fn gumbel(id: u32, position: u32, sampling: u32) -> f32 {
   return -log(select(-log(u), d * (1.0 + d * (0.5 + d * (1.0 / 3.0 + d * 0.25))), d < 0.01));
 }
 
-fn is_nan(v: f32) -> bool { return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u; }
-
 fn better(a: Best, b: Best) -> Best {
   var best = a;
   if (b.score > a.score || (b.score == a.score && b.id < a.id)) { best = b; }

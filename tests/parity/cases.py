@@ -7,34 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tests.parity.case_tools import array, empty, loaded, vector, weight
+from tests.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
+from tests.parity.cases_experts import expert_cases
 
-from camelid.backends.codecs import CODECS
 from camelid.backends.single import OpCase, Quantized
 from camelid.model.rope import rope_tables
 from camelid.model.spec import RopeSpec
 from camelid.plan.step import StepSampling
 
-TYPES = ("f32", "f16", "q8_0", "q4_0")
-EPS = {"eps": 1e-5}
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 ALL = frozenset({"all_logits"})
-
-
-def array(seed: int, *shape: int, scale: float = 1.0) -> Any:
-    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
-
-
-def weight(type_: str, seed: int, *shape: int) -> Quantized:
-    codec = CODECS[type_]
-    values = array(seed, *shape, scale=shape[-1] ** -0.5)
-    return Quantized(type_, shape, codec.encode(values.reshape(-1, codec.quant.block)).tobytes())
-
-
-def vector(seed: int, n: int) -> Quantized:
-    return Quantized("f32", (n,), array(seed, n).tobytes())
-
-
-def empty(rows: int, cols: int) -> Any:
-    return np.zeros((rows, cols), np.float32)
 
 
 def embed_cases() -> Iterator[OpCase]:
@@ -44,18 +27,14 @@ def embed_cases() -> Iterator[OpCase]:
             views={"y": empty(5, 256)},
             weights={"weight": weight(type_, 1, 40, 256)},
             token_ids=[0, 39, 7, 7, 21],
+            attrs={"scale": 16.0} if type_ == "bf16" else {},
         )
-
-
-def norm_cases() -> Iterator[OpCase]:
-    for rows, cols in ((1, 8), (3, 256), (2, 1000)):
-        views = {"y": empty(rows, cols), "x": array(2, rows, cols), "r": array(3, rows, cols)}
-        gain = {"gain": vector(4, cols)}
-        yield OpCase(op="norm", views={r: views[r] for r in "yx"}, weights=gain, attrs=EPS)
-        yield OpCase(op="add_norm", views=views, weights=gain, attrs=EPS)
-        yield OpCase(op="add", views={"x": views["x"], "r": views["r"]})
-    zeros = {"y": empty(2, 64), "x": empty(2, 64)}
-    yield OpCase(op="norm", views=zeros, weights={"gain": vector(4, 64)}, attrs=EPS)
+        yield OpCase(
+            op="embed_position",
+            views={"x": array(33, 3, 256)},
+            weights={"weight": weight(type_, 34, 20, 256)},
+            positions=[4, 19, 0],
+        )
 
 
 def linear_cases() -> Iterator[OpCase]:
@@ -66,6 +45,35 @@ def linear_cases() -> Iterator[OpCase]:
             yield OpCase(op="linear", views=views, weights={"weight": weight(type_, 6, n_out, n_in)})
             pair = {"weight": weight(type_, 7, 2 * n_out, n_in)}
             yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": "silu"})
+        bias = {"weight": weight(type_, 6, 130, 64), "bias": vector(35, 130)}
+        yield OpCase(op="linear", views={"y": empty(9, 130), "x": array(5, 9, 64)}, weights=bias)
+    pair = {"weight": weight("f32", 7, 12, 64)}
+    for act in ("gelu", "swiglu_oai"):
+        views = {"y": empty(2, 6), "x": array(36, 2, 64)}
+        yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": act})
+
+
+def load_cases() -> Iterator[OpCase]:
+    """Weights that load ops make, seen through an op."""
+    views = {"y": empty(3, 24), "x": array(53, 3, 16)}
+    ways: tuple[tuple[tuple[Any, ...], ...], ...] = (
+        (("transpose", 16, 24),),
+        (("permute_rows", 3, 8),),
+        (("rows", 5, 24, 40),),
+        (("transpose", 16, 72), ("rows", 24, 24, 72)),
+        (("concat", 0),),
+    )
+    for stored in ("f32", "f16", "bf16"):
+        for to in {stored, "f32"}:
+            cast = (("cast", stored),) if to != stored else ()
+            for ops in ways:
+                n = {"rows": 40 * 16, "transpose": 16 * ops[0][-1]}.get(ops[0][0], 0)
+                made = loaded(to, (24, 16), stored, 54, *cast, *ops, n=n)
+                yield OpCase(op="linear", views=views, weights={"weight": made})
+        for n in (7, 64):
+            gain = loaded("f32", (n,), stored, 55, ("cast", stored), ("add", 1.0))
+            norm = {"y": empty(2, n), "x": array(56, 2, n)}
+            yield OpCase(op="norm", views=norm, weights={"gain": gain}, attrs={"eps": 1e-6})
 
 
 def rope_cases() -> Iterator[OpCase]:
@@ -83,6 +91,12 @@ def rope_cases() -> Iterator[OpCase]:
             positions=positions,
             attrs={"head_dim": 64, "dim": dim, "style": style},
         )
+        if dim == 32:
+            for style in ("norm", "neox"):  # the last half, and floats 12 to 43, of each head
+                for offset in (32, 12):
+                    how = {"head_dim": 64, "dim": 32, "style": style, "offset": offset}
+                    x = {"x": array(8, 2, 192)}
+                    yield OpCase(op="rope", views=x, weights=tables, positions=[3, 700], attrs=how)
 
 
 def _table(table: Any) -> Quantized:
@@ -122,11 +136,52 @@ def attention_cases() -> Iterator[OpCase]:
             values=array(15, n, n_kv_heads * head_dim),
             attrs={**sizes, "scale": head_dim**-0.5, "mask": "causal"},
         )
+    yield from attention_ways()
+
+
+def attention_ways() -> Iterator[OpCase]:
+    ways: tuple[dict[str, Any], ...] = (
+        *({"window": n} for n in (1, 5, 64, 66, 67, 1000)),
+        {"softcap": 2.0},
+        {"mask": "held"},
+        {"mask": "held", "softcap": 1.0},
+        {"window": 70, "softcap": 0.5},
+    )
+    for way in ways:
+        for sinks in ({}, {"sinks": vector(37, 4)}):
+            for first_kept in (0, 33):
+                yield attention_case([66, 67], 4, 2, 32, 32, way, sinks, first_kept)
+    yield attention_case([200], 2, 1, 32, 32, {"scale": 50.0, "softcap": 30.0}, {}, 0)
+    yield attention_case([20, 21], 4, 2, 48, 32, {}, {}, 0)  # values narrower than keys
+    yield attention_case([20, 21], 4, 4, 32, 80, {"window": 6}, {}, 0)  # and wider
+
+
+def attention_case(
+    positions: list[int],
+    n_heads: int,
+    n_kv_heads: int,
+    head_dim: int,
+    v_dim: int,
+    way: Mapping[str, Any],
+    weights: Mapping[str, Quantized],
+    first_kept: int,
+) -> OpCase:
+    n = max(positions) + 1
+    sizes = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "scale": head_dim**-0.5}
+    views = {"y": empty(len(positions), n_heads * v_dim), "q": array(13, len(positions), n_heads * head_dim)}
+    return OpCase(
+        op="attention",
+        views=views,
+        weights=weights,
+        positions=positions,
+        first_kept=first_kept,
+        keys=array(14, n, n_kv_heads * head_dim),
+        values=array(15, n, n_kv_heads * v_dim),
+        attrs={**sizes, **way},
+    )
 
 
 def other_cases() -> Iterator[OpCase]:
-    views = {"y": empty(3, 100), "gate": array(16, 3, 100, scale=4.0), "up": array(17, 3, 100)}
-    yield OpCase(op="glu", views=views, attrs={"act": "silu"})
     yield OpCase(op="gather_rows", views={"y": empty(3, 70), "x": array(18, 5, 70)}, output_rows=[4, 0, 4])
 
 
@@ -151,7 +206,11 @@ def make_cases() -> Sequence[OpCase]:
     makers = (
         embed_cases,
         norm_cases,
+        scaling_cases,
+        act_cases,
         linear_cases,
+        load_cases,
+        expert_cases,
         rope_cases,
         state_cases,
         attention_cases,

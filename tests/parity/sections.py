@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.parity.cases import OP_CASES
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import run_case
+from camelid.backends.single import OpCase, run_case
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.limits import DEFAULTS
 
@@ -55,19 +55,28 @@ class PaperHost:
 
 def all_pipelines() -> list[dict[str, Any]]:
     """Every distinct pipeline of every op case: its WGSL, the access of its bindings, its constants."""
-    return asyncio.run(_collect())
-
-
-async def _collect() -> list[dict[str, Any]]:
-    host = PaperHost()
-    backend = WebGpuBackend(host)
-    await backend.open(OpenSpec())
-    for case in OP_CASES:
-        await run_case(backend, case)
     found: list[dict[str, Any]] = []
-    for section in host.sections:
+    for section in (section for sections in asyncio.run(_collect(OP_CASES)) for section in sections):
         for entry in section["pipelines"]:
             access = section["layouts"][entry["layout"]]
             one = {"name": entry["module"], "wgsl": section["modules"][entry["module"]], "access": access}
             found.append(one | {"constants": entry["constants"]})
     return [one for i, one in enumerate(found) if one not in found[:i]]
+
+
+def module_names(cases: Sequence[OpCase]) -> list[list[str]]:
+    """For each case the names of its modules, which are those of their files joined with +."""
+    return [[n for s in sections for n in s["modules"]] for sections in asyncio.run(_collect(cases))]
+
+
+async def _collect(cases: Sequence[OpCase]) -> list[list[dict[str, Any]]]:
+    """The sections of each case."""
+    host = PaperHost()
+    backend = WebGpuBackend(host)
+    await backend.open(OpenSpec())
+    sections: list[list[dict[str, Any]]] = []
+    for case in cases:
+        host.sections = []
+        await run_case(backend, case)
+        sections.append(host.sections)
+    return sections

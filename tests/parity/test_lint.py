@@ -44,7 +44,7 @@ def test_tint_accepts_every_pipeline(pipelines: list[dict[str, Any]], tmp_path: 
 def test_tint_refuses_a_barrier_in_non_uniform_flow(pipelines: list[dict[str, Any]], tmp_path: Path) -> None:
     """Naga lets this pass, browsers do not: the reason why both compilers look at every shader."""
     norm = next(p for p in pipelines if p["name"].endswith("+norm"))
-    early = "let start = group.x * X_STRIDE + X_OFFSET;"
+    early = "let start = group.y * X_STRIDE + X_OFFSET + group.x * SIZE;"
     broken = norm | {"wgsl": norm["wgsl"].replace(early, early + " if (lane > 5u) { return; }")}
     assert broken != norm
     assert any("uniform" in error for error in tint([broken], tmp_path)["errors"])

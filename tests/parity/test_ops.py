@@ -19,6 +19,11 @@ from camelid.plan.ops import OPS
 
 pytestmark = pytest.mark.parity
 
+# Ops that the reference alone has so far: webgpu refuses them by name.
+REFERENCE_ONLY = {"conv1d", "scan_delta", "scan_mamba2"} | {
+    "affine", "concat", "cutoff", "length", "linear_heads", "mix",
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def wanted() -> list[OpResult]:
@@ -43,4 +48,4 @@ def test_op_matches_reference(i: int, results: list[OpResult], wanted: list[OpRe
 
 def test_every_op_has_a_kernel_and_a_case() -> None:
     covered: set[str] = {case.op for case in OP_CASES} | {"tables"}  # tables runs before every case
-    assert set(KERNELS) == set(OPS) == covered
+    assert set(KERNELS) == set(OPS) - REFERENCE_ONLY == covered

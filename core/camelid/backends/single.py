@@ -27,20 +27,22 @@ from camelid.plan.step import (
     StepSequence,
     encode_step,
 )
-from camelid.plan.weights import INLINE, Part, Weight
+from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 F32 = npt.NDArray[np.float32]
 PAGE_ROWS, RING_ROWS = 16, 128
 KV, TOKENS = 0, 1
+OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}}  # views with a row for each output
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """A weight as its file holds it."""
+    """A weight as its file holds it, and what is done to it while loading."""
 
     type: str
     shape: tuple[int, ...]
     raw: bytes
+    load_ops: tuple[LoadOp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,8 @@ class OpCase:
     """One op with its inputs.
 
     `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
-    `keys` and `values` `[n, K*D]` what the sequence's state holds. Row t sits at `positions[t]`.
+    `keys` and `values` `[n, K*D]` what the sequence's state holds, those before `first_kept` given up. Row t
+    sits at `positions[t]`.
     """
 
     op: str
@@ -58,6 +61,7 @@ class OpCase:
     keys: F32 | None = None
     values: F32 | None = None
     positions: Sequence[int] = ()
+    first_kept: int = 0
     token_ids: Sequence[int] = ()
     output_rows: Sequence[int] = ()
     sampling: StepSampling = field(default_factory=StepSampling)
@@ -106,7 +110,7 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
 def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
-    symbols = {"logits": "O"} | ({"y": "O"} if case.op == "gather_rows" else {})
+    symbols = OUTPUT_ROLES.get(case.op, {})
     roles = {
         role: View(Buffer(role, symbols.get(role, "T"), a.shape[1]), a.shape[1])
         for role, a in case.views.items()
@@ -124,15 +128,19 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
 
 
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
-    width = next((a.shape[1] for a in (case.keys, case.views.get("k")) if a is not None), 4)
-    kv = StateSpec("kv", "paged", (0,), (("k", width), ("v", width)), PAGE_ROWS)
+    kv = StateSpec("kv", "paged", (0,), _tensors(case), PAGE_ROWS)
     return kv, StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
 
 
+def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
+    held = {"k": (case.keys, case.views.get("k")), "v": (case.values, case.views.get("v"))}
+    return tuple((n, next((a.shape[1] for a in both if a is not None), 4)) for n, both in held.items())
+
+
 def _counts(case: OpCase) -> tuple[int, int]:
-    outputs = len(case.views["logits"]) if "logits" in case.views else len(case.output_rows)
-    rows = [len(a) for r, a in case.views.items() if r != "logits" and not (case.output_rows and r == "y")]
-    return max([1, *rows]), outputs
+    roles = OUTPUT_ROLES.get(case.op, {})
+    outputs = len(case.views["logits"]) if case.op == "sample" else len(case.output_rows)
+    return max([1, *(len(a) for role, a in case.views.items() if role not in roles)]), outputs
 
 
 def _pages(case: OpCase) -> list[int]:
@@ -150,7 +158,8 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
         for i, p in zip(ids, positions, strict=True)
     ]
     outputs = [(r, 0, p + 1) for p, r in enumerate(case.output_rows or range(n_outputs))]
-    sequence = StepSequence(first_row=0, rows=n_rows, groups=((1, 0, positions[0]), (1, 1, positions[0])))
+    groups = (1, case.first_kept, positions[0]), (1, 1, positions[0])
+    sequence = StepSequence(first_row=0, rows=n_rows, groups=groups)
     updates = [(KV, 1, index, unit) for index, unit in enumerate(pages)]
     copies = [(KV, pages[a], pages[b], n) for a, b, n in case.copies]
     return Step(
@@ -165,7 +174,7 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
 
 def _inline(name: str, weight: Quantized) -> Weight:
     part = Part(INLINE, 0, len(weight.raw), base64.b64encode(weight.raw).decode("ascii"))
-    return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,))
+    return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,), load_ops=weight.load_ops)
 
 
 def _bytes(array: F32) -> bytes:
@@ -187,9 +196,13 @@ def _padded(rows: F32) -> F32:
 
 async def _read_state(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
     units = [np.frombuffer(await backend.read_state("kv", unit), np.float32) for unit in pages]
-    width = _states(case)[KV].tensors[0][1]
-    both = np.stack([u.reshape(2, PAGE_ROWS, width) for u in units])  # [pages, 2, PAGE_ROWS, K*D]
-    return {name: both[:, i].reshape(-1, width) for i, name in enumerate("kv")}
+    state: dict[str, F32] = {}
+    at = 0
+    for name, width in _tensors(case):
+        rows = [unit[at : at + PAGE_ROWS * width].reshape(PAGE_ROWS, width) for unit in units]
+        state[name] = np.concatenate(rows)  # [pages * PAGE_ROWS, width]
+        at += PAGE_ROWS * width
+    return state
 
 
 async def run_op(

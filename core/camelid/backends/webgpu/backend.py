@@ -24,7 +24,8 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.webgpu import limits
-from camelid.backends.webgpu.kernels import GPU_LANES, KERNELS, SOFTWARE_LANES
+from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
+from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.layouts import LAYOUTS
 from camelid.backends.webgpu.lower import (
     allocate_section,

@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from camelid.backends.base import Pool
-from camelid.backends.webgpu.kernels import KERNELS, Context, shader_files, view_constants
+from camelid.backends.webgpu.kernel import Constants, Context
+from camelid.backends.webgpu.kernels import KERNELS, op_constants, refusal, shader_files
 from camelid.backends.webgpu.layouts import (
-    LAYOUTS,
     READ_WRITE,
+    STAGING,
     STAGING_BYTES,
-    add_weight,
+    TASK,
+    TASK_BYTES,
+    bound_bytes,
     buffer_name,
-    device_bytes,
 )
+from camelid.backends.webgpu.load import add_weight
 from camelid.backends.webgpu.tape import Section
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
@@ -25,6 +28,7 @@ from camelid.plan.weights import Weight
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 Binding = tuple[str, int, int]
 
+STATE_KINDS = ("paged", "window", "ring")
 READBACK_RING = 3  # two steps in flight, one being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 
@@ -32,11 +36,10 @@ OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 def load_section(weights: Iterable[Weight], join: Join) -> Section:
     """Buffers for all weights, filled from their sources and repacked on the device."""
     section = Section("load", "load")
-    section.add_buffer("task", 16, READ_WRITE, temporary=True)
-    section.add_buffer("staging", STAGING_BYTES, READ_WRITE, temporary=True)
+    section.add_buffer(TASK, TASK_BYTES, READ_WRITE, temporary=True)
+    section.add_buffer(STAGING, STAGING_BYTES, READ_WRITE, temporary=True)
     for weight in weights:
-        repack = LAYOUTS[weight.type].repack
-        add_weight(section, weight, join("halves", repack) if repack else "")
+        add_weight(section, weight, join)
     return section
 
 
@@ -44,6 +47,7 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> 
     """Buffers for all state: one a layer and tensor, and one page table a group."""
     section = Section("allocate", "allocate")
     for spec in states:
+        _check_state(spec)
         pool = pools[spec.name]
         for layer in spec.layers or (0,):
             for tensor, cols in spec.tensors:
@@ -51,6 +55,15 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> 
                 section.add_buffer(name, 4 * pool.units * spec.unit_rows * cols, READ_WRITE)
         section.add_buffer(table_name(spec.name), _table_bytes(pool), READ_WRITE)
     return section
+
+
+def _check_state(spec: StateSpec) -> None:
+    if spec.kind not in STATE_KINDS or spec.kv_type != "f32":
+        raise BackendError(
+            f"webgpu: state {spec.name!r} is {spec.kind} of type {spec.kv_type}; it holds f32 state of kind "
+            f"{', '.join(STATE_KINDS)}. Use the reference backend",
+            backend="webgpu",
+        )
 
 
 def state_name(ref: StateRef, tensor: str) -> str:
@@ -106,16 +119,19 @@ class _Lowering:
         self.arena, self.names, self.join = arena, names, join
 
     def add(self, op: Op) -> None:
+        reason = refusal(op, self.plan)
+        if reason:
+            raise BackendError(f"{reason}. Use the reference backend", backend="webgpu")
         kernel = KERNELS[op.name]
         files = shader_files(op)
         wgsl = self.join(*files)
-        constants = self._constants(wgsl, op)
-        for bindings in self._bindings(op, kernel.bindings):
+        constants = self._constants(op)
+        for bindings, more in self._dispatches(op, kernel.bindings):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
-            pipeline = self.section.add_pipeline("+".join(files), wgsl, layout, constants)
-            step = (self.names["step"], 0, 4 * self.plan.layout.n_words)
-            group = self.section.add_group(layout, [step, *(place for _, place in bindings)])
+            known = _declared(wgsl, constants | more)
+            pipeline = self.section.add_pipeline("+".join(files), wgsl, layout, known)
+            group = self.section.add_group(layout, [self._step(), *(place for _, place in bindings)])
             self.section.dispatch(pipeline, group, kernel.grid(op, self.context))
 
     def results(self) -> Iterable[tuple[str, int, int, int]]:
@@ -126,35 +142,41 @@ class _Lowering:
             logits = next(op.view("logits") for op in self.plan.ops if op.name == "sample")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, 4 * logits.cols
 
-    def _constants(self, wgsl: str, op: Op) -> dict[str, float]:
-        """Every constant that the module declares; one it declares and nobody sets keeps its default."""
-        known = step_constants(self.plan.layout) | view_constants(op)
-        known |= KERNELS[op.name].constants(op, self.context)
-        return {name: known[name] for name in OVERRIDE.findall(wgsl) if name in known}
+    def _constants(self, op: Op) -> Constants:
+        known = step_constants(self.plan.layout) | op_constants(op)
+        return known | KERNELS[op.name].constants(op, self.context)
 
-    def _bindings(self, op: Op, roles: Sequence[str]) -> Iterable[list[tuple[str, Binding]]]:
-        """One list of (access, place) a dispatch; `state.*` means one dispatch for each tensor and layer."""
+    def _dispatches(
+        self, op: Op, roles: Sequence[str]
+    ) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
+        """Bindings and further constants of each dispatch; `state.*` means one for each tensor and layer."""
         if roles == ("state.*+",):
             spec = self.plan.state(op.state("state").group)
             for layer in spec.layers:
-                for tensor, _ in spec.tensors:
-                    yield [("write", self._state(spec, StateRef(spec.name, layer), tensor))]
+                for tensor, cols in spec.tensors:
+                    place = self._state(spec, StateRef(spec.name, layer), tensor)
+                    yield [("write", place)], {"WIDTH": cols}
             return
-        yield [self._binding(op, role) for role in roles]
+        yield [self._binding(op, role) for role in roles], {}
 
     def _binding(self, op: Op, role: str) -> tuple[str, Binding]:
         access = "write" if role.endswith("+") else "read"
-        name, _, tensor = role.removesuffix("+").partition(".")
+        name, _, tensor = role.rstrip("+?").partition(".")
         if name == "result":
             return "write", (self.names["result"], 0, self._result_bytes())
+        if role.endswith("?") and not op.has(name):
+            return "read", self._step()  # something must be bound; the kernel never reads it
         operand = dict(op.operands)[name]
         if isinstance(operand, View):
             return "write", self._view(operand)
         if isinstance(operand, Weight):
-            return "read", _weight_binding(op, role, operand)
+            return "read", (buffer_name(operand), 0, bound_bytes(operand))
         spec = self.plan.state(operand.group)
         # The ring is read by one kernel and written by another, never in one dispatch.
         return access, self._table(spec) if tensor == "table" else self._state(spec, operand, tensor)
+
+    def _step(self) -> Binding:
+        return self.names["step"], 0, 4 * self.plan.layout.n_words
 
     def _view(self, view: View) -> Binding:
         n_bytes = buffer_bytes(view.buffer, self.plan)
@@ -185,11 +207,6 @@ def step_constants(layout: StepLayout) -> dict[str, float]:
     }
 
 
-def _weight_binding(op: Op, role: str, weight: Weight) -> Binding:
-    if role != KERNELS[op.name].codec and weight.type != "f32":
-        raise BackendError(
-            f"{weight.name}: the webgpu kernel of {op.name} reads f32 here, the file has {weight.type}; "
-            "convert the file again with this tensor as f32",
-            backend="webgpu",
-        )
-    return buffer_name(weight), 0, -(-device_bytes(weight) // 16) * 16
+def _declared(wgsl: str, known: Constants) -> Constants:
+    """Every constant that the module declares; one it declares and nobody sets keeps its default."""
+    return {name: known[name] for name in OVERRIDE.findall(wgsl) if name in known}

@@ -1,0 +1,88 @@
+"""Kernels of elementwise work, norms, gathering and sampling."""
+
+from __future__ import annotations
+
+from camelid.backends.webgpu.kernel import (
+    Constants,
+    Context,
+    Files,
+    Grid,
+    Kernel,
+    row_grid,
+    rows_of,
+    width,
+    width_grid,
+)
+from camelid.plan.plan import Op
+
+ACTS: dict[str, Files] = {
+    "silu": ("act_silu",),
+    "sigmoid": ("act_sigmoid",),
+    "tanh": ("smooth_tanh", "act_tanh"),
+    "relu": ("act_relu",),
+    "relu2": ("act_relu2",),
+    "gelu": ("smooth_tanh", "act_gelu"),
+    "gelu_erf": ("act_gelu_erf",),
+}
+GATES: dict[str, Files] = {
+    **{act: (*files, "gate_plain") for act, files in ACTS.items()},
+    "swiglu_oai": ("gate_swiglu_oai",),
+}
+NORM_KINDS = {"rms": 0, "layer": 1, "l2": 2}
+
+
+def ring_constants(op: Op, c: Context) -> Constants:
+    spec = c.plan.state(op.state("tokens").group)
+    return {"GROUP": c.plan.group(spec.name), "RING_ROWS": spec.unit_rows}
+
+
+def _group_size(op: Op) -> int:
+    return op.integer("size") or op.view("x").cols
+
+
+def _norm_constants(op: Op, _: Context) -> Constants:
+    return {"SIZE": _group_size(op), "EPS": op.number("eps")}
+
+
+def _norm_grid(op: Op, _: Context) -> Grid:
+    return (op.view("x").cols // _group_size(op), rows_of(op, "x"), 1)
+
+
+def _add_constants(op: Op, _: Context) -> Constants:
+    return {"C": op.view("x").cols, "SCALE": op.number("scale")}
+
+
+def _add_norm_constants(op: Op, c: Context) -> Constants:
+    return _add_constants(op, c) | {"EPS": op.number("eps")}
+
+
+def _mul_constants(op: Op, _: Context) -> Constants:
+    return {"C": op.view("x").cols, "EACH": op.view("x").cols // op.view("r").cols}
+
+
+def _combine_constants(op: Op, _: Context) -> Constants:
+    return {"C": op.view("y").cols, "SLOTS": op.view("probs").cols}
+
+
+def _sample_constants(op: Op, c: Context) -> Constants:
+    return {"V": op.view("logits").cols} | ring_constants(op, c)
+
+
+KERNELS: dict[str, Kernel] = {
+    "norm": Kernel(("reduce", "norm"), ("y", "x", "gain?", "bias?"), _norm_constants, _norm_grid,
+                   attrs=("eps", "size"), words={"kind": NORM_KINDS}),
+    "add": Kernel(("add",), ("x", "r"), _add_constants, width_grid("x"), attrs=("scale",)),
+    "add_norm": Kernel(("reduce", "add_norm"), ("y", "x", "r", "gain"), _add_norm_constants, row_grid("y"),
+                       attrs=("eps", "scale")),
+    "mul": Kernel(("mul",), ("x", "r"), _mul_constants, width_grid("x")),
+    "scale": Kernel(("scale", "unary"), ("x",), lambda op, c: {"C": op.view("x").cols, "BY": op.number("by")},
+                    width_grid("x"), attrs=("by",)),
+    "softcap": Kernel(("smooth_tanh", "softcap", "unary"), ("x",),
+                      lambda op, c: {"C": op.view("x").cols, "CAP": op.number("cap")}, width_grid("x"),
+                      attrs=("cap",)),
+    "unary": Kernel(("unary",), ("x",), width("x"), width_grid("x"), acts=ACTS),
+    "glu": Kernel(("glu",), ("y", "gate", "up"), width("y"), width_grid("y"), acts=GATES),
+    "combine": Kernel(("combine",), ("y", "x", "probs"), _combine_constants, width_grid("y")),
+    "gather_rows": Kernel(("gather_rows",), ("y", "x"), width("y"), width_grid("y")),
+    "sample": Kernel(("sample",), ("logits", "tokens.id+", "result+"), _sample_constants, row_grid("logits")),
+}  # fmt: skip

@@ -1,0 +1,201 @@
+"""How a weight gets from its file to its buffer: as it is, repacked, or rearranged by its load ops.
+
+Bytes go from the source to the device and are worked on there; Python only counts them. A tile of at most
+STAGING_BYTES is uploaded, and a kernel sends each of its elements to its place, so that a matrix of any size
+can be transposed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+
+from camelid.backends.webgpu.layouts import (
+    LAYOUTS,
+    READ_WRITE,
+    STAGING,
+    STAGING_BYTES,
+    TASK,
+    TASK_BYTES,
+    bound_bytes,
+    buffer_name,
+    device_bytes,
+    scales_at,
+)
+from camelid.backends.webgpu.tape import Section
+from camelid.errors import BackendError
+from camelid.formats.quants import QUANTS
+from camelid.plan.weights import INLINE, LoadOp, Part, Weight
+
+Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
+Move = tuple[
+    int, int, int, int, int
+]  # keep n elements from start on, then swap axes 1 and 2 of [-1, b, c, d]
+
+LANES = 64
+MOVABLE = {"f32": 0, "f16": 1, "bf16": 2}  # source types, as rearrange.wgsl counts them
+MAX_MOVES = (TASK_BYTES // 4 - 6) // 5
+
+
+def add_weight(section: Section, weight: Weight, join: Join) -> None:
+    """Appends what loads one weight: its buffer, uploads and dispatches. BackendError if no kernel can."""
+    moves, addend = _moves(weight), _addend(weight)
+    is_plain = not moves and not addend and weight.stored_type == weight.type
+    if is_plain and not LAYOUTS[weight.type].repack and _fills_words(weight):
+        _copy(section, weight)
+        return
+    _add_buffer(section, weight)
+    if not is_plain or not LAYOUTS[weight.type].repack:
+        _rearrange(section, weight, moves, addend, join)
+        return
+    _check_pairs(weight)
+    at = 0
+    for part in weight.parts:
+        _repack(section, weight, part, at // QUANTS[weight.type].block_bytes, join)
+        at += part.n_bytes
+
+
+def _add_buffer(section: Section, weight: Weight, data: str = "") -> None:
+    section.add_buffer(buffer_name(weight), device_bytes(weight), READ_WRITE, data=data)
+
+
+def _fills_words(weight: Weight) -> bool:
+    """Whether every part starts at a word of the buffer."""
+    return all(part.n_bytes % 4 == 0 for part in weight.parts[:-1])
+
+
+def _copy(section: Section, weight: Weight) -> None:
+    """The file's bytes are the buffer's."""
+    if len(weight.parts) == 1 and weight.parts[0].source == INLINE:
+        _add_buffer(section, weight, weight.parts[0].data)
+        return
+    _add_buffer(section, weight)
+    at = 0
+    for part in weight.parts:
+        for start in range(0, part.n_bytes, STAGING_BYTES):
+            n_bytes = min(STAGING_BYTES, part.n_bytes - start)
+            _upload(section, part, start, n_bytes, (buffer_name(weight), at + start))
+        at += part.n_bytes
+
+
+def _upload(section: Section, part: Part, start: int, n_bytes: int, to: tuple[str, int]) -> None:
+    source = (INLINE, part.data) if part.source == INLINE else part.source
+    section.commands.append(("upload", source, part.offset + start, n_bytes, *to))
+
+
+def _tile(section: Section, part: Part, start: int, n_bytes: int, words: Sequence[int]) -> None:
+    """Bytes of a part to the staging buffer, and what to do with them."""
+    _upload(section, part, start, n_bytes, (STAGING, 0))
+    section.commands.append(("words", TASK, 0, list(words)))
+
+
+def _kernel(section: Section, weight: Weight, files: Sequence[str], join: Join) -> tuple[int, int]:
+    """(pipeline, bind group) of a load kernel: task, staging, the weight."""
+    layout = section.add_layout(("read", "read", "write"))
+    places = [
+        (TASK, 0, TASK_BYTES),
+        (STAGING, 0, STAGING_BYTES),
+        (buffer_name(weight), 0, bound_bytes(weight)),
+    ]
+    pipeline = section.add_pipeline("+".join(files), join(*files), layout, {})
+    return pipeline, section.add_group(layout, places)
+
+
+def _check_pairs(weight: Weight) -> None:
+    """Scales lie in pairs, so a part of an odd number of blocks has no layout yet."""
+    block_bytes = QUANTS[weight.type].block_bytes
+    if any(part.n_bytes // block_bytes % 2 for part in weight.parts):
+        raise _refusal(weight, f"an odd number of {weight.type} blocks does not fill whole words")
+
+
+def _repack(section: Section, weight: Weight, part: Part, first_block: int, join: Join) -> None:
+    block_bytes = QUANTS[weight.type].block_bytes
+    kernel = _kernel(section, weight, ("halves", LAYOUTS[weight.type].repack), join)
+    tile_blocks = STAGING_BYTES // (2 * block_bytes) * 2
+    total = part.n_bytes // block_bytes
+    for start in range(0, total, tile_blocks):
+        blocks = min(tile_blocks, total - start)
+        words = (blocks, first_block + start, scales_at(weight), 0)
+        _tile(section, part, start * block_bytes, blocks * block_bytes, words)
+        section.dispatch(*kernel, [-(-blocks // (2 * LANES)), 1, 1])
+
+
+def _rearrange(
+    section: Section, weight: Weight, moves: Sequence[Move], addend: Sequence[float], join: Join
+) -> None:
+    """Every element of the parts finds its own place by the moves; 16-bit ones stay so unless cast to f32."""
+    is_kept = weight.type == weight.stored_type
+    if weight.stored_type not in MOVABLE or not (weight.type == "f32" or (is_kept and not addend)):
+        done = ", ".join(op.name for op in weight.load_ops)
+        raise _refusal(weight, f"load ops ({done}) from {weight.stored_type} to {weight.type} have no kernel")
+    kernel = _kernel(section, weight, ("rearrange",), join)
+    element = QUANTS[weight.stored_type].block_bytes
+    add_bits = struct.unpack("<I", struct.pack("<f", sum(addend)))[0]
+    how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), add_bits, len(moves))
+    first = 0
+    for part in weight.parts:
+        for start in range(0, part.n_bytes, STAGING_BYTES):
+            n = min(STAGING_BYTES, part.n_bytes - start) // element
+            words = (n, first + start // element, *how, *(word for move in moves for word in move))
+            _tile(section, part, start, n * element, words)
+            section.dispatch(*kernel, [-(-n // LANES), 1, 1])
+        first += part.n_bytes // element
+
+
+def _addend(weight: Weight) -> list[float]:
+    return [float(op.args[0]) for op in weight.load_ops if op.name == "add"]
+
+
+def _moves(weight: Weight) -> list[Move]:
+    """The load ops that change places, as moves."""
+    stored = QUANTS[weight.stored_type]
+    total = sum(part.n_bytes for part in weight.parts) // stored.block_bytes * stored.block
+    moves: list[Move] = []
+    for op in weight.load_ops:
+        if op.name not in MOVES:
+            raise _refusal(weight, f"the load op {op.name!r} has no kernel")
+        moves += (_checked(weight, op, move, total) for move in MOVES[op.name](op, total))
+        total = moves[-1][1] if moves else total
+    if total != prod(weight.shape) or total >= 1 << 32 or len(moves) > MAX_MOVES:
+        raise _refusal(weight, f"{len(moves)} moves of {total} elements do not make {list(weight.shape)}")
+    return moves
+
+
+def _checked(weight: Weight, op: LoadOp, move: Move, total: int) -> Move:
+    start, n, *axes = move
+    if start + n > total or n % max(prod(axes), 1) or min(n, *axes) < 1:
+        raise _refusal(weight, f"{op.name}{op.args} does not fit {total} elements")
+    return move
+
+
+def _transpose(op: LoadOp, total: int) -> Iterable[Move]:
+    rows, cols = (int(n) for n in op.args)
+    return [(0, total, rows, cols, 1)] if rows * cols == total else [(0, total + 1, 1, 1, 1)]
+
+
+def _permute_rows(op: LoadOp, total: int) -> Iterable[Move]:
+    n_heads, head_dim = (int(n) for n in op.args)
+    return [(0, total, 2, head_dim // 2, total // (n_heads * head_dim))]
+
+
+def _rows(op: LoadOp, total: int) -> Iterable[Move]:
+    start, n, of = (int(number) for number in op.args)
+    return [(start * (total // of), n * (total // of), 1, 1, 1)]
+
+
+MOVES: dict[str, Callable[[LoadOp, int], Iterable[Move]]] = {
+    "concat": lambda op, total: (),
+    "cast": lambda op, total: (),
+    "add": lambda op, total: (),
+    "transpose": _transpose,
+    "permute_rows": _permute_rows,
+    "rows": _rows,
+}
+
+
+def _refusal(weight: Weight, reason: str) -> BackendError:
+    return BackendError(
+        f"{weight.name}: {reason} on webgpu; use the reference backend, or a file of type f16 or f32",
+        backend="webgpu",
+    )

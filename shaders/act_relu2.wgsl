@@ -1,0 +1,5 @@
+// relu2: max(v, 0) squared, which keeps NaN.
+fn act(v: f32) -> f32 {
+  let positive = select(max(v, 0.0), v, is_nan(v));
+  return positive * positive;
+}

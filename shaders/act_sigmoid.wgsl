@@ -1,0 +1,2 @@
+// sigmoid: 1 / (1 + exp(-v)), with exp kept finite and NaN kept NaN.
+fn act(v: f32) -> f32 { return select(1.0 / (1.0 + exp(min(-v, 80.0))), v, is_nan(v)); }

@@ -1,0 +1,2 @@
+// tanh: see smooth_tanh.
+fn act(v: f32) -> f32 { return smooth_tanh(v); }

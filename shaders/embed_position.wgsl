@@ -1,0 +1,21 @@
+// embed_position: x[t] += weight[position], the position being one channel of the row's.
+// grid: one workgroup a token row.
+@group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> weights: array<u32>;
+
+override K: u32 = 8u;
+override PLACES: u32 = 1u;
+override CHANNEL: u32 = 0u;
+override X_STRIDE: u32 = 0u;
+override X_OFFSET: u32 = 0u;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let position = min(step[ROWS_AT + group.x * ROW_WORDS + 4u + CHANNEL], PLACES - 1u);
+  let to = (group.x * X_STRIDE + X_OFFSET) / 4u;
+  for (var unit = lane; unit < K / 8u; unit += 64u) {
+    let w = decode8(position * (K / 8u) + unit);
+    x[to + 2u * unit] += w[0];
+    x[to + 2u * unit + 1u] += w[1];
+  }
+}

@@ -1,0 +1,11 @@
+// experts: which expert a slot of a row takes; ids are floats. Joined before matvec, see bias.
+@group(0) @binding(5) var<storage, read_write> ids: array<f32>;
+
+override EXPERTS: u32 = 1u;
+override X_SLOT: u32 = 0u;  // from a slot's x to the next slot's, in vec4; 0 where all slots share one
+override IDS_STRIDE: u32 = 0u;
+override IDS_OFFSET: u32 = 0u;
+
+fn expert_of(row: u32, slot: u32) -> u32 {
+  return min(u32(ids[row * IDS_STRIDE + IDS_OFFSET + slot]), EXPERTS - 1u);
+}

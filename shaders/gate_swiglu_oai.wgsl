@@ -1,0 +1,6 @@
+// gate_swiglu_oai: gpt-oss: both clamped to 7, up from below too, sigmoid at slope 1.702, one added to up.
+fn gated(gate: f32, up: f32) -> f32 {
+  let g = select(min(gate, 7.0), gate, is_nan(gate));
+  let u = select(clamp(up, -7.0, 7.0), up, is_nan(up));
+  return g / (1.0 + exp(min(-1.702 * g, 80.0))) * (u + 1.0);
+}

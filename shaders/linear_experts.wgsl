@@ -1,0 +1,14 @@
+// linear_experts: y[t, slot] = weight[ids[t, slot]] @ x[t, slot] + bias[ids[t, slot]]. A row's expert is its
+// own, so that no decoding is shared.  grid: (tiles of WEIGHT_ROWS n, rows, slots).
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let n = group.x * WEIGHT_ROWS;
+  let weight_row = expert_of(group.y, group.z) * N + n;
+  let x_at = (group.y * X_STRIDE + X_OFFSET) / 4u + group.z * X_SLOT;
+  if (n + lane / LANES < N) { partial_sums(weight_row + lane / LANES, x_at, 1u, lane); }
+  workgroupBarrier();
+  if (lane < WEIGHT_ROWS && n + lane < N) {
+    let to = group.y * Y_STRIDE + Y_OFFSET + group.z * N + n + lane;
+    y[to] = with_bias(total(lane, 0u), weight_row + lane);
+  }
+}

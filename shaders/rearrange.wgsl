@@ -1,0 +1,51 @@
+// rearrange: each element of a file goes to its place in the weight. Moves, in order: keep `n` elements from
+// `start` on, then see them as [-1, b, c, d] and swap b and c. 16-bit targets share words, and zero-filled
+// words gather their halves in any order.  grid: one lane an element of the staged bytes.
+@group(0) @binding(0) var<storage, read> task: array<u32>;  // see the constants; then start, n, b, c, d a move
+@group(0) @binding(1) var<storage, read> source: array<u32>;
+@group(0) @binding(2) var<storage, read_write> weights: array<atomic<u32>>;
+
+const ELEMENTS: u32 = 0u;
+const FIRST: u32 = 1u;  // the first element's number in the file
+const SOURCE_TYPE: u32 = 2u;
+const STAYS_16_BIT: u32 = 3u;
+const ADDEND: u32 = 4u;
+const MOVES: u32 = 5u;
+const F32: u32 = 0u;
+const BF16: u32 = 2u;
+
+fn bits_at(i: u32) -> u32 {
+  if (task[SOURCE_TYPE] == F32) { return source[i]; }
+  return (source[i / 2u] >> (16u * (i % 2u))) & 0xffffu;
+}
+
+fn widened(bits: u32) -> u32 {
+  if (task[SOURCE_TYPE] == F32) { return bits; }
+  if (task[SOURCE_TYPE] == BF16) { return bits << 16u; }
+  return bitcast<u32>(unpack2x16float(bits).x);
+}
+
+fn swapped(at: u32, b: u32, c: u32, d: u32) -> u32 {
+  let rest = at / d;
+  return ((rest / (b * c) * c + rest % c) * b + rest / c % b) * d + at % d;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  if (id.x >= task[ELEMENTS]) { return; }
+  var at = task[FIRST] + id.x;
+  for (var i = 0u; i < task[MOVES]; i++) {
+    let how = MOVES + 1u + 5u * i;
+    at -= task[how];  // below 0 it wraps to something large
+    if (at >= task[how + 1u]) { return; }
+    at = swapped(at, task[how + 2u], task[how + 3u], task[how + 4u]);
+  }
+  var bits = bits_at(id.x);
+  if (task[STAYS_16_BIT] == 1u) {
+    atomicOr(&weights[at / 2u], bits << (16u * (at % 2u)));
+    return;
+  }
+  bits = widened(bits);
+  if (task[ADDEND] != 0u) { bits = bitcast<u32>(bitcast<f32>(bits) + bitcast<f32>(task[ADDEND])); }
+  atomicStore(&weights[at], bits);
+}

@@ -1,0 +1,98 @@
+// router: ids = the SLOTS largest of score + bias, largest first, ties to the lowest id; probs = their scores,
+// divided by their sum if NORMALIZE, * SCALE. GATE 0: score = softmax(logits); 1: sigmoid(logits); 2: the
+// logits, and probs = softmax over the chosen. Scores rise with the logits, so without a bias the logits
+// themselves are compared: f32 scores would tie where they saturate.  grid: one workgroup a row.
+@group(0) @binding(1) var<storage, read_write> ids: array<f32>;
+@group(0) @binding(2) var<storage, read_write> probs: array<f32>;
+@group(0) @binding(3) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+
+const MAX_EXPERTS: u32 = 1024u;
+const LOWEST: f32 = -3.4e38;
+const NOBODY: u32 = 0xffffffffu;
+const SOFTMAX: u32 = 0u;
+const SIGMOID: u32 = 1u;
+const TOPK_SOFTMAX: u32 = 2u;
+override GATE: u32 = 0u;
+override EXPERTS: u32 = 1u;
+override SLOTS: u32 = 1u;  // at most 64, one a lane
+override HAS_BIAS: bool = false;
+override NORMALIZE: bool = false;
+override SCALE: f32 = 1.0;
+override IDS_STRIDE: u32 = 0u;
+override IDS_OFFSET: u32 = 0u;
+override PROBS_STRIDE: u32 = 0u;
+override PROBS_OFFSET: u32 = 0u;
+override LOGITS_STRIDE: u32 = 0u;
+override LOGITS_OFFSET: u32 = 0u;
+
+struct Best { rank: f32, id: u32 }
+var<workgroup> scores: array<f32, MAX_EXPERTS>;
+var<workgroup> ranks: array<f32, MAX_EXPERTS>;
+var<workgroup> bests: array<Best, LANES>;
+var<workgroup> chosen: array<u32, LANES>;
+
+fn better(a: Best, b: Best) -> Best {
+  if (b.rank > a.rank || (b.rank == a.rank && b.id < a.id)) { return b; }
+  return a;
+}
+
+fn best_of_all(lane: u32) -> Best {  // among experts not yet chosen
+  var best = Best(LOWEST, NOBODY);
+  for (var e = lane; e < EXPERTS; e += LANES) {
+    if (ranks[e] > LOWEST) { best = better(best, Best(ranks[e], e)); }
+  }
+  workgroupBarrier();  // the last reader of bests may still be reading
+  bests[lane] = best;
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if (lane < width) { bests[lane] = better(bests[lane], bests[lane + width]); }
+  }
+  workgroupBarrier();
+  return bests[0];
+}
+
+fn sigmoid(v: f32) -> f32 { return select(1.0 / (1.0 + exp(min(-v, 80.0))), v, is_nan(v)); }
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let at = group.x * LOGITS_STRIDE + LOGITS_OFFSET;
+  for (var e = lane; e < EXPERTS; e += LANES) {
+    scores[e] = logits[at + e];
+    ranks[e] = logits[at + e];
+  }
+  let top = best_of_all(lane).rank;
+  if (GATE == SOFTMAX) {
+    var sum = 0.0;
+    for (var e = lane; e < EXPERTS; e += LANES) { sum += exp(scores[e] - top); }
+    let total = workgroup_sum(sum, lane);
+    for (var e = lane; e < EXPERTS; e += LANES) { scores[e] = exp(scores[e] - top) / total; }
+  }
+  if (GATE == SIGMOID) {
+    for (var e = lane; e < EXPERTS; e += LANES) { scores[e] = sigmoid(scores[e]); }
+  }
+  if (HAS_BIAS) {
+    for (var e = lane; e < EXPERTS; e += LANES) { ranks[e] = scores[e] + bias[e]; }
+  }
+  for (var slot = 0u; slot < SLOTS; slot++) {
+    let best = best_of_all(lane);
+    let id = min(best.id, EXPERTS - 1u);
+    if (lane == 0u) { chosen[slot] = id; }
+    if (lane == id % LANES) { ranks[id] = LOWEST; }
+  }
+  workgroupBarrier();
+  let is_slot = lane < SLOTS;
+  var prob = select(0.0, scores[chosen[min(lane, SLOTS - 1u)]], is_slot);
+  if (GATE == TOPK_SOFTMAX) {
+    // Without a bias the first is the largest; with one, any may be.
+    var largest = LOWEST;
+    for (var slot = 0u; slot < SLOTS; slot++) { largest = max(largest, scores[chosen[slot]]); }
+    prob = select(0.0, exp(prob - largest), is_slot);
+    prob /= workgroup_sum(prob, lane);
+  }
+  if (NORMALIZE) { prob /= workgroup_sum(prob, lane); }
+  if (is_slot) {
+    ids[group.x * IDS_STRIDE + IDS_OFFSET + lane] = f32(chosen[lane]);
+    probs[group.x * PROBS_STRIDE + PROBS_OFFSET + lane] = SCALE * prob;
+  }
+}
