@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
@@ -18,6 +18,7 @@ from camelid.model.hf_rows import HfRow
 from camelid.plan.weights import Part, Weight, inline_f32
 
 FLOATS = ("f32", "f16", "bf16")
+SAMPLING = {"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"}
 
 
 def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
@@ -26,8 +27,8 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     Raises UnsupportedModelError for a model_type without a row or a setting that changes the maths,
     TensorShapeError for a tensor that no rule uses, ModelFormatError for impossible settings.
     """
-    facts = Facts(directory.settings, _row(directory), max(len(directory.tensors), 1))
-    metadata = hf_metadata(facts, name=directory.path.resolve().name)
+    facts = read_facts(directory)
+    metadata = hf_metadata(facts, name=directory.path.resolve().name) | _sampling(directory)
     tensors = {w.name: w for w in _weights(directory, facts)}
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(facts).items()}
     _check_vocabulary(facts, tensors)
@@ -46,6 +47,11 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     return Checkpoint(header, tensors, problem)
 
 
+def read_facts(directory: HfDirectory) -> Facts:
+    """The settings and their row. UnsupportedModelError if no row has that model_type."""
+    return Facts(directory.settings, _row(directory), max(len(directory.tensors), 1))
+
+
 def _row(directory: HfDirectory) -> HfRow:
     name = directory.settings.text("model_type")
     row = HF_ROWS.get(name)
@@ -62,18 +68,35 @@ def _row(directory: HfDirectory) -> HfRow:
 
 def _weights(directory: HfDirectory, facts: Facts) -> Iterator[Weight]:
     """Every tensor of the directory, once, under its GGUF name."""
+    naming = name_tensors(directory, facts)
+    yield from (fold_tensors(name, found, facts) for name, found in naming.named.items())
+    if naming.unknown:
+        _refuse_rest(directory, sorted(naming.unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What each tensor of a directory is: part of a weight by its GGUF name, no weight at all, or unknown."""
+
+    named: Mapping[str, list[HfTensor]]
+    ignored: Mapping[str, HfTensor]
+    unknown: Mapping[str, HfTensor]
+
+
+def name_tensors(directory: HfDirectory, facts: Facts) -> Naming:
+    """Every tensor finds its rule by name alone; nothing is checked. Others are under their full names."""
     left = dict(directory.tensors)
     bare = facts.row.outer["token_embd"].split(".")[0] + "."
     if not any(name.startswith(bare) for name in left):  # some repositories publish the inner model's names
         left = {bare + name: tensor for name, tensor in left.items()}
+    named: dict[str, list[HfTensor]] = {}
     for name, inner in _named(facts):
         for ending in (".weight", ".bias"):
             found = [left.pop(one) for one in _each(inner + ending, facts) if one in left]
             if found:
-                yield _weight(name, ending, found, facts)
-    left = {name: t for name, t in left.items() if not name.endswith(facts.row.ignored)}
-    if left:
-        _refuse_rest(directory, sorted(left))
+                named[name + ending] = found
+    ignored = {name: tensor for name, tensor in left.items() if name.endswith(facts.row.ignored)}
+    return Naming(named, ignored, {name: t for name, t in left.items() if name not in ignored})
 
 
 def _named(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -89,12 +112,13 @@ def _each(inner: str, facts: Facts) -> list[str]:
     return [inner.replace("{e}", str(e)) for e in range(facts.n_experts)] if "{e}" in inner else [inner]
 
 
-def _weight(name: str, ending: str, found: list[HfTensor], facts: Facts) -> Weight:
-    first = found[0]
-    _check_alike(name + ending, found, facts.n_experts if name.endswith("_exps") else 1)
+def fold_tensors(full_name: str, found: list[HfTensor], facts: Facts) -> Weight:
+    """The weight of that GGUF name made of published tensors. Raises if they differ or have another type."""
+    first, name = found[0], full_name.rpartition(".")[0]
+    _check_alike(full_name, found, facts.n_experts if name.endswith("_exps") else 1)
     shape = (len(found), *first.shape) if name.endswith("_exps") else first.shape
     parts = tuple(Part(t.file, t.offset, t.n_bytes) for t in found)
-    weight = Weight(name=name + ending, type=first.type, shape=shape, parts=parts)
+    weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
     fold = facts.row.folds.get(name.rpartition(".")[2] if name.startswith("blk.") else name)
     return FOLDS[fold](weight, facts) if fold else weight
 
@@ -142,6 +166,15 @@ FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
     "pairs_of_k": lambda weight, facts: _pairs(weight, facts.n_kv_heads),
     "add_one": _add_one,
 }
+
+
+def _sampling(directory: HfDirectory) -> dict[str, MetadataValue]:
+    """How the publisher samples, from generation_config.json: `do_sample: false` is temperature 0."""
+    generation = Config(directory.generation, str(directory.path / "generation_config.json"))
+    if not generation.flag("do_sample", True):
+        return {"general.sampling.temp": 0.0}
+    stated = {key: name for key, name in SAMPLING.items() if generation.has(name)}
+    return {f"general.sampling.{key}": generation.number(name) for key, name in stated.items()}
 
 
 def _check_vocabulary(facts: Facts, tensors: Mapping[str, Weight]) -> None:
