@@ -11,7 +11,7 @@ import numpy as np
 
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.model.arch import Model
-from camelid.model.decoder import lower
+from camelid.model.decoder import declare_states, lower
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Op, Plan, View
 from camelid.plan.step import (
@@ -25,7 +25,7 @@ from camelid.plan.step import (
     encode_step,
 )
 from camelid.plan.weights import inline_f32
-from camelid.state import Seat, StateManager
+from camelid.state import PAGED, Seat, StateManager
 
 CONTEXT = 64
 Edit = Callable[[Plan], Plan]
@@ -48,7 +48,8 @@ def make_model(spec: ModelSpec, weights: Mapping[str, Any]) -> Model:
 
 
 def make_plan(model: Model, n_rows: int, n_sequences: int = 1) -> Plan:
-    pages = n_sequences * CONTEXT // 16
+    paged = [state for state in declare_states(model.spec) if state.kind in PAGED]
+    pages = n_sequences * sum(CONTEXT // state.unit_rows for state in paged)
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=pages)
     return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=frozenset({"all_logits"})))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.model.stress import gpt_oss
 from tests.model.stress.shape import Shape
 from tests.model.stress.shapes import SHAPES
 from tests.model.stress_goldens import FOLDER, plan_text
@@ -67,3 +68,7 @@ def test_plan_text_is_golden(name: str) -> None:
 def test_each_feature_counts(name: str, mutation: str, wants: Any) -> None:
     shape = SHAPES[name]
     assert nmse(shape.logits(shape.mutations[mutation]), wants[name]) > 1e-5
+
+
+def test_some_gates_meet_the_clamp(wants: Any) -> None:
+    assert nmse(gpt_oss.oracle(limit=np.inf), wants["gpt_oss"]) > 1e-5

@@ -1,4 +1,4 @@
-"""Parts of the plain models of attention shapes: rotations, masks, experts. Float64 NumPy, from the papers."""
+"""Parts of the plain models of attention shapes: rotations, masks, activations. Float64, from the papers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,12 @@ def yarn(dim: int, theta: float, **how: Any) -> Array:  # [dim / 2]
 
 def turn(x: Array, freqs: Array, *, adjacent: bool = False, magnitude: float = 1.0) -> Array:  # [T, H, D]
     """Each pair, adjacent or half a head apart, as one complex number times e^(i position frequency)."""
-    half = len(freqs)
-    first, second = (
-        (slice(0, None, 2), slice(1, None, 2)) if adjacent else (slice(0, half), slice(half, None))
-    )
+    first, second = (x[..., 0::2], x[..., 1::2]) if adjacent else np.split(x, 2, -1)
     angle = np.arange(len(x))[:, None, None] * freqs
-    z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angle) * magnitude
-    y = np.empty_like(x)
-    y[..., first], y[..., second] = z.real, z.imag
-    return y
+    z = (first + 1j * second) * np.exp(1j * angle) * magnitude
+    if adjacent:
+        return np.stack([z.real, z.imag], -1).reshape(x.shape)
+    return np.concatenate([z.real, z.imag], -1)
 
 
 def attend(q: Array, k: Array, v: Array, scale: float, *, window: int = 0, sinks: Any = None) -> Array:
@@ -47,12 +44,10 @@ def attend(q: Array, k: Array, v: Array, scale: float, *, window: int = 0, sinks
     scores = np.einsum("thd,shd->hts", q, k) * scale
     back = np.arange(len(q))[:, None] - np.arange(len(q))
     scores[:, (back < 0) | (back >= (window or len(q)))] = -np.inf
-    if sinks is not None:
-        column = np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))
-        return np.einsum("hts,shd->thd", softmax(np.concatenate([scores, column], 2))[..., :-1], v).reshape(
-            len(q), -1
-        )
-    return np.einsum("hts,shd->thd", softmax(scores), v).reshape(len(q), -1)
+    no_sinks = np.full(q.shape[1], -np.inf)
+    column = np.broadcast_to((no_sinks if sinks is None else sinks)[:, None, None], (*scores.shape[:2], 1))
+    shares = softmax(np.concatenate([scores, column], 2))[..., :-1]
+    return np.einsum("hts,shd->thd", shares, v).reshape(len(q), -1)
 
 
 def gelu(x: Array) -> Array:
