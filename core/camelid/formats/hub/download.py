@@ -131,7 +131,7 @@ def _stream(file: HubFile, target: BinaryIO, told: Callable[[int], object]) -> N
     # The session drops the token when it follows a redirect to another host.
     with get_session().stream("GET", file.url, headers=headers, timeout=timeout) as response:
         hf_raise_for_status(response)
-        if response.status_code != 206:  # the whole file, whatever was asked for
+        if held and response.status_code != 206:  # the whole file, whatever was asked for
             _restart(target)
         for chunk in response.iter_bytes():
             target.write(chunk)

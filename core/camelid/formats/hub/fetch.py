@@ -117,9 +117,12 @@ def _list(job: Job) -> tuple[Listing, str]:
     """The files of a revision, and its commit."""
     from huggingface_hub import HfApi
 
-    info = HfApi(endpoint=job.endpoint).model_info(
-        job.hub_id.name, revision=job.revision, files_metadata=True, timeout=TIMEOUT
-    )
+    try:
+        info = HfApi(endpoint=job.endpoint).model_info(
+            job.hub_id.name, revision=job.revision, files_metadata=True, timeout=TIMEOUT
+        )
+    except (KeyError, TypeError, AttributeError) as error:  # JSON, but not what a hub says
+        fail(job, "protocol", f": {job.endpoint} answered as no model hub does ({error!r})")
     if not info.sha or not COMMIT.fullmatch(info.sha):
         fail(job, "protocol", f": {job.endpoint} answered without a commit; is it a model hub?")
     listing = {s.rfilename: (s.size, s.lfs.sha256 if s.lfs else None) for s in info.siblings or []}

@@ -25,7 +25,7 @@ _PAGE = re.compile(rf"({_NAME})/({_NAME})/(?:tree|blob|resolve)/([^/?#]+)(?:/([^
 _IN_REPO = re.compile(
     rf"({_NAME})/({_NAME})(?:@([^:@/\s]+))?/(?!(?:blob|resolve)/)([^?#]+\.gguf)", re.ASCII
 )  # hf://o/r@rev/f.gguf
-_REVISION = re.compile(r"[\w.+-][\w./+-]*")
+_REVISION = re.compile(r"[\w+][\w./+-]*", re.ASCII)
 # A quant tag stands between separators in a file's name; unsloth's UD- is part of the tag.
 _TAG = re.compile(
     r"(?:^|[-._/])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4))(?=[-._/]|$)",

@@ -1,0 +1,558 @@
+"""Hub ids, the choice of files, and fetching: huggingface_hub's own client against a hub on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+from tests.hub_server import Hub, serve_hub, sha256
+
+import camelid
+from camelid.errors import CamelidError, FetchError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.formats.hub.cache import Fetched
+from camelid.formats.hub.fetch import afetch, fetch
+from camelid.formats.hub.ids import HubId, choose_files, parse_hub_id, quant_tag
+from camelid.opening import fetch_model
+
+DATA = bytes(range(256)) * 2000  # 512,000 bytes: a "model" in several pieces
+CRIA = Path(camelid.__file__).parent / "data" / "cria.gguf"
+DIRECTORY = {
+    "config.json": b"{}",
+    "tokenizer.json": b'{"a": 1}',
+    "generation_config.json": b"{ }",
+    "chat_template.jinja": b"{{ x }}",
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    ).encode(),
+    "model-00001-of-00002.safetensors": DATA[:5000],
+    "model-00002-of-00002.safetensors": DATA[1:6000],
+    "pytorch_model.bin": b"a pickle" * 500,
+    "consolidated.safetensors": DATA[:4000],
+    "original/consolidated.00.pth": b"a pickle",
+    "README.md": b"# words",
+}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serve_hub() as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", "/there/is/no/token")
+        yield served
+
+
+def pull(hub_id: str, cache: Path, **words: Any) -> tuple[Fetched, list[str]]:
+    said: list[str] = []
+    return fetch(hub_id, cache_dir=cache, say=said.append, **words), said
+
+
+def partials(cache: Path) -> list[Path]:
+    return list(cache.glob("models--*/blobs/*.incomplete"))
+
+
+def refused(hub_id: str, cache: Path, **words: Any) -> CamelidError:
+    with pytest.raises(CamelidError) as caught:
+        fetch(hub_id, cache_dir=cache, **words)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("owner/repo", HubId("owner", "repo")),
+        ("owner/repo:Q4_K_M", HubId("owner", "repo", "Q4_K_M")),
+        ("owner/repo:sub/file-Q8_0.gguf", HubId("owner", "repo", "sub/file-Q8_0.gguf")),
+        ("owner/repo@v1.0:q8_0", HubId("owner", "repo", "q8_0", "v1.0")),
+        ("owner/repo@refs/pr/1", HubId("owner", "repo", None, "refs/pr/1")),
+        ("hf://owner/repo", HubId("owner", "repo")),
+        ("hf://owner/repo@v1/file.gguf", HubId("owner", "repo", "file.gguf", "v1")),
+        ("hf.co/owner/repo:Q8_0", HubId("owner", "repo", "Q8_0")),
+        ("https://huggingface.co/owner/repo/", HubId("owner", "repo")),
+        ("https://huggingface.co/o/r/tree/v1", HubId("o", "r", None, "v1")),
+        (
+            "https://huggingface.co/o/r/blob/main/x%20y.gguf?download=true",
+            HubId("o", "r", "x y.gguf", "main"),
+        ),
+        ("TheBloke/Llama-2-7B-GGUF", HubId("TheBloke", "Llama-2-7B-GGUF")),
+        ("hf://owner/x.gguf", HubId("owner", "x.gguf")),
+        ("models/x.gguf", None),
+        ("models/x.safetensors", None),
+        ("cria", None),
+        ("./owner/repo", None),
+        ("../repo", None),
+        ("/owner/repo", None),
+        ("a/b/c", None),
+        ("a/..", None),
+        ("a/b..c", None),
+        ("a--b/c", None),
+        ("a/b:", None),
+        ("a" * 97 + "/b", None),
+        ("C:/models", None),
+        ("a/b\n", None),
+        ("", None),
+    ],
+)
+def test_what_is_a_hub_id(text: str, want: HubId | None) -> None:
+    assert parse_hub_id(text) == want
+
+
+@pytest.mark.parametrize("revision", ["../x", "a/../b", "-x", "a b", "/x", "x/", "a\\b"])
+def test_revision_that_no_repository_has(revision: str) -> None:
+    with pytest.raises(RequestError, match="revision"):
+        fetch("a/b", revision=revision)
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        ("llama-3.2-1b-instruct-q4_k_m.gguf", "Q4_K_M"),
+        ("Llama-3.2-1B.Q8_0.gguf", "Q8_0"),
+        ("Qwen3-8B-UD-Q4_K_XL.gguf", "UD-Q4_K_XL"),
+        ("Q4_K_M/model-00001-of-00002.gguf", "Q4_K_M"),
+        ("m-IQ3_XXS.gguf", "IQ3_XXS"),
+        ("m-MXFP4_MOE.gguf", "MXFP4_MOE"),
+        ("gemma-bf16.gguf", "BF16"),
+        ("cria.gguf", ""),
+        ("f16ish.gguf", ""),
+    ],
+)
+def test_tag_in_a_file_name(name: str, tag: str) -> None:
+    assert quant_tag(name) == tag
+
+
+MANY = ["a-Q4_0.gguf", "a-Q8_0.gguf", "a-UD-Q5_K_XL.gguf", "mmproj-a-F16.gguf", "a-imatrix.gguf", "README.md"]
+SPLIT = ["m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("listing", "quant", "want", "note"),
+    [
+        (MANY, "q8_0", ("a-Q8_0.gguf",), ""),
+        (MANY, "A-Q8_0.GGUF", ("a-Q8_0.gguf",), ""),
+        (MANY, "Q5_K_XL", ("a-UD-Q5_K_XL.gguf",), ""),
+        (MANY, None, ("a-Q4_0.gguf",), "no whole Q4_K_M; taking a-Q4_0.gguf"),
+        ([*MANY, "a-Q4_K_M.gguf"], None, ("a-Q4_K_M.gguf",), ""),
+        (["cria.gguf"], None, ("cria.gguf",), ""),
+        (["x/a-Q8_0.gguf", "mmproj.gguf"], "a-Q8_0.gguf", ("x/a-Q8_0.gguf",), ""),
+        ([*SPLIT, "m-Q8_0.gguf"], None, ("m-Q8_0.gguf",), "no whole Q4_K_M"),
+        ([*SPLIT, "m-Q4_K_M.gguf"], "Q4_K_M", ("m-Q4_K_M.gguf",), ""),
+        (["m-Q8_0-00001-of-00001.gguf"], "Q8_0", ("m-Q8_0-00001-of-00001.gguf",), ""),
+    ],
+)
+def test_chosen_gguf(listing: list[str], quant: str | None, want: tuple[str, ...], note: str) -> None:
+    choice = choose_files(listing, quant, place="o/r")
+    assert (choice.files, choice.is_gguf) == (want, True)
+    assert note in choice.note
+    assert bool(note) == bool(choice.note)
+
+
+def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
+    choice = choose_files(DIRECTORY, None, place="o/r")
+    left_out = {"pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth", "README.md"}
+    assert set(choice.files) == set(DIRECTORY) - left_out
+    assert not choice.is_gguf
+
+
+@pytest.mark.parametrize(
+    ("listing", "quant", "error", "words"),
+    [
+        (MANY, "Q6_K", RequestError, r"o/r has no Q6_K; it has Q4_0, Q8_0, UD-Q5_K_XL"),
+        (["cria.gguf"], "Q6_K", RequestError, r"its files are cria.gguf"),
+        (["a-Q8_0.gguf", "b-Q8_0.gguf"], "Q8_0", RequestError, "2 files for Q8_0.*name one"),
+        (["a.gguf", "b.gguf"], None, RequestError, "2 files.*name one"),
+        (SPLIT, None, UnsupportedModelError, "one of 2 parts.*--merge"),
+        (SPLIT, "q4_k_m", UnsupportedModelError, "one of 2 parts.*--merge"),
+        (list(DIRECTORY), "Q4_0", RequestError, "no .gguf files.*leave out"),
+        (["pytorch_model.bin", "config.json"], None, UnsupportedModelError, "pickles.*never loaded"),
+        (["model.safetensors"], None, UnsupportedModelError, "no config.json beside"),
+        ([], None, UnsupportedModelError, "0 files"),
+        (["mmproj-a.gguf"], None, UnsupportedModelError, "no .gguf file"),
+        (["a.gguf", "../evil.gguf"], None, ModelFormatError, "evil.*not inside"),
+        (["a.gguf", "/etc/passwd"], None, ModelFormatError, "not inside"),
+        (["a.gguf", "x/../../y"], None, ModelFormatError, "not inside"),
+        (["a.gguf", "C:\\x"], None, ModelFormatError, "not inside"),
+        (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "not inside"),
+    ],
+)
+def test_listing_that_is_refused(
+    listing: list[str], quant: str | None, error: type[CamelidError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        choose_files(listing, quant, place="o/r")
+
+
+@pytest.mark.conformance
+def test_fetched_file_is_where_other_tools_find_it(hub: Hub, tmp_path: Path) -> None:
+    commit = hub.add("o/r", {"m-Q8_0.gguf": DATA, "README.md": b"x"})
+    heard: list[tuple[str, int, int]] = []
+    fetched, said = pull("o/r:q8_0", tmp_path, progress=lambda *words: heard.append(words))
+    assert fetched.path.read_bytes() == DATA
+    assert (fetched.commit, fetched.n_bytes, said) == (commit, len(DATA), [])
+    assert heard[-1] == ("m-Q8_0.gguf", len(DATA), len(DATA))
+    assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)
+    theirs = huggingface_hub.hf_hub_download("o/r", "m-Q8_0.gguf", cache_dir=tmp_path, local_files_only=True)
+    assert Path(theirs) == fetched.path
+    assert not partials(tmp_path)
+
+
+@pytest.mark.conformance
+def test_file_of_another_tool_is_not_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m-Q8_0.gguf": DATA})
+    theirs = huggingface_hub.hf_hub_download("o/r", "m-Q8_0.gguf", cache_dir=tmp_path, endpoint=hub.url)
+    assert len(hub.downloads()) == 1
+    fetched, _ = pull("o/r", tmp_path)
+    assert fetched.path == Path(theirs)
+    assert len(hub.downloads()) == 1
+
+
+def test_directory_of_safetensors(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", DIRECTORY)
+    heard: list[tuple[str, int, int]] = []
+    fetched, _ = pull("o/r", tmp_path, progress=lambda *words: heard.append(words))
+    names = {path.name for path in fetched.path.rglob("*")}
+    assert names == {path.name for path in fetched.files}
+    assert "pytorch_model.bin" not in names
+    assert all((fetched.path / name).read_bytes() == DIRECTORY[name] for name in names)
+    assert heard[-1][1:] == (fetched.n_bytes, fetched.n_bytes)
+
+
+def test_default_quant_is_said_aloud(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m-Q8_0.gguf": DATA, "m-F16.gguf": DATA + b"x"})
+    fetched, said = pull("o/r", tmp_path)
+    assert fetched.path.name == "m-Q8_0.gguf"
+    assert said == ["o/r has no whole Q4_K_M; taking m-Q8_0.gguf"]
+    with pytest.warns(UserWarning, match="taking m-Q8_0.gguf"):
+        fetch("o/r", cache_dir=tmp_path)
+
+
+def test_cut_connection_is_resumed_within_one_fetch(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.cut_after = [200_000, 100_000]
+    fetched, _ = pull("o/r", tmp_path)
+    assert fetched.path.read_bytes() == DATA
+    assert [asked.get("range") for asked in hub.downloads()] == [None, "bytes=200000-", "bytes=300000-"]
+
+
+def test_stopped_fetch_leaves_a_partial_file_that_the_next_one_resumes(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+
+    def stop(what: str, done: int, of: int) -> None:
+        if done >= 100_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch("o/r", cache_dir=tmp_path, progress=stop)
+    (partial,) = partials(tmp_path)
+    held = partial.stat().st_size
+    assert 100_000 <= held < len(DATA)
+    heard: list[int] = []
+    fetched, _ = pull("o/r", tmp_path, progress=lambda _, done, __: heard.append(done))
+    assert hub.downloads()[-1]["range"] == f"bytes={held}-"
+    assert fetched.path.read_bytes() == DATA
+    assert heard[0] > held
+    assert not partials(tmp_path)
+
+
+def test_server_without_ranges_sends_all_of_it_again(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.cut_after, hub.ignores_range = [200_000], True
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+
+
+def test_partial_file_that_is_too_long_is_begun_again(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
+    (blobs / f"{sha256(DATA)}.incomplete").write_bytes(DATA + b"more")
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+
+
+@pytest.mark.faults
+def test_connection_that_never_brings_a_byte_is_given_up(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("camelid.formats.hub.download.time.sleep", lambda _: None)
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.cut_after = [70_000] + [0] * 50
+    error = refused("o/r", tmp_path)
+    assert isinstance(error, FetchError)
+    assert error.reason == "network"
+    assert len(hub.downloads()) == 6  # one that brought something, five that did not
+    assert partials(tmp_path)[0].stat().st_size == 70_000
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["m.gguf", "config.json"])
+def test_damaged_download_is_deleted_and_named(hub: Hub, tmp_path: Path, name: str) -> None:
+    files = {"m.gguf": DATA} if name == "m.gguf" else {"config.json": b"{ }", "model.safetensors": DATA}
+    hub.add("o/r", files)
+    hub.flip = 1
+    error = refused("o/r", tmp_path)
+    assert error.reason == "corrupt"
+    kind = "sha256" if name == "m.gguf" else "sha1"  # a small file's etag is git's
+    assert f"{name} arrived damaged and was deleted: its {kind} is" in error.message
+    assert not partials(tmp_path)
+    assert not list(tmp_path.glob("models--*/snapshots/*/*"))
+    hub.flip = -1
+    assert pull("o/r", tmp_path)[0].files[0].read_bytes() == files[name]
+
+
+@pytest.mark.faults
+def test_damaged_partial_file_is_not_believed(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
+    (blobs / f"{sha256(DATA)}.incomplete").write_bytes(bytes(1000))
+    assert refused("o/r", tmp_path).reason == "corrupt"
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+
+
+@pytest.mark.faults
+def test_cached_file_that_was_cut_short_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    path = pull("o/r", tmp_path)[0].path
+    path.resolve().write_bytes(DATA[:1000])
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+
+
+def test_revisions_are_branches_tags_and_commits(hub: Hub, tmp_path: Path) -> None:
+    old = hub.add("o/r", {"m.gguf": DATA}, revision="v1")
+    new = hub.add("o/r", {"m.gguf": DATA[::-1]})
+    wanted = {"v1": DATA, old: DATA, "main": DATA[::-1], new: DATA[::-1]}
+    for revision, data in wanted.items():
+        assert pull("o/r", tmp_path, revision=revision)[0].path.read_bytes() == data
+        assert pull(f"o/r@{revision}", tmp_path, offline=True)[0].path.read_bytes() == data
+    with pytest.raises(RequestError, match="another one"):
+        fetch("o/r@v1", revision="v2")
+
+
+def test_branch_that_moved_is_fetched_anew(hub: Hub, tmp_path: Path) -> None:
+    first = hub.add("o/r", {"m.gguf": DATA})
+    assert pull("o/r", tmp_path)[0].commit == first
+    second = hub.add("o/r", {"m.gguf": DATA[::-1]})
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA[::-1]
+    assert pull("o/r", tmp_path, offline=True)[0].commit == second
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("token", ["", "hf_wrong"])
+def test_gated_repository_says_how_to_get_in(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    hub.add("o/r", {"m.gguf": DATA}, token="hf_right", is_gated=True)
+    monkeypatch.setenv("HF_TOKEN", token)
+    error = refused("o/r", tmp_path)
+    assert error.reason == "gated"
+    assert f"accept its terms at {hub.url}/o/r and set HF_TOKEN" in error.message
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+    assert "authorization" not in hub.downloads()[-1], "the token went to another host"
+
+
+@pytest.mark.faults
+def test_private_file_with_a_token_that_may_not(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add("o/r", {"m.gguf": DATA}, token="hf_right")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    error = refused("o/r", tmp_path)
+    assert (error.reason, "check HF_TOKEN" in error.message) == ("refused", True)
+
+
+@pytest.mark.faults
+def test_what_is_not_there_is_named(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA}, listed_only={"gone-Q8_0.gguf": DATA})
+    for hub_id, words in {
+        "o/none": f"no repository at {hub.url}",
+        "o/r@v9": "no revision 'v9'",
+        "o/r:Q8_0": "lists a file that is not there",
+    }.items():
+        error = refused(hub_id, tmp_path)
+        assert (error.reason, words in error.message) == ("missing", True), error.message
+    assert isinstance(refused("o/r:Q6_K", tmp_path), RequestError)
+
+
+@pytest.mark.faults
+def test_listing_that_climbs_out_is_refused_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA, "../evil.json": b"x"})
+    assert isinstance(refused("o/r", tmp_path / "cache"), ModelFormatError)
+    assert not hub.downloads()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.faults
+def test_without_network_the_cache_serves_and_says_so(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = hub.add("o/r", {"m.gguf": DATA})
+    pull("o/r", tmp_path)
+    for breaks in (
+        lambda: setattr(hub, "is_down", True),
+        lambda: monkeypatch.setenv("HF_ENDPOINT", closed()),
+    ):
+        breaks()
+        fetched, said = pull("o/r", tmp_path)
+        assert fetched.path.read_bytes() == DATA
+        assert f"using what was fetched earlier, commit {commit[:12]}" in said[0]
+        assert refused("o/r:Q6_K", tmp_path).reason == "network"
+        assert refused("o/other", tmp_path).reason == "network"
+
+
+def closed() -> str:
+    """An address where nobody listens."""
+    with serve_hub() as gone:
+        return gone.url
+
+
+def test_offline_asks_nobody(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    error = refused("o/r", tmp_path, offline=True)
+    assert (error.reason, "HF_HUB_OFFLINE" in error.message) == ("offline", True)
+    assert not hub.asked
+    pull("o/r", tmp_path)
+    n_asked = len(hub.asked)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+    assert len(hub.asked) == n_asked
+    assert "what the cache has of o/r" in refused("o/r:Q6_K", tmp_path).message
+
+
+def test_offline_directory_without_all_shards_is_not_whole(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", DIRECTORY)
+    fetched, _ = pull("o/r", tmp_path)
+    assert pull("o/r", tmp_path, offline=True)[0].files == fetched.files
+    (fetched.path / "model-00002-of-00002.safetensors").unlink()
+    assert "not whole" in refused("o/r", tmp_path, offline=True).message
+
+
+@pytest.mark.faults
+def test_disk_that_is_too_small_is_seen_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.claimed_size = 1 << 60
+    error = refused("o/r", tmp_path)
+    assert error.reason == "disk"
+    assert f"needs {1 << 60:,} bytes more" in error.message
+    assert not hub.downloads()
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="not on this platform: no /dev/full")
+def test_disk_that_fills_up_while_fetching(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
+    (blobs / f"{sha256(DATA)}.incomplete").symlink_to("/dev/full")
+    error = refused("o/r", tmp_path)
+    assert error.reason == "disk"
+    assert "No space left on device" in error.message
+    assert "HF_HOME" in error.message
+
+
+@pytest.mark.faults
+def test_cache_that_cannot_be_written(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    (tmp_path / "models--o--r").write_text("in the way")
+    error = refused("o/r", tmp_path)
+    assert (error.reason, "cannot be written" in error.message) == ("disk", True)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("body", [b"<html>not a hub</html>", b"{}", b"[]", b'{"id": "o/r", "sha": "../x"}'])
+def test_answer_of_something_that_is_no_hub(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(
+        "tests.hub_server.Handler.list_files", lambda self, name, revision: self.send(200, body, {})
+    )
+    assert refused("o/r", tmp_path).reason == "protocol"
+
+
+@pytest.mark.slow
+def test_two_that_fetch_at_once_fetch_once(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.delay_s = 0.02
+    threads = [
+        threading.Thread(target=fetch, args=("o/r",), kwargs={"cache_dir": tmp_path}) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert pull("o/r", tmp_path, offline=True)[0].path.read_bytes() == DATA
+    assert len(hub.downloads()) == 1
+
+
+@pytest.fixture
+def default_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.e2e
+def test_load_by_hub_id(hub: Hub, default_cache: Path) -> None:
+    hub.add("o/cria", {"cria-Q8_0.gguf": CRIA.read_bytes()})
+    heard: list[str] = []
+    messages = [{"role": "user", "content": "What is 12 plus 30?"}]
+    with camelid.load(
+        "o/cria:Q8_0", backend="reference", progress=lambda what, *_: heard.append(what)
+    ) as llm:
+        answer = llm.chat(messages, max_tokens=8).text
+    with camelid.load("cria", backend="reference") as llm:
+        assert answer == llm.chat(messages, max_tokens=8).text
+    assert "cria-Q8_0.gguf" in heard
+    assert camelid.load_tokenizer("o/cria:Q8_0").encode("the llama") == llm.tokenize("the llama")
+    assert len(hub.downloads()) == 1
+
+
+def test_file_of_that_name_comes_before_the_hub(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "r").write_bytes(b"not a model")
+    with pytest.raises(ModelFormatError):
+        camelid.load("o/r")
+    assert not hub.asked
+
+
+def test_event_loop_goes_on_while_a_model_is_fetched(hub: Hub, default_cache: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.delay_s = 0.02
+    heard: list[bool] = []
+
+    async def both() -> None:
+        fetching = asyncio.ensure_future(fetch_model("o/r"))
+        while not fetching.done():
+            heard.append(bool(hub.downloads()))
+            await asyncio.sleep(0.005)
+        assert Path(str(await fetching)).read_bytes() == DATA
+
+    asyncio.run(both())
+    assert heard.count(True) > 5
+
+
+def test_cancelled_fetch_stops(hub: Hub, default_cache: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.delay_s = 0.05  # 0.4 s for all of it
+
+    async def cancel() -> None:
+        fetching = asyncio.ensure_future(afetch(HubId("o", "r")))
+        while not partials(default_cache):
+            await asyncio.sleep(0.005)
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+
+    asyncio.run(cancel())  # which waits for the thread
+    assert partials(default_cache)[0].stat().st_size < len(DATA)
+
+
+def test_page_cannot_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "emscripten")
+    with pytest.raises(RequestError, match="a page cannot fetch"):
+        asyncio.run(fetch_model("o/r"))
