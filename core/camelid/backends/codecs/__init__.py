@@ -19,7 +19,7 @@ from camelid.backends.codecs.bits import Bytes, Floats
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.quants import QUANTS, QuantType, row_bytes
 
-CHUNK = 1 << 14  # values decoded at once: with its temporaries a chunk stays in the second-level cache
+CHUNK = 1 << 16  # values decoded at once: with its temporaries a chunk stays in the second-level cache
 # Types in which dot products hold their right-hand side for a moment; no file stores weights in them.
 ACTIVATIONS = ("q8_1", "q8_k")
 
