@@ -1,0 +1,230 @@
+"""How a tokenizer.json cuts text, in GGUF's words: tokenizer.ggml.model, .pre and .add_space_prefix.
+
+GGUF names a way to cut where tokenizer.json spells it out, so the regexes are compared with those of
+text/pretokenize.py. What GGUF cannot say is refused, but for Unicode normalisation to NFC in front of
+byte-level BPE, which converters and llama.cpp leave out.
+Source: huggingface/tokenizers, docs of `normalizers` and `pre_tokenizers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias, TypeVar, cast
+
+from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.text.pretokenize import CONTRACTIONS, GPT2, LLAMA3, QWEN2, SPLITTERS
+
+Json: TypeAlias = Mapping[str, object]
+T = TypeVar("T")
+
+SPACE = "▁"  # what SentencePiece writes for a space
+SHOWN = 300  # characters of the file that a message repeats
+COVERING = {GPT2, LLAMA3, QWEN2}  # match every character, so that there are no gaps to keep or drop
+# Other spellings of what text/pretokenize.py writes out.
+SPELLINGS = (
+    ("\r", r"\r"),
+    ("\n", r"\n"),
+    ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", CONTRACTIONS),
+    ("'(?i:[sdmt]|ll|ve|re)", CONTRACTIONS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """GGUF's words for it; `splits_words`: no token may reach over the start of a word."""
+
+    model: str
+    pre: str
+    add_space_prefix: bool | None = None
+    splits_words: bool = False
+
+
+def read_splitting(tokenizer: Json, model: Json) -> Splitting:
+    """The splitting of a tokenizer.json with this BPE model.
+
+    Raises ModelFormatError for values of a wrong type, UnsupportedModelError for steps that have no name.
+    """
+    normalizers = steps(tokenizer, "normalizer", "normalizers")
+    cuts = steps(tokenizer, "pre_tokenizer", "pretokenizers")
+    if any(kind == "ByteLevel" for kind, _ in cuts):
+        return Splitting("gpt2", _byte_level_name(normalizers, cuts, _flag(model, "ignore_merges")))
+    if _flag(model, "byte_fallback"):
+        return _sentencepiece(normalizers, cuts)
+    refuse("BPE", "is neither byte-level nor with byte_fallback, so some texts would have no tokens", model)
+
+
+def steps(tokenizer: Json, key: str, members: str) -> list[tuple[str, Json]]:
+    """(type, step) of a normalizer, pre-tokenizer or post-processor in order; sequences are opened."""
+    found: list[tuple[str, Json]] = []
+    waiting = [tokenizer.get(key)]
+    while waiting:  # not by recursion: a file may nest as deep as it likes
+        value = waiting.pop()
+        if value is None:
+            continue
+        step = mapping(value, key)
+        kind = typed(step.get("type"), str, f"{key}.type")
+        if kind == "Sequence":
+            waiting += reversed(array(step.get(members), f"{key}.{members}"))
+        else:
+            found.append((kind, step))
+    return found
+
+
+def _byte_level_name(
+    normalizers: list[tuple[str, Json]], cuts: list[tuple[str, Json]], ignore_merges: bool
+) -> str:
+    for kind, step in normalizers:
+        if kind != "NFC":
+            refuse("normalizer", "has no name in GGUF beside byte-level BPE", step)
+    if [kind for kind, _ in cuts].index("ByteLevel") != len(cuts) - 1:
+        refuse("pre-tokenizer", "goes on after ByteLevel, which GGUF has no name for", cuts[-1][1])
+    patterns = tuple(p for kind, step in cuts for p in _row(BYTE_LEVEL, kind)(step))
+    same = {name: row for name, row in SPLITTERS.items() if tuple(map(_canonical, row.patterns)) == patterns}
+    for name, row in same.items():
+        if row.ignore_merges == ignore_merges:
+            return name
+    _refuse_regexes(patterns, ignore_merges, list(same))
+
+
+def _refuse_regexes(patterns: Iterable[str], ignore_merges: bool, same: list[str]) -> NoReturn:
+    shown = " then ".join(patterns)[:SHOWN]
+    hint = f" (as in {', '.join(same)}, but for ignore_merges)" if same else ""
+    raise UnsupportedModelError(
+        f"the pre-tokenizer's regexes have no name: {shown!r}, ignore_merges {ignore_merges}{hint}; "
+        "add them as a row of SPLITTERS in text/pretokenize.py",
+        kind="pre-tokenizer",
+        name=shown,
+        known=sorted(SPLITTERS),
+    )
+
+
+def _byte_level(step: Json) -> tuple[str, ...]:
+    if _flag(step, "add_prefix_space", default=True):
+        refuse("pre-tokenizer", "puts a space before every text, which GGUF cannot say", step)
+    return (GPT2,) if _flag(step, "use_regex", default=True) else ()
+
+
+def _split(step: Json) -> tuple[str, ...]:
+    pattern = mapping(step.get("pattern"), "pre_tokenizer.pattern")
+    if "Regex" not in pattern:
+        refuse("pre-tokenizer", "splits at a fixed string, which no known splitter does", step)
+    regex = _canonical(typed(pattern["Regex"], str, "pre_tokenizer.pattern.Regex"))
+    way = (step.get("behavior"), _flag(step, "invert"))
+    if way != ("Isolated", False) and not (way == ("Removed", True) and regex in COVERING):
+        refuse("pre-tokenizer", "drops or joins pieces, which no known splitter does", step)
+    return (regex,)
+
+
+def _digits(step: Json) -> tuple[str, ...]:
+    return (r"\p{N}" if _flag(step, "individual_digits") else r"\p{N}+",)
+
+
+BYTE_LEVEL: dict[str, Callable[[Json], tuple[str, ...]]] = {
+    "ByteLevel": _byte_level,
+    "Split": _split,
+    "Digits": _digits,
+}
+
+
+def _canonical(regex: str) -> str:
+    """One spelling for all: escapes below U+0080 stay written out, those above become characters."""
+    for published, ours in SPELLINGS:
+        regex = regex.replace(published, ours)
+    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), regex)
+
+
+def _sentencepiece(normalizers: list[tuple[str, Json]], cuts: list[tuple[str, Json]]) -> Splitting:
+    """SentencePiece's way: spaces become ▁, often with one more in front; words are not cut."""
+    effects = [_row(SENTENCEPIECE, kind)(step) for kind, step in (*normalizers, *cuts)]
+    facts = {key: value for effect in effects for key, value in effect.items() if value}
+    if not facts.get("spaces"):
+        refuse("normalizer", f"does not write {SPACE} for spaces, which is GGUF's kind 'llama'", facts)
+    return Splitting("llama", "default", "prefix" in facts, "splits_words" in facts)
+
+
+def _prepend(step: Json) -> dict[str, bool]:
+    if step.get("prepend") != SPACE:
+        refuse("normalizer", f"puts something else than {SPACE} before a text", step)
+    return {"prefix": True}
+
+
+def _replace(step: Json) -> dict[str, bool]:
+    if step.get("pattern") != {"String": " "} or step.get("content") != SPACE:
+        refuse("normalizer", f"replaces something else than spaces by {SPACE}", step)
+    return {"spaces": True}
+
+
+def _metaspace(step: Json) -> dict[str, bool]:
+    if step.get("replacement", SPACE) != SPACE:
+        refuse("pre-tokenizer", f"writes something else than {SPACE} for a space", step)
+    old = "always" if _flag(step, "add_prefix_space", default=True) else "never"
+    scheme = typed(step.get("prepend_scheme", old), str, "pre_tokenizer.prepend_scheme")
+    split = _flag(step, "split", default=True)
+    return {"spaces": True, "prefix": scheme != "never", "splits_words": split}
+
+
+def _space_split(step: Json) -> dict[str, bool]:
+    """Gemma's file splits at spaces once there are none."""
+    if step.get("pattern") != {"String": " "}:
+        refuse("pre-tokenizer", "cuts words, which GGUF's kind 'llama' does not", step)
+    return {}
+
+
+SENTENCEPIECE: dict[str, Callable[[Json], dict[str, bool]]] = {
+    "Prepend": _prepend,
+    "Replace": _replace,
+    "Metaspace": _metaspace,
+    "Split": _space_split,
+}
+
+
+def _row(table: Mapping[str, T], kind: str) -> T:
+    if kind in table:
+        return table[kind]
+    raise UnsupportedModelError(
+        f"the tokenizer's step {kind[:SHOWN]!r} has no name in GGUF; known here: {', '.join(table)}",
+        kind="tokenizer",
+        name=kind,
+        known=sorted(table),
+    )
+
+
+def refuse(what: str, why: str, step: Json) -> NoReturn:
+    """UnsupportedModelError that shows the step, one level deep."""
+    flat = ((key, value) for key, value in step.items() if isinstance(value, str | bool))
+    shown = ", ".join(f"{key} {value!r}" for key, value in flat)[:SHOWN]
+    raise UnsupportedModelError(
+        f"the tokenizer's {what} {why}: {shown}; give a GGUF file of this model instead",
+        kind="tokenizer",
+        name=what,
+    )
+
+
+def mapping(value: object, key: str) -> Json:
+    """`value` if it is a JSON object. Raises ModelFormatError."""
+    return cast(Json, typed(value, Mapping, key))
+
+
+def array(value: object, key: str) -> list[object]:
+    """`value` if it is a JSON array. Raises ModelFormatError."""
+    return cast("list[object]", typed(value, list, key))
+
+
+def typed(value: object, kind: type[T], key: str) -> T:
+    """`value` if it is of `kind`; a bool is not an int. Raises ModelFormatError."""
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise ModelFormatError(
+        f"tokenizer: {key[:SHOWN]} is {type(value).__name__}, want {kind.__name__}",
+        key=key,
+        got=type(value).__name__,
+        want=kind.__name__,
+    )
+
+
+def _flag(step: Json, key: str, *, default: bool = False) -> bool:
+    """A bool of the step; null and absence are the default."""
+    value = step.get(key)
+    return default if value is None else typed(value, bool, key)
