@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
@@ -21,8 +21,11 @@ from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
+from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.hf import checkpoint_of_hf, tokenizer_words
 from camelid.model.read import read_model
+from camelid.model.shards import merge_shards, n_shards, shard_names
+from camelid.plan.weights import Weight, inline_part
 from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
@@ -199,9 +202,36 @@ async def open_model(model: ModelName, *, progress: Progress | None = None) -> M
     if path is not None:
         return await _open_directory(path)
     source = find_source(model)
-    checkpoint = checkpoint_of_gguf(await read_header(source))
+    header = await read_header(source)
+    if n_shards(header) > 1 and isinstance(source, FileSource):
+        return await _open_shards(source.path, n_shards(header))
+    checkpoint = checkpoint_of_gguf(header)
     read = await drive_async(read_model(checkpoint), source.read)
     return ModelFile(source.name, source.size, checkpoint, read, {"model": source.handle})
+
+
+async def _open_shards(path: Path, count: int) -> ModelFile:
+    """A model in several files, of which `path` is one."""
+    names = shard_names(path.name, count)
+    sources = {name: find_source(path.with_name(name)) for name in names}
+    checkpoint = merge_shards({name: await read_header(source) for name, source in sources.items()})
+    checkpoint = replace(checkpoint, tensors=await _with_facts(checkpoint.tensors, sources))
+    model = await drive_async(read_model(checkpoint), _nothing_asked)
+    n_bytes = sum(source.size for source in sources.values())
+    handles = {name: source.handle for name, source in sources.items()}
+    return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, handles)
+
+
+async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, ModelSource]) -> dict[str, Weight]:
+    """The tensors; those that are facts are read already, since a parser's ask names no file."""
+    read: dict[str, Weight] = {}
+    for name in FACTOR_TENSORS:
+        weight = tensors.get(f"{name}.weight")
+        if weight is not None:
+            part = weight.parts[0]
+            raw = await sources[part.source].read(part.offset, part.n_bytes)
+            read[weight.name] = replace(weight, parts=(inline_part(raw),))
+    return {**tensors, **read}
 
 
 async def _open_directory(path: Path) -> ModelFile:

@@ -77,9 +77,12 @@ class Weight:
 
 def inline_f32(name: str, values: Iterable[float], shape: tuple[int, ...]) -> Weight:
     """A float32 weight that travels inside the plan, e.g. a table of RoPE angles."""
-    raw = array("f", values).tobytes()
-    part = Part(INLINE, 0, len(raw), base64.b64encode(raw).decode("ascii"))
-    return Weight(name=name, type="f32", shape=shape, parts=(part,))
+    return Weight(name=name, type="f32", shape=shape, parts=(inline_part(array("f", values).tobytes()),))
+
+
+def inline_part(raw: bytes) -> Part:
+    """Bytes that travel inside the plan."""
+    return Part(INLINE, 0, len(raw), base64.b64encode(raw).decode("ascii"))
 
 
 def concat_rows(name: str, *weights: Weight) -> Weight:

@@ -1,0 +1,90 @@
+"""GGUF in several files, as gguf-split writes them: the same model as in one."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from tests.gguf_files import write_tiny_llama
+
+import camelid
+from camelid.errors import ModelFormatError
+
+COUNT = 3
+FACTORS = [1.0 + i / 8 for i in range(32)]
+
+
+def split(source: Path, folder: Path, *, count: int = COUNT, total: int | None = None) -> list[Path]:
+    """The file's tensors dealt out to several files, by the gguf package; metadata in the first."""
+    reader = gguf.GGUFReader(source)
+    paths = [folder / f"m-{i + 1:05d}-of-{count:05d}.gguf" for i in range(count)]
+    for i, path in enumerate(paths):
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_uint16("split.no", i)
+        writer.add_uint16("split.count", count)
+        writer.add_int32("split.tensors.count", len(reader.tensors) if total is None else total)
+        if not i:
+            _copy_metadata(reader, writer)
+        for tensor in reader.tensors[i::count]:
+            writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return paths
+
+
+def _copy_metadata(reader: Any, writer: Any) -> None:
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            sub_type = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(key, field.contents(), field.types[0], sub_type=sub_type)
+
+
+def answer(path: Path) -> tuple[int, ...]:
+    with camelid.load(path, backend="reference") as llm:
+        return tuple(llm.generate([1, 2, 3, 4], max_tokens=8, temperature=0.0).token_ids)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    write_tiny_llama(tmp_path / "m.gguf", seed=5, rope_freqs=FACTORS)
+    return tmp_path / "m.gguf"
+
+
+def test_several_files_are_one_model(whole: Path, tmp_path: Path) -> None:
+    paths = split(whole, tmp_path)
+    assert answer(paths[0]) == answer(paths[2]) == answer(whole), "any of them will do"
+
+
+def test_a_missing_file_is_named(whole: Path, tmp_path: Path) -> None:
+    paths = split(whole, tmp_path)
+    paths[1].unlink()
+    with pytest.raises(ModelFormatError, match=r"m-00002-of-00003\.gguf: there is no such file"):
+        camelid.load(paths[0])
+
+
+def test_files_that_do_not_belong_together(whole: Path, tmp_path: Path) -> None:
+    paths = split(whole, tmp_path)
+    first, second = (path.read_bytes() for path in paths[:2])
+    paths[1].write_bytes(first)
+    with pytest.raises(ModelFormatError, match="says that it is file 1 of 3, but stands as 2 of 3"):
+        camelid.load(paths[0])
+    key = b"split.no" + struct.pack("<I", 2)
+    paths[1].write_bytes(first.replace(key + struct.pack("<H", 0), key + struct.pack("<H", 1)))
+    with pytest.raises(ModelFormatError, match="is in an earlier file too"):
+        camelid.load(paths[0])
+    paths[1].write_bytes(second)
+    assert answer(paths[0])
+    with pytest.raises(ModelFormatError, match="tensors, but 99 are expected"):
+        camelid.load(split(whole, tmp_path, total=99)[0])
+
+
+def test_a_name_that_does_not_tell_its_siblings(whole: Path, tmp_path: Path) -> None:
+    split(whole, tmp_path)[0].rename(tmp_path / "renamed.gguf")
+    with pytest.raises(ModelFormatError, match=r"called like name-00001-of-00003\.gguf"):
+        camelid.load(tmp_path / "renamed.gguf")
