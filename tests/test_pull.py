@@ -153,4 +153,5 @@ def test_bar_on_a_terminal(hub: Hub, tmp_path: Path) -> None:
     os.close(leader)
     assert child.wait(30) == 0
     assert b"cria-Q8_0.gguf" in shown
+    assert b"0/100" not in shown, "a bar before it is known what is fetched"
     assert re.search(rb"[\d.]+/3\.7 MB", shown)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from camelid.cli.verb import say, writing_bar
-from camelid.formats.hub.cache import Fetched
+from camelid.formats.hub.cache import Fetched, Progress
 from camelid.formats.hub.fetch import fetch
 from camelid.formats.hub.ids import HubId
 from camelid.opening import find_hub_id
@@ -16,10 +18,18 @@ def local_model(model: str) -> str:
 
 
 def fetch_shown(hub_id: HubId, *, revision: str | None = None, offline: bool | None = None) -> Fetched:
-    """`fetch`, with what it does shown."""
+    """`fetch`, with what it does shown: notes, then a bar from the first byte on."""
+    bars: list[Progress | None] = []
     try:
-        with writing_bar() as progress:
-            return fetch(hub_id, revision=revision, offline=offline, progress=progress, say=say)
+        with ExitStack() as stack:
+
+            def report(what: str, done: int, of: int) -> None:
+                if not bars:
+                    bars.append(stack.enter_context(writing_bar()))
+                if bar := bars[0]:
+                    bar(what, done, of)
+
+            return fetch(hub_id, revision=revision, offline=offline, progress=report, say=say)
     except KeyboardInterrupt:
         say("stopped; what came is kept, and the same command goes on from there")
         raise
