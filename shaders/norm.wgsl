@@ -9,6 +9,7 @@ const LAYER: u32 = 1u;
 const L2: u32 = 2u;
 override KIND: u32 = 0u;
 override SIZE: u32 = 1u;
+override GAIN_STEP: u32 = 0u;  // from a group's gain to the next group's; 0 where all share one
 override HAS_GAIN: bool = false;
 override HAS_BIAS: bool = false;
 override X_STRIDE: u32 = 0u;
@@ -17,9 +18,9 @@ override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
 override EPS: f32 = 0.0;
 
-fn normed(v: f32, scale: f32, c: u32) -> f32 {
+fn normed(v: f32, scale: f32, group: u32, c: u32) -> f32 {
   var out = v * scale;
-  if (HAS_GAIN) { out *= gain[c]; }
+  if (HAS_GAIN) { out *= gain[group * GAIN_STEP + c]; }
   if (HAS_BIAS) { out += bias[c]; }
   return out;
 }
@@ -42,5 +43,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let total = workgroup_sum(squares, lane);
   var scale = 1.0 / sqrt(total / f32(SIZE) + EPS);
   if (KIND == L2) { scale = select(1.0 / max(sqrt(total), EPS), total, is_nan(total)); }
-  for (var c = lane; c < SIZE; c += LANES) { y[to + c] = normed(x[start + c] - mean, scale, c); }
+  for (var c = lane; c < SIZE; c += LANES) { y[to + c] = normed(x[start + c] - mean, scale, group.x, c); }
 }

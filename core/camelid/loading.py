@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from camelid.backends.base import Backend, OpenSpec, Program
+from camelid.backends.base import Backend, OpenSpec, Program, check_plan, reason_against
 from camelid.backends.select import ADAPTERS, open_backend
 from camelid.engine import StepEngine
 from camelid.errors import BackendError, RequestError
@@ -40,7 +40,7 @@ class LoadOptions:
     record_tape: bool = False
 
 
-async def choose_backend(options: LoadOptions, model: Model) -> tuple[Backend, str]:
+async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> tuple[Backend, str]:
     """An open backend, and a note that says which and why.
 
     `auto` takes webgpu on a hardware adapter that has kernels for all of the model, else the reference.
@@ -55,7 +55,7 @@ async def choose_backend(options: LoadOptions, model: Model) -> tuple[Backend, s
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
-        reason = _reason_against(backend, model)
+        reason = _reason_against(backend, model, limits)
         if not reason:
             return backend, _named(backend)
         await backend.close()
@@ -81,13 +81,15 @@ def _named(backend: Backend) -> str:
     return f"{capabilities.name} on {capabilities.device}"
 
 
-def _reason_against(backend: Backend, model: Model) -> str:
+def _reason_against(backend: Backend, model: Model, limits: Limits) -> str:
     capabilities = backend.capabilities()
     # In a browser there is no other backend to fall back to.
     if capabilities.is_software and sys.platform != "emscripten":
         return f"{capabilities.device} is a software adapter (name the backend to use it all the same)"
     missing = {w.type for w in model.weights.values()} - capabilities.weight_types
-    return f"it has no kernel for {', '.join(sorted(missing))}" if missing else ""
+    if missing:
+        return f"it has no kernel for {', '.join(sorted(missing))}"
+    return reason_against(make_plan(model, MIXED, limits, capabilities.fused), capabilities)
 
 
 def make_plan(model: Model, entry: str, limits: Limits, fused: Collection[str]) -> Plan:
@@ -143,7 +145,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     context = check_context(options.context, file.model)
     file = replace(file, model=at_context(file.model, context))
     report(STAGES[1], 1, len(STAGES))
-    backend, note = await choose_backend(options, file.model)
+    backend, note = await choose_backend(options, file.model, limits)
     try:
         engine = await _prepare(file, backend, limits, context, options, report)
     except BaseException:
@@ -162,6 +164,8 @@ async def _prepare(
 ) -> StepEngine:
     model, fused = file.model, backend.capabilities().fused
     plans = {entry: make_plan(model, entry, limits, fused) for entry in (DECODE, MIXED)}
+    for plan in plans.values():
+        check_plan(plan, backend.capabilities())
     if options.record_tape:
         _record(backend)
     report(STAGES[2], 2, len(STAGES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from tests.parity.case_tools import array, empty, vector
+from tests.parity.case_tools import array, empty, f32, vector
 
 from camelid.backends.reference.basic import ACTS, GATES, NORMS
 from camelid.backends.single import OpCase
@@ -33,6 +33,9 @@ def norm_cases() -> Iterator[OpCase]:
             for names in ((), ("gain",), ("bias",), ("gain", "bias")):
                 some = {name: weights[name] for name in names}
                 yield OpCase(op="norm", views=views, weights=some, attrs={**how, "size": size})
+        several = {"gain": f32(array(57, 3, 32)), "bias": vector(26, 32)}  # a gain for each group
+        views = {"y": empty(2, 96), "x": array(24, 2, 96)}
+        yield OpCase(op="norm", views=views, weights=several, attrs={**how, "size": 32})
     tiny = {"y": empty(1, 64), "x": array(27, 1, 64, scale=1e-4)}  # eps outweighs the sum
     yield OpCase(op="norm", views=tiny, attrs={"eps": 0.1, "kind": "l2"})
 

@@ -6,7 +6,7 @@ Opening, loading and compiling are asynchronous, because in a browser they are; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,7 +28,10 @@ class OpenSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do, and what it promises (DESIGN: A company, B schedule)."""
+    """What a backend can do, and what it promises (DESIGN: A company, B schedule).
+
+    `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
+    """
 
     name: str
     device: str
@@ -39,6 +42,7 @@ class Capabilities:
     fused: frozenset[str] = frozenset()  # the rewrites of plan/fuse.py that this backend wants
     is_software: bool = False
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    refuses: Callable[[Plan], str] = lambda plan: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +132,19 @@ def check_weight_types(weights: Sequence[Weight], capabilities: Capabilities) ->
                 f"it has {known}. Choose another backend, or a file quantized to one of these",
                 backend=capabilities.name,
             )
+
+
+def reason_against(plan: Plan, capabilities: Capabilities) -> str:
+    """Why this backend cannot run the plan; "" if it can."""
+    missing = sorted({op.name for op in plan.ops} - capabilities.ops)
+    return f"it has no kernel for the op {', '.join(missing)}" if missing else capabilities.refuses(plan)
+
+
+def check_plan(plan: Plan, capabilities: Capabilities) -> None:
+    """Raises BackendError if this backend cannot run the plan, before a weight is loaded."""
+    reason = reason_against(plan, capabilities)
+    if reason:
+        raise BackendError(
+            f"backend {capabilities.name!r} cannot run this model: {reason}. Choose another backend",
+            backend=capabilities.name,
+        )

@@ -25,7 +25,7 @@ from camelid.backends.base import (
 )
 from camelid.backends.webgpu import limits
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
-from camelid.backends.webgpu.kernels import KERNELS
+from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
 from camelid.backends.webgpu.layouts import LAYOUTS
 from camelid.backends.webgpu.lower import (
     allocate_section,
@@ -94,6 +94,7 @@ class WebGpuBackend:
             fused=frozenset({"add_norm", "linear_glu"}),
             is_software=any(word in self._device.lower() for word in SOFTWARE),
             limits=self._limits,
+            refuses=plan_refusal,
         )
 
     async def open(self, spec: OpenSpec) -> None:

@@ -46,6 +46,11 @@ def refusal(op: Op, plan: Plan) -> str:
     return f"the webgpu kernel of {op.name} does not take {reason}" if reason else ""
 
 
+def plan_refusal(plan: Plan) -> str:
+    """The first reason against any of the plan's ops, or ""."""
+    return next(filter(None, (refusal(op, plan) for op in plan.ops)), "")
+
+
 def _reasons(op: Op, kernel: Kernel) -> Iterator[str]:
     yield from (f"the operand {role}" for role, _ in op.operands if role not in kernel.operands)
     known = {*kernel.attrs, *kernel.words, *(("act",) if kernel.acts else ())}

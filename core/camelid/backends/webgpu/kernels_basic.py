@@ -41,7 +41,9 @@ def _group_size(op: Op) -> int:
 
 
 def _norm_constants(op: Op, _: Context) -> Constants:
-    return {"SIZE": _group_size(op), "EPS": op.number("eps")}
+    size = _group_size(op)
+    step = size if op.has("gain") and op.weight("gain").rows > 1 else 0
+    return {"SIZE": size, "GAIN_STEP": step, "EPS": op.number("eps")}
 
 
 def _norm_grid(op: Op, _: Context) -> Grid:

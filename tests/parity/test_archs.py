@@ -1,0 +1,36 @@
+"""Every architecture on lavapipe: the logits of its golden model are the reference's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.hf_models import HfCase, load_cases, nmse, write_hf
+from tests.model.hf_runs import Logits, load_hf, reference_logits, run
+from tests.parity.adapters import need_driver
+
+from camelid.backends.webgpu.backend import open_backend
+
+pytestmark = pytest.mark.parity
+
+CASES = load_cases()
+MAX_NMSE = 1e-10  # measured: up to about 1e-12
+DTYPES = ("f32", "bf16")
+CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_logits_equal_the_reference(case: HfCase, dtype: str, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path / case.name, case, dtype=dtype))
+    longest = max(map(len, case.token_ids))
+    want = reference_logits(loaded, case.token_ids, context=longest)
+    backend = open_backend("Vulkan")
+    fused = backend.capabilities().fused
+    adapter = need_driver("llvmpipe")
+    how = {"context": longest, "fused": fused, "adapter": adapter}
+    got: Logits = asyncio.run(run(backend, loaded, case.token_ids, CHUNK, **how))
+    error = nmse(got, want)
+    print(f"{case.name} {dtype}: NMSE {error:.1e}")
+    assert error <= MAX_NMSE

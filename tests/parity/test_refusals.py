@@ -1,0 +1,174 @@
+"""What webgpu has no kernel for is a clear error that names it, before a weight is loaded: never ignored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.parity.case_tools import array, empty, f32, weight
+from tests.parity.cases import attention_case
+from tests.parity.sections import PaperHost
+
+from camelid.backends.base import OpenSpec, check_plan, reason_against
+from camelid.backends.single import OpCase, Quantized, run_case
+from camelid.backends.webgpu.backend import WebGpuBackend
+from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
+from camelid.errors import BackendError
+from camelid.plan.ops import OPS, make_op
+from camelid.plan.plan import Buffer, Op, Plan, Stage, StateRef, StateSpec, View
+from camelid.plan.step import Capacity, ProgramKey
+from camelid.plan.weights import LoadOp, Weight
+
+KV = StateSpec("kv", "paged", (0,), (("k", 64), ("v", 64)), 16)
+
+
+def plan_of(op: Op, state: StateSpec = KV) -> Plan:
+    key = ProgramKey(entry="decode", capacity=Capacity(rows=1, sequences=1, outputs=1, updates=1))
+    return Plan(key=key, stages=(Stage("main", (op,)),), states=(state,))
+
+
+def view(name: str, cols: int, offset: int = 0, of: str = "", width: int = 0) -> View:
+    return View(Buffer(of or name, "T", width or cols + offset), cols, offset)
+
+
+def blank(name: str, *shape: int, type_: str = "f32") -> Weight:
+    return Weight(name=name, type=type_, shape=shape, parts=())
+
+
+def run_on_paper(case: OpCase) -> None:
+    async def run() -> None:
+        backend = WebGpuBackend(PaperHost())
+        await backend.open(OpenSpec())
+        await run_case(backend, case)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", sorted(set(OPS) - set(KERNELS)))
+def test_an_op_without_a_kernel_is_named(name: str) -> None:
+    plan = plan_of(Op(name, ()))
+    assert repr(name) in plan_refusal(plan)
+    with pytest.raises(BackendError, match=name):
+        check_plan(plan, WebGpuBackend(PaperHost()).capabilities())
+
+
+def attention(heads: tuple[int, int] = (2, 32), **attrs: Any) -> Op:
+    n_heads, dim = heads
+    views = {"y": view("y", n_heads * dim), "q": view("q", n_heads * dim), "state": StateRef("kv")}
+    return make_op("attention", views, {"n_heads": n_heads, "n_kv_heads": 2, "scale": 1.0, **attrs})
+
+
+def matrix(x: View, *shape: int, type_: str = "f32") -> Op:
+    return make_op("linear", {"y": view("y", 8), "x": x, "weight": blank("w", *shape, type_=type_)}, {})
+
+
+def router(n_experts: int, n_used: int, **attrs: Any) -> Op:
+    views = {"ids": view("ids", n_used), "probs": view("probs", n_used), "logits": view("l", n_experts)}
+    return make_op("router", views, {"gate": "softmax", **attrs})
+
+
+def unary(act: str) -> Op:
+    return make_op("unary", {"x": view("x", 8)}, {"act": act})
+
+
+def biased(op: Op) -> Op:
+    return replace(op, operands=(*op.operands, ("bias", blank("b", 8, 8))))
+
+
+def norm(kind: str, gain: str = "f32") -> Op:
+    operands = {"y": view("y", 8), "x": view("x", 8), "gain": blank("g", 8, type_=gain)}
+    return make_op("norm", operands, {"eps": 1e-5, "kind": kind})
+
+
+REFUSED: Mapping[str, tuple[Op, str]] = {
+    "position bias": (biased(attention()), "operand bias"),
+    "wide heads": (attention((2, 512)), "512 floats"),
+    "groups of experts": (router(8, 2, n_groups=2), "n_groups = 2"),
+    "too many experts": (router(2048, 2), "2048 experts"),
+    "too many used": (router(512, 65), "65 of 512"),
+    "unknown gate": (router(8, 2, gate="sparsemax"), "sparsemax"),
+    "unknown act": (unary("softplus"), "softplus"),
+    "gate as act": (unary("swiglu_oai"), "swiglu_oai"),
+    "unknown norm": (norm("group"), "group"),
+    "gain of 16 bits": (norm("rms", "f16"), "g of type f16"),
+    "rows of odd length": (matrix(view("x", 12), 8, 12), "rows of 12"),
+    "x off its place": (matrix(view("x", 8, offset=2, width=16), 8, 8), "multiples of 4"),
+    "two views of one buffer": (
+        make_op("add", {"x": view("x", 4, of="b", width=8), "r": view("r", 4, 4, "b", 8)}, {}),
+        "two views",
+    ),
+    "unknown codec": (matrix(view("x", 256), 8, 256, type_="q6_k"), "q6_k"),
+    "channel": (
+        make_op("embed_position", {"x": view("x", 8), "weight": blank("w", 4, 8)}, {"channel": 2}),
+        "channel 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_kernel_does_not_take_is_named(name: str) -> None:
+    op, reason = REFUSED[name]
+    capabilities = WebGpuBackend(PaperHost()).capabilities()
+    assert reason in reason_against(plan_of(op), capabilities)
+    with pytest.raises(BackendError, match="webgpu"):
+        check_plan(plan_of(op), capabilities)
+
+
+def test_the_same_ops_as_they_should_be_are_taken() -> None:
+    fine = (attention(), router(8, 2), unary("tanh"), norm("l2"), matrix(view("x", 8), 8, 8))
+    assert [plan_refusal(plan_of(op)) for op in fine] == [""] * len(fine)
+
+
+@pytest.mark.parametrize(("tensors", "kv_type"), [((("k", 64),), "f32"), (KV.tensors, "f16")])
+def test_state_of_another_form_is_refused(tensors: Any, kv_type: str) -> None:
+    assert "state 'kv'" in plan_refusal(plan_of(attention(), replace(KV, tensors=tensors, kv_type=kv_type)))
+
+
+def test_state_of_another_kind_is_refused() -> None:
+    backend = WebGpuBackend(PaperHost())
+    with pytest.raises(BackendError, match="recurrent"):
+        asyncio.run(backend.allocate([replace(KV, kind="recurrent")], {}))
+
+
+def test_a_refused_op_does_not_compile() -> None:
+    """The backend itself refuses, even if nobody asked it first."""
+    case = attention_case([3], 2, 1, 512, 32, {}, {}, 0)
+    with pytest.raises(BackendError, match="512 floats"):
+        run_on_paper(case)
+
+
+def loading(weight: Quantized) -> OpCase:
+    cols = weight.shape[-1]
+    views = {"y": empty(1, weight.shape[0]), "x": array(1, 1, cols)}
+    return OpCase(op="linear", views=views, weights={"weight": weight})
+
+
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (replace(weight("q8_0", 1, 8, 64), load_ops=(LoadOp("permute_rows", (2, 4)),)), "permute_rows"),
+        (replace(weight("f16", 1, 8, 64), load_ops=(LoadOp("add", (1.0,)),)), "from f16 to f16"),
+        (replace(weight("q8_0", 1, 8, 64), type="f32", load_ops=(LoadOp("cast", ("q8_0",)),)), "q8_0 to f32"),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("transpose", (8, 8)),)), "does not fit 512"),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("rows", (4, 8, 8)),)), "does not fit 512"),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("rows", (4, 2, 8)),)), "do not make"),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("reverse"),)), "reverse"),
+        (weight("q8_0", 1, 1, 32), "odd number"),
+    ],
+)
+def test_load_ops_without_a_kernel_are_named(made: Quantized, match: str) -> None:
+    with pytest.raises(BackendError, match=match):
+        run_on_paper(loading(made))
+
+
+def test_a_bias_is_read_as_f32() -> None:
+    case = OpCase(
+        op="linear",
+        views={"y": empty(1, 8), "x": array(1, 1, 8)},
+        weights={"weight": weight("f32", 1, 8, 8), "bias": weight("f16", 1, 8)},
+    )
+    with pytest.raises(BackendError, match="bias of type f16"):
+        run_on_paper(case)
