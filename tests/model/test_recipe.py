@@ -1,0 +1,38 @@
+"""The README's recipe for an architecture does what it says: its block, run in place of the shipped rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from camelid.errors import CamelidError
+from camelid.model import archs
+from tests.hf_models import load_case, nmse, write_hf
+from tests.model.hf_runs import load_hf, reference_logits
+
+README = Path(__file__).parents[2] / "README.md"
+MAX_LINES = 15
+
+
+def recipe() -> str:
+    match = re.search(r"<!-- recipe -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert match, "README.md has no recipe"
+    return match[1]
+
+
+def test_the_recipe_is_short() -> None:
+    assert len(recipe().splitlines()) <= MAX_LINES
+
+
+def test_the_recipe_makes_the_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    case = load_case("stablelm")
+    folder = write_hf(tmp_path / "m", case)
+    monkeypatch.delitem(archs.ARCHS, "stablelm")
+    monkeypatch.delitem(archs.HF_ROWS, "stablelm")
+    with pytest.raises(CamelidError, match="'stablelm' is not supported"):
+        load_hf(folder)
+    exec(recipe(), dict(vars(archs)))  # noqa: S102 - our own README
+    got = [reference_logits(load_hf(folder), [ids])[0] for ids in case.token_ids]
+    assert nmse(got, case.logits) <= 1e-6
