@@ -1,5 +1,5 @@
-"""gpt-oss (arXiv 2508.10925): a learned sink in every head's softmax, windows in every other layer, YaRN whose
-ramp is not rounded, biases everywhere, experts in MXFP4 with a clamped SwiGLU."""
+"""gpt-oss (arXiv 2508.10925): a learned sink in every head's softmax, windows in every other layer, YaRN with
+a ramp that is not rounded, biases everywhere, experts in MXFP4 with a clamped SwiGLU."""
 
 from __future__ import annotations
 

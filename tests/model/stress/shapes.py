@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.model.stress.deepseek2 import DEEPSEEK2, DEEPSEEK2_LITE
+from tests.model.stress.gemma3n import GEMMA3N
 from tests.model.stress.gpt_oss import GPT_OSS
 from tests.model.stress.shape import Shape
 
@@ -10,4 +11,5 @@ SHAPES: dict[str, Shape] = {
     "deepseek2": DEEPSEEK2,
     "deepseek2_lite": DEEPSEEK2_LITE,
     "gpt_oss": GPT_OSS,
+    "gemma3n": GEMMA3N,
 }
