@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.hf_models import load_case, nmse, write_hf
+from tests.model.hf_runs import load_hf, reference_logits
 
 from camelid.errors import CamelidError
 from camelid.model import archs
-from tests.hf_models import load_case, nmse, write_hf
-from tests.model.hf_runs import load_hf, reference_logits
 
 README = Path(__file__).parents[2] / "README.md"
 MAX_LINES = 15
