@@ -13,20 +13,15 @@ from camelid.formats.hub.cache import Fetched
 from camelid.formats.hub.ids import HubId, check_revision, parse_hub_id
 
 
-class HubIdType(click.ParamType):
-    """owner/repo[@REVISION][:QUANT]."""
-
-    name = "hub id"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> HubId:
-        """The parsed id; a usage error if it is none."""
-        try:
-            hub_id = parse_hub_id(value)
-        except RequestError as error:
-            self.fail(error.message, param, ctx)
-        return hub_id or self.fail(
-            f"{value!r} is no hub id such as owner/repo or owner/repo:Q4_K_M", param, ctx
-        )
+def checked_hub_id(_: click.Context, __: click.Parameter, value: str) -> HubId:
+    """The parsed id; a usage error if it is none."""
+    try:
+        hub_id = parse_hub_id(value)
+    except RequestError as error:
+        raise click.BadParameter(error.message) from error
+    if hub_id is None:
+        raise click.BadParameter(f"{value!r} is no hub id such as owner/repo or owner/repo:Q4_K_M")
+    return hub_id
 
 
 def checked_revision(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -38,7 +33,7 @@ def checked_revision(_: click.Context, __: click.Parameter, value: str | None) -
 
 
 @verb
-@click.argument("hub_id", metavar="HUB_ID", type=HubIdType())
+@click.argument("hub_id", metavar="HUB_ID", callback=checked_hub_id)
 @click.option("--revision", metavar="REV", callback=checked_revision, help="A branch, tag or commit.")
 @click.option("--offline", is_flag=True, help="Only look into the cache.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

@@ -115,5 +115,5 @@ def writing_bar() -> Generator[Callable[[str, int, int], object] | None]:
     text = TextColumn("{task.description:<28}")
     columns = (text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
+        task = bar.add_task("", total=None)
         yield lambda name, done, of: bar.update(task, description=name, completed=done, total=of)
