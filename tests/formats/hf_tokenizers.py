@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import cache
 from typing import Any
 
@@ -84,6 +85,12 @@ SPACES: dict[str, tuple[normalizers.Normalizer | None, PreTokenizer | None, bool
 }  # fmt: skip
 
 
+def crowded(n: int, seed: int) -> list[str]:
+    """Texts of few letters, in which many pairs overlap, so that the order of merges decides."""
+    rng = random.Random(seed)
+    return ["".join(rng.choices("aab cé", k=rng.randrange(4, 40))) for _ in range(n)]
+
+
 @cache
 def sentencepiece(spaces: str, complete: bool) -> Tokenizer:
     """BPE with byte_fallback. `complete`: merges are all pairs that make a token, best token first, as in
@@ -93,7 +100,7 @@ def sentencepiece(spaces: str, complete: bool) -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=300, show_progress=False, special_tokens=["<unk>", "<s>", "</s>"]
     )
-    trained.train_from_iterator([LETTERS[i:] for i in range(80)], trainer)
+    trained.train_from_iterator(crowded(300, seed=2), trainer)
     model = json.loads(trained.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
     pieces = tokens[3:]

@@ -18,6 +18,7 @@ from tests.formats.hf_tokenizers import (
     NAMED,
     SPACES,
     byte_level,
+    crowded,
     n_tokens,
     published,
     read,
@@ -129,9 +130,9 @@ def test_sentencepiece_style_ids_equal_those_of_tokenizers(spaces: str, complete
         SPACES[spaces][2],
     )
     assert ("merges" in facts) == (not complete), "scores tell all that complete merges do"
-    for text in [*random_texts(400, seed=9), "the llama walked over", "grass was green", "x"]:
-        # ▁▁ is a token of its own here, and Metaspace puts no ▁ before a space, which GGUF cannot say.
-        if "  " not in text and not (text.startswith(" ") and spaces == "mistral"):
+    for text in [*random_texts(200, seed=9), *crowded(400, seed=4), "x"]:
+        # ▁▁ is a user-defined token here, and the reader above has none of those.
+        if "  " not in text and not (text.startswith(" ") and facts["add_space_prefix"]):
             assert spm_encode(facts, text) == made.encode(text, add_special_tokens=False).ids, repr(text)
 
 

@@ -3,7 +3,8 @@
 Types, ids and flags follow what converters write (the gguf package's vocab.py), with these differences:
 where names and the post-processor disagree about BOS and EOS the post-processor counts, because it is what
 encodes; scores of SentencePiece-style vocabularies are -rank of the merges, not -1000 for all.
-GGUF cannot say that a token takes the spaces beside it along (`lstrip`, `rstrip`, `single_word`): left out.
+GGUF cannot say that a token takes the spaces beside it along (`lstrip`, `rstrip`, `single_word`), nor that no
+space goes before a text that begins with one (Metaspace): left out.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from camelid.formats.hf_splitting import Json, array, mapping, typed
 from camelid.text.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 
 MAX_SCORED_CHARS = 256  # longer tokens are not looked at split by split
+TEXT = frozenset({NORMAL, USER_DEFINED})  # what merges may make: Gemma lists ▁▁ as added and merged
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 # Marked as ordinary by files, though they steer; converters to GGUF make them control tokens too.
 LOOKS_CONTROL = re.compile(r"<\|.*\|>|<｜.*｜>|<pad>|<mask>|<2mass>|\[@BOS@\]|<unused\d+>", re.DOTALL)
@@ -157,7 +158,7 @@ def scores(vocab: Vocabulary, types: list[int]) -> list[float]:
     n = len(ranks)
     for token, kind in zip(vocab.tokens, types, strict=True):
         rank = ranks.get(token) if token is not None else None
-        late = kind in (NORMAL, USER_DEFINED) and rank is None
+        late = kind in TEXT and rank is None
         found.append(-float(n) if late else -float(rank or 0))
         n += late
     return found
@@ -172,7 +173,7 @@ def told_by_scores(vocab: Vocabulary, types: list[int]) -> bool:
     order = [ranks[left + right] for left, right in vocab.merges]
     if order != sorted(order) or len(set(vocab.merges)) != len(vocab.merges):
         return False
-    text = {t for t, kind in zip(vocab.tokens, types, strict=True) if t and kind == NORMAL}
+    text = {t for t, kind in zip(vocab.tokens, types, strict=True) if t and kind in TEXT}
     if any(len(token) > MAX_SCORED_CHARS for token in text):
         return False
     splits = sum(t[:i] in text and t[i:] in text for t in text for i in range(1, len(t)))
