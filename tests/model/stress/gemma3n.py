@@ -1,6 +1,6 @@
 """Gemma 3n: layers carry four streams (AltUp, arXiv 2301.13310), a learned residual of low rank (LAuReL,
-arXiv 2411.07501) and an embedding of the token for every layer; the last layers read keys and values of earlier
-ones, four layers of five see a window, gates of early layers are made sparse."""
+arXiv 2411.07501) and an embedding of the token for every layer; the last layers read keys and values of
+earlier ones, four layers of five see a window, gates of early layers are made sparse."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ def attention(w: plain.Weights, h: Any, i: int, kept: dict[int, Any]) -> Any:
     if owner(i) == i:
         kept[i] = turn(plain.rms(k, w["attn_k_norm"]), freqs), plain.rms(v, 1.0)
     q = turn(plain.rms(q, w["attn_q_norm"]), freqs)
-    return attend(q, *kept[owner(i)], 1.0, window=0 if is_full(i) else WINDOW) @ w["attn_output"].T
+    k, v = kept[owner(i)]
+    return attend(q, k, v, 1.0, window=0 if is_full(i) else WINDOW) @ w["attn_output"].T
 
 
 def feed(w: plain.Weights, h: Any, i: int) -> Any:
