@@ -12,6 +12,7 @@ VERBS = {
     "run": "Answer a prompt, streamed.",
     "pull": "Fetch a model from a hub.",
     "info": "Show what a model is, how large, and how much memory it takes.",
+    "inspect": "Show what lies in a directory or GGUF file, runnable or not.",
     "explain": "Print the plan: the model as a list of ops, and what a step costs.",
     "convert": "Write a Hugging Face directory as GGUF.",
     "quantize": "Write a GGUF with smaller weights.",
