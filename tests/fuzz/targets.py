@@ -19,6 +19,7 @@ import safetensors
 from tests import crafted_gguf
 from tests.fuzz.llama import llama_bytes, llama_values
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
+from tests.fuzz.published import config_bytes, parse_published
 
 from camelid.formats.gguf import read_gguf
 from camelid.formats.hf_config import open_hf
@@ -175,6 +176,7 @@ TARGETS: tuple[Target, ...] = (
     Target("gguf v2", damaged(gguf_file(2), words=GGUF_WORDS), parse_gguf),
     Target("llama bytes", llama_bytes, parse_llama),
     Target("llama values", llama_values, parse_llama),
+    Target("published config", config_bytes, parse_published),
     row("safetensors bytes", [framed(text) for text in HEADERS], parse_safetensors),
     row("safetensors header", HEADERS, parse_safetensors, text=True, frame=framed),
     row("config.json", [CONFIG], parse_config, text=True),

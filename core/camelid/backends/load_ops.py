@@ -37,7 +37,13 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
 
 
 def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
-    """(start, n) of consecutive tiles of up to `max_values` values: a division by shape alone."""
+    """(start, n) of consecutive tiles of up to `max_values` values: a division by shape alone.
+
+    A transposed matrix is one tile, as each of its rows needs all that is stored.
+    """
+    if any(op.name == "transpose" for op in weight.load_ops):
+        yield 0, weight.rows
+        return
     heads = [int(op.args[1]) for op in weight.load_ops if op.name == "permute_rows"]
     step = heads[0] if heads else 1
     height = max(max_values // weight.cols // step, 1) * step

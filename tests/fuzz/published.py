@@ -1,0 +1,74 @@
+"""Published models whose config.json was damaged: the golden ones, their weights never read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.mutate import JSON_WORDS, damaged
+from tests.hf_models import HfCase, load_cases
+
+from camelid.formats.hf_config import HfDirectory, HfTensor
+from camelid.formats.json_text import parse_object
+from camelid.formats.source import drive
+from camelid.model.arch import Model
+from camelid.model.decoder import lower
+from camelid.model.facts import at_context
+from camelid.model.hf import checkpoint_of_hf
+from camelid.model.read import read_model
+from camelid.plan.step import Capacity, ProgramKey
+
+KEY = ProgramKey(entry="mixed", capacity=Capacity(rows=1, sequences=1, outputs=1, updates=1))
+CONTEXT = 8  # rows of rope tables
+
+
+@cache
+def cases() -> tuple[HfCase, ...]:
+    return tuple(load_cases())
+
+
+def config_bytes(random: Random) -> bytes:
+    """The number of a case, and its config.json, damaged or with values that others have."""
+    number = random.randrange(len(cases()))
+    config = dict(cases()[number].config)
+    for key in random.sample(sorted(config), random.randrange(3)):
+        other = cases()[random.randrange(len(cases()))].config
+        config[key] = random.choice([other.get(key), 0, -1, 1, 3, 2**31, 1e300, 1e-300, [], {}, "", True])
+    text = json.dumps(config).encode()
+    return bytes([number]) + (damaged([text], words=JSON_WORDS, text=True)(random) if number % 2 else text)
+
+
+def parse_published(data: bytes) -> None:
+    """Whatever is accepted lowers to a plan."""
+    case = cases()[data[0]]
+    config = parse_object(data[1:], path="config.json", what="settings", allow_infinity=True)
+    directory = HfDirectory(
+        path=Path(case.name),
+        config=config,
+        generation={},
+        tokenizer={},
+        tokenizer_config={},
+        special_tokens={},
+        chat_template=None,
+        files={},
+        tensors=dict(_tensors(case)),
+    )
+    model: Model = drive(read_model(checkpoint_of_hf(directory)), _no_bytes)
+    lower(at_context(model, min(CONTEXT, model.spec.context_length)), KEY)
+
+
+def _tensors(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
+    at = 0
+    for name, shape in case.tensors.items():
+        n_bytes = 4
+        for size in shape:
+            n_bytes *= size
+        yield name, HfTensor(name, "f32", tuple(shape), "model.safetensors", at, n_bytes)
+        at += n_bytes
+
+
+def _no_bytes(offset: int, n: int) -> bytes:
+    raise AssertionError(f"{n} bytes at {offset} were asked for")
