@@ -1,0 +1,102 @@
+"""The files that continuous integration and pre-commit read: valid, pinned, and about this repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+Yaml = dict[Any, Any]
+PINNED = re.compile(r"actions/[a-z-]+@v\d+")
+
+
+def read(name: str) -> Yaml:
+    return yaml.safe_load((ROOT / name).read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def ci() -> Yaml:
+    return read(".github/workflows/ci.yml")
+
+
+@pytest.fixture(scope="module")
+def hooks() -> dict[str, Yaml]:
+    repos = read(".pre-commit-config.yaml")["repos"]
+    return {hook["id"]: repo | hook for repo in repos for hook in repo["hooks"]}
+
+
+def steps(ci: Yaml) -> list[Yaml]:
+    return [step for job in ci["jobs"].values() for step in job["steps"]]
+
+
+def test_every_step_does_one_thing_and_actions_are_pinned(ci: Yaml) -> None:
+    assert all(("run" in step) != ("uses" in step) for step in steps(ci))
+    used = {step["uses"] for step in steps(ci) if "uses" in step}
+    assert used and all(PINNED.fullmatch(name) for name in used)
+    assert ci["permissions"] == {"contents": "read"}
+    assert all(job["timeout-minutes"] <= 60 for job in ci["jobs"].values())
+
+
+def test_steps_name_files_that_are_there(ci: Yaml) -> None:
+    words = {word for step in steps(ci) for word in step.get("run", "").split()}
+    named = {word for word in words if word.startswith(".ci/") or word.endswith(".py")}
+    assert named == {".ci/run", ".ci/check-adapter", "web/build.py"}
+    assert all((ROOT / name).is_file() for name in named)
+    scripts = [ROOT / name for name in named if name.startswith(".ci/")]
+    assert sys.platform == "win32" or all(os.access(script, os.X_OK) for script in scripts)
+
+
+def test_every_system_runs_the_oldest_and_a_new_python(ci: Yaml) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    linux, desktop = (ci["jobs"][name]["strategy"]["matrix"] for name in ("linux", "desktop"))
+    for pythons in ([row["python"] for row in linux["include"]], desktop["python"]):
+        assert pythons == [oldest, "3.13"]
+    apis = {row["os"].split("-")[0]: row["api"] for row in desktop["include"]}
+    assert apis == {"macos": "metal", "windows": "dx12"}
+    assert {row["os"] for row in desktop["include"]} == set(desktop["os"])
+
+
+def test_hooks_are_local_and_pinned_as_the_project_pins(hooks: dict[str, Yaml]) -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    assert {hook["repo"] for hook in hooks.values()} == {"local"}
+    for hook in hooks.values():
+        packages = hook.get("additional_dependencies", [])
+        assert (hook["language"] == "python") == bool(packages)
+        assert all(re.fullmatch(r"[a-z]+==[\d.]+", package) for package in packages)
+    ruffs = {p for hook in hooks.values() for p in hook.get("additional_dependencies", []) if "ruff" in p}
+    assert ruffs <= set(groups["lint"]) and len(ruffs) == 1
+    assert (ROOT / "tests" / "parity" / "test_lint.py").is_file()
+    assert "tests/parity/test_lint.py" in hooks["shaders"]["entry"]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_shader"),
+    [
+        ("shaders/norm.wgsl", True),
+        ("core/camelid/backends/webgpu/kernels.py", True),
+        ("core/camelid/shaders.py", True),
+        ("core/camelid/llm.py", False),
+    ],
+)
+def test_what_makes_a_shader_starts_the_shader_hook(
+    path: str, is_shader: bool, hooks: dict[str, Yaml]
+) -> None:
+    assert (ROOT / path).is_file()
+    assert bool(re.search(hooks["shaders"]["files"], path)) is is_shader
+
+
+@pytest.mark.e2e
+def test_an_adapter_that_is_not_there_fails_the_check() -> None:
+    script = [sys.executable, str(ROOT / ".ci" / "check-adapter"), "vulkan", "no such adapter"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "core")}
+    done = subprocess.run(script, capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 1 and "no such adapter" in done.stderr and "Traceback" not in done.stderr
