@@ -26,6 +26,8 @@ def norm_cases() -> Iterator[OpCase]:
     zeros = {"y": empty(2, 64), "x": empty(2, 64)}
     for kind in NORMS:
         how = {**EPS, "kind": kind}
+        broken = {"y": empty(1, 4), "x": _broken()}
+        yield OpCase(op="norm", views=broken, attrs=how)
         yield OpCase(op="norm", views=zeros, weights={"gain": vector(4, 64)}, attrs=how)
         for cols, size in ((100, 0), (96, 32), (7, 1), (6, 3)):
             views = {"y": empty(3, cols), "x": array(24, 3, cols) + np.float32(3.0)}
@@ -56,6 +58,10 @@ def act_cases() -> Iterator[OpCase]:
         yield OpCase(op="unary", views={"x": array(32, 1, 65, scale=0.01)}, attrs={"act": act})
         if act != "relu2":  # whose squares f32 does not hold
             yield OpCase(op="unary", views={"x": _huge()}, attrs={"act": act})
+        yield OpCase(op="unary", views={"x": _broken()}, attrs={"act": act})
+    yield OpCase(op="softcap", views={"x": _broken()}, attrs={"cap": 30.0})
+    yield OpCase(op="glu", views={"y": empty(1, 4), "gate": _broken(), "up": _broken()[:, ::-1].copy()},
+                 attrs={"act": "swiglu_oai"})  # fmt: skip
     for act in (*ACTS, *GATES):
         views = {"y": empty(3, 100), "gate": array(16, 3, 100, scale=4.0), "up": array(17, 3, 100)}
         yield OpCase(op="glu", views={**views, "up": 6.0 * views["up"]}, attrs={"act": act})
@@ -66,3 +72,8 @@ def act_cases() -> Iterator[OpCase]:
 def _huge() -> np.ndarray:
     """Numbers whose exp overflows or vanishes."""
     return np.array([HUGE], np.float32)
+
+
+def _broken() -> np.ndarray:
+    """A NaN stays one, so that a row's status can tell of it."""
+    return np.array([[1.0, np.nan, -2.0, 0.5]], np.float32)

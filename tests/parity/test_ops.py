@@ -21,7 +21,8 @@ pytestmark = pytest.mark.parity
 
 # Ops that the reference alone has so far: webgpu refuses them by name.
 REFERENCE_ONLY = {
-    "affine", "concat", "conv1d", "cutoff", "length", "linear_heads", "mix", "scan_delta", "scan_mamba2",
+    "affine", "attend_rows", "concat", "conv1d", "cutoff", "emit", "length", "linear_heads", "mix", "pool",
+    "scan_delta", "scan_mamba2",
 }  # fmt: skip
 
 
