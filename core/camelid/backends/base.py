@@ -68,13 +68,14 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRow:
-    """What came back for one output row. `logits` only with the program's `all_logits` feature."""
+    """What came back for one output row. `logits` only with the program's `all_logits` feature, or from a
+    program that emits floats in their place and draws nothing."""
 
     token_id: int
     status: str
     logit: float
     log_sum_exp: float
-    logits: memoryview[Any] | None = None  # [V] float32
+    logits: memoryview[Any] | None = None  # [V] float32, or as many as are emitted
 
     @property
     def logprob(self) -> float:

@@ -25,7 +25,7 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
     With `permute_rows`, `start` and `n` are multiples of head_dim, as the tiles of `tiles` are.
     """
     names = {op.name for op in weight.load_ops}
-    if "transpose" in names or ("rows" in names and len(weight.shape) == 1):
+    if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
         return _whole(weight, read)[start : start + n]
     first = start + sum(int(op.args[0]) for op in weight.load_ops if op.name == "rows")
     each = row_bytes(weight.stored_type, weight.cols)
@@ -108,6 +108,11 @@ def _rows(values: F32, op: LoadOp) -> F32:
     return values.reshape(of, -1)[start : start + n]
 
 
+def _pick(values: F32, op: LoadOp) -> F32:
+    of, *numbers = (int(number) for number in op.args)
+    return values.reshape(of, -1)[numbers]
+
+
 def _add(values: F32, op: LoadOp) -> F32:
     return values + np.float32(op.args[0])
 
@@ -118,5 +123,6 @@ LOAD_OPS: dict[str, Callable[[F32, LoadOp], F32]] = {
     "transpose": _transpose,
     "permute_rows": _permute_rows,
     "rows": _rows,
+    "pick": _pick,
     "add": _add,
 }

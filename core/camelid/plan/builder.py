@@ -154,6 +154,25 @@ class PlanBuilder:
         self.add_op("attention", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **how)
         return y
 
+    def attend_rows(
+        self,
+        q: View,
+        *,
+        k: View,
+        v: View,
+        n_heads: int,
+        n_kv_heads: int,
+        scale: float,
+        window: int = 0,
+        bias: Weight | None = None,
+    ) -> View:
+        """Over all rows of the same sequence in this step, or within `window` / 2 rows on either side."""
+        y = self.new("attn", q.rows, v.cols // n_kv_heads * n_heads)  # [T, H*D]
+        operands: dict[str, Operand | None] = {"y": y, "q": q, "k": k, "v": v, "bias": bias}
+        how: dict[str, Attr] = {"mask": "symmetric" if window else "full", "window": window}
+        self.add_op("attend_rows", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **how)
+        return y
+
     def glu(self, gate: View, up: View, act: str) -> View:
         y = self.new("ffn", gate.rows, gate.cols)  # [T, F]
         self.add_op("glu", {"y": y, "gate": gate, "up": up}, act=act)
@@ -242,6 +261,16 @@ class PlanBuilder:
         y = self.new("out", "O", x.cols)  # [O, C]
         self.add_op("gather_rows", {"y": y, "x": x})
         return y
+
+    def pool(self, x: View, kind: str) -> View:
+        """One row of each output's sequence: the mean, the first (cls) or the last."""
+        y = self.new("pooled", "O", x.cols)  # [O, C]
+        self.add_op("pool", {"y": y, "x": x}, kind=kind)
+        return y
+
+    def emit(self, x: View) -> None:
+        """The rows of x [O, C] are what the step gives back."""
+        self.add_op("emit", {"x": x})
 
     def sample(self, logits: View, tokens: str) -> None:
         self.add_op("sample", {"logits": logits, "tokens": StateRef(tokens)})

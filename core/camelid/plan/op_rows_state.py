@@ -25,7 +25,13 @@ def _kv_rule(op: Op) -> bool:
 def _attention_rule(op: Op) -> bool:
     q, y, n_heads = op.view("q"), op.view("y"), op.integer("n_heads")
     heads = n_heads % op.integer("n_kv_heads") == 0 == q.cols % n_heads
-    return heads and q.rows == y.rows and y.cols % n_heads == 0 and op.word("mask") in MASKS
+    widths = q.rows == y.rows and y.cols % n_heads == 0
+    return heads and widths and op.word("mask") in MASKS and _bias_fits(op, n_heads)
+
+
+def _bias_fits(op: Op, n_heads: int) -> bool:
+    """By distance, which rows of another sequence do not have."""
+    return not op.has("bias") or (op.weight("bias").cols == n_heads and op.word("mask") == "causal")
 
 
 ROWS: tuple[OpRow, ...] = (
@@ -57,8 +63,9 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"mask": "causal", "window": 0, "softcap": 0.0},
         rule=_attention_rule,
         flops=_attention_flops,
-        meaning="y = softmax(cap(scale * q @ K.T)) @ V; causal: over keys max(first_kept, state_row - window "
-        "+ 1) .. state_row (window 0: no such bound); held: over the rows held before the step. A state "
-        "without v holds it in the first columns of k. A sink is one more score a head, with no value",
+        meaning="y = softmax(cap(scale * q @ K.T) + bias) @ V; causal: over keys max(first_kept, state_row - "
+        "window + 1) .. state_row (window 0: no such bound); held: over the rows held before the step. A "
+        "state without v holds it in the first columns of k. A sink is one more score a head, with no value. "
+        "A bias [n, heads] adds its row min(state_row - key, n - 1)",
     ),
 )

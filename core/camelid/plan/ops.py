@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from camelid.errors import PlanError
-from camelid.plan import op_rows, op_rows_recurrent, op_rows_state, op_rows_streams
+from camelid.plan import op_rows, op_rows_encoder, op_rows_recurrent, op_rows_state, op_rows_streams
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.oprow import Counts, OpRow
 from camelid.plan.plan import Attr, Op, Operand, Plan
@@ -18,7 +18,7 @@ from camelid.plan.weights import Weight
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
 
 TABLE_OPS = frozenset({"embed", "embed_position", "rope"})
-FILES = (op_rows, op_rows_state, op_rows_recurrent, op_rows_streams)
+FILES = (op_rows, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
 OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
 
 

@@ -34,7 +34,7 @@ class LoadOp:
     `concat` parts follow each other as rows (they always do; the word documents it); `cast(type)` the bytes
     are of this type, the weight's own type is that of the result; `transpose(rows, cols)` of a stored matrix;
     `permute_rows(n_heads, head_dim)` halves of each head's rows become adjacent pairs; `rows(start, n, of)`
-    keeps n of so many;
+    keeps n of so many; `pick(of, *numbers)` takes the rows of these numbers, out of so many;
     `add(number)` to every value.
     """
 

@@ -24,26 +24,50 @@ def op_attention(op: Op, f: Frame) -> None:
     f.write(op.view("y"), np.stack(rows))
 
 
-def _attend(op: Op, f: Frame, row: StepRow, q: F64) -> F64:  # q [H, D] -> [H*D]
+def attend(
+    q: F64,
+    k: F64,
+    v: F64,
+    *,
+    scale: float,
+    cap: float = 0.0,
+    sinks: F64 | None = None,
+    bias: F64 | None = None,
+) -> F64:  # q [H, D], k [keys, K, D], v [keys, K, V], sinks [H], bias [keys, H] -> [H*V]
+    """One row's heads, each by itself."""
+    group = len(q) // k.shape[1]
+    heads: list[F64] = []
+    for h, head in enumerate(q):
+        scores = _capped(np.ascontiguousarray(k[:, h // group]) @ head * scale, cap)  # [keys]
+        scores = scores if bias is None else scores + bias[:, h]
+        probs = _softmax(scores, scores[:0] if sinks is None else sinks[h : h + 1])
+        heads.append(np.ascontiguousarray(v[:, h // group].T) @ probs)
+    return np.concatenate(heads)
+
+
+def _attend(op: Op, f: Frame, row: StepRow, q: F64) -> F64:  # q [H, D] -> [H*V]
     n_kv_heads, v_dim = op.integer("n_kv_heads"), op.view("y").cols // len(q)
     keys = _keys(op, f, row)
     k = _cached(op.state("state"), "k", f, row, keys).reshape(len(keys), n_kv_heads, -1)  # [keys, K, D]
     v = _values(op, f, row, keys, k)[..., :v_dim]  # [keys, K, V]
-    group = len(q) // n_kv_heads
-    scores = [np.ascontiguousarray(k[:, h // group]) @ head for h, head in enumerate(q)]  # H of [keys]
-    probs = [_probs(op, f, h, score) for h, score in enumerate(scores)]
-    heads = [np.ascontiguousarray(v[:, h // group].T) @ prob for h, prob in enumerate(probs)]
-    return np.concatenate(heads)
+    sinks = f.store.vector(op.weight("sinks")) if op.has("sinks") else None
+    bias = _bias(op, f, row, keys) if op.has("bias") else None
+    return attend(q, k, v, scale=op.number("scale"), cap=op.number("softcap"), sinks=sinks, bias=bias)
 
 
-def _probs(op: Op, f: Frame, head: int, scores: F64) -> F64:  # [keys]
-    scores = scores * op.number("scale")
-    if op.number("softcap"):
-        scores = op.number("softcap") * np.tanh(scores / op.number("softcap"))
-    sink = f.store.vector(op.weight("sinks"))[head : head + 1] if op.has("sinks") else scores[:0]
+def _capped(scores: F64, cap: float) -> F64:
+    return cap * np.tanh(scores / cap) if cap else scores
+
+
+def _softmax(scores: F64, sink: F64) -> F64:  # [keys], [0 or 1] -> [keys]
     every = np.concatenate([scores, sink])
     weights = np.exp(every - every.max())
     return (weights / weights.sum())[: len(scores)]
+
+
+def _bias(op: Op, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, H]
+    bias = f.store.matrix(op.weight("bias"))  # [n, H]
+    return bias[np.minimum(row.state_row - np.array(keys), len(bias) - 1)]
 
 
 def _keys(op: Op, f: Frame, row: StepRow) -> range:

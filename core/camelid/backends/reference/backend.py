@@ -26,7 +26,7 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.codecs import CODECS
-from camelid.backends.reference import attention, basic, experts, recurrent, sampling, streams
+from camelid.backends.reference import attention, basic, encoder, experts, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.rows import F32
 from camelid.backends.reference.store import WeightStore
@@ -43,7 +43,7 @@ def _kernels(module: ModuleType) -> dict[str, Kernel]:
     return {n.removeprefix(PREFIX): f for n, f in vars(module).items() if n.startswith(PREFIX)}
 
 
-MODULES = (basic, experts, attention, recurrent, streams, sampling)
+MODULES = (basic, experts, attention, recurrent, streams, encoder, sampling)
 KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}
 
 
