@@ -115,6 +115,47 @@ def test_steps_that_the_scheduler_builds_take_turns() -> None:
     assert (next_read, next_write, held, next_held) == (write, read, 0, 4)
 
 
+CROSS = StateSpec("cross", "static", (0, 1), (("k", 6), ("v", 6)), PAGE_ROWS)
+
+
+def cross_manager(n_pages: int | None = None) -> StateManager:
+    return StateManager((*STATES, CROSS), context=20, n_sequences=2, n_pages=n_pages)
+
+
+def seat_with_static(state: StateManager, n_rows: int, static_rows: int) -> Seat:
+    seat = state.open_seat(n_rows, static_rows=static_rows)
+    assert seat is not None
+    return seat
+
+
+def test_static_state_is_as_large_as_was_stated_and_is_there_from_the_first_step() -> None:
+    state = cross_manager()
+    assert state.sizes()["cross"] == Pool(2 * 5 + 1, 3, 5)
+    seat = seat_with_static(state, 20, static_rows=2 * PAGE_ROWS + 1)
+    assert [u[:3] for u in state.grow(seat, 0)] == [(2, seat.table_row, i) for i in range(3)]
+    assert {group for group, *_ in state.grow(seat, 20)} == {0}, "it never grows"
+    assert len({*seat.units["cross"]}) == 3
+    assert not seat.reserved["cross"]
+
+
+def test_words_of_static_state_name_its_rows_at_any_length() -> None:
+    state = cross_manager()
+    seat = seat_with_static(state, 20, static_rows=9)
+    assert [state.words(seat, held)[0::2] for held in (0, 7)] == [
+        ((seat.table_row, 0, held), (seat.table_row, 0, 9)) for held in (0, 7)
+    ]
+
+
+def test_static_rows_are_reserved_and_given_back() -> None:
+    state = cross_manager(n_pages=4)
+    seat = seat_with_static(state, 1, static_rows=3 * PAGE_ROWS)
+    assert state.open_seat(1, static_rows=PAGE_ROWS + 1) is None, "1 of 4 pages is left"
+    assert state.open_seat(1, static_rows=PAGE_ROWS) is not None
+    state.grow(seat, 1)
+    state.close_seat(seat)
+    assert state.open_seat(1, static_rows=3 * PAGE_ROWS) is not None
+
+
 def test_reservation_lets_nobody_in_who_could_run_out() -> None:
     state = manager(n_sequences=3, n_pages=5)
     first = seat_for(state, 12)

@@ -10,6 +10,7 @@ from camelid.errors import PlanError
 from camelid.plan.plan import StateSpec
 
 PAGED = ("paged", "window")  # a window keeps all its pages until they are given back early
+STATIC = "static"  # pages too, filled once before the first step that reads them
 SLOTS = {
     "ring": 1,
     "recurrent": 2,
@@ -69,12 +70,14 @@ class Seat:
     """What one sequence holds: a table row, units by group, and how many more are reserved for it.
 
     `n_steps` counts the steps built for it: each reads the recurrent slot that the one before wrote.
+    Static groups hold `static_rows` rows of it, from its first step to its end.
     """
 
     table_row: int
     units: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     reserved: dict[str, int] = field(default_factory=dict[str, int])
     n_steps: int = 0
+    static_rows: int = 0
 
 
 class StateManager:
@@ -119,22 +122,23 @@ class StateManager:
         paged = [s.unit_rows * self._pools[s.name].n_units for s in self.states if s.kind in PAGED]
         return min([self.context, *paged])
 
-    def _need(self, state: StateSpec, n_rows: int) -> int:
-        return SLOTS.get(state.kind) or self._n_pages(state, n_rows)
+    def _need(self, state: StateSpec, n_rows: int, static_rows: int) -> int:
+        return SLOTS.get(state.kind) or self._n_pages(state, static_rows if state.kind == STATIC else n_rows)
 
-    def open_seat(self, n_rows: int) -> Seat | None:
-        """A seat for up to `n_rows` rows, or None while others hold what it needs."""
+    def open_seat(self, n_rows: int, *, static_rows: int = 0) -> Seat | None:
+        """A seat for up to `n_rows` rows, and `static_rows` in each static group; None while others hold what
+        it needs."""
         if not self._rows.n_free:
             return None
         reserved: dict[str, int] = {}
         for state in self.states:
-            need = self._need(state, n_rows)
+            need = self._need(state, n_rows, static_rows)
             if not self._pools[state.name].reserve(need):
                 self._unreserve(reserved)
                 return None
             reserved[state.name] = need
         self._rows.reserve(1)
-        seat = Seat(self._rows.take(), {s.name: [] for s in self.states}, reserved)
+        seat = Seat(self._rows.take(), {s.name: [] for s in self.states}, reserved, static_rows=static_rows)
         for state in self.states:
             for _ in range(SLOTS.get(state.kind, 0)):
                 self._take(seat, state.name)
@@ -151,12 +155,12 @@ class StateManager:
         return unit
 
     def grow(self, seat: Seat, n_rows: int) -> list[Update]:
-        """Units for `n_rows` rows in all, as changes to the page tables."""
-        paged = [(group, s) for group, s in enumerate(self.states) if s.kind in PAGED]
+        """Units for `n_rows` rows in all, as changes to the page tables; at first all that is static, too."""
+        paged = [(group, s) for group, s in enumerate(self.states) if s.kind not in SLOTS]
         return [
             (group, seat.table_row, index, self._take(seat, s.name))
             for group, s in paged
-            for index in range(len(seat.units[s.name]), self._n_pages(s, n_rows))
+            for index in range(len(seat.units[s.name]), self._need(s, n_rows, seat.static_rows))
         ]
 
     def words(self, seat: Seat, held: int) -> tuple[GroupWords, ...]:
@@ -166,7 +170,7 @@ class StateManager:
     @staticmethod
     def _group_words(state: StateSpec, seat: Seat, held: int) -> GroupWords:
         if state.kind not in SLOTS:
-            return seat.table_row, 0, held
+            return seat.table_row, 0, seat.static_rows if state.kind == STATIC else held
         slots = seat.units[state.name]
         return slots[seat.n_steps % len(slots)], slots[(seat.n_steps + 1) % len(slots)], held
 

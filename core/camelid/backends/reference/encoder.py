@@ -23,7 +23,8 @@ def op_attend_rows(op: Op, f: Frame) -> None:
         for t in range(sequence.first_row, sequence.first_row + sequence.rows):
             keys = _keys(op, sequence, t)
             near = None if bias is None else _by_distance(bias, keys, t)
-            y[t] = attend(q[t], k[keys], v[keys], scale=op.number("scale"), bias=near)
+            here = slice(keys.start, keys.stop)
+            y[t] = attend(q[t], k[here], v[here], scale=op.number("scale"), bias=near)
     f.write(op.view("y"), y)
 
 
@@ -41,18 +42,17 @@ def op_emit(op: Op, f: Frame) -> None:
         f.result.append(OutputRow(token_id=0, status=status, logit=0.0, log_sum_exp=0.0, logits=logits))
 
 
-def _keys(op: Op, sequence: StepSequence, t: int) -> slice:
+def _keys(op: Op, sequence: StepSequence, t: int) -> range:
     """Rows of the step that row t sees."""
     first, end, reach = sequence.first_row, sequence.first_row + sequence.rows, op.integer("window") // 2
     if op.word("mask") == "symmetric":
-        return slice(max(first, t - reach), min(end, t + reach + 1))
-    return slice(first, t + 1 if op.word("mask") == "causal" else end)
+        return range(max(first, t - reach), min(end, t + reach + 1))
+    return range(first, t + 1 if op.word("mask") == "causal" else end)
 
 
-def _by_distance(bias: F64, keys: slice, t: int) -> F64:  # [keys, H]
+def _by_distance(bias: F64, keys: range, t: int) -> F64:  # [keys, H]
     n = len(bias) // 2
-    offsets = np.arange(keys.start - t, keys.stop - t)
-    return bias[np.minimum(np.maximum(offsets, -n), n) + n]
+    return bias[[max(-n, min(key - t, n)) + n for key in keys]]
 
 
 POOLINGS: dict[str, Callable[[F64], F64]] = {
