@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
 
 RECURRENT = "recurrent"  # the state group of layers that keep one slot a sequence
+TOKENS = "tokens"  # the state group of sampled ids
 Tensors: TypeAlias = tuple[tuple[str, int], ...]  # what a state holds of a layer: names and floats
 
 
@@ -24,6 +25,10 @@ class Lowering:
     spec: ModelSpec
     weights: Mapping[str, Weight]
     layer_inputs: View | None = None  # [T, layers*P], where the model embeds tokens for every layer
+
+    def stack(self, prefix: str) -> Lowering:
+        """The same for one of two stacks: blocks find `enc.` or `dec.` weights under their usual names."""
+        return replace(self, weights={name.removeprefix(prefix): w for name, w in self.weights.items()})
 
     def layer(self, i: int) -> LayerSpec:
         return self.spec.layers[i]

@@ -45,7 +45,8 @@ class RopeSpec:
 class LayerSpec:
     """One layer: which block mixes tokens, which block follows, which state and rotation they use.
 
-    `residual` is sequential, parallel, post (the norm comes after the sum) or altup (several streams).
+    `residual` is sequential, parallel, post (the norm comes after the sum), cross (attention to an encoder's
+    rows between the two blocks) or altup (several streams).
     `rope` names one of the model's rotations, "" means none. `window` > 0 limits attention to so many latest
     rows. `kv_layer` >= 0 is the layer whose keys and values this one reads instead of its own. A layer
     without keys and values has the group `recurrent`.
@@ -129,6 +130,17 @@ class MlaSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSpec:
+    """The layers of an encoder. If no decoder follows, a step gives back an embedding of each sequence by
+    `pooling` (mean, cls or last; "": the hidden states of its output rows), brought to length 1 where the
+    model `has_unit_length`."""
+
+    layers: tuple[LayerSpec, ...]
+    pooling: str = ""
+    has_unit_length: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """Architecture facts of one model, from its file's metadata.
 
@@ -136,7 +148,8 @@ class ModelSpec:
     the logits; `attention_softcap` and `logit_softcap` bound scores and logits (0: not at all).
     `norms_values` brings each head's values to length sqrt(head_dim); `ffn_cutoff` is how many deviations
     above its row's mean a gate must be to count in layers of kind sparse_glu; `n_streams` > 1 are carried
-    from layer to layer by layers whose residual is altup.
+    from layer to layer by layers whose residual is altup. `layers` are those of the decoder; an `encoder`
+    has its own, and may be all there is. `max_distance` is where biases by distance end.
     """
 
     arch: str
@@ -167,6 +180,8 @@ class ModelSpec:
     norms_values: bool = False
     ffn_cutoff: float = 0.0
     n_streams: int = 1
+    encoder: EncoderSpec | None = None
+    max_distance: int = 0
 
     @property
     def q_size(self) -> int:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from camelid.model.lowering import Lowering
+from camelid.model.relative import bias_back
 from camelid.plan.plan import View
 
 
 def attention(c: Lowering, h: View, i: int) -> View:
     """attn_output(sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
 
-    Norms of queries and keys, biases, sinks and the gate (`attn_gate`) take part where the model has them; a
-    norm as wide as a head works on each head by itself. A layer that shares another's keys and values writes
-    none.
+    Norms of queries and keys, biases, a bias by distance, sinks and the gate (`attn_gate`) take part where
+    the model has them; a norm as wide as a head works on each head by itself. A layer that shares another's
+    keys and values writes none.
     """
     spec, layer, blk = c.spec, c.layer(i), f"blk.{i}."
-    q = _heads(c, h, i, "q")  # [T, H*D]
+    q = heads(c, h, i, "q")  # [T, H*D]
     if layer.kv_layer < 0:
-        k = _heads(c, h, i, "k")  # [T, K*D]
-        c.plan.kv_write(k, _values(c, h, i), c.state(i))
+        k = heads(c, h, i, "k")  # [T, K*D]
+        c.plan.kv_write(k, values(c, h, i), c.state(i))
     y = c.plan.attention(
         q,
         c.state(i),
@@ -28,6 +29,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
         window=layer.window,
         softcap=spec.attention_softcap,
         sinks=c.weights.get(blk + "attn_sinks"),
+        bias=bias_back(c, i),
     )  # [T, H*D]
     if blk + "attn_gate" in c.weights:
         c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
@@ -40,12 +42,12 @@ def _gate(c: Lowering, h: View, name: str) -> View:
     return gate
 
 
-def _values(c: Lowering, h: View, i: int) -> View:  # [T, K*D]
+def values(c: Lowering, h: View, i: int) -> View:  # [T, K*D]
     v = c.linear(h, f"blk.{i}.attn_v", "v")
     return c.plan.norm(v, None, c.spec.norm_eps, size=c.spec.head_dim) if c.spec.norms_values else v
 
 
-def _heads(c: Lowering, h: View, i: int, name: str) -> View:
+def heads(c: Lowering, h: View, i: int, name: str) -> View:
     """Queries or keys, normed and turned; [T, heads*D]."""
     blk, spec = f"blk.{i}.attn_{name}", c.spec
     x = c.linear(h, blk, name)

@@ -1,0 +1,94 @@
+"""What layers are made of: the tables of blocks, and how a layer joins them to the stream it works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from camelid.model.blocks import altup as streams
+from camelid.model.blocks.attention import attention
+from camelid.model.blocks.bidirectional import bidirectional
+from camelid.model.blocks.cross import cross_attention
+from camelid.model.blocks.delta import delta
+from camelid.model.blocks.experts import experts
+from camelid.model.blocks.glu import glu, mlp, sparse_glu
+from camelid.model.blocks.mamba import mamba2
+from camelid.model.blocks.mla import mla
+from camelid.model.lowering import TOKENS, Block, Lowering
+from camelid.plan.plan import View
+
+MIXERS: dict[str, Block] = {
+    "attention": attention,
+    "bidirectional": bidirectional,
+    "mamba2": mamba2,
+    "delta": delta,
+    "mla": mla,
+}
+MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "sparse_glu": sparse_glu, "experts": experts}
+
+
+def embed(c: Lowering) -> View:
+    """Tokens, with learned positions, types of tokens (position channel 1) and a norm where the model has
+    them; [T, C]."""
+    x = c.plan.embed(c.weights["token_embd"], TOKENS, c.spec.embedding_scale)
+    for channel, name in enumerate(("position_embd", "token_types")):
+        if name in c.weights:
+            c.plan.embed_position(x, c.weights[name], channel)
+    return c.norm_if(x, "token_embd_norm")
+
+
+def apply_layer(c: Lowering, x: View, i: int) -> View:
+    """The stream after layer `i`, in place where the kind of residual allows it."""
+    return RESIDUALS[c.layer(i).residual](c, x, i)
+
+
+def sequential(c: Lowering, x: View, i: int) -> View:
+    """x += mixer(norm(x)); x += mlp(norm(x)). Norms before and after each block, where the model has them."""
+    layer, blk, scale = c.layer(i), f"blk.{i}.", c.spec.residual_scale
+    y = MIXERS[layer.mixer](c, c.norm_if(x, blk + "attn_norm"), i)
+    c.plan.add(x, c.norm_if(y, blk + "post_attention_norm"), scale)
+    y = MLPS[layer.mlp](c, c.norm_if(x, blk + "ffn_norm"), i)
+    c.plan.add(x, c.norm_if(y, blk + "post_ffw_norm"), scale)
+    return x
+
+
+def post(c: Lowering, x: View, i: int) -> View:
+    """x = norm(x + mixer(x)); x = norm(x + mlp(x)), as in the first transformers (arXiv 1706.03762)."""
+    layer, blk = c.layer(i), f"blk.{i}."
+    y = MIXERS[layer.mixer](c, x, i)
+    c.plan.add(y, x)
+    x = c.norm(y, blk + "attn_output_norm")
+    y = MLPS[layer.mlp](c, x, i)
+    c.plan.add(y, x)
+    return c.norm(y, blk + "layer_output_norm")
+
+
+def cross(c: Lowering, x: View, i: int) -> View:
+    """x += mixer(norm(x)); x += attention to the encoder's rows(norm(x)); x += mlp(norm(x))."""
+    layer, blk = c.layer(i), f"blk.{i}."
+    c.plan.add(x, MIXERS[layer.mixer](c, c.norm(x, blk + "attn_norm"), i))
+    c.plan.add(x, cross_attention(c, c.norm(x, blk + "cross_attn_norm"), i))
+    c.plan.add(x, MLPS[layer.mlp](c, c.norm(x, blk + "ffn_norm"), i))
+    return x
+
+
+def altup(c: Lowering, x: View, i: int) -> View:
+    """Predicts all streams [T, N*C], runs the layer on the first, corrects all by what it found."""
+    layer, blk = c.layer(i), f"blk.{i}."
+    first = streams.predict(c, x, i)  # [T, C]
+    h = c.norm(first, blk + "attn_norm")
+    y = c.norm(MIXERS[layer.mixer](c, h, i), blk + "post_attention_norm")
+    c.plan.add(y, first)
+    c.plan.add(y, streams.laurel(c, h, i))
+    c.plan.scale(y, 0.5**0.5)
+    c.plan.add(y, c.norm(MLPS[layer.mlp](c, c.norm(y, blk + "ffn_norm"), i), blk + "post_ffw_norm"))
+    streams.correct(c, x, y, i)
+    streams.add_layer_input(c, x, i)
+    return x
+
+
+RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
+    "sequential": sequential,
+    "post": post,
+    "cross": cross,
+    "altup": altup,
+}

@@ -1,0 +1,56 @@
+"""Relative position biases (T5, arXiv 1910.10683, section 2.1): a number for each head and distance.
+
+A model learns one row for each bucket of distances: near ones have buckets of their own, those of others grow
+evenly in the logarithm up to a largest distance, beyond which all share the last. The ops take a row for each
+distance, so that no backend knows of buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from camelid.model.lowering import Lowering
+from camelid.plan.weights import Weight
+
+NAME = "attn_rel_b"
+
+
+def bias_back(c: Lowering, i: int) -> Weight | None:
+    """A row for each distance back, the last for all beyond; [max_distance + 1, H]. None if there is none."""
+    weight, most = _bias(c, i), c.spec.max_distance
+    return weight and _pick(weight, [bucket(n, weight.rows, most) for n in range(most + 1)])
+
+
+def bias_around(c: Lowering, i: int) -> Weight | None:
+    """A row for each offset of a key from -max_distance on; [2 * max_distance + 1, H].
+
+    The first half of the buckets is for keys before the row and the row itself, the second for those after.
+    """
+    weight, most = _bias(c, i), c.spec.max_distance
+    if weight is None:
+        return None
+    half = weight.rows // 2
+    offsets = range(-most, most + 1)
+    return _pick(weight, [bucket(abs(n), half, most) + half * (n > 0) for n in offsets])
+
+
+def bucket(distance: int, n_buckets: int, max_distance: int) -> int:
+    """The bucket of a distance >= 0, in integers, so that no rounded logarithm decides at a border."""
+    n_exact = n_buckets // 2
+    if distance < n_exact:
+        return distance
+    n_log = n_buckets - n_exact
+    # The largest j with (distance / n_exact) ** n_log >= (max_distance / n_exact) ** j
+    reached = (distance**n_log * n_exact**j >= max_distance**j * n_exact**n_log for j in range(1, n_log))
+    return n_exact + sum(reached)
+
+
+def _bias(c: Lowering, i: int) -> Weight | None:
+    """The layer's own, or that of the first layer, which all layers share."""
+    return c.weights.get(f"blk.{i}.{NAME}", c.weights.get(f"blk.0.{NAME}"))
+
+
+def _pick(weight: Weight, numbers: Sequence[int]) -> Weight:
+    picked = replace(weight, shape=(len(numbers), weight.cols))
+    return picked.then("pick", weight.rows, *numbers)
