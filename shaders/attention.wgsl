@@ -1,13 +1,14 @@
 // attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in pages,
 // with an online softmax over tiles of 64 keys. Causal: keys first_kept .. state_row, of them the last WINDOW
-// (0: all); held: first_kept .. held - 1. A sink is one more score a head, with no value.
-// grid: (query heads, rows).
+// (0: all); held: first_kept .. held - 1. A sink is one more score a head, with no value. A bias [BIAS_ROWS,
+// query heads] adds to the scores by distance, its last row beyond.  grid: (query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
 @group(0) @binding(3) var<storage, read> keys: array<f32>;
 @group(0) @binding(4) var<storage, read> values: array<f32>;
 @group(0) @binding(5) var<storage, read> units: array<u32>;
 @group(0) @binding(6) var<storage, read> sinks: array<f32>;
+@group(0) @binding(7) var<storage, read> bias: array<f32>;
 
 const LANES: u32 = 64u;
 const HELD: u32 = 1u;
@@ -26,6 +27,9 @@ override SOFTCAP: f32 = 0.0;
 override WINDOW: u32 = 0u;
 override MASK: u32 = 0u;
 override HAS_SINKS: bool = false;
+override HAS_BIAS: bool = false;
+override BIAS_ROWS: u32 = 1u;
+override HEADS: u32 = 1u;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
 override Q_STRIDE: u32 = 0u;
@@ -72,6 +76,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       let unit = units[state.read * TABLE_COLS + key / UNIT_ROWS];
       places[lane] = unit * UNIT_ROWS + key % UNIT_ROWS;
       scores[lane] = score(places[lane] * WIDTH + kv_head * HEAD_DIM);
+      if (HAS_BIAS) { scores[lane] += bias[min(row.state_row - key, BIAS_ROWS - 1u) * HEADS + group.x]; }
     }
     workgroupBarrier();
     var tile_top = top;

@@ -151,6 +151,9 @@ def attention_ways() -> Iterator[OpCase]:
         for sinks in ({}, {"sinks": vector(37, 4)}):
             for first_kept in (0, 33):
                 yield attention_case([66, 67], 4, 2, 32, 32, way, sinks, first_kept)
+    for n in (1, 9, 80):  # a bias by distance, its last row for all beyond
+        bias = {"bias": weight("f32", 58, n, 4)}
+        yield attention_case([66, 67], 4, 2, 32, 32, {"window": 40 if n == 9 else 0}, bias, 33)
     yield attention_case([200], 2, 1, 32, 32, {"scale": 50.0, "softcap": 30.0}, {}, 0)
     yield attention_case([20, 21], 4, 2, 48, 32, {}, {}, 0)  # values narrower than keys
     yield attention_case([20, 21], 4, 4, 32, 80, {"window": 6}, {}, 0)  # and wider

@@ -20,7 +20,7 @@ from camelid.errors import BackendError
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Op, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import Capacity, ProgramKey
-from camelid.plan.weights import LoadOp, Weight
+from camelid.plan.weights import LoadOp, Part, Weight
 
 KV = StateSpec("kv", "paged", (0,), (("k", 64), ("v", 64)), 16)
 
@@ -35,7 +35,8 @@ def view(name: str, cols: int, offset: int = 0, of: str = "", width: int = 0) ->
 
 
 def blank(name: str, *shape: int, type_: str = "f32") -> Weight:
-    return Weight(name=name, type=type_, shape=shape, parts=())
+    made = Weight(name=name, type=type_, shape=shape, parts=())
+    return replace(made, parts=(Part("model", 0, made.n_bytes),))
 
 
 def run_on_paper(case: OpCase) -> None:
@@ -75,7 +76,7 @@ def unary(act: str) -> Op:
 
 
 def biased(op: Op) -> Op:
-    return replace(op, operands=(*op.operands, ("bias", blank("b", 8, 8))))
+    return replace(op, operands=(*op.operands, ("bias", blank("b", 8, 2))))
 
 
 def norm(kind: str, gain: str = "f32") -> Op:
@@ -84,7 +85,7 @@ def norm(kind: str, gain: str = "f32") -> Op:
 
 
 REFUSED: Mapping[str, tuple[Op, str]] = {
-    "position bias": (biased(attention()), "operand bias"),
+    "unknown operand": (biased(unary("tanh")), "operand bias"),
     "wide heads": (attention((2, 512)), "512 floats"),
     "groups of experts": (router(8, 2, n_groups=2), "n_groups = 2"),
     "too many experts": (router(2048, 2), "2048 experts"),
@@ -125,6 +126,13 @@ def test_the_same_ops_as_they_should_be_are_taken() -> None:
 @pytest.mark.parametrize(("tensors", "kv_type"), [((("k", 64),), "f32"), (KV.tensors, "f16")])
 def test_state_of_another_form_is_refused(tensors: Any, kv_type: str) -> None:
     assert "state 'kv'" in plan_refusal(plan_of(attention(), replace(KV, tensors=tensors, kv_type=kv_type)))
+
+
+def test_weights_that_cannot_be_loaded_are_refused_before_they_are() -> None:
+    op = matrix(view("x", 64), 8, 64, type_="q8_0")
+    turned = op.weight("weight").then("permute_rows", 2, 4)
+    op = replace(op, operands=(*op.operands[:2], ("weight", turned)))
+    assert "permute_rows" in plan_refusal(plan_of(op))
 
 
 def test_state_of_another_kind_is_refused() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_state
 from camelid.backends.webgpu.kernel import Constants, Kernel
 from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.backends.webgpu.load import check_weight
+from camelid.errors import BackendError
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan
 from camelid.plan.weights import Weight
@@ -47,8 +50,18 @@ def refusal(op: Op, plan: Plan) -> str:
 
 
 def plan_refusal(plan: Plan) -> str:
-    """The first reason against any of the plan's ops, or ""."""
-    return next(filter(None, (refusal(op, plan) for op in plan.ops)), "")
+    """The first reason against any of the plan's ops and weights, or ""."""
+    reasons = (refusal(op, plan) for op in plan.ops)
+    loading = (_load_refusal(weight) for weight in plan.weights().values())
+    return next((reason for reason in chain(reasons, loading) if reason), "")
+
+
+def _load_refusal(weight: Weight) -> str:
+    try:
+        check_weight(weight)
+    except BackendError as error:
+        return str(error)
+    return ""
 
 
 def _reasons(op: Op, kernel: Kernel) -> Iterator[str]:

@@ -65,6 +65,8 @@ def _attention_constants(op: Op, c: Context) -> Constants:
         "SCALE": op.number("scale"),
         "SOFTCAP": op.number("softcap"),
         "WINDOW": op.integer("window"),
+        "HEADS": op.integer("n_heads"),
+        "BIAS_ROWS": op.weight("bias").rows if op.has("bias") else 1,
     }
 
 
@@ -95,8 +97,8 @@ KERNELS: dict[str, Kernel] = {
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.table"), _kv_constants,
                        _kv_grid, refuses=_refuses_state),
     "attention": Kernel(("smooth_tanh", "attention"),
-                        ("y", "q", "state.k", "state.v", "state.table", "sinks?"), _attention_constants,
-                        lambda op, c: (op.integer("n_heads"), rows_of(op, "q"), 1),
+                        ("y", "q", "state.k", "state.v", "state.table", "sinks?", "bias?"),
+                        _attention_constants, lambda op, c: (op.integer("n_heads"), rows_of(op, "q"), 1),
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),
                         words={"mask": MASKS}, refuses=_refuses_heads),
 }  # fmt: skip

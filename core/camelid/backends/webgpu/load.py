@@ -40,20 +40,38 @@ MAX_MOVES = (TASK_BYTES // 4 - 6) // 5
 
 def add_weight(section: Section, weight: Weight, join: Join) -> None:
     """Appends what loads one weight: its buffer, uploads and dispatches. BackendError if no kernel can."""
-    moves, addend = _moves(weight), _addend(weight)
-    is_plain = not moves and not addend and weight.stored_type == weight.type
+    moves = check_weight(weight)
+    is_plain = _is_plain(weight, moves)
     if is_plain and not LAYOUTS[weight.type].repack and _fills_words(weight):
         _copy(section, weight)
         return
     _add_buffer(section, weight)
     if not is_plain or not LAYOUTS[weight.type].repack:
-        _rearrange(section, weight, moves, addend, join)
+        _rearrange(section, weight, moves, join)
         return
-    _check_pairs(weight)
     at = 0
     for part in weight.parts:
         _repack(section, weight, part, at // QUANTS[weight.type].block_bytes, join)
         at += part.n_bytes
+
+
+def check_weight(weight: Weight) -> list[Move]:
+    """The moves that its load ops make. BackendError if no kernel can load it."""
+    moves = _moves(weight)
+    if _is_plain(weight, moves):
+        if LAYOUTS[weight.type].repack:
+            _check_pairs(weight)
+        return moves
+    is_kept = weight.type == weight.stored_type and not _addend(weight)
+    if weight.stored_type not in MOVABLE or not (weight.type == "f32" or is_kept):
+        done = ", ".join(op.name for op in weight.load_ops)
+        raise _refusal(weight, f"load ops ({done}) from {weight.stored_type} to {weight.type} have no kernel")
+    return moves
+
+
+def _is_plain(weight: Weight, moves: Sequence[Move]) -> bool:
+    """Whether the numbers stay as they are and where they are."""
+    return not moves and not _addend(weight) and weight.stored_type == weight.type
 
 
 def _add_buffer(section: Section, weight: Weight, data: str = "") -> None:
@@ -121,17 +139,11 @@ def _repack(section: Section, weight: Weight, part: Part, first_block: int, join
         section.dispatch(*kernel, [-(-blocks // (2 * LANES)), 1, 1])
 
 
-def _rearrange(
-    section: Section, weight: Weight, moves: Sequence[Move], addend: Sequence[float], join: Join
-) -> None:
+def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Join) -> None:
     """Every element of the parts finds its own place by the moves; 16-bit ones stay so unless cast to f32."""
-    is_kept = weight.type == weight.stored_type
-    if weight.stored_type not in MOVABLE or not (weight.type == "f32" or (is_kept and not addend)):
-        done = ", ".join(op.name for op in weight.load_ops)
-        raise _refusal(weight, f"load ops ({done}) from {weight.stored_type} to {weight.type} have no kernel")
     kernel = _kernel(section, weight, ("rearrange",), join)
     element = QUANTS[weight.stored_type].block_bytes
-    add_bits = struct.unpack("<I", struct.pack("<f", sum(addend)))[0]
+    add_bits = struct.unpack("<I", struct.pack("<f", sum(_addend(weight))))[0]
     how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), add_bits, len(moves))
     first = 0
     for part in weight.parts:
