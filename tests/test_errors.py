@@ -18,7 +18,7 @@ from camelid.errors import CamelidError
 from camelid.formats.gguf import Gguf, GgufTensor, read_gguf
 from camelid.formats.hub.fetch import fetch
 from camelid.formats.quants import quant, row_bytes
-from camelid.model.archs import read_model
+from camelid.model.read import read_model
 from camelid.plan.ops import check_op
 from camelid.plan.plan import Op
 from camelid.sampling import SamplingParams
