@@ -285,6 +285,20 @@ STABLELM = config("StableLmForCausalLM", "stablelm") | {
     "use_qkv_bias": True,
 }
 STABLELM.pop("rms_norm_eps")
+# Without tie_word_embeddings, as in the published files: it is tied.
+STARCODER2 = config("Starcoder2ForCausalLM", "starcoder2") | {
+    "embedding_dropout": 0.1,
+    "hidden_act": "gelu_pytorch_tanh",
+    "mlp_type": "default",
+    "norm_epsilon": 1e-05,
+    "norm_type": "layer_norm",
+    "residual_dropout": 0.1,
+    "sliding_window": 12,
+    "use_bias": True,
+}
+STARCODER2.pop("rms_norm_eps")
+STARCODER2.pop("tie_word_embeddings")
+STARCODER2_BARE = {"sliding_window": None, "tie_word_embeddings": False, "use_bias": False}
 
 ROWS = (
     CaseRow(name="llama31", seed=101, config=LLAMA31, lengths=(44, 19)),
@@ -321,4 +335,6 @@ ROWS = (
     CaseRow(name="granite", seed=211, config=GRANITE),
     CaseRow(name="smollm3", seed=221, config=SMOLLM3),
     CaseRow(name="stablelm", seed=231, config=STABLELM),
+    CaseRow(name="starcoder2", seed=241, config=STARCODER2),
+    CaseRow(name="starcoder2_bare", seed=242, config=STARCODER2 | STARCODER2_BARE),
 )

@@ -60,6 +60,14 @@ ARCHS: dict[str, Arch] = {
     "stablelm": Arch(
         rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm"), optional_biases=QKV
     ),
+    "starcoder2": Arch(
+        rope_style="neox",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu",
+        biases=(*PRE_NORMS, "output_norm"),
+        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
+    ),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
@@ -150,5 +158,11 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="stablelm",
         keys={**hf.KEYS, "norm_eps": "layer_norm_eps"},
         refused={"qk_layernorm": (False,), "use_parallel_residual": (False,)},
+    ),
+    "starcoder2": hf.HfRow(
+        arch="starcoder2",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
+        keys={**hf.KEYS, "norm_eps": "norm_epsilon"},
+        is_tied=True,
     ),
 }
