@@ -35,6 +35,9 @@ def test_a_converted_model_gives_the_logits_of_transformers(case: HfCase, tmp_pa
     loaded = load_gguf(tmp_path / "m.gguf")
     got = [reference_logits(loaded, [ids], context=len(ids))[0] for ids in case.token_ids]
     assert nmse(got, case.logits) <= 1e-6
+    # Other converters never write it: what the published model uses must stand in the row.
+    keys = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    assert not any(key.endswith("hidden_activation") for key in keys)
 
 
 def turned(values: NDArray[np.float32], n_heads: int) -> NDArray[np.float32]:
