@@ -20,12 +20,12 @@ from camelid.formats.hf_config import open_hf
 from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
-from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
+from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
 from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.hf import checkpoint_of_hf, tokenizer_words
 from camelid.model.read import read_model
 from camelid.model.shards import merge_shards, n_shards, shard_names
-from camelid.plan.weights import Weight, inline_part
+from camelid.plan.weights import Weight, inline_f32
 from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
@@ -228,9 +228,8 @@ async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, Model
     for name in FACTOR_TENSORS:
         weight = tensors.get(f"{name}.weight")
         if weight is not None:
-            part = weight.parts[0]
-            raw = await sources[part.source].read(part.offset, part.n_bytes)
-            read[weight.name] = replace(weight, parts=(inline_part(raw),))
+            numbers = await drive_async(read_f32(weight), sources[weight.parts[0].source].read)
+            read[weight.name] = inline_f32(weight.name, numbers, weight.shape)
     return {**tensors, **read}
 
 

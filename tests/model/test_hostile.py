@@ -72,6 +72,7 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("attention.head_count_kv", 3, ModelFormatError, "multiple of n_kv_heads"),
     ("attention.head_count_kv", -1, ModelFormatError, "head_count_kv is -1"),
     ("attention.key_length", 2**30, ModelFormatError, "key_length is"),
+    ("attention.key_length", 2**14, ModelFormatError, "at most 8192 floats"),
     ("attention.value_length", 32, ModelFormatError, "one size"),
     ("feed_forward_length", 2**24 - 1, TensorShapeError, "expected shape"),
     ("context_length", 0, ModelFormatError, "context_length is 0"),
@@ -88,10 +89,14 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("rope.dimension_count", 66, ModelFormatError, "at most head_dim"),
     ("rope.dimension_count", 7, ModelFormatError, "even number"),
     ("rope.scaling.type", "magic", UnsupportedModelError, "'magic'; understood: none, linear"),
+    ("rope.scaling.yarn_attn_factor", 1.5, UnsupportedModelError, "is 1.5, which is not supported"),
+    ("rope.scaling.yarn_log_multiplier", 0.1, UnsupportedModelError, "yarn_log_multiplier is 0.1"),
+    ("rope.scaling.yarn_ext_factor", 0.5, UnsupportedModelError, "yarn_ext_factor is 0.5"),
     ("rope.scaling.factor", NAN, ModelFormatError, "expected a finite number"),
     ("rope.scaling.factor", 0.0, ModelFormatError, "scaling must be positive"),
     ("rope.dimension_sections", [1, 2], UnsupportedModelError, "dimension_sections is"),
     ("rope.layers", [True], ModelFormatError, "has 1 items for 2 layers"),
+    ("expert_gating_func", 2, UnsupportedModelError, "expert_gating_func is 2"),
     ("expert_used_count", 8, ModelFormatError, "is 8, but there are 4 experts"),
     ("expert_used_count", 0, ModelFormatError, "expert_used_count is 0"),
     ("expert_used_count", 2, TensorShapeError, "ffn_gate_inp.weight: found nothing"),
@@ -110,9 +115,40 @@ def test_impossible_metadata(
 ) -> None:
     write_tiny_llama(tmp_path / "m.gguf", seed=1)
     experts = {"llama.expert_count": 4} if key.startswith("expert") else {}
-    changes = {**experts, f"llama.{key}": value}
+    yarn = {"llama.rope.scaling.type": "yarn"} if key.startswith("rope.scaling.yarn") else {}
+    changes = {**experts, **yarn, f"llama.{key}": value}
     with pytest.raises(error, match=words):
         bounded(lambda: read_with(tmp_path / "m.gguf", changes))
+
+
+def test_a_list_of_the_layers_is_read_once(tmp_path: Path) -> None:
+    """Not once a layer: that is a thousand million looks for these many."""
+    write_tiny_llama(tmp_path / "m.gguf", seed=1)
+    header, n = open_gguf(tmp_path / "m.gguf"), 1 << 15
+    names = [*header.tensors, *map(str, range(n))]
+    one = header.tensors["output_norm.weight"]
+    tensors = {name: header.tensors.get(name, replace(one, name=name)) for name in names}
+    changes: dict[str, Any] = {"llama.block_count": n, "llama.attention.sliding_window": [8] * n}
+    kinds = {**header.kinds, **dict.fromkeys(changes, "any")}
+    metadata = {**header.metadata, **changes}
+    start = time.perf_counter()
+    with pytest.raises(TensorShapeError, match=r"blk\.2\.attn_norm\.weight: found nothing"):
+        drive(read_model(replace(header, metadata=metadata, kinds=kinds, tensors=tensors)), lambda *_: b"")
+    assert time.perf_counter() - start < MAX_SECONDS
+
+
+def test_a_table_of_factors_has_a_bound(tmp_path: Path) -> None:
+    path, numbers = tmp_path / "m.gguf", b"\0\0\x80?" * (1 << 21)
+    write_tiny_llama(path, seed=1)
+    header, raw = open_gguf(path), path.read_bytes()
+    tensors = [
+        TensorOut(t.name, t.type, t.shape, lambda t=t: [raw[t.offset : t.offset + t.n_bytes]])
+        for t in header.tensors.values()
+    ]
+    factors = TensorOut("rope_freqs.weight", "f32", (1 << 21,), lambda: [numbers])
+    write_gguf(path, metadata=header.metadata, kinds=header.kinds, tensors=[*tensors, factors])
+    with pytest.raises(TensorShapeError, match=r"rope_freqs\.weight: shape .* at most 65536 numbers"):
+        bounded(lambda: read_with(path, {}))
 
 
 HF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
@@ -136,6 +172,7 @@ HF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("rope_scaling", {"type": "longrope", "long_factor": [0.0]}, ModelFormatError, "one a pair"),
     ("rope_scaling", [1], ModelFormatError, "rope_scaling is"),
     ("num_local_experts", 10**9, ModelFormatError, "num_local_experts is"),
+    ("num_local_experts", 30, ModelFormatError, "num_local_experts is 30"),
     ("num_local_experts", 3, TensorShapeError, "uses it|expected shape"),
     ("num_local_experts", 5, TensorShapeError, "expected 5 of one type and shape"),
     ("num_experts_per_tok", 5, ModelFormatError, "is 5, but there are 4 experts"),

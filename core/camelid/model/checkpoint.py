@@ -7,10 +7,11 @@ import struct
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
-from camelid.errors import TensorShapeError, UnsupportedModelError
+from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.plan.weights import INLINE, Part, Weight
 
+MAX_NUMBERS = 1 << 16  # of a tensor that is a fact: one a pair of floats that are rotated
 Ask = Generator[tuple[int, int], bytes]
 
 
@@ -44,6 +45,14 @@ def read_f32(weight: Weight) -> Generator[tuple[int, int], bytes, tuple[float, .
             got=weight.type,
             want="f32",
         )
+    if weight.shape[0] > MAX_NUMBERS or len(weight.shape) > 1:
+        raise TensorShapeError(
+            f"{weight.name}: shape {weight.shape}, expected a vector of at most {MAX_NUMBERS} numbers",
+            name=weight.name,
+            got=weight.shape,
+        )
     part = weight.parts[0]
     raw = base64.b64decode(part.data) if part.source == INLINE else (yield part.offset, part.n_bytes)
+    if len(raw) != weight.n_bytes:
+        raise ModelFormatError(f"{weight.name}: {len(raw)} bytes of {weight.n_bytes} could be read")
     return struct.unpack(f"<{len(raw) // 4}f", raw)

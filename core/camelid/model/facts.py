@@ -11,7 +11,7 @@ from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelE
 from camelid.formats.gguf import Gguf
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.spec import ExpertsSpec, LayerSpec, ModelSpec, RopeScaling, RopeSpec
+from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, LayerSpec, ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import Weight
 
 Factors: TypeAlias = Mapping[str, tuple[float, ...]]
@@ -26,17 +26,25 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.causal": (True,),
     "attention.clamp_kqv": (0.0,),
     "attention.max_alibi_bias": (0.0,),
+    "attention.output_scale": (0.0, 1.0),
     "attention.q_lora_rank": (0,),
     "attention.kv_lora_rank": (0,),
+    "attention.shared_kv_layers": (0,),
+    "attention.temperature_scale": (0.0,),
+    "expert_gating_func": (0, 1),  # not stated, softmax over all
     "expert_group_count": (0, 1),
     "expert_shared_count": (0,),
     "expert_shared_feed_forward_length": (0,),
     "interleave_moe_layer_step": (0, 1),
     "leading_dense_block_count": (0,),
+    "moe_every_n_layers": (0, 1),
     "pooling_type": (0,),
     "rope.dimension_sections": (),
+    "rope.scaling.alpha": (0.0,),
+    "rope.scaling.yarn_ext_factor": (-1.0, 1.0),  # llama.cpp's "not stated", and in full
+    "rope.scaling.yarn_log_multiplier": (0.0,),
+    "router_logit_softcapping": (0.0,),
     "ssm.conv_kernel": (0,),
-    "use_parallel_residual": (False,),
 }
 
 
@@ -114,7 +122,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         norm_eps=facts.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
         norm_kind=arch.norm_kind,
         ropes=_ropes(facts, arch, head_dim, factors),
-        layers=tuple(_layer(facts, arch, i, n_layers, experts is not None) for i in range(n_layers)),
+        layers=_layers(facts, arch, n_layers, "experts" if experts else arch.mlp),
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
         attention_scale=_attention_scale(facts, arch, n_layers, hidden_size / n_heads, head_dim),
@@ -187,17 +195,15 @@ def _attention_scale(facts: Facts, arch: Arch, n_layers: int, width: float, head
     return facts.number("attention.scale", plain) or plain
 
 
-def _layer(facts: Facts, arch: Arch, i: int, n_layers: int, has_experts: bool) -> LayerSpec:
+def _layers(facts: Facts, arch: Arch, n_layers: int, mlp: str) -> tuple[LayerSpec, ...]:
+    """All layers at once: a list of the file is read once, not once a layer."""
     window = facts.count("attention.sliding_window", 0, least=0)
-    is_local = bool(window) and _is_windowed(facts, arch, i, n_layers)
-    return LayerSpec(
-        mlp="experts" if has_experts else arch.mlp,
-        act=_act(facts, arch),
-        residual=arch.residual,
-        state_group="window" if is_local else "kv",
-        window=window if is_local else 0,
-        rope=_layer_rope(facts, arch, i, n_layers, is_local),
-    )
+    windowed = _windowed(facts, arch, n_layers) if window else [False] * n_layers
+    shared = LayerSpec(mlp=mlp, act=_act(facts, arch), residual=arch.residual, rope=_rope_name(arch, False))
+    local = replace(shared, state_group="window", window=window, rope=_rope_name(arch, True))
+    kinds = ((shared, replace(shared, rope="")), (local, replace(local, rope="")))
+    turned = _turned(facts, arch, n_layers)
+    return tuple(kinds[is_local][not is_turned] for is_local, is_turned in zip(windowed, turned, strict=True))
 
 
 def _act(facts: Facts, arch: Arch) -> str:
@@ -207,19 +213,27 @@ def _act(facts: Facts, arch: Arch) -> str:
     return act
 
 
-def _is_windowed(facts: Facts, arch: Arch, i: int, n_layers: int) -> bool:
+def _windowed(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
+    """Which layers see a window only."""
     if isinstance(facts.gguf.metadata.get(facts.key("attention.sliding_window_pattern")), list):
-        return _per_layer(facts, "attention.sliding_window_pattern", n_layers)[i]
-    every = facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0)
-    return not every or (i + 1) % every != 0
+        return _per_layer(facts, "attention.sliding_window_pattern", n_layers)
+    return _all_but(facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
 
 
-def _layer_rope(facts: Facts, arch: Arch, i: int, n_layers: int, is_local: bool) -> str:
+def _turned(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
+    """Which layers rotate, if the architecture does."""
     if facts.has("rope.layers"):
-        is_turned = _per_layer(facts, "rope.layers", n_layers)[i]
-    else:
-        is_turned = not arch.nope_every or (i + 1) % arch.nope_every != 0
-    if not arch.rope_style or not is_turned:
+        return _per_layer(facts, "rope.layers", n_layers)
+    return _all_but(arch.nope_every, n_layers)
+
+
+def _all_but(every: int, n_layers: int) -> list[bool]:
+    """False for every nth layer; 0: for none."""
+    return [not every or (i + 1) % every != 0 for i in range(n_layers)]
+
+
+def _rope_name(arch: Arch, is_local: bool) -> str:
+    if not arch.rope_style:
         return ""
     return LOCAL if is_local and arch.local_theta else GLOBAL
 
@@ -275,14 +289,28 @@ def _scaling(facts: Facts, factors: Factors) -> RopeScaling | None:
 
 def _magnitude(facts: Facts, kind: str, factor: float) -> float:
     """The file's factor; it multiplies YaRN's own."""
-    stated = facts.number("rope.scaling.attn_factor", 1.0)
-    return stated * (0.1 * math.log(factor) + 1.0) if kind == "yarn" and factor > 1.0 else stated
+    usual = 0.1 * math.log(factor) + 1.0 if kind == "yarn" and factor > 1.0 else 1.0
+    _check_yarn_factor(facts, usual)
+    return usual * facts.number("rope.scaling.attn_factor", 1.0)
+
+
+def _check_yarn_factor(facts: Facts, usual: float) -> None:
+    """Converters of 2025 write what config.json calls attention_factor, which llama.cpp computes anew."""
+    key = "rope.scaling.yarn_attn_factor"
+    stated = facts.number(key, usual)
+    if not min(abs(stated - usual), abs(stated - 1.0)) < 1e-3:
+        raise UnsupportedModelError(
+            f"{facts.key(key)} is {stated:g}, which is not supported; understood: 1 and {usual:g}",
+            kind=facts.key(key),
+            name=f"{stated:g}",
+        )
 
 
 def _check_spec(spec: ModelSpec, facts: Facts) -> None:
     value_dim = facts.count("attention.value_length", spec.head_dim)
     rules = {
         "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
+        f"heads must have at most {MAX_HEAD_DIM} floats": spec.head_dim <= MAX_HEAD_DIM,
         "key and value heads must have one size": value_dim == spec.head_dim,
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,

@@ -14,6 +14,7 @@ from camelid.formats.hf_config import Config
 from camelid.model.arch import Arch
 from camelid.model.archs import ARCHS
 from camelid.model.hf_rows import HfRow
+from camelid.model.spec import MAX_HEAD_DIM
 
 Metadata: TypeAlias = dict[str, MetadataValue]
 
@@ -24,7 +25,6 @@ ACTS: Mapping[str, str] = {
 }  # fmt: skip
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
-MAX_HEAD_DIM = 1 << 16
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 
@@ -65,7 +65,8 @@ class Facts:
     @cached_property
     def n_experts(self) -> int:
         names = ("num_local_experts", "num_experts")
-        stated = (self.config.count(name, most=self.n_tensors) for name in names if self.config.has(name))
+        most = max(self.n_tensors // self.n_layers, 1)  # every layer has its own
+        stated = (self.config.count(name, most=most) for name in names if self.config.has(name))
         return next(stated, 0)
 
     @cached_property

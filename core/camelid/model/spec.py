@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MAX_HEAD_DIM = 1 << 13  # the widest published have 576; tables of angles are 256 rows as wide
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
