@@ -3,13 +3,21 @@ a changed plan is meant, and read the diff."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.model.stress import bert, t5
 from tests.model.stress.shapes import SHAPES
-from tests.model.stress_recurrent import make_plan
+from tests.model.stress_encoder import encode_plan
+from tests.model.stress_recurrent import make_model, make_plan
 
 FOLDER = Path(__file__).parents[1] / "golden" / "stress"
 N_ROWS = 16
+ENCODERS: dict[str, Callable[[], str]] = {
+    "bert_encode": lambda: encode_plan(make_model(bert.SPEC, bert.WEIGHTS), N_ROWS, 2).text(),
+    "t5_encode": lambda: encode_plan(t5.model(), N_ROWS, 2).text(),
+    "t5_mixed": lambda: make_plan(t5.model(), N_ROWS, 2).text(),
+}
 
 
 def plan_text(name: str) -> str:
@@ -19,3 +27,5 @@ def plan_text(name: str) -> str:
 if __name__ == "__main__":
     for shape in SHAPES:
         (FOLDER / f"{shape}.plan").write_text(plan_text(shape))
+    for encoder, text in ENCODERS.items():
+        (FOLDER / f"{encoder}.plan").write_text(text())

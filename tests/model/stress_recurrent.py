@@ -89,11 +89,11 @@ async def _run(
     program = await backend.compile(plan)
     streams = [_stream(state, prompt) for prompt in prompts]
     for counts in steps:
-        step = _step(state, streams, counts)
+        step = make_step(state, streams, counts)
         if drop:
             backend.run(program, encode_step(_other_tokens(step), plan.layout))
         rows = await backend.read(backend.run(program, encode_step(step, plan.layout)))
-        _retire(streams, counts, [np.asarray(row.logits) for row in rows])
+        retire(streams, counts, [np.asarray(row.logits) for row in rows])
     return [np.stack(stream.logits) for stream in streams]
 
 
@@ -110,7 +110,7 @@ async def _poison(backend: ReferenceBackend, state: StateManager) -> None:
             await backend.write_state(name, unit, np.full(n_floats, np.nan, np.float32).tobytes())
 
 
-def _step(state: StateManager, streams: Sequence[Stream], counts: tuple[int, ...]) -> Step:
+def make_step(state: StateManager, streams: Sequence[Stream], counts: tuple[int, ...]) -> Step:
     step = Step()
     for stream, n in zip(streams, counts, strict=True):
         if n:
@@ -135,7 +135,7 @@ def _other_tokens(step: Step) -> Step:
     return replace(step, rows=rows)
 
 
-def _retire(streams: Sequence[Stream], counts: tuple[int, ...], logits: list[Any]) -> None:
+def retire(streams: Sequence[Stream], counts: tuple[int, ...], logits: list[Any]) -> None:
     rows = iter(logits)
     for stream, n in zip(streams, counts, strict=True):
         if n:

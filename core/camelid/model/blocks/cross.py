@@ -1,7 +1,7 @@
 """Attention of a decoder to the rows of its encoder (arXiv 1706.03762).
 
-Their keys and values lie in the static group `cross`: the encoder's last ops write them, once, and every layer
-of the decoder reads its own.
+Their keys and values lie in the static group `cross`: the encoder's last ops write them, once, and every
+layer of the decoder reads its own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,122 @@
+"""Drives models with an encoder: whole requests in one step, then a decoder's rows in steps of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tests.model.stress_recurrent import CONTEXT, Edit, Steps, Stream, make_plan, make_step, retire
+
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.model.arch import Model
+from camelid.model.decoder import declare_states, lower
+from camelid.plan.plan import Plan
+from camelid.plan.step import (
+    FROM_ID,
+    Capacity,
+    ProgramKey,
+    Step,
+    StepRow,
+    StepSampling,
+    StepSequence,
+    encode_step,
+)
+from camelid.state import StateManager
+
+PAGES = CONTEXT // 16
+Places = Sequence[tuple[int, ...]]  # of each row: its position, its type
+Request = tuple[Sequence[int], Places]
+Pair = tuple[Sequence[int], Sequence[int]]  # ids that the encoder sees, ids that the decoder is given
+
+
+def encode_plan(model: Model, n_rows: int, n_sequences: int) -> Plan:
+    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=n_sequences * PAGES)
+    return lower(model, ProgramKey(entry="encode", capacity=capacity))
+
+
+def places(n: int) -> Places:
+    return [(i,) for i in range(n)]
+
+
+def embed(
+    model: Model, requests: Sequence[Request], *, edit: Edit | None = None, each_row: bool = False
+) -> list[Any]:
+    """What one step gives back of all requests: an embedding [C] of each, or one of each row [T, C]."""
+    return asyncio.run(_embed(model, requests, edit or (lambda plan: plan), each_row))
+
+
+async def _embed(model: Model, requests: Sequence[Request], edit: Edit, each_row: bool) -> list[Any]:
+    plan = edit(encode_plan(model, sum(len(ids) for ids, _ in requests), len(requests)))
+    state = StateManager(plan.states, context=CONTEXT, n_sequences=len(requests))
+    backend = await _backend(state, plan)
+    streams = [_stream(state, ids, ids) for ids, _ in requests]
+    step = _whole_step(state, streams, requests)
+    firsts = [(sequence.first_row, n, 0) for n, sequence in enumerate(step.sequences)]
+    step.outputs = [(i, row.sequence, 0) for i, row in enumerate(step.rows)] if each_row else firsts
+    found = await backend.read(backend.run(await backend.compile(plan), encode_step(step, plan.layout)))
+    values = [np.asarray(row.logits) for row in found]
+    assert {(row.token_id, row.status) for row in found} == {(0, "ok")}
+    if not each_row:
+        return values
+    return np.split(np.stack(values), np.cumsum([len(ids) for ids, _ in requests])[:-1])
+
+
+def decode(
+    model: Model, pairs: Sequence[Pair], steps: Steps, *, edit: Edit | None = None, cross_rows: int = 0
+) -> list[Any]:  # [T, V] of each pair
+    """Logits of every row that the decoders were given, all encoders having run in one step before.
+
+    `cross_rows` is added to what decoders are told of their encoder's length.
+    """
+    return asyncio.run(_decode(model, pairs, steps, edit or (lambda plan: plan), cross_rows))
+
+
+async def _decode(
+    model: Model, pairs: Sequence[Pair], steps: Steps, edit: Edit, cross_rows: int
+) -> list[Any]:
+    encoder = edit(encode_plan(model, sum(len(source) for source, _ in pairs), len(pairs)))
+    decoder = edit(make_plan(model, max(map(sum, steps)), len(pairs)))
+    state = StateManager(declare_states(model.spec), context=CONTEXT, n_sequences=len(pairs))
+    backend = await _backend(state, encoder, decoder)
+    encode, mixed = await backend.compile(encoder), await backend.compile(decoder)
+    streams = [_stream(state, target, source) for source, target in pairs]
+    requests = [(source, places(len(source))) for source, _ in pairs]
+    whole = encode_step(_whole_step(state, streams, requests), encoder.layout)
+    assert await backend.read(backend.run(encode, whole)) == []
+    for stream in streams:
+        stream.seat.static_rows += cross_rows
+    for counts in steps:
+        step = encode_step(make_step(state, streams, counts), decoder.layout)
+        rows = await backend.read(backend.run(mixed, step))
+        retire(streams, counts, [np.asarray(row.logits) for row in rows])
+    return [np.stack(stream.logits) for stream in streams]
+
+
+async def _backend(state: StateManager, *plans: Plan) -> ReferenceBackend:
+    backend = ReferenceBackend()
+    weights = {name: weight for plan in plans for name, weight in plan.weights().items()}
+    await backend.load(list(weights.values()), {})
+    await backend.allocate(state.states, state.sizes())
+    return backend
+
+
+def _stream(state: StateManager, prompt: Sequence[int], source: Sequence[int]) -> Stream:
+    seat = state.open_seat(len(prompt), static_rows=len(source))
+    assert seat is not None
+    return Stream(prompt, seat, 0, [])
+
+
+def _whole_step(state: StateManager, streams: Sequence[Stream], requests: Sequence[Request]) -> Step:
+    step = Step()
+    for number, (stream, (ids, at)) in enumerate(zip(streams, requests, strict=True)):
+        first = len(step.rows)
+        step.updates += state.grow(stream.seat, 0)
+        groups = state.words(stream.seat, 0)
+        step.sequences.append(StepSequence(first_row=first, rows=len(ids), groups=groups, sampling=number))
+        step.sampling.append(StepSampling())
+        row = StepRow(source=FROM_ID, value=0, sequence=number, state_row=0, positions=())
+        step.rows += [replace(row, value=ids[i], state_row=i, positions=at[i]) for i in range(len(ids))]
+    return step
