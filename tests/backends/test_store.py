@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,15 @@ def test_an_expert_is_a_matrix_of_its_own(weight: Weight, opened: Open) -> None:
         want = store.multiply(alone, X)
         assert store.multiply_expert(stack, expert, X).tobytes() == want.tobytes()
         assert store.multiply_expert(stack, expert, X).tobytes() == want.tobytes()  # from the cache
+
+
+def test_picked_rows_come_in_the_order_of_their_numbers(
+    weight: Weight, opened: Open, values: NDArray[np.float64]
+) -> None:
+    numbers = [ROWS - 1, 0, 7, 7, *range(1500, 0, -1)]  # more than one tile
+    picked = replace(weight, name="p", shape=(len(numbers), COLS)).then("pick", ROWS, *numbers)
+    np.testing.assert_array_equal(opened(picked).matrix(picked), values[numbers])
+    np.testing.assert_array_equal(opened(picked).rows(picked, [3, 1]), values[[7, 0]])
 
 
 def test_memory_is_that_of_cache_and_tile(

@@ -1,5 +1,5 @@
 """T5 (arXiv 1910.10683): an encoder and a decoder that reads its rows. Biases by distance in buckets,
-shared by the layers of a stack; scores not scaled; ReLU and a tied head, or (version 1.1) gated and untied."""
+shared by the layers of a stack; scores not scaled; ReLU and a tied head, or (v1.1) gates and no tie."""
 
 from __future__ import annotations
 
