@@ -5,7 +5,7 @@
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
 #   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
-#   make goldens  rewrite the golden files from their oracles
+#   make goldens  make the golden files anew with their oracles, and compare
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 .DEFAULT_GOAL := run
 .PHONY: run web test lint bench fuzz goldens rivals clean

@@ -57,3 +57,11 @@ def test_company_and_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(chunked, together, strict=True))
     solo = [reference_logits(loaded, [ids], context=longest)[0] for ids in case.token_ids]
     assert all(np.array_equal(a, b) for a, b in zip(solo, together, strict=True))
+
+
+def test_an_output_matrix_that_is_there_is_used(tmp_path: Path) -> None:
+    """transformers ties two stored matrices only if they are equal; so the flag does not matter here."""
+    case = load_case("mistral")
+    assert "lm_head.weight" in case.tensors
+    folder = write_hf(tmp_path / "m", case, config_changes={"tie_word_embeddings": True})
+    assert nmse(alone(load_hf(folder), case), case.logits) <= MAX_NMSE

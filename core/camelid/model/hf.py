@@ -192,11 +192,10 @@ def _check_vocabulary(facts: Facts, tensors: Mapping[str, Weight]) -> None:
         )
 
 
-def _check_tying(facts: Facts, tensors: dict[str, Weight]) -> None:
-    """A tied model's own output matrix is not used, as in transformers; an untied one must have it."""
-    if facts.is_tied:
-        tensors.pop("output.weight", None)
-    elif "output.weight" not in tensors:
+def _check_tying(facts: Facts, tensors: Mapping[str, Weight]) -> None:
+    """An untied model has an output matrix. A tied one that has it all the same, uses it: transformers 5
+    ties only where both are equal."""
+    if not facts.is_tied and "output.weight" not in tensors:
         raise TensorShapeError(
             f"{facts.row.outer['output']}.weight is missing, and tie_word_embeddings is false",
             name="output",
