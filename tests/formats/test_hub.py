@@ -13,6 +13,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 from tests.hub_server import Hub, serve_hub, sha256
+from tests.model.test_shards import split
 
 import camelid
 from camelid.errors import CamelidError, FetchError, ModelFormatError, RequestError, UnsupportedModelError
@@ -130,6 +131,7 @@ def test_tag_in_a_file_name(name: str, tag: str) -> None:
 
 MANY = ["a-Q4_0.gguf", "a-Q8_0.gguf", "a-UD-Q5_K_XL.gguf", "mmproj-a-F16.gguf", "a-imatrix.gguf", "README.md"]
 SPLIT = ["m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf"]
+THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -138,12 +140,18 @@ SPLIT = ["m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf"]
         (MANY, "q8_0", ("a-Q8_0.gguf",), ""),
         (MANY, "A-Q8_0.GGUF", ("a-Q8_0.gguf",), ""),
         (MANY, "Q5_K_XL", ("a-UD-Q5_K_XL.gguf",), ""),
-        (MANY, None, ("a-Q4_0.gguf",), "no whole Q4_K_M; taking a-Q4_0.gguf"),
+        (MANY, None, ("a-Q4_0.gguf",), "no Q4_K_M; taking a-Q4_0.gguf"),
         ([*MANY, "a-Q4_K_M.gguf"], None, ("a-Q4_K_M.gguf",), ""),
         (["cria.gguf"], None, ("cria.gguf",), ""),
         (["x/a-Q8_0.gguf", "mmproj.gguf"], "a-Q8_0.gguf", ("x/a-Q8_0.gguf",), ""),
-        ([*SPLIT, "m-Q8_0.gguf"], None, ("m-Q8_0.gguf",), "no whole Q4_K_M"),
+        ([*SPLIT, "m-Q8_0.gguf"], None, tuple(SPLIT), ""),
         ([*SPLIT, "m-Q4_K_M.gguf"], "Q4_K_M", ("m-Q4_K_M.gguf",), ""),
+        ([*SPLIT, "m-Q4_K_M.gguf"], None, ("m-Q4_K_M.gguf",), ""),
+        ([*SPLIT, "m-Q4_K_M.gguf"], SPLIT[1], tuple(SPLIT), ""),
+        ([*SPLIT, *THREE], "q8_0", tuple(THREE), ""),
+        (THREE[::-1], None, tuple(THREE), ""),
+        (THREE, "m-00003-of-00003.GGUF", tuple(THREE), ""),
+        (THREE[1:], None, tuple(THREE), ""),
         (["m-Q8_0-00001-of-00001.gguf"], "Q8_0", ("m-Q8_0-00001-of-00001.gguf",), ""),
     ],
 )
@@ -168,8 +176,7 @@ def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
         (["cria.gguf"], "Q6_K", RequestError, r"its files are cria.gguf"),
         (["a-Q8_0.gguf", "b-Q8_0.gguf"], "Q8_0", RequestError, "2 files for Q8_0.*name one"),
         (["a.gguf", "b.gguf"], None, RequestError, "2 files.*name one"),
-        (SPLIT, None, UnsupportedModelError, "one of 2 parts.*--merge"),
-        (SPLIT, "q4_k_m", UnsupportedModelError, "one of 2 parts.*--merge"),
+        ([*SPLIT, SPLIT[0].replace("m-", "n-")], "q4_k_m", RequestError, "2 files for q4_k_m.*name one"),
         (list(DIRECTORY), "Q4_0", RequestError, "no .gguf files.*leave out"),
         (["pytorch_model.bin", "config.json"], None, UnsupportedModelError, "pickles.*never loaded"),
         (["model.safetensors"], None, UnsupportedModelError, "no config.json beside"),
@@ -224,11 +231,42 @@ def test_directory_of_safetensors(hub: Hub, tmp_path: Path) -> None:
     assert heard[-1][1:] == (fetched.n_bytes, fetched.n_bytes)
 
 
+def test_model_in_parts_is_one_choice(hub: Hub, tmp_path: Path) -> None:
+    parts = {name: DATA[i:] for i, name in enumerate(THREE)}
+    hub.add("o/r", {**parts, "m-Q6_K.gguf": DATA[:2000]})
+    heard: list[tuple[str, int, int]] = []
+    fetched, _ = pull("o/r:q8_0", tmp_path, progress=lambda *words: heard.append(words))
+    assert fetched.path.as_posix().endswith(THREE[0])
+    assert [path.read_bytes() for path in fetched.files] == list(parts.values())
+    assert heard[-1] == (THREE[2], 3 * len(DATA) - 3, 3 * len(DATA) - 3)
+    assert {of for _, _, of in heard} == {fetched.n_bytes}
+    assert pull(f"o/r:{THREE[1]}", tmp_path, offline=True)[0].files == fetched.files
+    assert len(hub.downloads()) == 3
+
+
+@pytest.mark.faults
+def test_parts_that_a_repository_lacks_are_named_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {THREE[1]: DATA})
+    error = refused("o/r", tmp_path)
+    assert error.reason == "missing"
+    assert f"lacks {THREE[0]}, {THREE[2]} of the model's 3 files" in error.message
+    assert not hub.downloads()
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_offline_model_without_all_parts_is_not_whole(hub: Hub, tmp_path: Path, gone: int) -> None:
+    hub.add("o/r", {name: DATA[i:] for i, name in enumerate(THREE)})
+    fetched, _ = pull("o/r", tmp_path)
+    fetched.files[gone].unlink()
+    assert "not whole" in refused("o/r:Q8_0", tmp_path, offline=True).message
+    assert pull("o/r", tmp_path)[0].files == fetched.files
+
+
 def test_default_quant_is_said_aloud(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m-Q8_0.gguf": DATA, "m-F16.gguf": DATA + b"x"})
     fetched, said = pull("o/r", tmp_path)
     assert fetched.path.name == "m-Q8_0.gguf"
-    assert said == ["o/r has no whole Q4_K_M; taking m-Q8_0.gguf"]
+    assert said == ["o/r has no Q4_K_M; taking m-Q8_0.gguf"]
     with pytest.warns(UserWarning, match="taking m-Q8_0.gguf"):
         fetch("o/r", cache_dir=tmp_path)
 
@@ -507,6 +545,20 @@ def test_load_by_hub_id(hub: Hub, default_cache: Path) -> None:
     assert "cria-Q8_0.gguf" in heard
     assert camelid.load_tokenizer("o/cria:Q8_0").encode("the llama") == llm.tokenize("the llama")
     assert len(hub.downloads()) == 1
+
+
+@pytest.mark.e2e
+def test_load_by_hub_id_a_model_in_parts(hub: Hub, default_cache: Path, tmp_path: Path) -> None:
+    (parts := tmp_path / "parts").mkdir()
+    hub.add("o/cria", {path.name: path.read_bytes() for path in split(CRIA, parts)})
+    found = [answer(model) for model in ("cria", "o/cria", "o/cria:m-00002-of-00003.gguf")]
+    assert found[0] == found[1] == found[2]
+    assert len(hub.downloads()) == 3
+
+
+def answer(model: str) -> str:
+    with camelid.load(model, backend="reference") as llm:
+        return llm.generate("the llama", max_tokens=8, temperature=0.0).text
 
 
 def test_file_of_that_name_comes_before_the_hub(

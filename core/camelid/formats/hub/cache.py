@@ -60,7 +60,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A model on this disk. `path` is a .gguf file, or a directory of safetensors."""
+    """A model on this disk. `path` is a .gguf file (of parts the first), or a directory of safetensors."""
 
     hub_id: HubId
     path: Path
@@ -114,14 +114,15 @@ def noted_commit(job: Job) -> str:
 
 
 def from_cache(job: Job) -> Fetched | None:
-    """What was fetched earlier; None if that is nothing, or not all shards. Raises as `choose_files`."""
+    """What was fetched earlier; None if that is nothing, or not all files. Raises as `choose_files`."""
     commit = noted_commit(job)
     folder = job.snapshot(commit)
     if not commit or not folder.is_dir():
         return None
     listing = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     choice = choose_files(listing, job.hub_id.quant, place=f"what the cache has of {job.place}")
-    if not all((folder / shard).is_file() for name in choice.files for shard in shards(folder / name)):
+    needed = {*choice.files, *(shard for name in choice.files for shard in shards(folder / name))}
+    if not all((folder / name).is_file() for name in needed):
         return None
     if choice.note:
         job.say(choice.note)

@@ -25,7 +25,7 @@ from camelid.formats.hub.cache import (
 )
 from camelid.formats.hub.download import TIMEOUT, check_room, into_cache, look_up
 from camelid.formats.hub.failures import fail, translated
-from camelid.formats.hub.ids import HubId, check_revision, choose_files, parse_hub_id
+from camelid.formats.hub.ids import Choice, HubId, check_revision, choose_files, few, parse_hub_id
 
 Listing: TypeAlias = dict[str, tuple[int | None, str | None]]  # name -> (size, sha256 where the hub has one)
 
@@ -131,6 +131,7 @@ def _list(job: Job) -> tuple[Listing, str]:
 
 def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
     choice = choose_files(listing, job.hub_id.quant, place=job.place)
+    _check_listed(job, choice, listing)
     if choice.note:
         job.say(choice.note)
     missing = [name for name in choice.files if not has_whole(job.snapshot(commit) / name, listing[name][0])]
@@ -142,6 +143,14 @@ def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
         done += file.size
     note_commit(job, commit)
     return fetched(job, choice, commit)
+
+
+def _check_listed(job: Job, choice: Choice, listing: Listing) -> None:
+    """A model in parts is fetched with all of them, or not at all."""
+    absent = [name for name in choice.files if name not in listing]
+    if absent:
+        text = f": {job.page} lacks {few(absent)} of the model's {len(choice.files)} files"
+        fail(job, "missing", f"{text}; choose another quant, or try again when its upload is complete")
 
 
 def _told(progress: Progress, name: str, before: int, total: int, n_bytes: int) -> None:

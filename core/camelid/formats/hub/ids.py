@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import NoReturn
 from urllib.parse import unquote
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
@@ -31,7 +30,8 @@ _TAG = re.compile(
     r"(?:^|[-._/])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4))(?=[-._/]|$)",
     re.IGNORECASE,
 )
-_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+# One of several files of a model. A "-00001-of-00001" is whole.
+_PART = re.compile(r"(.*-)\d{5}(-of-(?!0000[01])(\d{5})\.gguf)", re.IGNORECASE | re.ASCII | re.DOTALL)
 _NOT_A_MODEL = re.compile(r"(?:^|[-._/])(?:mmproj|imatrix)(?:[-._/]|$)", re.IGNORECASE)
 # Taken in this order when a hub id names no quant: quality for its size, as other runtimes choose.
 PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "BF16", "F16", "F32")
@@ -102,18 +102,19 @@ def check_revision(revision: str | None) -> str | None:
 
 
 def choose_files(listing: Collection[str], quant: str | None, *, place: str) -> Choice:
-    """The files that make the model: one .gguf, or a directory's safetensors with what belongs to them.
+    """The files that make the model: one .gguf or all its parts, or safetensors and what belongs to them.
 
-    `listing` holds paths inside the repository that `place` names in messages. RequestError if nothing
-    matches `quant`, UnsupportedModelError for split files and repositories without weights that can be read,
-    ModelFormatError for names that leave the repository.
+    `listing` holds paths inside the repository that `place` names in messages; of a model in parts it may
+    lack some. RequestError if nothing matches `quant`, UnsupportedModelError for repositories without weights
+    that can be read, ModelFormatError for names that leave the repository.
     """
     for name in listing:
         _check_name(name, place)
     ggufs = sorted(n for n in listing if n.lower().endswith(".gguf") and not _NOT_A_MODEL.search(n))
     if ggufs:
-        name, note = _named(ggufs, quant, place) if quant else _preferred(ggufs, place)
-        return Choice((_whole(name, place),), is_gguf=True, note=note)
+        models = list(dict.fromkeys(map(_first_part, ggufs)))
+        name, note = (_named(models, quant, place), "") if quant else _preferred(models, place)
+        return Choice(_parts(name), is_gguf=True, note=note)
     if quant:
         raise RequestError(
             f"{place} holds no .gguf files, so there is no {quant} to choose; leave out ':{quant}'",
@@ -142,12 +143,23 @@ def _check_name(name: str, place: str) -> None:
         )
 
 
-def _named(ggufs: Sequence[str], quant: str, place: str) -> tuple[str, str]:
-    """The file that a quant tag or a file's name means."""
-    wanted = quant.upper()
+def _first_part(name: str) -> str:
+    """What stands for a model: its only file, or the first of its parts."""
+    part = _PART.fullmatch(name)
+    return f"{part[1]}00001{part[2]}" if part else name
+
+
+def _parts(first: str) -> tuple[str, ...]:
+    part = _PART.fullmatch(first)
+    return tuple(f"{part[1]}{i + 1:05d}{part[2]}" for i in range(int(part[3]))) if part else (first,)
+
+
+def _named(models: Sequence[str], quant: str, place: str) -> str:
+    """The model that a quant tag or a file's name means."""
+    file, wanted = _first_part(quant), _first_part(quant).upper()
     rules: tuple[Callable[[str], bool], ...] = (
-        lambda n: n == quant,
-        lambda n: PurePosixPath(n).name == quant,
+        lambda n: n == file,
+        lambda n: PurePosixPath(n).name == file,
         lambda n: n.upper() == wanted or PurePosixPath(n).name.upper() == wanted,
         lambda n: quant_tag(n) == wanted,
         lambda n: quant_tag(n).removeprefix("UD-") == wanted,
@@ -156,54 +168,39 @@ def _named(ggufs: Sequence[str], quant: str, place: str) -> tuple[str, str]:
         ),
     )
     for rule in rules:
-        if found := _prefer_whole([n for n in ggufs if rule(n)]):
-            if len(found) > 1 and not _SPLIT.search(found[0]):
-                _ambiguous(found, quant, place)
-            return found[0], ""
-    raise RequestError(f"{place} has no {quant}; {_offer(ggufs)}", field="model", known=tuple(ggufs))
+        if found := [n for n in models if rule(n)]:
+            return _only(found, quant, place)
+    raise RequestError(f"{place} has no {quant}; {_offer(models)}", field="model", known=tuple(models))
 
 
-def _prefer_whole(names: list[str]) -> list[str]:
-    return [n for n in names if not _SPLIT.search(n)] or names
-
-
-def _ambiguous(found: Sequence[str], quant: str, place: str) -> NoReturn:
+def _only(names: list[str], quant: str, place: str) -> str:
+    """The one model for a quant; a whole file counts before the same in parts."""
+    found = [n for n in names if not _PART.fullmatch(n)] or names
+    if len(found) == 1:
+        return found[0]
     raise RequestError(
-        f"{place} has {len(found)} files for {quant}: {_few(found)}; name one of them after the colon",
+        f"{place} has {len(found)} files for {quant}: {few(found)}; name one of them after the colon",
         field="model", known=tuple(found),
     )  # fmt: skip
 
 
-def _preferred(ggufs: list[str], place: str) -> tuple[str, str]:
-    """The file taken when no quant is named, and the note that says so if there was a choice."""
-    names = _prefer_whole(ggufs)
-    tags = {tag: [n for n in names if quant_tag(n) == tag] for tag in map(quant_tag, names)}
-    tag = next((t for p in PREFERRED for t in (p, f"UD-{p}") if t in tags), quant_tag(names[0]))
-    if len(tags[tag]) > 1 and not _SPLIT.search(tags[tag][0]):
-        _ambiguous(tags[tag], tag or "a file without a quant's name", place)
-    name = tags[tag][0]
-    return name, "" if len(ggufs) == 1 or tag == PREFERRED[0] else (
-        f"{place} has no whole {PREFERRED[0]}; taking {name}"
+def _preferred(models: list[str], place: str) -> tuple[str, str]:
+    """The model taken when no quant is named, and the note that says so if there was a choice."""
+    tags = {tag: [n for n in models if quant_tag(n) == tag] for tag in map(quant_tag, models)}
+    tag = next((t for p in PREFERRED for t in (p, f"UD-{p}") if t in tags), quant_tag(models[0]))
+    name = _only(tags[tag], tag or "a file without a quant's name", place)
+    return name, "" if len(models) == 1 or tag == PREFERRED[0] else (
+        f"{place} has no {PREFERRED[0]}; taking {name}"
     )
-
-
-def _whole(name: str, place: str) -> str:
-    split = _SPLIT.search(name)
-    if split and int(split[2]) > 1:
-        raise UnsupportedModelError(
-            f"{place}: {name} is one of {int(split[2])} parts, which this version does not join; merge them "
-            f"with `llama-gguf-split --merge FIRST_PART OUT.gguf` and give the path, or choose another quant",
-            kind="format", name=name,
-        )  # fmt: skip
-    return name
 
 
 def _offer(ggufs: Sequence[str]) -> str:
     tags = sorted({tag for n in ggufs if (tag := quant_tag(n))})
-    return f"it has {', '.join(tags)}" if tags else f"its files are {_few(ggufs)}"
+    return f"it has {', '.join(tags)}" if tags else f"its files are {few(ggufs)}"
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
+    """Names for a message; past eight, how many more."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(names[:8]) + more
 
@@ -217,7 +214,7 @@ def _directory(listing: Sequence[str], place: str) -> Choice:
         return Choice((*beside, *weights), is_gguf=False)
     pickles = [n for n in root if n.endswith(_PICKLE)]
     reason = (
-        f"its weights are pickles ({_few(pickles)}), which can run code and are never loaded"
+        f"its weights are pickles ({few(pickles)}), which can run code and are never loaded"
         if pickles and not weights
         else "its safetensors have no config.json beside them" if weights else f"it has {len(listing)} files"
     )  # fmt: skip
