@@ -16,8 +16,8 @@ from tests.hf_models import FOLDER, HfCase, load_case, load_cases, nmse, weights
 
 CASES = load_cases()
 ARCHS = {
-    *("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "phi3"),
-    *("qwen2", "qwen3", "qwen3_moe", "smollm3", "stablelm", "starcoder2"),
+    *("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "olmo3"),
+    *("phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3", "stablelm", "starcoder2"),
 }
 LARGEST_FILE = 40_000
 

@@ -244,6 +244,23 @@ OLMO2 = config(
     rope_scaling=None,
     rope_theta=500000.0,
 )
+OLMO3_ROPE: Json = {
+    "attention_factor": 1.2079441541679836,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 24,
+    "rope_theta": 200.0,
+    "rope_type": "yarn",
+}
+# With rope_parameters, as transformers 5 reads the published rope_theta for the full layers only.
+OLMO3 = modern(
+    config("Olmo3ForCausalLM", "olmo3", attention_bias=False, pad_token_id=0, rms_norm_eps=1e-06),
+    {"full_attention": OLMO3_ROPE, "sliding_attention": {"rope_theta": 200.0, "rope_type": "default"}},
+    layer_types=["sliding_attention"] * 3 + ["full_attention"],
+    num_hidden_layers=4,
+    sliding_window=12,
+)
 GRANITE = config(
     "GraniteForCausalLM",
     "granite",
@@ -332,6 +349,7 @@ ROWS = (
     CaseRow(name="gpt2", seed=191, config=GPT2),
     CaseRow(name="gpt2_bare_names", seed=192, config=GPT2, prefix="transformer.", masks=True),
     CaseRow(name="olmo2", seed=201, config=OLMO2),
+    CaseRow(name="olmo3", seed=202, config=OLMO3),
     CaseRow(name="granite", seed=211, config=GRANITE),
     CaseRow(name="smollm3", seed=221, config=SMOLLM3),
     CaseRow(name="stablelm", seed=231, config=STABLELM),

@@ -16,6 +16,8 @@ from tests.golden.arch_cases import (
     GEMMA3_MODERN,
     LLAMA3_ROPE,
     LLAMA_LINEAR,
+    OLMO3,
+    OLMO3_ROPE,
     PHI3,
     PHI4_MINI,
     YARN,
@@ -56,6 +58,7 @@ def common(case: str, *, act: str = "hidden_act") -> list[Mutation]:
     return [key(case, "rope_theta", 300.0), key(case, "rms_norm_eps", 0.05), key(case, act, "relu")]
 
 
+PLAIN_ROPE = {"rope_theta": 200.0, "rope_type": "default"}
 LOCAL_ROPE = {"rope_theta": 100.0, "rope_type": "default"}
 GLOBAL_ROPE = {"factor": 8.0, "rope_theta": 10000.0, "rope_type": "linear"}
 
@@ -173,6 +176,12 @@ MUTATIONS = (
     without("olmo2", "k norm", "k_norm.weight"),
     without("olmo2", "norm after attention", "post_attention_layernorm.weight"),
     without("olmo2", "norm after ffn", "post_feedforward_layernorm.weight"),
+    key("olmo3", "rms_norm_eps", 0.05),
+    key("olmo3", "hidden_act", "relu"),
+    within("olmo3", "rope_parameters", OLMO3["rope_parameters"], full_attention=PLAIN_ROPE),
+    within("olmo3", "rope_parameters", OLMO3["rope_parameters"], sliding_attention=OLMO3_ROPE),
+    key("olmo3", "sliding_window", 13),
+    key("olmo3", "layer_types", ["full_attention"] * 4),
     *common("granite"),
     key("granite", "attention_multiplier", 0.25),
     key("granite", "embedding_multiplier", 1.0),

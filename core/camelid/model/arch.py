@@ -42,9 +42,10 @@ class Arch:
     """One architecture.
 
     `tensors` lists what every layer has besides its feed-forward block, `biases` which of all tensors have
-    one, `optional_biases` which may. `window_pattern` n: every nth layer is full, the others see a window (0:
-    all do); only where the file gives a window. `local_theta` rotates the windowed layers, `nope_every` n
-    leaves every nth unrotated. `scales_embeddings` multiplies embeddings by sqrt(hidden_size).
+    one, `optional_biases` which may. `window` and `softcaps` (scores, logits) are what a file means that
+    states none. `window_pattern` n: every nth layer is full, the others see a window (0: all do); only where
+    there is a window. Windowed layers rotate by `local_theta`, if any, and unscaled unless `stretches_local`;
+    `nope_every` n leaves every nth unrotated. `scales_embeddings` multiplies embeddings by sqrt(hidden_size).
     `wide_layers` is the number of layers of the one size whose attention scale is (hidden / heads)^-0.5.
     """
 
@@ -60,11 +61,19 @@ class Arch:
         default_factory=dict[str, tuple[tuple[str, str], ...]]
     )
     window_pattern: int = 0
+    window: int = 0
+    softcaps: tuple[float, float] = (0.0, 0.0)
     local_theta: float = 0.0
+    stretches_local: bool = True
     nope_every: int = 0
     scales_embeddings: bool = False
     wide_layers: int = 0
     residual: str = "sequential"
+
+    @property
+    def has_local_rope(self) -> bool:
+        """Whether layers with a window rotate in a way of their own."""
+        return self.local_theta > 0.0 or not self.stretches_local
 
 
 @dataclass(frozen=True, slots=True)

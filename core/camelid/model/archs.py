@@ -32,6 +32,8 @@ ARCHS: dict[str, Arch] = {
         act="gelu",
         tensors={**LLAMA, **POST_NORMS},
         window_pattern=2,
+        window=4096,  # files of the first days, June 2024, state none of these three
+        softcaps=(50.0, 30.0),
         scales_embeddings=True,
         wide_layers=46,
     ),
@@ -54,7 +56,13 @@ ARCHS: dict[str, Arch] = {
         has_positions=True,
         splits=FUSED_QKV,
     ),
-    "olmo2": Arch(rope_style="neox", tensors={**ATTENTION, **POST_NORMS, **WIDE_NORMS}),
+    # OLMo 2, which has no window, and OLMo 3, which llama.cpp files under it.
+    "olmo2": Arch(
+        rope_style="neox",
+        tensors={**ATTENTION, **POST_NORMS, **WIDE_NORMS},
+        window_pattern=4,
+        stretches_local=False,
+    ),
     "granite": Arch(optional_biases=(*ATTENTION, *GLU_NAMES)),
     "smollm3": Arch(nope_every=4, optional_biases=(*ATTENTION, *GLU_NAMES)),
     "stablelm": Arch(
@@ -72,7 +80,9 @@ ARCHS: dict[str, Arch] = {
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "llama": hf.HfRow(arch="llama", folds=hf.TURN),
-    "mistral": hf.HfRow(arch="llama", folds=hf.TURN),
+    "mistral": hf.HfRow(
+        arch="llama", folds=hf.TURN, defaults={"num_key_value_heads": 8, "sliding_window": 4096}
+    ),
     "mixtral": hf.HfRow(
         arch="llama",
         folds=hf.TURN,
@@ -84,9 +94,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
             "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
         },
+        defaults={"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
     ),
-    "qwen2": hf.HfRow(arch="qwen2", has_window_switch=True),
-    "qwen3": hf.HfRow(arch="qwen3", names={**hf.LLAMA, **hf.HEAD_NORMS}, has_window_switch=True),
+    "qwen2": hf.HfRow(arch="qwen2", defaults=hf.QWEN_DEFAULTS, has_window_switch=True),
+    "qwen3": hf.HfRow(
+        arch="qwen3",
+        names={**hf.LLAMA, **hf.HEAD_NORMS},
+        defaults={**hf.QWEN_DEFAULTS, "head_dim": 128},
+        has_window_switch=True,
+    ),
     "qwen3_moe": hf.HfRow(
         arch="qwen3moe",
         names={
@@ -98,6 +114,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up_exps": "mlp.experts.{e}.up_proj",
             "ffn_down_exps": "mlp.experts.{e}.down_proj",
         },
+        defaults={"num_key_value_heads": 4, "norm_topk_prob": False, "sliding_window": 4096},
         refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],)},
         has_window_switch=True,
     ),
@@ -107,6 +124,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=hf.GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
         numbers=hf.SOFTCAPS,
+        defaults={**hf.GEMMA_DEFAULTS, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
         is_tied=True,
     ),
     "gemma3_text": hf.HfRow(
@@ -115,6 +133,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=hf.GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
         numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers reads no other
+        defaults={**hf.GEMMA_DEFAULTS, "rope_theta": 1e6},
         refused={"use_bidirectional_attention": (False,)},
         is_tied=True,
     ),
@@ -127,6 +146,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up": "mlp.gate_up_proj",
             "ffn_down": "mlp.down_proj",
         },
+        defaults={"rms_norm_eps": 1e-5},
     ),
     "gpt2": hf.HfRow(
         arch="gpt2",
@@ -151,12 +171,22 @@ HF_ROWS: dict[str, hf.HfRow] = {
         ignored=("attn.bias", "attn.masked_bias"),
         is_tied=True,
     ),
-    "olmo2": hf.HfRow(arch="olmo2", names={**hf.POST_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **hf.GLU}),
-    "granite": hf.HfRow(arch="granite", folds=hf.TURN, numbers=hf.GRANITE_SCALES),
-    "smollm3": hf.HfRow(arch="smollm3", folds=hf.TURN, is_tied=True, has_window_switch=True),
+    "olmo2": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5}),
+    "olmo3": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096}),
+    "granite": hf.HfRow(
+        arch="granite", folds=hf.TURN, numbers=hf.GRANITE_SCALES, defaults={"attention_multiplier": 1.0}
+    ),
+    "smollm3": hf.HfRow(
+        arch="smollm3",
+        folds=hf.TURN,
+        defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
+        is_tied=True,
+        has_window_switch=True,
+    ),
     "stablelm": hf.HfRow(
         arch="stablelm",
         keys={**hf.KEYS, "norm_eps": "layer_norm_eps"},
+        defaults={"num_key_value_heads": 32, "partial_rotary_factor": 0.25},
         refused={"qk_layernorm": (False,), "use_parallel_residual": (False,)},
     ),
     "starcoder2": hf.HfRow(

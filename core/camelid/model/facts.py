@@ -108,6 +108,8 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     head_dim = facts.count("attention.key_length", max(1, hidden_size // n_heads))  # of 0, no scale
     n_layers = _n_layers(facts, len(checkpoint.tensors))
     experts = _experts(facts)
+    ropes = _ropes(facts, arch, head_dim, factors)
+    layers = _layers(facts, arch, n_layers, "experts" if experts else arch.mlp)
     spec = ModelSpec(
         arch=name,
         name=checkpoint.header.get("general.name", str, default=name),
@@ -121,13 +123,13 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         context_length=facts.count("context_length"),
         norm_eps=facts.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
         norm_kind=arch.norm_kind,
-        ropes=_ropes(facts, arch, head_dim, factors),
-        layers=_layers(facts, arch, n_layers, "experts" if experts else arch.mlp),
+        ropes={name: rope for name, rope in ropes.items() if any(layer.rope == name for layer in layers)},
+        layers=layers,
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
         attention_scale=_attention_scale(facts, arch, n_layers, hidden_size / n_heads, head_dim),
-        attention_softcap=facts.number("attn_logit_softcapping", 0.0),
-        logit_softcap=facts.number("final_logit_softcapping", 0.0),
+        attention_softcap=facts.number("attn_logit_softcapping", arch.softcaps[0]),
+        logit_softcap=facts.number("final_logit_softcapping", arch.softcaps[1]),
         logit_scale=1.0 / (facts.number("logit_scale", 1.0) or 1.0),
         embedding_scale=facts.number("embedding_scale", hidden_size**0.5 if arch.scales_embeddings else 1.0),
         residual_scale=facts.number("residual_scale", 1.0),
@@ -197,7 +199,7 @@ def _attention_scale(facts: Facts, arch: Arch, n_layers: int, width: float, head
 
 def _layers(facts: Facts, arch: Arch, n_layers: int, mlp: str) -> tuple[LayerSpec, ...]:
     """All layers at once: a list of the file is read once, not once a layer."""
-    window = facts.count("attention.sliding_window", 0, least=0)
+    window = facts.count("attention.sliding_window", arch.window, least=0)
     windowed = _windowed(facts, arch, n_layers) if window else [False] * n_layers
     shared = LayerSpec(mlp=mlp, act=_act(facts, arch), residual=arch.residual, rope=_rope_name(arch, False))
     local = replace(shared, state_group="window", window=window, rope=_rope_name(arch, True))
@@ -235,7 +237,7 @@ def _all_but(every: int, n_layers: int) -> list[bool]:
 def _rope_name(arch: Arch, is_local: bool) -> str:
     if not arch.rope_style:
         return ""
-    return LOCAL if is_local and arch.local_theta else GLOBAL
+    return LOCAL if is_local and arch.has_local_rope else GLOBAL
 
 
 def _per_layer(facts: Facts, name: str, n_layers: int) -> list[bool]:
@@ -255,9 +257,9 @@ def _ropes(facts: Facts, arch: Arch, head_dim: int, factors: Factors) -> dict[st
         factors=factors.get("rope_freqs", ()),
         scaling=_scaling(facts, factors),
     )
-    if not arch.local_theta:
+    if not arch.has_local_rope:
         return {GLOBAL: rope}
-    local = facts.number("rope.freq_base_swa", arch.local_theta)
+    local = facts.number("rope.freq_base_swa", arch.local_theta or rope.theta)
     return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
 
 

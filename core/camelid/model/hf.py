@@ -49,7 +49,9 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
 
 def read_facts(directory: HfDirectory) -> Facts:
     """The settings and their row. UnsupportedModelError if no row has that model_type."""
-    return Facts(directory.settings, _row(directory), max(len(directory.tensors), 1))
+    row, settings = _row(directory), directory.settings
+    config = replace(settings, values={**row.defaults, **settings.values})  # null counts as stated
+    return Facts(config, row, max(len(directory.tensors), 1))
 
 
 def _row(directory: HfDirectory) -> HfRow:

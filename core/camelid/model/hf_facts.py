@@ -114,8 +114,11 @@ def _sizes(facts: Facts) -> Pairs:
 
 
 def _numbers(facts: Facts) -> Pairs:
-    stated = ((key, name) for key, name in facts.row.numbers.items() if facts.config.has(name))
-    yield from ((key, facts.config.number(name)) for key, name in stated)
+    for key, name in facts.row.numbers.items():
+        if facts.config.has(name):
+            yield key, facts.config.number(name)
+        elif name in facts.row.defaults:  # null where absent would mean a number
+            yield key, 0.0
     if facts.config.has("query_pre_attn_scalar"):
         yield "attention.scale", facts.config.number("query_pre_attn_scalar", above=0.0) ** -0.5
 
@@ -143,10 +146,10 @@ def _experts(facts: Facts) -> Pairs:
 def _windows(facts: Facts) -> Pairs:
     config = facts.config
     is_on = not facts.row.has_window_switch or config.flag("use_sliding_window", False)
-    if not is_on or not config.has("sliding_window"):
-        return
-    windowed = _windowed(facts)
-    if any(windowed):
+    windowed = _windowed(facts) if is_on and config.has("sliding_window") else []
+    if facts.arch.window and not any(windowed):  # left out, it would mean that one
+        yield "attention.sliding_window", 0
+    elif any(windowed):
         yield "attention.sliding_window", config.count("sliding_window")
         if windowed != _every(facts.arch.window_pattern, facts.n_layers):
             yield "attention.sliding_window_pattern", windowed
@@ -188,11 +191,19 @@ def _rotation(facts: Facts) -> Pairs:
         return
     yield "rope.freq_base", facts.theta
     yield "rope.dimension_count", facts.rope_dim
-    if facts.arch.local_theta:
-        local = facts.config.section("rope_parameters").section(SLIDING)
-        default = facts.config.number("rope_local_base_freq", facts.arch.local_theta, above=0.0)
-        yield "rope.freq_base_swa", local.number("rope_theta", default, above=0.0)
+    if facts.arch.has_local_rope:
+        yield "rope.freq_base_swa", _local_theta(facts)
     yield from _stretch(facts)
+
+
+def _local_theta(facts: Facts) -> float:
+    """Of the layers with a window, which no architecture stretches."""
+    local = facts.config.section("rope_parameters").section(SLIDING)
+    kind = local.text("rope_type", "default")
+    if kind != "default":
+        raise _unsupported(f"rope_parameters.{SLIDING}.rope_type", kind, ("default",))
+    stated = facts.config.number("rope_local_base_freq", facts.arch.local_theta or facts.theta, above=0.0)
+    return local.number("rope_theta", stated, above=0.0)
 
 
 def _kind(facts: Facts) -> str:

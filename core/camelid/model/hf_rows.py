@@ -59,6 +59,11 @@ GRANITE_SCALES: Names = {
     "residual_scale": "residual_multiplier",
     "logit_scale": "logits_scaling",
 }
+OLMO: Names = {**POST_NORMS, **ATTENTION, **HEAD_NORMS, **GLU}
+QWEN_DEFAULTS = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}
+GEMMA_DEFAULTS = {
+    "num_key_value_heads": 4, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+}  # fmt: skip
 SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
 
 
@@ -67,7 +72,8 @@ class HfRow:
     """One model_type. `numbers` are further keys of GGUF and their names in config.json, where stated.
 
     `refused` maps keys of config.json to the values that change nothing; `ignored` lists endings of tensors
-    that are no weights. `is_tied` is what an absent tie_word_embeddings means.
+    that are no weights. `defaults` is what an absent key of config.json means, where that is not what most
+    rows take it for (the classes of transformers 5), and `is_tied` an absent tie_word_embeddings.
     """
 
     arch: str
@@ -77,6 +83,7 @@ class HfRow:
     folds: Names = field(default_factory=dict[str, str])
     keys: Names = field(default_factory=lambda: KEYS)
     numbers: Names = field(default_factory=dict[str, str])
+    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
     is_tied: bool = False

@@ -1,0 +1,91 @@
+"""What an absent key means: in config.json to the classes of transformers 5, in GGUF to llama.cpp."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hf_models import load_case, write_hf
+from tests.model.hf_runs import load_gguf, load_hf
+
+from camelid.converting import convert
+from camelid.formats.gguf import open_gguf
+from camelid.formats.hf_config import open_hf
+from camelid.formats.source import drive
+from camelid.model.hf import read_facts
+from camelid.model.hf_facts import hf_metadata
+from camelid.model.read import read_model
+
+# (model, absent key of config.json, GGUF key, value): AutoConfig.for_model(model), transformers 5.23
+ROWS: list[tuple[str, str, str, Any]] = [
+    ("llama_linear", "num_key_value_heads", "attention.head_count_kv", 4),  # as many as heads
+    ("llama31", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6),
+    ("mistral", "num_key_value_heads", "attention.head_count_kv", 8),
+    ("mistral", "sliding_window", "attention.sliding_window", 4096),
+    ("mixtral", "num_key_value_heads", "attention.head_count_kv", 8),
+    ("mixtral", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5),
+    ("mixtral", "rope_theta", "rope.freq_base", 1e6),
+    ("qwen2", "num_key_value_heads", "attention.head_count_kv", 32),
+    ("qwen3", "head_dim", "attention.key_length", 128),
+    ("qwen3_moe", "norm_topk_prob", "expert_weights_norm", False),
+    ("qwen3_moe", "num_key_value_heads", "attention.head_count_kv", 4),
+    ("gemma2", "attn_logit_softcapping", "attn_logit_softcapping", 50.0),
+    ("gemma2", "final_logit_softcapping", "final_logit_softcapping", 30.0),
+    ("gemma2", "query_pre_attn_scalar", "attention.scale", 1 / 16),
+    ("gemma2", "head_dim", "attention.key_length", 256),
+    ("gemma2", "sliding_window", "attention.sliding_window", 4096),
+    ("gemma3", "rope_theta", "rope.freq_base", 1e6),
+    ("gemma3", "head_dim", "attention.key_length", 256),
+    ("phi3_short", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5),
+    ("olmo2", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5),
+    ("olmo3", "sliding_window", "attention.sliding_window", 4096),
+    ("granite", "attention_multiplier", "attention.scale", 1.0),
+    ("smollm3", "rope_theta", "rope.freq_base", 2e6),
+    ("smollm3", "num_key_value_heads", "attention.head_count_kv", 4),
+    ("stablelm", "partial_rotary_factor", "rope.dimension_count", 4),  # a quarter of 16
+    ("stablelm", "num_key_value_heads", "attention.head_count_kv", 32),
+]
+
+
+@pytest.mark.parametrize(("name", "absent", "key", "value"), ROWS, ids=[f"{r[0]}-{r[1]}" for r in ROWS])
+def test_an_absent_key_of_config_json(name: str, absent: str, key: str, value: Any, tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "m", load_case(name))
+    config = json.loads((folder / "config.json").read_text())
+    del config[absent]
+    (folder / "config.json").write_text(json.dumps(config))
+    facts = read_facts(open_hf(folder))
+    assert hf_metadata(facts, name="m")[f"{facts.row.arch}.{key}"] == value
+
+
+def test_layers_with_a_window_begin_where_qwen2_says(tmp_path: Path) -> None:
+    """At layer 28 if it does not say."""
+    changes = {"use_sliding_window": True, "max_window_layers": 1}
+    folder = write_hf(tmp_path / "m", load_case("qwen2"), config_changes=changes)
+    assert [layer.window for layer in load_hf(folder).model.spec.layers] == [0, 8]
+    config = json.loads((folder / "config.json").read_text())
+    del config["max_window_layers"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert [layer.window for layer in load_hf(folder).model.spec.layers] == [0, 0]
+
+
+def test_a_gemma2_file_of_the_first_days_has_softcaps_and_a_window(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("gemma2")), tmp_path / "m.gguf")
+    absent = ("attn_logit_softcapping", "final_logit_softcapping", "attention.sliding_window")
+    names = {f"gemma2.{name}" for name in absent}
+    header = open_gguf(tmp_path / "m.gguf")
+    assert names < header.metadata.keys()
+    old = replace(header, metadata={k: v for k, v in header.metadata.items() if k not in names})
+    spec = drive(read_model(old), lambda *_: b"").spec
+    assert (spec.attention_softcap, spec.logit_softcap) == (50.0, 30.0)
+    assert [layer.window for layer in spec.layers] == [4096, 0, 4096]
+
+
+def test_what_gemma2_turns_off_stays_off_in_the_converted_file(tmp_path: Path) -> None:
+    off = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": None}
+    convert(write_hf(tmp_path / "hf", load_case("gemma2"), config_changes=off), tmp_path / "m.gguf")
+    spec = load_gguf(tmp_path / "m.gguf").model.spec
+    assert (spec.attention_softcap, spec.logit_softcap) == (0.0, 0.0)
+    assert {layer.window for layer in spec.layers} == {0}
