@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.engine_fakes import PAGE_ROWS, STATES, request
 
 from camelid.backends.base import Pool
-from camelid.errors import PlanError
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.errors import OutOfMemoryError, PlanError
 from camelid.plan.plan import StateSpec
 from camelid.scheduler import Limits, Scheduler, build_step
 from camelid.sequence import Sequence
@@ -209,3 +212,12 @@ def test_bookkeeping_errors_are_found_where_they_happen() -> None:
         pool.take()
     with pytest.raises(PlanError, match="nobody holds it"):
         pool.drop(1)
+
+
+@pytest.mark.parametrize("width", [1 << 28, 1 << 60])
+def test_state_that_no_memory_holds_is_an_error_that_says_the_way_out(width: int) -> None:
+    """2^50 bytes are more than an address can name, 2^82 more than NumPy counts."""
+    state = StateSpec("kv", "paged", (0,), (("k", width),), 16)
+    with pytest.raises(OutOfMemoryError, match="use a smaller context") as caught:
+        asyncio.run(ReferenceBackend().allocate([state], {"kv": Pool(1 << 16, 5, 256)}))
+    assert caught.value.facts["want_bytes"] == width << 22

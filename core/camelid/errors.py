@@ -65,7 +65,7 @@ class FetchError(CamelidError):
 
 
 class OutOfMemoryError(CamelidError):
-    """A buffer or pool does not fit. Facts: want_bytes, limit_bytes."""
+    """A buffer or pool does not fit. Facts: want_bytes, and limit_bytes where it is known."""
 
 
 class BackendError(CamelidError):

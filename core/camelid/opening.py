@@ -246,10 +246,19 @@ async def _nothing_asked(offset: int, n_bytes: int) -> bytes:
     raise ModelFormatError(f"{n_bytes} bytes at {offset} were asked of a directory; this is a defect")
 
 
+async def _first_header(source: ModelSource) -> Gguf:
+    """The header with the metadata: of a model in several files, that of the first."""
+    header = await read_header(source)
+    if n_shards(header) == 1 or not isinstance(source, FileSource):
+        return header
+    first = shard_names(source.path.name, n_shards(header))[0]
+    return await read_header(find_source(source.path.with_name(first)))
+
+
 async def open_tokenizer(model: ModelName) -> Tokenizer:
     """A model's tokenizer; a directory needs no weights for it. ModelFormatError if there is none."""
     model = await fetch_model(model)
     path = find_directory(model)
     if path is None:
-        return tokenizer_from_gguf((await read_header(find_source(model))).metadata)
+        return tokenizer_from_gguf((await _first_header(find_source(model))).metadata)
     return tokenizer_from_gguf(tokenizer_words(open_hf(path, with_weights=False)))

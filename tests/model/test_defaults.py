@@ -47,6 +47,7 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("smollm3", "num_key_value_heads", "attention.head_count_kv", 4),
     ("stablelm", "partial_rotary_factor", "rope.dimension_count", 4),  # a quarter of 16
     ("stablelm", "num_key_value_heads", "attention.head_count_kv", 32),
+    ("starcoder2", "num_key_value_heads", "attention.head_count_kv", 2),
 ]
 
 

@@ -59,6 +59,7 @@ def whole(tmp_path: Path) -> Path:
 def test_several_files_are_one_model(whole: Path, tmp_path: Path) -> None:
     paths = split(whole, tmp_path)
     assert answer(paths[0]) == answer(paths[2]) == answer(whole), "any of them will do"
+    assert camelid.load_tokenizer(paths[2]).vocab_size == camelid.load_tokenizer(whole).vocab_size
 
 
 def test_a_missing_file_is_named(whole: Path, tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="starcoder2",
         names={**hf.PRE_NORMS, **hf.ATTENTION, "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
         keys={**hf.KEYS, "norm_eps": "norm_epsilon"},
+        defaults={"num_key_value_heads": 2},
         is_tied=True,
     ),
 }

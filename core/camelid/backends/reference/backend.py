@@ -31,6 +31,7 @@ from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.rows import F32
 from camelid.backends.reference.store import WeightStore
 from camelid.backends.single import run_op
+from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import decode_step
 from camelid.plan.weights import Weight
@@ -73,7 +74,15 @@ class ReferenceBackend:
         self._store.add(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
-        self._state = StatePools.allocate(states, units)
+        try:
+            self._state = StatePools.allocate(states, units)
+        except (MemoryError, ValueError) as error:  # ValueError: more than an array can ever hold
+            want = sum(units[s.name].units * s.unit_bytes for s in states)
+            raise OutOfMemoryError(
+                f"the state of all sequences takes {want:,} bytes, which cannot be had; "
+                "use a smaller context, or fewer sequences at once",
+                want_bytes=want,
+            ) from error
 
     async def compile(self, plan: Plan) -> Program:
         return Program(plan, None)
