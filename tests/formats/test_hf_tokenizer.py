@@ -240,6 +240,17 @@ def test_types_are_those_of_the_added_tokens() -> None:
     assert {token for token, kind in kinds.items() if kind == UNUSED} == {f"[PAD{n + 1}]", f"[PAD{n + 4}]"}
 
 
+def test_added_tokens_that_no_embedding_has_a_row_for_are_left_out() -> None:
+    made = published(byte_level("gpt-2"))
+    n = n_tokens(made)
+    made["added_tokens"].append({"id": n, "content": "<image_soft_token>", "special": True})
+    decoder = {str(n): {"content": "<image_soft_token>"}, str(10**11): {"content": "far"}}
+    facts = read(made, {"added_tokens_decoder": decoder}, vocab_size=n)
+    assert len(facts["tokens"]) == n
+    assert not {"<image_soft_token>", "far"} & {*facts["tokens"]}
+    assert "<image_soft_token>" in read(made, vocab_size=n + 1)["tokens"]
+
+
 def test_a_named_token_steers_though_no_list_says_so() -> None:
     made = published(byte_level("gpt-2"), added_tokens=[])
     facts = read(made, {"bos_token": "<s>", "pad_token": "!", "unk_token": "Ġthe"})

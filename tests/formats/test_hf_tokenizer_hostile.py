@@ -74,11 +74,12 @@ def test_what_gguf_has_no_words_for_is_refused_by_name(name: str) -> None:
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {
-    "a far id": (lambda t: t["added_tokens"].append({"id": 10**12, "content": "qq"}), "has id 1000000000000"),
-    "a vast id": (lambda t: t["added_tokens"].append({"id": 10**5000, "content": "qq"}), "value of type int"),
+    "a far id": (lambda t: t["model"]["vocab"].update(qq=10**12), "has id 1000000000000"),
+    "a vast id": (lambda t: t["model"]["vocab"].update(qq=10**5000), "value of type int"),
     "a negative id": (lambda t: t["model"]["vocab"].update(qq=-1), "'qq' has id -1"),
     "a float id": (lambda t: t["model"]["vocab"].update(qq=1.0), "'qq' has id 1.0"),
     "a bool id": (lambda t: t["model"]["vocab"].update(qq=True), "'qq' has id True"),
+    "an added id below 0": (lambda t: t["added_tokens"].append({"id": -1, "content": "qq"}), "has id -1"),
     "no id": (lambda t: t["added_tokens"].append({"content": "qq"}), "has id None"),
     "an id twice": (lambda t: t["model"]["vocab"].update(qq=5), "id 5 is .* and 'qq'"),
     "a token twice": (lambda t: t["added_tokens"].append({"content": "!", "id": 1500}), "'!' has two ids"),

@@ -37,13 +37,19 @@ class Vocabulary:
 
 
 def vocabulary(tokenizer: Json, model: Json, tokenizer_config: Json, size: int) -> Vocabulary:
-    """Tokens of the model and those added to it. Raises ModelFormatError, UnsupportedModelError."""
+    """Tokens of the model and those added to it. Raises ModelFormatError, UnsupportedModelError.
+
+    Added tokens with ids from `size` on are left out, as converters do: no embedding has a row for them.
+    Gemma 3's text-only models share a file with those that see, and so list a token for images.
+    """
     tokens: list[str | None] = [None] * size
     for token, token_id in mapping(model.get("vocab"), "model.vocab").items():
         _place(tokens, token, token_id)
     ids = {token: token_id for token_id, token in enumerate(tokens) if token is not None}
     added: dict[int, Added] = {}
     for token_id, token in _added(tokenizer, tokenizer_config):
+        if type(token_id) is int and token_id >= size:
+            continue
         _place(tokens, token.content, token_id)
         if ids.setdefault(token.content, cast(int, token_id)) != token_id:
             raise ModelFormatError(
