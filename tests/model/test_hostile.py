@@ -209,6 +209,24 @@ def test_tensors_that_no_rule_uses_or_that_are_missing(tmp_path: Path) -> None:
         load_hf(folder)
 
 
+def test_files_beside_the_weights_may_be_empty(tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "m", load_case("qwen2"))
+    (folder / "notes.txt").touch()
+    with camelid.load(folder, backend="reference") as llm:
+        assert len(llm.generate([1, 2, 3], max_tokens=2).token_ids) == 2
+
+
+def test_weights_that_vanish_before_they_are_read(tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "m", load_case("qwen2"))
+
+    def empty(what: str, stage: int, of: int) -> None:
+        if what == "loading weights":
+            (folder / "model.safetensors").write_bytes(b"")
+
+    with pytest.raises(ModelFormatError, match=r"model\.safetensors: cannot be read"):
+        camelid.load(folder, backend="reference", progress=empty)
+
+
 def test_weights_that_are_no_numbers_are_seen_in_the_answer(tmp_path: Path) -> None:
     """A NaN in a weight reaches the logits; generation stops with an error instead of a made-up token."""
     case = load_case("qwen2")

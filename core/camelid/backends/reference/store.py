@@ -16,6 +16,7 @@ import numpy.typing as npt
 from camelid.backends.base import Sources
 from camelid.backends.load_ops import load_rows, tiles
 from camelid.backends.reference.rows import F64
+from camelid.errors import ModelFormatError
 from camelid.plan.weights import INLINE, Part, Weight
 
 # A tile of 2**18 values is 2 MiB in float64, 1 MiB in float32 on its way there, and 1 MiB of bytes at most
@@ -37,8 +38,8 @@ class WeightStore:
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
-        for name, path in sources.items():
-            self._files[name] = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+        wanted = {part.source for weight in weights for part in weight.parts}
+        self._files |= {name: _mapped(path) for name, path in sources.items() if name in wanted}
         self.weights.update({w.name: w for w in weights})
 
     def matrix(self, weight: Weight) -> F64:  # [out, in]
@@ -84,6 +85,15 @@ class WeightStore:
         if part.source == INLINE:
             return np.frombuffer(base64.b64decode(part.data), np.uint8)[offset : offset + n_bytes]
         return self._files[part.source][part.offset + offset : part.offset + offset + n_bytes]
+
+
+def _mapped(path: str) -> npt.NDArray[np.uint8]:
+    try:
+        return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+    except (OSError, ValueError) as error:  # ValueError: it has become empty
+        raise ModelFormatError(
+            f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
+        ) from error
 
 
 def _products(tiles: Iterator[tuple[int, F64]], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
