@@ -12,6 +12,7 @@ from tests.hf_models import load_case, write_hf
 from tests.model.hf_runs import load_gguf, load_hf
 
 from camelid.converting import convert
+from camelid.errors import TensorShapeError
 from camelid.formats.gguf import open_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
@@ -90,3 +91,14 @@ def test_what_gemma2_turns_off_stays_off_in_the_converted_file(tmp_path: Path) -
     spec = load_gguf(tmp_path / "m.gguf").model.spec
     assert (spec.attention_softcap, spec.logit_softcap) == (0.0, 0.0)
     assert {layer.window for layer in spec.layers} == {0}
+
+
+def test_stablelm_files_say_parallel_where_config_json_said_nothing(tmp_path: Path) -> None:
+    """What counts, there as here, is whether a layer has a second norm."""
+    convert(write_hf(tmp_path / "hf", load_case("stablelm")), tmp_path / "m.gguf")
+    header, key = open_gguf(tmp_path / "m.gguf"), "stablelm.use_parallel_residual"
+    stated = replace(header, metadata={**header.metadata, key: True}, kinds={**header.kinds, key: "bool"})
+    assert drive(read_model(stated), lambda *_: b"").spec.layers[0].residual == "sequential"
+    without = {name: t for name, t in header.tensors.items() if "ffn_norm" not in name}
+    with pytest.raises(TensorShapeError, match=r"ffn_norm\.weight: found nothing"):
+        drive(read_model(replace(stated, tensors=without)), lambda *_: b"")
