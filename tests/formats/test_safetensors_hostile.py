@@ -263,8 +263,8 @@ HEAVY: dict[str, tuple[bytes, str]] = {
     "backslashes": (b'{"' + b"\\" * 4_000_001, "not valid JSON"),
     "odd quotes": (b"{" + b'"' * 2_000_001, "not valid JSON"),
     "brackets": (b"{" + b"[" * 4_000_000, "its brackets nest deeper than 64"),
-    "empty lists": (b'{"a":[' + b"[]," * (MAX_VALUES // 3) + b"[]]}", "more than 8388608 brackets"),
-    "commas": (b'{"a":[' + b"0," * MAX_VALUES + b"0]}", "more than 8388608 brackets and commas"),
+    "empty lists": (b'{"a":[' + b"[]," * (MAX_VALUES // 3) + b"[]]}", "more than 5242880 brackets"),
+    "commas": (b'{"a":[' + b"0," * MAX_VALUES + b"0]}", "more than 5242880 brackets and commas"),
     "digits": (b'{"a":' + b"9" * 4_000_000 + b"}", "a number of 4000000 characters"),
     "same keys": (b"{" + b'"k":0,' * 400_000 + b'"k":0}', "the key 'k' occurs twice"),
     "last key twice": (

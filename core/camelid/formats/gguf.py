@@ -28,9 +28,11 @@ DEFAULT_ALIGNMENT = 32
 MAX_NAME_BYTES = 63  # GGML_MAX_NAME is 64 with the closing zero
 MAX_KEY_BYTES = 65535
 MAX_DIMS = 4
-MAX_STRING_BYTES = 1 << 30
-# Python objects take up to 60 bytes for an item and 600 for an entry or tensor, which these hold to 1.2 GB.
-MAX_ARRAY_ITEMS = 1 << 24  # of all arrays; the largest known files have 1 million
+MAX_STRING_BYTES = (
+    16 << 20
+)  # chat templates have 100 KB; one wide character makes Python's copy four times that
+# Python objects take up to 60 bytes for an item and 600 for an entry or tensor, which these hold to 0.6 GB.
+MAX_ARRAY_ITEMS = 1 << 22  # of all arrays; the largest known files have 1.3 million
 MAX_ENTRIES = 1 << 16
 MAX_TENSORS = 1 << 18
 MAX_SIZE = (1 << 63) - 1  # sizes must fit a signed 64-bit integer on every backend

@@ -20,7 +20,7 @@ from camelid.formats.source import format_error
 JsonObject: TypeAlias = dict[str, Any]
 
 MAX_DEPTH = 64  # of brackets; a tokenizer.json has about ten
-MAX_VALUES = 8 << 20  # at most about 130 bytes each in Python; the largest tokenizers have 2 million
+MAX_VALUES = 5 << 20  # at most about 130 bytes each in Python; the largest tokenizers have 2.4 million
 MAX_DIGITS = 400  # transformers writes 10**30 for "no limit"; Python's own bound is 4300, past it ValueError
 BLOCK = 1 << 20  # bytes whose structure is looked at together
 ESCAPES = re.compile(rb"\\.", re.DOTALL)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 Ask: TypeAlias = Generator[tuple[int, int], bytes, T]
 Parser: TypeAlias = Callable[[int, str], Ask[T]]  # (file_size, path) -> steps
 
-MAX_HEADER_BYTES = 256 << 20  # ten times the largest known; headers are held in memory, tensors are not
+MAX_HEADER_BYTES = 128 << 20  # three times the largest known; headers are held in memory, tensors are not
 FIRST_CHUNK = 64 << 10
 MAX_CHUNK = 1 << 20
 U64 = struct.Struct("<Q")
