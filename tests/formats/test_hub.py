@@ -359,6 +359,17 @@ def test_cached_file_that_was_cut_short_is_fetched_again(hub: Hub, tmp_path: Pat
     assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
 
 
+@pytest.mark.faults
+def test_a_link_out_of_the_cache_is_replaced_and_what_it_leads_to_is_kept(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    path = pull("o/r", tmp_path / "cache")[0].path
+    (own := tmp_path / "own.gguf").write_bytes(b"somebody's own")
+    path.unlink()
+    path.symlink_to(own)
+    assert pull("o/r", tmp_path / "cache")[0].path.read_bytes() == DATA
+    assert own.read_bytes() == b"somebody's own"
+
+
 def test_revisions_are_branches_tags_and_commits(hub: Hub, tmp_path: Path) -> None:
     old = hub.add("o/r", {"m.gguf": DATA}, revision="v1")
     new = hub.add("o/r", {"m.gguf": DATA[::-1]})

@@ -80,14 +80,19 @@ def fetched(job: Job, choice: Choice, commit: str) -> Fetched:
     return Fetched(job.hub_id, files[0] if choice.is_gguf else folder, files, commit)
 
 
-def has_whole(path: Path, size: int | None) -> bool:
-    """Whether the cache has a file whole. One of another size was cut short by something: it is removed."""
+def has_whole(job: Job, path: Path, size: int | None) -> bool:
+    """Whether the cache has a file whole. One of another size was cut short by something: it is removed.
+
+    A link out of the repository's folder goes, but not the file that it leads to, which is somebody's own.
+    """
     if not path.is_file():
         return False
     if size is None or path.stat().st_size == size:
         return True
-    path.resolve().unlink()
-    path.unlink(missing_ok=True)
+    content = path.resolve()
+    path.unlink()
+    if content.is_relative_to(job.storage.resolve()):
+        content.unlink(missing_ok=True)
     return False
 
 

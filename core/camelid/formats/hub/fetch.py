@@ -134,7 +134,8 @@ def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
     _check_listed(job, choice, listing)
     if choice.note:
         job.say(choice.note)
-    missing = [name for name in choice.files if not has_whole(job.snapshot(commit) / name, listing[name][0])]
+    folder = job.snapshot(commit)
+    missing = [name for name in choice.files if not has_whole(job, folder / name, listing[name][0])]
     files = [look_up(job, name, commit=commit, sha256=listing[name][1]) for name in missing]
     check_room(job, files)
     done, total = 0, sum(file.size for file in files)
