@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.model.stress_recurrent import CONTEXT, Edit, Steps, Stream, make_plan, make_step, retire
+from tests.model.stress_runs import CONTEXT, Edit, Steps, Stream, make_plan, make_step, retire
 
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.model.arch import Model

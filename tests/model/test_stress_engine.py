@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.engine_fakes import GREEDY, collect
-from tests.model import test_stress_mamba2 as mamba2
-from tests.model import test_stress_qwen3next as qwen3next
-from tests.model.stress_recurrent import CONTEXT, make_model, run
+from tests.model.stress.shapes import SHAPES
+from tests.model.stress_runs import CONTEXT, run
 
 from camelid.backends.base import Capabilities
 from camelid.backends.reference.backend import ReferenceBackend
@@ -57,9 +55,9 @@ def greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> list[i
     return logits[len(prompt) - 1 : -1].argmax(axis=1).tolist()
 
 
-@pytest.mark.parametrize("shape", [mamba2, qwen3next], ids=["mamba2", "qwen3next"])
-def test_answers_equal_one_full_forward_pass(shape: Any) -> None:
-    model = make_model(shape.SPEC, shape.WEIGHTS)
+@pytest.mark.parametrize("name", ["mamba2", "qwen3next"])
+def test_answers_equal_one_full_forward_pass(name: str) -> None:
+    model = SHAPES[name].model()
     found = asyncio.run(answers(model))
     assert [len(answer) for answer in found] == [N_TOKENS] * len(PROMPTS)
     for prompt, answer in zip(PROMPTS, found, strict=True):

@@ -3,15 +3,14 @@ everywhere, attention to both sides; embeddings of texts as sentence encoders po
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.model import stress_oracle as plain
+from tests.model.stress import plain
 from tests.model.stress.shape import Mutation, Values, filled, random_ids, without
 from tests.model.stress_encoder import Request
-from tests.model.stress_recurrent import Edit, edit_ops, random_weights, with_attr
+from tests.model.stress_runs import Edit, edit_ops, random_weights, with_attr
 
 from camelid.model.spec import EncoderSpec, LayerSpec, ModelSpec
 from camelid.plan.plan import Op
@@ -65,7 +64,7 @@ def embedding(w: plain.Weights, ids: Any, at: Any, pooling: str, seen: Any) -> A
     for i in range(N_LAYERS):
         blk = f"blk.{i}."
         x = layer_norm(w, x + attention(w, x, blk, mask), blk + "attn_output_norm")
-        inner = gelu(linear(w, x, blk + "ffn_up"))
+        inner = plain.gelu_erf(linear(w, x, blk + "ffn_up"))
         x = layer_norm(w, x + linear(w, inner, blk + "ffn_down"), blk + "layer_output_norm")
     pooled = {"": x, "mean": x.mean(0), "cls": x[0], "last": x[-1]}[pooling]
     return plain.unit(pooled)
@@ -83,13 +82,7 @@ def linear(w: plain.Weights, x: Any, name: str) -> Any:
 
 
 def layer_norm(w: plain.Weights, x: Any, name: str) -> Any:
-    """arXiv 1607.06450."""
-    x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x**2).mean(-1, keepdims=True) + EPS) * w[name] + w[f"{name}.bias"]
-
-
-def gelu(x: Any) -> Any:
-    return x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    return plain.layer_norm(x, w[name], w[f"{name}.bias"], EPS)
 
 
 def with_encoder(**changes: Any) -> ModelSpec:

@@ -8,13 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.model import stress_oracle as plain
-from tests.model.stress.plain import attend, turn, yarn
+from tests.model.stress import plain
 from tests.model.stress.shape import Mutation, Shape, changed, filled, random_ids, without
-from tests.model.stress_recurrent import edit_ops, random_weights
+from tests.model.stress_runs import random_weights, with_attr
 
 from camelid.model.spec import ExpertsSpec, LayerSpec, MlaSpec, ModelSpec, RopeScaling, RopeSpec
-from camelid.plan.plan import Plan
 
 C, F, V, T = 48, 80, 96, 40
 H, NOPE, ROPE, VALUE, Q_RANK, RANK = 4, 16, 8, 12, 24, 20
@@ -94,12 +92,12 @@ def latent_attention(w: plain.Weights, h: Any, at: str) -> Any:
     latent = plain.rms(latent, w[f"{at}kv_a_norm"])
     k_nope = np.einsum("tr,hrn->thn", latent, w[f"{at}k_b"])
     v = np.einsum("tr,hvr->thv", latent, w[f"{at}v_b"])
-    freqs = yarn(ROPE, THETA, factor=FACTOR, original=ORIGINAL, fast=FAST, slow=SLOW, is_rounded=True)
+    freqs = plain.yarn(ROPE, THETA, factor=FACTOR, original=ORIGINAL, fast=FAST, slow=SLOW, is_rounded=True)
     q_rope, k_rope = (
-        turn(x, freqs, adjacent=True, magnitude=MSCALE / MSCALE_ALL) for x in (q_rope, k_rope[:, None])
+        plain.turn(x, freqs, adjacent=True, magnitude=MSCALE / MSCALE_ALL) for x in (q_rope, k_rope[:, None])
     )
     k = np.concatenate([k_nope, np.repeat(k_rope, H, 1)], 2)
-    y = attend(np.concatenate([q_nope, q_rope], 2), k, v, SCALE)
+    y = plain.attend(np.concatenate([q_nope, q_rope], 2), k, v, SCALE)
     return y @ w[f"{at}output"].T
 
 
@@ -145,15 +143,6 @@ def _bias_in_logits(weights: Any) -> Any:
     return {name.replace("exp_probs_b.bias", "ffn_gate_inp.bias"): value for name, value in weights.items()}
 
 
-def _turn_first_floats(plan: Plan) -> Plan:
-    """Queries turn at the front of a head, where they are not meant to."""
-
-    def change(op: Any) -> Any:
-        return replace(op, attrs=tuple((a, 0 if a == "offset" else v) for a, v in op.attrs))
-
-    return edit_ops(plan, lambda op: change(op) if op.name == "rope" else op)
-
-
 MUTATIONS = {
     "no router bias": Mutation(weights=without("exp_probs_b.bias")),
     "router bias counts in the shares": Mutation(weights=_bias_in_logits),
@@ -171,7 +160,7 @@ MUTATIONS = {
     "no yarn": _rope(None),
     "yarn with unrounded ends": _rope(replace(SCALING, is_rounded=False)),
     "halves instead of pairs": _rope(SCALING, style="neox"),
-    "query turned at its front": Mutation(edit=_turn_first_floats),
+    "query turned at its front": Mutation(edit=lambda plan: with_attr(plan, "rope", offset=0)),
 }
 DEEPSEEK2 = Shape(
     spec=SPEC, weights=WEIGHTS, token_ids=TOKEN_IDS, oracle=lambda: oracle(WEIGHTS, route_v3),

@@ -9,10 +9,9 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from tests.model import stress_oracle as plain
-from tests.model.stress.plain import attend, frequencies, gelu, turn
+from tests.model.stress import plain
 from tests.model.stress.shape import Mutation, Shape, changed, filled, random_ids
-from tests.model.stress_recurrent import edit_ops, random_weights
+from tests.model.stress_runs import edit_ops, random_weights
 
 from camelid.model.spec import LayerSpec, ModelSpec, RopeSpec
 
@@ -119,7 +118,7 @@ def run_layer(w: plain.Weights, streams: list[Any], own: Any, i: int, kept: dict
     found = compute(w, predicted[:, 0], i, kept)
     shares = 1 + routed(w, found) @ w["altup_correct_coef"].T
     new = predicted + shares[..., None] * (found - predicted[:, 0])[:, None]
-    gate = gelu(new[:, 0] * w["altup_correct_scale"] @ w["inp_gate"].T)
+    gate = plain.gelu(new[:, 0] * w["altup_correct_scale"] @ w["inp_gate"].T)
     new[:, 1:] += plain.rms(gate * own @ w["proj"].T, w["post_norm"])[:, None]
     return list(new.transpose(1, 0, 2))
 
@@ -134,13 +133,13 @@ def compute(w: plain.Weights, x: Any, i: int, kept: dict[int, Any]) -> Any:
 
 
 def attention(w: plain.Weights, h: Any, i: int, kept: dict[int, Any]) -> Any:
-    freqs = frequencies(D, THETA if is_full(i) else LOCAL_THETA)
+    freqs = plain.frequencies(D, THETA if is_full(i) else LOCAL_THETA)
     q, k, v = ((h @ w[f"attn_{name}"].T).reshape(T, -1, D) for name in "qkv")
     if owner(i) == i:
-        kept[i] = turn(plain.rms(k, w["attn_k_norm"]), freqs), plain.rms(v, 1.0)
-    q = turn(plain.rms(q, w["attn_q_norm"]), freqs)
+        kept[i] = plain.turn(plain.rms(k, w["attn_k_norm"]), freqs), plain.rms(v, 1.0)
+    q = plain.turn(plain.rms(q, w["attn_q_norm"]), freqs)
     k, v = kept[owner(i)]
-    return attend(q, k, v, 1.0, window=0 if is_full(i) else WINDOW) @ w["attn_output"].T
+    return plain.attend(q, k, v, 1.0, window=0 if is_full(i) else WINDOW) @ w["attn_output"].T
 
 
 def feed(w: plain.Weights, h: Any, i: int) -> Any:
@@ -148,7 +147,7 @@ def feed(w: plain.Weights, h: Any, i: int) -> Any:
     gate = h @ w["ffn_gate"].T
     if i < N_SPARSE:
         gate = np.maximum(gate - gate.mean(-1, keepdims=True) - CUTOFF * gate.std(-1, keepdims=True), 0)
-    return (gelu(gate) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
+    return (plain.gelu(gate) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
 
 
 def _layers(**changes: Any) -> Mutation:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
-from tests.model import stress_oracle as plain
-from tests.model.stress.plain import attend, turn, yarn
+from tests.model.stress import plain
 from tests.model.stress.shape import Mutation, Shape, random_ids, without
-from tests.model.stress_recurrent import random_weights
+from tests.model.stress_runs import random_weights
 
 from camelid.model.spec import ExpertsSpec, LayerSpec, ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import INLINE, Part, Weight
@@ -102,9 +101,9 @@ def linear(w: plain.Weights, h: Any, name: str) -> Any:
 
 def attention(w: plain.Weights, h: Any, blk: str, window: int) -> Any:
     q, k, v = (linear(w, h, f"{blk}attn_{name}").reshape(T, -1, D) for name in "qkv")
-    freqs = yarn(D, THETA, factor=FACTOR, original=ORIGINAL, fast=FAST, slow=SLOW, is_rounded=False)
-    q, k = turn(q, freqs, magnitude=MAGNITUDE), turn(k, freqs, magnitude=MAGNITUDE)
-    y = attend(q, k, v, D**-0.5, window=window, sinks=w[blk + "attn_sinks"])
+    freqs = plain.yarn(D, THETA, factor=FACTOR, original=ORIGINAL, fast=FAST, slow=SLOW, is_rounded=False)
+    q, k = plain.turn(q, freqs, magnitude=MAGNITUDE), plain.turn(k, freqs, magnitude=MAGNITUDE)
+    y = plain.attend(q, k, v, D**-0.5, window=window, sinks=w[blk + "attn_sinks"])
     return linear(w, y, blk + "attn_output")
 
 

@@ -1,11 +1,64 @@
-"""Parts of the plain models of attention shapes: rotations, masks, activations. Float64, from the papers."""
+"""Plain models in float64 NumPy, written from the papers: what stress shapes are compared with.
+
+Nothing here comes from camelid, and nothing is done its way: whole sequences at once, no pages, no steps, no
+state but a Python variable. Weights are by GGUF name.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from tests.model.stress_oracle import Array, softmax
+
+Array = Any  # float64
+Weights = Mapping[str, Any]
+Mix = Callable[[Array, int], Array]  # (normed input [T, C], layer) -> [T, C]
+
+
+def sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def silu(x: Array) -> Array:
+    return x / (1.0 + np.exp(-x))
+
+
+def softplus(x: Array) -> Array:
+    return np.log1p(np.exp(x))
+
+
+def gelu(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def gelu_erf(x: Array) -> Array:
+    return x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def rms(x: Array, gain: Array, eps: float = 1e-5) -> Array:
+    """Over the last axis (Zhang and Sennrich, arXiv 1910.07467)."""
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gain
+
+
+def layer_norm(x: Array, gain: Array, bias: Array, eps: float) -> Array:
+    """Over the last axis (arXiv 1607.06450)."""
+    x = x - x.mean(-1, keepdims=True)
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gain + bias
+
+
+def unit(x: Array) -> Array:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def swiglu(x: Array, gate: Array, up: Array, down: Array) -> Array:
+    return (silu(x @ gate.T) * (x @ up.T)) @ down.T
 
 
 def frequencies(dim: int, theta: float) -> Array:  # [dim / 2]
@@ -38,6 +91,11 @@ def turn(x: Array, freqs: Array, *, adjacent: bool = False, magnitude: float = 1
     return np.concatenate([z.real, z.imag], -1)
 
 
+def rope(x: Array, dim: int, theta: float) -> Array:  # [T, H, D]
+    """Halves of the first `dim` floats turn against each other (arXiv 2104.09864)."""
+    return np.concatenate([turn(x[..., :dim], frequencies(dim, theta)), x[..., dim:]], -1)
+
+
 def attend(q: Array, k: Array, v: Array, scale: float, *, window: int = 0, sinks: Any = None) -> Array:
     """Causal attention of q [T, H, D] over k [T, K, D] and v [T, K, V], as a whole matrix; [T, H*V]."""
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
@@ -50,5 +108,17 @@ def attend(q: Array, k: Array, v: Array, scale: float, *, window: int = 0, sinks
     return np.einsum("hts,shd->thd", shares, v).reshape(len(q), -1)
 
 
-def gelu(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+def causal_conv(x: Array, weight: Array, bias: Array | float = 0.0) -> Array:  # [T, C], [C, n]
+    """Each channel by itself; the last tap is the row's own."""
+    n = weight.shape[1]
+    padded = np.concatenate([np.zeros((n - 1, x.shape[1])), x])
+    return sum(padded[j : j + len(x)] * weight[:, j] for j in range(n)) + bias
+
+
+def transformer(w: Weights, token_ids: list[int], n_layers: int, *, mix: Mix, feed: Mix) -> Array:
+    """Pre-norm layers of a mixer and a feed-forward block; the final hidden states, normed."""
+    x = w["token_embd"][token_ids]
+    for i in range(n_layers):
+        x = x + mix(rms(x, w[f"blk.{i}.attn_norm"]), i)
+        x = x + feed(rms(x, w[f"blk.{i}.ffn_norm"]), i)
+    return rms(x, w["output_norm"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from tests.model.stress_recurrent import Edit, run
+from tests.model.stress_runs import Edit, run
 
 from camelid.model.arch import Model
 from camelid.model.spec import ModelSpec

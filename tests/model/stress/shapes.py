@@ -1,10 +1,12 @@
-"""The stress shapes whose mixer is some kind of attention."""
+"""The stress shapes that are decoders alone."""
 
 from __future__ import annotations
 
 from tests.model.stress.deepseek2 import DEEPSEEK2, DEEPSEEK2_LITE
 from tests.model.stress.gemma3n import GEMMA3N
 from tests.model.stress.gpt_oss import GPT_OSS
+from tests.model.stress.mamba2 import MAMBA2
+from tests.model.stress.qwen3next import QWEN3NEXT
 from tests.model.stress.shape import Shape
 
 SHAPES: dict[str, Shape] = {
@@ -12,4 +14,6 @@ SHAPES: dict[str, Shape] = {
     "deepseek2_lite": DEEPSEEK2_LITE,
     "gpt_oss": GPT_OSS,
     "gemma3n": GEMMA3N,
+    "mamba2": MAMBA2,
+    "qwen3next": QWEN3NEXT,
 }

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.model import stress_oracle as plain
-from tests.model.stress.plain import gelu
+from tests.model.stress import plain
 from tests.model.stress.shape import Mutation, Values, changed, filled, random_ids, without
 from tests.model.stress_encoder import Pair
-from tests.model.stress_recurrent import Edit, bypass, edit_ops, random_weights, with_attr
+from tests.model.stress_runs import Edit, bypass, edit_ops, random_weights, with_attr
 
 from camelid.model.arch import Model
 from camelid.model.spec import EncoderSpec, LayerSpec, ModelSpec
@@ -122,7 +121,7 @@ def relu(w: plain.Weights, x: Any, blk: str) -> Any:
 
 
 def gated(w: plain.Weights, x: Any, blk: str) -> Any:
-    return (gelu(x @ w[blk + "ffn_gate"].T) * (x @ w[blk + "ffn_up"].T)) @ w[blk + "ffn_down"].T
+    return (plain.gelu(x @ w[blk + "ffn_gate"].T) * (x @ w[blk + "ffn_up"].T)) @ w[blk + "ffn_down"].T
 
 
 def bias(table: Any, n: int, *, is_causal: bool) -> Any:  # [H, n, n]

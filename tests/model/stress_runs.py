@@ -1,4 +1,4 @@
-"""Drives models whose layers keep state in slots: chunks, company, dropped steps, edited plans."""
+"""Runs stress shapes on the reference: prompts in any cut and company, steps dropped, plans edited."""
 
 from __future__ import annotations
 
@@ -167,12 +167,12 @@ def bypass(plan: Plan, is_meant: Callable[[Op], bool], role: str) -> Plan:
     return edit_ops(plan, change)
 
 
-def with_attr(plan: Plan, name: str, **changes: Any) -> Plan:
-    """The plan with other attributes on the ops of that name."""
+def with_attr(plan: Plan, name: str, *, where: Callable[[Op], bool] | None = None, **changes: Any) -> Plan:
+    """The plan with other attributes on the ops of that name, or on those of them that are meant."""
 
     def change(op: Op) -> Op:
         attrs = tuple((a, changes.get(a, value)) for a, value in op.attrs)
-        return replace(op, attrs=attrs) if op.name == name else op
+        return replace(op, attrs=attrs) if op.name == name and (where is None or where(op)) else op
 
     return edit_ops(plan, change)
 
@@ -180,14 +180,6 @@ def with_attr(plan: Plan, name: str, **changes: Any) -> Plan:
 def reads(op: Op, role: str, buffer: str) -> bool:
     """Whether the operand of this role is a buffer of that name, whatever its number."""
     return op.has(role) and op.view(role).buffer.name.split(".")[0] == buffer
-
-
-def zeroed(weights: Mapping[str, Any], ending: str) -> dict[str, Any]:
-    return {name: a * (0.0 if name.endswith(ending) else 1.0) for name, a in weights.items()}
-
-
-def without(weights: Mapping[str, Any], ending: str) -> dict[str, Any]:
-    return {name: a for name, a in weights.items() if not name.endswith(ending)}
 
 
 def cuts(n: int, chunk: int) -> Iterator[tuple[int]]:

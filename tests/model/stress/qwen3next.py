@@ -4,36 +4,15 @@ interleaved projections the oracle reads as they are and camelid reads cut apart
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from tests.model import stress_oracle as plain
-from tests.model.stress_recurrent import (
-    bypass,
-    cuts,
-    edit_ops,
-    make_model,
-    make_plan,
-    random_weights,
-    reads,
-    run,
-    with_attr,
-    without,
-    zeroed,
-)
-from tests.parity.compare import nmse
+from tests.model.stress import plain
+from tests.model.stress.shape import Mutation, Shape, filled, random_ids, without
+from tests.model.stress_runs import bypass, edit_ops, random_weights, reads, with_attr
 
-from camelid.backends.reference import backend, recurrent
-from camelid.backends.reference.store import WeightStore
 from camelid.model.spec import DeltaSpec, ExpertsSpec, LayerSpec, ModelSpec, RopeSpec
-from camelid.plan.fuse import fuse
 from camelid.plan.plan import Op, Plan
-from camelid.plan.weights import Part, Weight, concat_rows, cut_rows
 
 C, V, T, EPS = 48, 96, 40, 1e-5
 H, KV, D, TURNED, THETA = 4, 2, 16, 8, 100.0
@@ -50,8 +29,6 @@ SPEC = ModelSpec(
     experts=ExpertsSpec(n_experts=E, n_used=USED, ffn_size=X, shared_size=SHARED),
     delta=DeltaSpec(n_heads=HV, value_dim=DV, n_key_heads=HK, key_dim=DK),
 )  # fmt: skip
-GOLDEN = Path(__file__).parents[1] / "golden" / "stress" / "qwen3next.plan"
-
 EVERY: dict[str, tuple[int, ...]] = {
     "attn_norm": (C,), "ffn_norm": (C,), "ffn_gate_inp": (E, C), "ffn_gate_exps": (E, X, C),
     "ffn_up_exps": (E, X, C), "ffn_down_exps": (E, C, X), "ffn_gate_shexp": (SHARED, C),
@@ -104,7 +81,7 @@ def cut(value: Any, n: int, sizes: dict[str, int]) -> dict[str, Any]:
 
 PUBLISHED = draw()
 WEIGHTS = apart(PUBLISHED)
-TOKEN_IDS = [int(i) for i in np.random.default_rng(12).integers(0, V, T)]
+TOKEN_IDS = random_ids(12, T, V)
 
 
 def oracle() -> Any:  # [T, V]
@@ -147,7 +124,7 @@ def gated_attention(w: plain.Weights, h: Any, blk: str) -> Any:
     q, gate = np.split((h @ w[blk + "q_and_gate"].T).reshape(T, H, 2 * D), 2, -1)
     k, v = ((h @ w[blk + name].T).reshape(T, KV, D) for name in ("attn_k", "attn_v"))
     q, k = plain.rms(q, w[blk + "attn_q_norm"]), plain.rms(k, w[blk + "attn_k_norm"])
-    y = plain.causal_attention(plain.rope(q, TURNED, THETA), plain.rope(k, TURNED, THETA), v, D**-0.5)
+    y = plain.attend(plain.rope(q, TURNED, THETA), plain.rope(k, TURNED, THETA), v, D**-0.5)
     return (y * plain.sigmoid(gate.reshape(T, -1))) @ w[blk + "attn_output"].T
 
 
@@ -161,63 +138,6 @@ def experts(w: plain.Weights, h: Any, blk: str) -> Any:
     ]
     shared = plain.swiglu(h, *(w[f"{blk}{name}_shexp"] for name in ("gate", "up", "down")))
     return np.einsum("te,etc->tc", shares, each) + plain.sigmoid(h @ w[blk + "gate_inp_shexp"].T) * shared
-
-
-@pytest.fixture(scope="module")
-def want() -> Any:
-    return oracle()
-
-
-@pytest.fixture(scope="module")
-def whole() -> Any:
-    return run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], [(T,)])[0]
-
-
-def test_logits_equal_the_plain_model(whole: Any, want: Any) -> None:
-    assert nmse(whole, want) <= 1e-10
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 3, 17])
-def test_chunks_give_identical_bits(whole: Any, chunk: int) -> None:
-    """Chunks shorter than the convolution too: its state then spans several of them."""
-    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], list(cuts(T, chunk)))
-    assert np.array_equal(got, whole)
-
-
-def test_company_changes_no_bit(whole: Any) -> None:
-    other = TOKEN_IDS[::-1]
-    steps = [(5, 1), (1, 12), (0, 3), (33, 9), (1, 15)]
-    first, second = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS, other], steps)
-    assert np.array_equal(first, whole)
-    assert np.array_equal(second, run(make_model(SPEC, WEIGHTS), [other], [(T,)])[0])
-
-
-def test_a_dropped_step_leaves_no_trace(whole: Any) -> None:
-    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], list(cuts(T, 9)), drop=True)
-    assert np.array_equal(got, whole)
-
-
-def test_fused_plan_means_the_same(whole: Any) -> None:
-    edit = partial(fuse, known={"add_norm", "linear_glu"})
-    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], [(T,)], edit=edit)
-    assert nmse(got, whole) <= 1e-12
-
-
-def test_plan_text_is_golden() -> None:
-    assert make_plan(make_model(SPEC, WEIGHTS), 16).text() == GOLDEN.read_text()
-
-
-def test_interleaved_rows_of_a_file_are_byte_ranges(tmp_path: Path) -> None:
-    """What `apart` does to arrays needs no copy of a file: each head's rows are a part."""
-    published = PUBLISHED["blk.3.q_and_gate"]
-    path = tmp_path / "model.bin"
-    path.write_bytes(b"head" + published.tobytes())
-    whole = Weight(name="q", type="f32", shape=published.shape, parts=(Part("model", 4, published.nbytes),))
-    for offset, name in ((0, "attn_q"), (D, "attn_gate")):
-        weight = concat_rows(name, *(cut_rows(whole, name, 2 * D * n + offset, D) for n in range(H)))
-        store = WeightStore()
-        store.add([weight], {"model": str(path)})
-        assert np.array_equal(store.matrix(weight), WEIGHTS[f"blk.3.{name}"])
 
 
 def no_unit_keys(plan: Plan) -> Plan:
@@ -238,71 +158,30 @@ def gate_off(plan: Plan) -> Plan:
 
 def short_norm(plan: Plan) -> Plan:
     """Scanned values of length 1 instead of root mean square 1."""
-
-    def change(op: Op) -> Op:
-        attrs = tuple((name, "l2" if name == "kind" else value) for name, value in op.attrs)
-        return replace(op, attrs=attrs) if op.name == "norm" and reads(op, "x", "scan") else op
-
-    return edit_ops(plan, change)
+    return with_attr(plan, "norm", where=lambda op: reads(op, "x", "scan"), kind="l2")
 
 
 def raw_beta(plan: Plan) -> Plan:
     return edit_ops(plan, lambda op: None if op.name == "unary" and reads(op, "x", "beta") else op)
 
 
-WEIGHT_MUTATIONS = {
-    "beta constant": zeroed(WEIGHTS, "ssm_beta"),
-    "decay off": zeroed(WEIGHTS, "ssm_a"),
-    "decay the same for every row": zeroed(WEIGHTS, "ssm_alpha"),
-    "dt bias off": zeroed(WEIGHTS, "ssm_dt.bias"),
-    "shared gate off": without(WEIGHTS, "ffn_gate_inp_shexp"),
-    "shared expert off": zeroed(WEIGHTS, "ffn_down_shexp"),
-    "attention's gate off": without(WEIGHTS, "blk.3.attn_gate"),
-    "query norm off": without(WEIGHTS, "attn_q_norm"),
-    "key norm off": without(WEIGHTS, "attn_k_norm"),
+MUTATIONS = {
+    "beta constant": Mutation(weights=filled("ssm_beta", 0.0)),
+    "decay off": Mutation(weights=filled("ssm_a", 0.0)),
+    "decay the same for every row": Mutation(weights=filled("ssm_alpha", 0.0)),
+    "dt bias off": Mutation(weights=filled("ssm_dt.bias", 0.0)),
+    "shared gate off": Mutation(weights=without("ffn_gate_inp_shexp")),
+    "shared expert off": Mutation(weights=filled("ffn_down_shexp", 0.0)),
+    "attention's gate off": Mutation(weights=without("blk.3.attn_gate")),
+    "query norm off": Mutation(weights=without("attn_q_norm")),
+    "key norm off": Mutation(weights=without("attn_k_norm")),
+    "keys as long as they are": Mutation(edit=no_unit_keys),
+    "queries as long as they are": Mutation(edit=no_unit_queries),
+    "gate off": Mutation(edit=gate_off),
+    "another norm of what was scanned": Mutation(edit=short_norm),
+    "beta without sigmoid": Mutation(edit=raw_beta),
+    "conv without SiLU": Mutation(edit=lambda plan: with_attr(plan, "conv1d", act="none")),
+    "shares not normalized": Mutation(edit=lambda plan: with_attr(plan, "router", normalize=0)),
+    "rope over whole heads": Mutation(edit=lambda plan: with_attr(plan, "rope", offset=D - TURNED)),
 }
-PLAN_MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
-    "keys as long as they are": no_unit_keys,
-    "queries as long as they are": no_unit_queries,
-    "gate off": gate_off,
-    "another norm of what was scanned": short_norm,
-    "beta without sigmoid": raw_beta,
-    "conv without SiLU": lambda plan: with_attr(plan, "conv1d", act="none"),
-    "shares not normalized": lambda plan: with_attr(plan, "router", normalize=0),
-    "rope over whole heads": lambda plan: with_attr(plan, "rope", offset=D - TURNED),
-}
-
-
-@pytest.mark.parametrize("name", WEIGHT_MUTATIONS)
-def test_each_weight_counts(name: str, want: Any) -> None:
-    (got,) = run(make_model(SPEC, WEIGHT_MUTATIONS[name]), [TOKEN_IDS], [(T,)])
-    assert nmse(got, want) > 1e-5
-
-
-@pytest.mark.parametrize("name", PLAN_MUTATIONS)
-def test_each_op_counts(name: str, want: Any) -> None:
-    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], [(T,)], edit=PLAN_MUTATIONS[name])
-    assert nmse(got, want) > 1e-5
-
-
-def test_which_key_head_a_value_head_has_counts(want: Any, monkeypatch: Any) -> None:
-    """Value heads dealt out to the key heads in turn instead of in blocks."""
-
-    def in_turn(x: Any, n: int, n_heads: int) -> Any:
-        return np.tile(x.reshape(len(x), n, -1), (1, n_heads // n, 1))
-
-    monkeypatch.setattr(recurrent, "_spread", in_turn)
-    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], [(T,)])
-    assert nmse(got, want) > 1e-5
-
-
-@pytest.mark.parametrize("tensor", ["conv", "scan"])
-def test_state_between_chunks_counts(tensor: str, want: Any, monkeypatch: Any) -> None:
-    def forgetful(op: Op, f: Any) -> None:
-        for key, pool in f.state.pools.items():
-            pool[...] = 0.0 if key[2] == tensor else pool
-        recurrent.op_conv1d(op, f)
-
-    monkeypatch.setitem(backend.KERNELS, "conv1d", forgetful)
-    (got,) = run(make_model(SPEC, WEIGHTS), [TOKEN_IDS], list(cuts(T, 9)))
-    assert nmse(got, want) > 1e-5
+QWEN3NEXT = Shape(spec=SPEC, weights=WEIGHTS, token_ids=TOKEN_IDS, oracle=oracle, mutations=MUTATIONS)

@@ -1,0 +1,68 @@
+"""Shapes whose layers keep state in slots: what a kernel of theirs did wrong would show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.model.stress import qwen3next
+from tests.model.stress.shape import Shape
+from tests.model.stress.shapes import SHAPES
+from tests.model.stress_runs import cuts, run
+from tests.parity.compare import nmse
+
+from camelid.backends.reference import backend, recurrent
+from camelid.backends.reference.store import WeightStore
+from camelid.plan.plan import Op
+from camelid.plan.weights import Part, Weight, concat_rows, cut_rows
+
+
+@pytest.fixture(scope="module", params=["mamba2", "qwen3next"])
+def known(request: pytest.FixtureRequest) -> tuple[Shape, Any]:
+    shape = SHAPES[request.param]
+    return shape, shape.oracle()
+
+
+def test_which_group_a_head_has_counts(known: tuple[Shape, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads dealt out to the groups, or to the key heads, in turn instead of in blocks."""
+    shape, want = known
+
+    def in_turn(x: Any, n: int, n_heads: int) -> Any:
+        return np.tile(x.reshape(len(x), n, -1), (1, n_heads // n, 1))
+
+    monkeypatch.setattr(recurrent, "_spread", in_turn)
+    assert nmse(shape.logits(), want) > 1e-5
+
+
+@pytest.mark.parametrize("tensor", ["conv", "scan"])
+def test_state_between_chunks_counts(
+    tensor: str, known: tuple[Shape, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape, want = known
+
+    def forgetful(op: Op, f: Any) -> None:
+        for key, pool in f.state.pools.items():
+            pool[...] = 0.0 if key[2] == tensor else pool
+        recurrent.op_conv1d(op, f)
+
+    monkeypatch.setitem(backend.KERNELS, "conv1d", forgetful)
+    (got,) = run(shape.model(), [shape.token_ids], list(cuts(len(shape.token_ids), 9)))
+    assert nmse(got, want) > 1e-5
+
+
+def test_interleaved_rows_of_a_file_are_byte_ranges(tmp_path: Path) -> None:
+    """What `qwen3next.apart` does to arrays needs no copy of a file: each head's rows are a part."""
+    n_heads, dim = qwen3next.H, qwen3next.D
+    published = qwen3next.PUBLISHED["blk.3.q_and_gate"]
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"head" + published.tobytes())
+    whole = Weight(name="q", type="f32", shape=published.shape, parts=(Part("model", 4, published.nbytes),))
+    for offset, name in ((0, "attn_q"), (dim, "attn_gate")):
+        weight = concat_rows(
+            name, *(cut_rows(whole, name, 2 * dim * n + offset, dim) for n in range(n_heads))
+        )
+        store = WeightStore()
+        store.add([weight], {"model": str(path)})
+        assert np.array_equal(store.matrix(weight), qwen3next.WEIGHTS[f"blk.3.{name}"])
