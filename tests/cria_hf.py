@@ -7,26 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
-from numpy.typing import NDArray
 from tests.hf_models import write_safetensors
+from tests.llama_names import as_published
 
 CRIA = Path(__file__).parents[1] / "core" / "camelid" / "data" / "cria.gguf"
 QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 CONTROL = 3
 
 
@@ -35,29 +23,18 @@ def write_cria_hf(folder: Path) -> Path:
     reader = gguf.GGUFReader(CRIA)
     facts: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
     folder.mkdir(parents=True)
-    write_safetensors(folder / "model.safetensors", dict(_published(t, facts) for t in reader.tensors))
+    write_safetensors(folder / "model.safetensors", _weights(reader, facts))
     for name, content in _settings(facts).items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False))
     return folder
 
 
-def _published(tensor: Any, facts: dict[str, Any]) -> tuple[str, NDArray[np.float32]]:
-    values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(tensor.shape[::-1])
-    name = tensor.name.removesuffix(".weight")
-    outer = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
-    if name in outer:
-        return f"{outer[name]}.weight", values
-    _, layer, part = name.split(".")
-    heads = {"attn_q": "head_count", "attn_k": "head_count_kv"}
-    if part in heads:
-        values = _halves(values, facts[f"llama.attention.{heads[part]}"])
-    return f"model.layers.{layer}.{NAMES[part]}.weight", values
-
-
-def _halves(values: NDArray[np.float32], n_heads: int) -> NDArray[np.float32]:
-    """Adjacent pairs become halves: what the conversion undoes."""
-    pairs = values.reshape(n_heads, -1, 2, values.shape[1])
-    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(values.shape)
+def _weights(reader: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    values = {
+        t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(t.shape[::-1]) for t in reader.tensors
+    }
+    heads = "llama.attention.head_count"
+    return as_published(values, n_heads=facts[heads], n_kv_heads=facts[f"{heads}_kv"])
 
 
 def _settings(facts: dict[str, Any]) -> dict[str, Any]:

@@ -17,20 +17,8 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 import numpy as np  # noqa: E402 - the path comes first
 import torch  # noqa: E402
 from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase  # noqa: E402
+from tests.llama_names import as_published  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
-
-NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
 def config(case: LlamaCase) -> LlamaConfig:
@@ -63,24 +51,9 @@ def rope_factors(case: LlamaCase, model: LlamaForCausalLM) -> list[float] | None
     return [float(f) for f in plain / model.model.rotary_emb.inv_freq.double().numpy()]
 
 
-def to_halves(weight: Any, n_heads: int) -> Any:
-    """GGUF turns adjacent pairs, transformers turns halves: the same rows in another order."""
-    rows, cols = weight.shape
-    return weight.reshape(n_heads, rows // n_heads // 2, 2, cols).swapaxes(1, 2).reshape(rows, cols)
-
-
 def state_dict(case: LlamaCase, weights: dict[str, Any]) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = {}
-    heads = {"attn_q": case.n_heads, "attn_k": case.n_kv_heads}
-    for full, value in weights.items():
-        name = full.removesuffix(".weight")
-        kind = name.split(".")[-1]
-        if kind in heads:
-            value = to_halves(value, heads[kind])
-        target = f"model.layers.{name.split('.')[1]}.{NAMES[kind]}" if kind in NAMES else GLOBAL.get(name)
-        if target:
-            state[f"{target}.weight"] = torch.tensor(np.ascontiguousarray(value))
-    return state
+    published = as_published(weights, n_heads=case.n_heads, n_kv_heads=case.n_kv_heads)
+    return {name: torch.tensor(value) for name, value in published.items()}
 
 
 def golden(case: LlamaCase, folder: Path) -> dict[str, Any]:
