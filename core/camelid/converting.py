@@ -30,6 +30,7 @@ CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
 QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # with these the output matrix keeps 8 bits: it costs most there
 # Never quantized: they are small, and routing or positions hang on them.
+WINDOWLESS = ("llama", "starcoder2")  # to llama.cpp
 PRECISE = ("ffn_gate_inp", "position_embd", "token_types")
 
 
@@ -120,6 +121,8 @@ def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
     """What a careful user wants to know."""
     if "tokenizer.ggml.model" not in file.gguf.metadata:
         yield "there is no tokenizer.json, so the file has no tokenizer"
+    if file.model.spec.arch in WINDOWLESS and any(layer.window for layer in file.model.spec.layers):
+        yield "llama.cpp knows no window for this architecture: beyond it, its answers will differ"
     fallen = [name for name, t in types.items() if to not in ("", "f16") and t == "f16"]
     if fallen:
         yield f"{len(fallen)} tensors are f16, as {to} blocks do not divide their rows, such as {fallen[0]}"

@@ -169,7 +169,9 @@ async def _prepare(
     if options.record_tape:
         _record(backend)
     report(STAGES[2], 2, len(STAGES))
-    await backend.load(_union(plans.values()), file.sources)
+    weights = _union(plans.values())
+    named = {part.source for w in weights for part in w.parts}  # a directory has other files too
+    await backend.load(weights, {name: file.sources[name] for name in named & file.sources.keys()})
     state = StateManager(declare_states(model.spec), context=context, n_sequences=limits.parallel)
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))

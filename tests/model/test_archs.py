@@ -35,16 +35,24 @@ def test_logits_are_those_of_transformers(case: HfCase, tmp_path: Path) -> None:
     assert error <= MAX_NMSE
 
 
+# Facts that no row understands: these are refused, every other wrong fact must show in the logits.
+REFUSED = {
+    "gpt2-scale_attn_by_inverse_layer_idx",
+    "olmo3-rope_parameters_sliding_attention",
+    "stablelm-use_parallel_residual",
+    "starcoder2-tie_word_embeddings",
+}
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_a_wrong_fact_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
-    """Other logits, or a refusal."""
     case = load_case(mutation.case)
     path = write_hf(tmp_path / "m", case, config_changes=mutation.config, neutral=mutation.neutral)
-    try:
-        got = alone(load_hf(path), case)
-    except CamelidError:
+    if str(mutation) in REFUSED:
+        with pytest.raises(CamelidError):
+            load_hf(path)
         return
-    assert nmse(got, case.logits) > MAX_NMSE
+    assert nmse(alone(load_hf(path), case), case.logits) > MAX_NMSE
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

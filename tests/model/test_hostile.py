@@ -93,7 +93,7 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("rope.scaling.yarn_log_multiplier", 0.1, UnsupportedModelError, "yarn_log_multiplier is 0.1"),
     ("rope.scaling.yarn_ext_factor", 0.5, UnsupportedModelError, "yarn_ext_factor is 0.5"),
     ("rope.scaling.factor", NAN, ModelFormatError, "expected a finite number"),
-    ("rope.scaling.factor", 0.0, ModelFormatError, "scaling must be positive"),
+    ("rope.scaling.factor", -2.0, ModelFormatError, "scaling must be positive"),
     ("rope.dimension_sections", [1, 2], UnsupportedModelError, "dimension_sections is"),
     ("rope.layers", [True], ModelFormatError, "has 1 items for 2 layers"),
     ("expert_gating_func", 2, UnsupportedModelError, "expert_gating_func is 2"),
@@ -254,3 +254,13 @@ def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path) -> None:
         rewrite(tmp_path / "m.gguf", tmp_path / f"{n}.gguf", metadata)
         with pytest.raises(ModelFormatError, match=f"{n} tokens, but"):
             camelid.load(tmp_path / f"{n}.gguf", backend="reference")
+
+
+def test_one_tensor_an_expert_is_named_as_what_it_is(tmp_path: Path) -> None:
+    """Mixtral files of early 2024."""
+    write_tiny_llama(tmp_path / "m.gguf", seed=1)
+    raw = (tmp_path / "m.gguf").read_bytes()
+    old = raw.replace(b"blk.0.ffn_gate.weight", b"blk.0.ffn_up.0.weight")
+    (tmp_path / "old.gguf").write_bytes(old)
+    with pytest.raises(UnsupportedModelError, match=r"one tensor for each expert.*convert again"):
+        camelid.load(tmp_path / "old.gguf")

@@ -115,7 +115,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_down_exps": "mlp.experts.{e}.down_proj",
         },
         defaults={"num_key_value_heads": 4, "norm_topk_prob": False, "sliding_window": 4096},
-        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],)},
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "use_sliding_window": (False,)},
         has_window_switch=True,
     ),
     "gemma2": hf.HfRow(
@@ -180,6 +180,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="smollm3",
         folds=hf.TURN,
         defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
+        refused={"use_sliding_window": (False,)},
         is_tied=True,
         has_window_switch=True,
     ),

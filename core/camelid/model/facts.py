@@ -264,7 +264,8 @@ def _ropes(facts: Facts, arch: Arch, head_dim: int, factors: Factors) -> dict[st
 
 
 def _scaling(facts: Facts, factors: Factors) -> RopeScaling | None:
-    factor = facts.number("rope.scaling.factor", facts.number("rope.scale_linear", 1.0))
+    # 0 means unscaled, as in llama.cpp.
+    factor = facts.number("rope.scaling.factor", facts.number("rope.scale_linear", 1.0)) or 1.0
     default = "none" if factor == 1.0 else "linear"  # what llama.cpp takes a bare factor for
     stated = facts.gguf.get(facts.key("rope.scaling.type"), str, default=default)
     kind = "longrope" if "rope_factors_long" in factors else stated

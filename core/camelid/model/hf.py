@@ -176,7 +176,12 @@ def _sampling(directory: HfDirectory) -> dict[str, MetadataValue]:
     if not generation.flag("do_sample", True):
         return {"general.sampling.temp": 0.0}
     stated = {key: name for key, name in SAMPLING.items() if generation.has(name)}
-    return {f"general.sampling.{key}": generation.number(name) for key, name in stated.items()}
+    sampling: dict[str, MetadataValue] = {
+        f"general.sampling.{key}": generation.number(name) for key, name in stated.items()
+    }
+    if generation.has("top_k"):
+        sampling["general.sampling.top_k"] = generation.count("top_k", least=0)
+    return sampling
 
 
 def _check_vocabulary(facts: Facts, tensors: Mapping[str, Weight]) -> None:

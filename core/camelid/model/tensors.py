@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from camelid.errors import TensorShapeError
+from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.model.arch import MLP_TENSORS, Arch
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.facts import FACTOR_TENSORS
@@ -13,10 +14,12 @@ from camelid.model.spec import ModelSpec
 from camelid.plan.weights import Weight, cut_rows
 
 Shape = tuple[int, ...]
+SINGLE_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
 
 
 def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     """Weights by GGUF name without `.weight`. TensorShapeError if one is missing, misshapen or left over."""
+    _check_stacked(checkpoint.tensors)
     tensors = _split(checkpoint.tensors, spec, arch, _sizes(spec))
     shapes = tensor_shapes(spec, arch, tensors)
     weights = {_short(name): _checked(name, tensors, want) for name, want in shapes.items()}
@@ -84,6 +87,17 @@ def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
 
 def _short(name: str) -> str:
     return name.removesuffix(".weight")
+
+
+def _check_stacked(tensors: Mapping[str, Weight]) -> None:
+    """Until April 2024 converters wrote one tensor an expert."""
+    single = next((name for name in tensors if SINGLE_EXPERT.fullmatch(name)), None)
+    if single:
+        raise UnsupportedModelError(
+            f"{single}: one tensor for each expert, as converters wrote before April 2024; convert again",
+            kind="tensor layout",
+            name=single,
+        )
 
 
 def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:

@@ -34,7 +34,7 @@ class WeightStore:
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
         self._files: dict[str, npt.NDArray[np.uint8]] = {}
-        self._decoded: dict[tuple[str, int], F64] = {}
+        self._decoded: dict[tuple[str, int, int], F64] = {}
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
@@ -72,7 +72,7 @@ class WeightStore:
             yield start, self._tile(weight, first + start, n)
 
     def _tile(self, weight: Weight, start: int, n: int) -> F64:  # [n, in]
-        key = (weight.name, start)
+        key = (weight.name, start, n)
         if key in self._decoded:
             return self._decoded[key]
         tile = load_rows(weight, self._read, start, n).astype(np.float64)
