@@ -25,6 +25,9 @@ UNSUPPORTED: dict[str, tuple[Change, str]] = {
     ),
     "ignore_merges": (lambda t: t["model"].update(ignore_merges=True), "as in gpt-2.* but for ignore_merges"),
     "add_prefix_space": (lambda t: t["pre_tokenizer"].update(add_prefix_space=True), "a space before every"),
+    "escape codes": (
+        lambda t: t["pre_tokenizer"].update({"\x1b[2J": True, "add_prefix_space": True}), "text, .*: type 'Byte"
+    ),
     "lowercase": (lambda t: t.update(normalizer={"type": "Lowercase"}), "normalizer has no name"),
     "no bytes": (lambda t: t.update(pre_tokenizer=None), "neither byte-level nor"),
     "a step unheard of": (lambda t: t.update(pre_tokenizer=regexes(step="Klingon")), "step 'Klingon' has no"),
@@ -71,6 +74,7 @@ def test_what_gguf_has_no_words_for_is_refused_by_name(name: str) -> None:
     with pytest.raises(UnsupportedModelError, match=message) as caught:
         read(made, vocab_size=2000)
     assert caught.value.facts
+    assert str(caught.value).isprintable()
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {

@@ -293,6 +293,9 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "add_bos without bos": ({"bos_token_id": None, "add_bos_token": True}, "add_bos_token is True"),
     "add_bos of another type": ({"add_bos_token": 1}, "add_bos_token is 1"),
     "add_eos without eos": ({"eos_token_id": None, "add_eos_token": True}, "add_eos_token is True"),
+    "a long merge": ({"merges": ["x" * 5000 + " y"]}, "merge 0 is 'xxx"),
+    "a long list as id": ({"eos_token_id": [7] * 5000}, "eos_token_id is .7, 7"),
+    "a long list as flag": ({"add_eos_token": [7] * 5000}, "add_eos_token is .7, 7"),
 }  # fmt: skip
 
 
@@ -300,8 +303,9 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_metadata_that_contradicts_itself_is_refused(fault: str) -> None:
     changes, message = FAULTS[fault]
-    with pytest.raises(ModelFormatError, match=message):
+    with pytest.raises(ModelFormatError, match=message) as caught:
         tokenizer_from_gguf(metadata(changes=changes))
+    assert len(str(caught.value)) < 1000
 
 
 def test_vocab_size_of_the_architecture_must_agree() -> None:
@@ -311,11 +315,18 @@ def test_vocab_size_of_the_architecture_must_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "kind"), [({"model": "t5"}, "tokenizer"), ({"pre": "klingon"}, "pre-tokenizer")]
+    ("change", "kind"),
+    [
+        ({"model": "t5"}, "tokenizer"),
+        ({"model": [1] * 5000}, "tokenizer"),
+        ({"pre": "klingon"}, "pre-tokenizer"),
+        ({"pre": "klingon" * 1000}, "pre-tokenizer"),
+    ],
 )
 def test_an_unknown_kind_is_refused_by_name(change: dict[str, object], kind: str) -> None:
     with pytest.raises(UnsupportedModelError, match="known: ") as caught:
         tokenizer_from_gguf(metadata(changes=change))
     assert caught.value.facts["kind"] == kind
+    assert len(str(caught.value)) < 1000
     with pytest.raises(UnsupportedModelError, match="tokenizer kind None"):
         tokenizer_from_gguf({})

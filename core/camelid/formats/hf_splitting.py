@@ -193,7 +193,7 @@ def _row(table: Mapping[str, T], kind: str) -> T:
 
 def refuse(what: str, why: str, step: Json) -> NoReturn:
     """UnsupportedModelError that shows the step, one level deep."""
-    flat = ((key, value) for key, value in step.items() if isinstance(value, str | bool))
+    flat = ((k, value) for k, value in step.items() if isinstance(value, str | bool) and k.isprintable())
     shown = ", ".join(f"{key} {value!r}" for key, value in flat)[:SHOWN]
     raise UnsupportedModelError(
         f"the tokenizer's {what} {why}: {shown}; give a GGUF file of this model instead",

@@ -108,13 +108,14 @@ class ByteLevelBpe:
         if None in parts:
             unknown = (left, right, left + right)[parts.index(None)]
             raise ModelFormatError(
-                f"tokenizer: merge {rank} is {merge!r}, but {unknown!r} is no text token of the vocabulary",
+                f"tokenizer: merge {rank} is {merge!r:.80}, but {unknown!r:.80} is no text token of the "
+                "vocabulary",
                 merge=merge,
                 token=unknown,
             )
         left_id, right_id, merged_id = cast(list[int], parts)
         if self._ranks.setdefault(left_id * len(self.vocab) + right_id, rank) != rank:
-            raise ModelFormatError(f"tokenizer: merge {rank}, {merge!r}, is listed twice", merge=merge)
+            raise ModelFormatError(f"tokenizer: merge {rank}, {merge!r:.80}, is listed twice", merge=merge)
         self._merged.append(merged_id)
 
     def _word(self, word: str) -> Sequence[int]:
@@ -234,7 +235,7 @@ def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
     size = metadata.get(f"{metadata.get('general.architecture')}.vocab_size", n_tokens)
     if size != n_tokens or n_tokens == 0:
         raise ModelFormatError(
-            f"tokenizer: {n_tokens} tokens, but vocab_size is {size!r}; the file is damaged",
+            f"tokenizer: {n_tokens} tokens, but vocab_size is {size!r:.80}; the file is damaged",
             got=n_tokens,
             want=size,
         )
@@ -245,7 +246,7 @@ def special_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int 
     if token_id is None or (type(token_id) is int and 0 <= token_id < n_tokens):
         return token_id
     raise ModelFormatError(
-        f"{key(name)} is {token_id!r}, want an id below {n_tokens}",
+        f"{key(name)} is {token_id!r:.80}, want an id below {n_tokens}",
         key=key(name),
         got=token_id,
         want=n_tokens,
@@ -261,7 +262,8 @@ def framing(
     if isinstance(adds, bool) and (token_id is not None or not adds):
         return token_id, adds
     raise ModelFormatError(
-        f"{key(f'add_{role}_token')} is {adds!r} with {key(f'{role}_token_id')} {token_id}; want bool and id",
+        f"{key(f'add_{role}_token')} is {adds!r:.80} with {key(f'{role}_token_id')} {token_id}; "
+        "want bool and id",
         key=key(f"add_{role}_token"),
     )
 

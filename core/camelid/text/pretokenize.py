@@ -85,7 +85,7 @@ def splitter(name: str) -> Splitter:
     if name not in SPLITTERS:
         known = sorted(SPLITTERS)
         raise UnsupportedModelError(
-            f"pre-tokenizer {name!r} is not known; known: {', '.join(known)}; "
+            f"pre-tokenizer {name!r:.80} is not known; known: {', '.join(known)}; "
             "add its regexes as a row of SPLITTERS in text/pretokenize.py",
             kind="pre-tokenizer",
             name=name,

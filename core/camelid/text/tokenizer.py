@@ -87,7 +87,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     build = KINDS.get(kind) if isinstance(kind, str) else None
     if build is None:
         raise UnsupportedModelError(
-            f"tokenizer kind {kind!r} is not supported; known: {', '.join(sorted(KINDS))}",
+            f"tokenizer kind {kind!r:.80} is not supported; known: {', '.join(sorted(KINDS))}",
             kind="tokenizer",
             name=kind,
             known=sorted(KINDS),

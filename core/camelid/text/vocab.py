@@ -40,7 +40,7 @@ def literal(token: str) -> bytes:
     try:
         return token.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ModelFormatError(f"tokenizer: token {token!r} is not Unicode text", token=token) from None
+        raise ModelFormatError(f"tokenizer: token {token!r:.80} is not Unicode text", token=token) from None
 
 
 class Vocab:
