@@ -1,4 +1,4 @@
-"""Hub ids, the choice of files, and fetching: huggingface_hub's own client against a hub on loopback."""
+"""Fetching from a hub: huggingface_hub's own client against a hub on loopback."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.hub_server import Hub, serve_hub, sha256
 from tests.model.test_shards import split
 
 import camelid
-from camelid.errors import CamelidError, FetchError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.errors import CamelidError, FetchError, ModelFormatError, RequestError
 from camelid.formats.hub.cache import Fetched
 from camelid.formats.hub.fetch import afetch, fetch
-from camelid.formats.hub.ids import HubId, choose_files, parse_hub_id, quant_tag
+from camelid.formats.hub.ids import HubId
 from camelid.opening import fetch_model
 
 DATA = bytes(range(256)) * 2000  # 512,000 bytes: a "model" in several pieces
@@ -39,6 +39,7 @@ DIRECTORY = {
     "original/consolidated.00.pth": b"a pickle",
     "README.md": b"# words",
 }
+THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
 
 
 @pytest.fixture
@@ -63,137 +64,6 @@ def refused(hub_id: str, cache: Path, **words: Any) -> CamelidError:
     with pytest.raises(CamelidError) as caught:
         fetch(hub_id, cache_dir=cache, **words)
     return caught.value
-
-
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("owner/repo", HubId("owner", "repo")),
-        ("owner/repo:Q4_K_M", HubId("owner", "repo", "Q4_K_M")),
-        ("owner/repo:sub/file-Q8_0.gguf", HubId("owner", "repo", "sub/file-Q8_0.gguf")),
-        ("owner/repo@v1.0:q8_0", HubId("owner", "repo", "q8_0", "v1.0")),
-        ("owner/repo@refs/pr/1", HubId("owner", "repo", None, "refs/pr/1")),
-        ("hf://owner/repo", HubId("owner", "repo")),
-        ("hf://owner/repo@v1/file.gguf", HubId("owner", "repo", "file.gguf", "v1")),
-        ("hf.co/owner/repo:Q8_0", HubId("owner", "repo", "Q8_0")),
-        ("https://huggingface.co/owner/repo/", HubId("owner", "repo")),
-        ("https://huggingface.co/o/r/tree/v1", HubId("o", "r", None, "v1")),
-        (
-            "https://huggingface.co/o/r/blob/main/x%20y.gguf?download=true",
-            HubId("o", "r", "x y.gguf", "main"),
-        ),
-        ("TheBloke/Llama-2-7B-GGUF", HubId("TheBloke", "Llama-2-7B-GGUF")),
-        ("hf://owner/x.gguf", HubId("owner", "x.gguf")),
-        ("models/x.gguf", None),
-        ("models/x.safetensors", None),
-        ("cria", None),
-        ("./owner/repo", None),
-        ("../repo", None),
-        ("/owner/repo", None),
-        ("a/b/c", None),
-        ("a/..", None),
-        ("a/b..c", None),
-        ("a--b/c", None),
-        ("a/b:", None),
-        ("a" * 97 + "/b", None),
-        ("C:/models", None),
-        ("a/b\n", None),
-        ("", None),
-    ],
-)
-def test_what_is_a_hub_id(text: str, want: HubId | None) -> None:
-    assert parse_hub_id(text) == want
-
-
-@pytest.mark.parametrize("revision", ["../x", "a/../b", "-x", "a b", "/x", "x/", "a\\b"])
-def test_revision_that_no_repository_has(revision: str) -> None:
-    with pytest.raises(RequestError, match="revision"):
-        fetch("a/b", revision=revision)
-
-
-@pytest.mark.parametrize(
-    ("name", "tag"),
-    [
-        ("llama-3.2-1b-instruct-q4_k_m.gguf", "Q4_K_M"),
-        ("Llama-3.2-1B.Q8_0.gguf", "Q8_0"),
-        ("Qwen3-8B-UD-Q4_K_XL.gguf", "UD-Q4_K_XL"),
-        ("Q4_K_M/model-00001-of-00002.gguf", "Q4_K_M"),
-        ("m-IQ3_XXS.gguf", "IQ3_XXS"),
-        ("m-MXFP4_MOE.gguf", "MXFP4_MOE"),
-        ("gemma-bf16.gguf", "BF16"),
-        ("cria.gguf", ""),
-        ("f16ish.gguf", ""),
-    ],
-)
-def test_tag_in_a_file_name(name: str, tag: str) -> None:
-    assert quant_tag(name) == tag
-
-
-MANY = ["a-Q4_0.gguf", "a-Q8_0.gguf", "a-UD-Q5_K_XL.gguf", "mmproj-a-F16.gguf", "a-imatrix.gguf", "README.md"]
-SPLIT = ["m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf"]
-THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
-
-
-@pytest.mark.parametrize(
-    ("listing", "quant", "want", "note"),
-    [
-        (MANY, "q8_0", ("a-Q8_0.gguf",), ""),
-        (MANY, "A-Q8_0.GGUF", ("a-Q8_0.gguf",), ""),
-        (MANY, "Q5_K_XL", ("a-UD-Q5_K_XL.gguf",), ""),
-        (MANY, None, ("a-Q4_0.gguf",), "no Q4_K_M; taking a-Q4_0.gguf"),
-        ([*MANY, "a-Q4_K_M.gguf"], None, ("a-Q4_K_M.gguf",), ""),
-        (["cria.gguf"], None, ("cria.gguf",), ""),
-        (["x/a-Q8_0.gguf", "mmproj.gguf"], "a-Q8_0.gguf", ("x/a-Q8_0.gguf",), ""),
-        ([*SPLIT, "m-Q8_0.gguf"], None, tuple(SPLIT), ""),
-        ([*SPLIT, "m-Q4_K_M.gguf"], "Q4_K_M", ("m-Q4_K_M.gguf",), ""),
-        ([*SPLIT, "m-Q4_K_M.gguf"], None, ("m-Q4_K_M.gguf",), ""),
-        ([*SPLIT, "m-Q4_K_M.gguf"], SPLIT[1], tuple(SPLIT), ""),
-        ([*SPLIT, *THREE], "q8_0", tuple(THREE), ""),
-        (THREE[::-1], None, tuple(THREE), ""),
-        (THREE, "m-00003-of-00003.GGUF", tuple(THREE), ""),
-        (THREE[1:], None, tuple(THREE), ""),
-        (["m-Q8_0-00001-of-00001.gguf"], "Q8_0", ("m-Q8_0-00001-of-00001.gguf",), ""),
-    ],
-)
-def test_chosen_gguf(listing: list[str], quant: str | None, want: tuple[str, ...], note: str) -> None:
-    choice = choose_files(listing, quant, place="o/r")
-    assert (choice.files, choice.is_gguf) == (want, True)
-    assert note in choice.note
-    assert bool(note) == bool(choice.note)
-
-
-def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
-    choice = choose_files(DIRECTORY, None, place="o/r")
-    left_out = {"pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth", "README.md"}
-    assert set(choice.files) == set(DIRECTORY) - left_out
-    assert not choice.is_gguf
-
-
-@pytest.mark.parametrize(
-    ("listing", "quant", "error", "words"),
-    [
-        (MANY, "Q6_K", RequestError, r"o/r has no Q6_K; it has Q4_0, Q8_0, UD-Q5_K_XL"),
-        (["cria.gguf"], "Q6_K", RequestError, r"its files are cria.gguf"),
-        (["a-Q8_0.gguf", "b-Q8_0.gguf"], "Q8_0", RequestError, "2 files for Q8_0.*name one"),
-        (["a.gguf", "b.gguf"], None, RequestError, "2 files.*name one"),
-        ([*SPLIT, SPLIT[0].replace("m-", "n-")], "q4_k_m", RequestError, "2 files for q4_k_m.*name one"),
-        (list(DIRECTORY), "Q4_0", RequestError, "no .gguf files.*leave out"),
-        (["pytorch_model.bin", "config.json"], None, UnsupportedModelError, "pickles.*never loaded"),
-        (["model.safetensors"], None, UnsupportedModelError, "no config.json beside"),
-        ([], None, UnsupportedModelError, "0 files"),
-        (["mmproj-a.gguf"], None, UnsupportedModelError, "no .gguf file"),
-        (["a.gguf", "../evil.gguf"], None, ModelFormatError, "evil.*not inside"),
-        (["a.gguf", "/etc/passwd"], None, ModelFormatError, "not inside"),
-        (["a.gguf", "x/../../y"], None, ModelFormatError, "not inside"),
-        (["a.gguf", "C:\\x"], None, ModelFormatError, "not inside"),
-        (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "not inside"),
-    ],
-)
-def test_listing_that_is_refused(
-    listing: list[str], quant: str | None, error: type[CamelidError], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        choose_files(listing, quant, place="o/r")
 
 
 @pytest.mark.conformance
@@ -368,6 +238,12 @@ def test_a_link_out_of_the_cache_is_replaced_and_what_it_leads_to_is_kept(hub: H
     path.symlink_to(own)
     assert pull("o/r", tmp_path / "cache")[0].path.read_bytes() == DATA
     assert own.read_bytes() == b"somebody's own"
+
+
+@pytest.mark.parametrize("revision", ["../x", "a/../b", "-x", "a b", "/x", "x/", "a\\b"])
+def test_revision_that_no_repository_has(revision: str) -> None:
+    with pytest.raises(RequestError, match="revision"):
+        fetch("a/b", revision=revision)
 
 
 def test_revisions_are_branches_tags_and_commits(hub: Hub, tmp_path: Path) -> None:
