@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.model.stress_runs import CONTEXT, Edit, Steps, Stream, make_plan, make_step, retire
+from tests.model.runs import Steps, Stream, make_plan, make_state, start
+from tests.model.stress_runs import CONTEXT, Edit
 
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.model.arch import Model
@@ -22,7 +23,6 @@ from camelid.plan.step import (
     StepRow,
     StepSampling,
     StepSequence,
-    encode_step,
 )
 from camelid.state import StateManager
 
@@ -50,13 +50,13 @@ def embed(
 
 async def _embed(model: Model, requests: Sequence[Request], edit: Edit, each_row: bool) -> list[Any]:
     plan = edit(encode_plan(model, sum(len(ids) for ids, _ in requests), len(requests)))
-    state = StateManager(plan.states, context=CONTEXT, n_sequences=len(requests))
-    backend = await _backend(state, plan)
-    streams = [_stream(state, ids, ids) for ids, _ in requests]
+    state = make_state(plan.states, context=CONTEXT, n_sequences=len(requests))
+    started = await start(ReferenceBackend(), [plan], state)
+    streams = [started.open_stream(ids, static_rows=len(ids)) for ids, _ in requests]
     step = _whole_step(state, streams, requests)
     firsts = [(sequence.first_row, n, 0) for n, sequence in enumerate(step.sequences)]
     step.outputs = [(i, row.sequence, 0) for i, row in enumerate(step.rows)] if each_row else firsts
-    found = await backend.read(backend.run(await backend.compile(plan), encode_step(step, plan.layout)))
+    found = await started.run("encode", step)
     values = [np.asarray(row.logits) for row in found]
     assert {(row.token_id, row.status) for row in found} == {(0, "ok")}
     if not each_row:
@@ -78,35 +78,15 @@ async def _decode(
     model: Model, pairs: Sequence[Pair], steps: Steps, edit: Edit, cross_rows: int
 ) -> list[Any]:
     encoder = edit(encode_plan(model, sum(len(source) for source, _ in pairs), len(pairs)))
-    decoder = edit(make_plan(model, max(map(sum, steps)), len(pairs)))
-    state = StateManager(declare_states(model.spec), context=CONTEXT, n_sequences=len(pairs))
-    backend = await _backend(state, encoder, decoder)
-    encode, mixed = await backend.compile(encoder), await backend.compile(decoder)
-    streams = [_stream(state, target, source) for source, target in pairs]
+    decoder = edit(make_plan(model, max(map(sum, steps)), len(pairs), context=CONTEXT))
+    state = make_state(declare_states(model.spec), context=CONTEXT, n_sequences=len(pairs))
+    started = await start(ReferenceBackend(), [encoder, decoder], state)
+    streams = [started.open_stream(target, static_rows=len(source)) for source, target in pairs]
     requests = [(source, places(len(source))) for source, _ in pairs]
-    whole = encode_step(_whole_step(state, streams, requests), encoder.layout)
-    assert await backend.read(backend.run(encode, whole)) == []
+    assert await started.run("encode", _whole_step(state, streams, requests)) == []
     for stream in streams:
         stream.seat.static_rows += cross_rows
-    for counts in steps:
-        step = encode_step(make_step(state, streams, counts), decoder.layout)
-        rows = await backend.read(backend.run(mixed, step))
-        retire(streams, counts, [np.asarray(row.logits) for row in rows])
-    return [np.stack(stream.logits) for stream in streams]
-
-
-async def _backend(state: StateManager, *plans: Plan) -> ReferenceBackend:
-    backend = ReferenceBackend()
-    weights = {name: weight for plan in plans for name, weight in plan.weights().items()}
-    await backend.load(list(weights.values()), {})
-    await backend.allocate(state.states, state.sizes())
-    return backend
-
-
-def _stream(state: StateManager, prompt: Sequence[int], source: Sequence[int]) -> Stream:
-    seat = state.open_seat(len(prompt), static_rows=len(source))
-    assert seat is not None
-    return Stream(prompt, seat, 0, [])
+    return await started.feed(streams, steps)
 
 
 def _whole_step(state: StateManager, streams: Sequence[Stream], requests: Sequence[Request]) -> Step:

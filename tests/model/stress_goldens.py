@@ -7,25 +7,26 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tests.model.runs import make_plan
 from tests.model.stress import bert, t5
 from tests.model.stress.shape import Shape
 from tests.model.stress.shapes import SHAPES
 from tests.model.stress_encoder import encode_plan
-from tests.model.stress_runs import make_model, make_plan
+from tests.model.stress_runs import CONTEXT, make_model
 
 FOLDER = Path(__file__).parents[1] / "golden" / "stress"
 N_ROWS = 16
 
 
 def _text(shape: Shape) -> str:
-    return make_plan(shape.model(), N_ROWS).text()
+    return make_plan(shape.model(), N_ROWS, context=CONTEXT).text()
 
 
 PLANS: dict[str, Callable[[], str]] = {
     **{name: partial(_text, shape) for name, shape in SHAPES.items()},
     "bert_encode": lambda: encode_plan(make_model(bert.SPEC, bert.WEIGHTS), N_ROWS, 2).text(),
     "t5_encode": lambda: encode_plan(t5.model(), N_ROWS, 2).text(),
-    "t5_mixed": lambda: make_plan(t5.model(), N_ROWS, 2).text(),
+    "t5_mixed": lambda: make_plan(t5.model(), N_ROWS, 2, context=CONTEXT).text(),
 }
 
 

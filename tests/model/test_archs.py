@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.golden.arch_mutations import MUTATIONS, Mutation
 from tests.hf_models import HfCase, load_case, load_cases, nmse, write_hf
-from tests.model.hf_runs import Loaded, Logits, load_hf, reference_logits
+from tests.model.file_runs import Loaded, Logits, load_hf, reference_logits
 
 from camelid.errors import CamelidError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.hf_models import load_case, write_hf
-from tests.model.hf_runs import load_gguf, load_hf
+from tests.model.file_runs import load_gguf, load_hf
 
 from camelid.converting import convert
 from camelid.errors import TensorShapeError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.gguf_files import write_tiny_llama
 from tests.hf_models import load_case, weights_of, write_hf, write_safetensors
-from tests.model.hf_runs import load_hf
+from tests.model.file_runs import load_hf
 
 import camelid
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError, UnsupportedModelError

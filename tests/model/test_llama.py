@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +11,23 @@ import numpy as np
 import pytest
 from tests.gguf_files import write_tiny_llama
 from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase
-from tests.model_runs import load_model, logits_of, make_plan, run_chunks
+from tests.model.file_runs import load_gguf, reference_logits
+from tests.model.runs import make_plan
 from tests.parity.compare import nmse
 
-from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.model.read import read_model
+from camelid.plan.fuse import fuse
 from camelid.plan.ops import Counts, op_bytes
 from camelid.plan.plan import Plan
 
 GOLDEN_PLAN = FILE.with_name("llama_mixed.plan")
+FUSED = frozenset({"add_norm", "linear_glu"})
 
 
 def logits(path: Path, chunks: list[int], **how: Any) -> Any:
-    return logits_of(asyncio.run(run_chunks(ReferenceBackend(), path, TOKEN_IDS, chunks, **how)))
+    return reference_logits(load_gguf(path), [TOKEN_IDS], steps=[(n,) for n in chunks], **how)[0]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
@@ -67,7 +68,7 @@ def test_chunks_and_single_rows_give_identical_bits(model: tuple[LlamaCase, Path
 
 def test_fused_plan_means_the_same(model: tuple[LlamaCase, Path, Any]) -> None:
     _, path, _ = model
-    assert nmse(logits(path, [48], is_fused=True), logits(path, [48])) <= 1e-12
+    assert nmse(logits(path, [48], fused=FUSED), logits(path, [48])) <= 1e-12
 
 
 def tiny(path: Path, **sizes: Any) -> Path:
@@ -76,7 +77,7 @@ def tiny(path: Path, **sizes: Any) -> Path:
 
 
 def golden_plan(folder: Path) -> Plan:
-    return make_plan(load_model(tiny(folder / "plan.gguf")), 16, is_fused=True)
+    return fuse(make_plan(load_gguf(tiny(folder / "plan.gguf")).model, 16, context=128), FUSED)
 
 
 def test_plan_text_is_golden(tmp_path: Path) -> None:
@@ -93,8 +94,8 @@ def edited(path: Path, old: bytes, new: bytes) -> Path:
 
 def test_a_step_touches_each_weight_once() -> None:
     """Weights read by one decode step of cria, against all that its file holds."""
-    model = load_model(Path(__file__).parents[2] / "core" / "camelid" / "data" / "cria.gguf")
-    plan = make_plan(model, 1, is_fused=True, features=frozenset())
+    model = load_gguf(Path(__file__).parents[2] / "core" / "camelid" / "data" / "cria.gguf").model
+    plan = fuse(make_plan(model, 1, context=128, features=frozenset()), FUSED)
     counts = Counts(rows={"T": 1, "S": 1, "O": 1}, keys=0)
     views = sum(4 * view.cols for op in plan.ops for _, view in op.views())
     writes = sum(plan.state("kv").row_bytes for op in plan.ops if op.name == "kv_write")
@@ -105,7 +106,7 @@ def test_a_step_touches_each_weight_once() -> None:
 def test_unknown_architecture_is_named(tmp_path: Path) -> None:
     path = edited(tiny(tmp_path / "m.gguf"), b"llama", b"lhama")
     with pytest.raises(UnsupportedModelError, match="'lhama' is not supported; supported: gemma2"):
-        load_model(path)
+        load_gguf(path)
 
 
 def test_metadata_that_would_change_results_is_refused(tmp_path: Path) -> None:
@@ -121,9 +122,9 @@ def test_metadata_that_would_change_results_is_refused(tmp_path: Path) -> None:
 def test_a_tensor_that_no_rule_uses_is_an_error(tmp_path: Path) -> None:
     path = edited(tiny(tmp_path / "m.gguf"), b"blk.1.ffn_up.weight", b"blk.9.ffn_up.weight")
     with pytest.raises(TensorShapeError, match=r"blk\.1\.ffn_up\.weight: found nothing"):
-        load_model(path)
+        load_gguf(path)
 
 
 def test_heads_must_divide(tmp_path: Path) -> None:
     with pytest.raises(ModelFormatError, match="multiple of n_kv_heads"):
-        load_model(tiny(tmp_path / "m.gguf", n_heads=4, n_kv_heads=3))
+        load_gguf(tiny(tmp_path / "m.gguf", n_heads=4, n_kv_heads=3))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.hf_models import load_case, nmse, write_hf
-from tests.model.hf_runs import load_hf, reference_logits
+from tests.model.file_runs import load_hf, reference_logits
 
 from camelid.errors import CamelidError
 from camelid.model import archs

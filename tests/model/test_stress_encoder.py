@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.model.runs import cuts
 from tests.model.stress import bert, t5
 from tests.model.stress.shape import Mutation
 from tests.model.stress_encoder import decode, embed
-from tests.model.stress_runs import cuts, make_model, with_attr
+from tests.model.stress_runs import make_model, with_attr
 from tests.parity.compare import nmse
 
 from camelid.errors import PlanError
@@ -100,7 +101,7 @@ def test_logits_equal_the_plain_model_with_gates_and_a_head_of_its_own() -> None
 @pytest.mark.parametrize("chunk", [11, 1])
 def test_chunks_give_identical_bits(chunk: int, logits: list[Any]) -> None:
     pair = t5.PAIRS[0]
-    assert np.array_equal(decode(t5.model(), [pair], list(cuts(len(pair[1]), chunk)))[0], logits[0])
+    assert np.array_equal(decode(t5.model(), [pair], cuts(chunk, len(pair[1])))[0], logits[0])
 
 
 def test_company_changes_no_bit_of_logits(logits: list[Any]) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.model.runs import cuts
 from tests.model.stress import qwen3next
 from tests.model.stress.shape import Shape
 from tests.model.stress.shapes import SHAPES
-from tests.model.stress_runs import cuts, run
+from tests.model.stress_runs import run
 from tests.parity.compare import nmse
 
 from camelid.backends.reference import backend, recurrent
@@ -48,7 +49,7 @@ def test_state_between_chunks_counts(
         recurrent.op_conv1d(op, f)
 
     monkeypatch.setitem(backend.KERNELS, "conv1d", forgetful)
-    (got,) = run(shape.model(), [shape.token_ids], list(cuts(len(shape.token_ids), 9)))
+    (got,) = run(shape.model(), [shape.token_ids], cuts(9, len(shape.token_ids)))
     assert nmse(got, want) > 1e-5
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.model.runs import cuts
 from tests.model.stress import gpt_oss
 from tests.model.stress.shape import Shape
 from tests.model.stress.shapes import SHAPES
-from tests.model.stress_runs import cuts, run
+from tests.model.stress_runs import run
 from tests.parity.compare import nmse
 
 from camelid.plan.fuse import fuse
@@ -29,7 +30,7 @@ def wholes() -> dict[str, Any]:
 
 
 def chunked(shape: Shape, chunk: int, *, drop: bool = False) -> Any:
-    return run(shape.model(), [shape.token_ids], list(cuts(len(shape.token_ids), chunk)), drop=drop)[0]
+    return run(shape.model(), [shape.token_ids], cuts(chunk, len(shape.token_ids)), drop=drop)[0]
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.hf_models import HfCase, load_cases, nmse, write_hf
-from tests.model.hf_runs import Logits, load_hf, reference_logits, run
+from tests.model.file_runs import Logits, load_hf, reference_logits, run
 from tests.parity.adapters import need_driver
 
 from camelid.backends.webgpu.backend import open_backend

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.gguf_files import write_tiny_llama
-from tests.model_runs import logits_of, run_chunks
+from tests.model import file_runs
 from tests.parity.adapters import DRIVERS, need_driver
 from tests.parity.compare import nmse
 
@@ -142,8 +142,9 @@ def test_chunks_change_logits_by_less_than_promised(name: str, model: Path) -> N
     """Promise B within NMSE 1e-5: a prompt whole, in chunks, and row by row."""
 
     def logits(chunks: list[int]) -> Any:
-        rows = run_chunks(webgpu(), model, PROMPT, chunks, adapter=need_driver(name), is_fused=True)
-        return logits_of(asyncio.run(rows))
+        how: Any = {"adapter": need_driver(name), "fused": frozenset({"add_norm", "linear_glu"})}
+        loaded, steps = file_runs.load_gguf(model), [(n,) for n in chunks]
+        return asyncio.run(file_runs.run(webgpu(), loaded, [PROMPT], steps=steps, **how))[0]
 
     whole = logits([35])
     assert nmse(logits([16, 10, 9]), whole) <= 1e-5

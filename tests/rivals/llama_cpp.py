@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tests.hf_models import load_case, load_cases, nmse, write_hf
-from tests.model.hf_runs import Loaded, Logits, load_gguf, reference_logits
+from tests.model.file_runs import Loaded, Logits, load_gguf, reference_logits
 
 from camelid.converting import convert
 

@@ -1,0 +1,149 @@
+"""Runs prompts on a backend without an engine: any cut, any company; every row's logits come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camelid.backends.base import Backend, OpenSpec, OutputRow
+from camelid.model.arch import Model
+from camelid.model.decoder import declare_states, lower
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.step import (
+    FROM_ID,
+    Capacity,
+    ProgramKey,
+    Step,
+    StepRow,
+    StepSampling,
+    StepSequence,
+    encode_step,
+)
+from camelid.state import PAGED, Seat, StateManager
+
+ALL_LOGITS = frozenset({"all_logits"})
+Logits = list[NDArray[np.float32]]  # of each prompt [T, V]
+Sources = Mapping[str, str]
+NOWHERE: Sources = {}  # of models whose weights are inline
+Steps = Sequence[tuple[int, ...]]  # of each step: how many rows of each prompt
+
+
+def make_plan(
+    model: Model, n_rows: int, n_sequences: int = 1, *, context: int, features: frozenset[str] = ALL_LOGITS
+) -> Plan:
+    """A mixed step of so many rows in all. One step may fill all pages."""
+    paged = [state for state in declare_states(model.spec) if state.kind in PAGED]
+    pages = n_sequences * sum(-(-context // state.unit_rows) for state in paged)
+    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=pages)
+    return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features))
+
+
+def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> StateManager:
+    """Somebody was here before and left, so that the first seats get pages in reverse order."""
+    state = StateManager(states, context=context, n_sequences=n_sequences)
+    seat = state.open_seat(context)
+    assert seat is not None
+    state.grow(seat, context)
+    state.close_seat(seat)
+    return state
+
+
+@dataclass(slots=True)
+class Stream:
+    """A prompt on its way: the seat that it holds, how many of its rows were run, their logits."""
+
+    prompt: Sequence[int]
+    seat: Seat
+    held: int
+    logits: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A backend with weights, state and, of each entry, a program and its plan."""
+
+    backend: Backend
+    state: StateManager
+    programs: Mapping[str, tuple[Any, Plan]]
+
+    def open_stream(self, prompt: Sequence[int], *, static_rows: int = 0) -> Stream:
+        seat = self.state.open_seat(len(prompt), static_rows=static_rows)
+        assert seat is not None
+        return Stream(prompt, seat, 0, [])
+
+    async def run(self, entry: str, step: Step) -> Sequence[OutputRow]:
+        return await self.backend.read(self._submit(entry, step))
+
+    def _submit(self, entry: str, step: Step) -> Any:
+        program, plan = self.programs[entry]
+        return self.backend.run(program, encode_step(step, plan.layout))
+
+    async def feed(self, streams: Sequence[Stream], steps: Steps, *, drop: bool = False) -> Logits:
+        """`drop` submits each step once more before, with other tokens, as one whose rows nobody wants."""
+        for counts in steps:
+            step = _make_step(self.state, streams, counts)
+            if drop:
+                self._submit("mixed", _other_tokens(step))
+            rows = await self.run("mixed", step)
+            _retire(streams, counts, [np.array(row.logits) for row in rows])
+        return [np.stack(stream.logits) for stream in streams]
+
+
+async def start(
+    backend: Backend,
+    plans: Sequence[Plan],
+    state: StateManager,
+    *,
+    sources: Sources = NOWHERE,
+    adapter: str = "",
+) -> Started:
+    """The plans' weights loaded, their programs compiled."""
+    weights = {name: weight for plan in plans for name, weight in plan.weights().items()}
+    await backend.open(OpenSpec(adapter=adapter))
+    await backend.load(list(weights.values()), sources)
+    await backend.allocate(state.states, state.sizes())
+    return Started(backend, state, {plan.key.entry: (await backend.compile(plan), plan) for plan in plans})
+
+
+def _make_step(state: StateManager, streams: Sequence[Stream], counts: tuple[int, ...]) -> Step:
+    step = Step()
+    for stream, n in zip(streams, counts, strict=True):
+        if n:
+            _add_rows(step, state, stream, n)
+    return step
+
+
+def _add_rows(step: Step, state: StateManager, stream: Stream, n: int) -> None:
+    first, number, end = len(step.rows), len(step.sequences), stream.held + n
+    step.updates += state.grow(stream.seat, end)
+    for i in range(stream.held, end):
+        row = StepRow(source=FROM_ID, value=stream.prompt[i], sequence=number, state_row=i, positions=(i,))
+        step.outputs.append((len(step.rows), number, i + 1))
+        step.rows.append(row)
+    groups = state.words(stream.seat, stream.held)
+    step.sequences.append(StepSequence(first_row=first, rows=n, groups=groups, sampling=number))
+    step.sampling.append(StepSampling())
+
+
+def _other_tokens(step: Step) -> Step:
+    rows = [replace(row, value=row.value ^ 1) for row in step.rows]
+    return replace(step, rows=rows)
+
+
+def _retire(streams: Sequence[Stream], counts: tuple[int, ...], logits: list[Any]) -> None:
+    rows = iter(logits)
+    for stream, n in zip(streams, counts, strict=True):
+        if n:
+            StateManager.advance(stream.seat)
+            stream.held += n
+            stream.logits += [next(rows) for _ in range(n)]
+
+
+def cuts(chunk: int, *lengths: int) -> Steps:
+    """All prompts in each step, up to `chunk` rows of each."""
+    starts = range(0, max(lengths), chunk)
+    return [tuple(max(0, min(chunk, n - start)) for n in lengths) for start in starts]
