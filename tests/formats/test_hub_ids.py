@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.formats.hub_fetches import DIRECTORY
 
 from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hub.ids import HubId, choose_files, parse_hub_id, quant_tag
-
-DIRECTORY = [
-    "config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja",
-    "model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
-    "pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth", "README.md",
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""What stands between a hub and a fetch: rights, what is not there, the network, the disk, a wrong server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.formats.hub_fetches import DATA, DIRECTORY, pull, refused
+from tests.hub_server import Hub, serve_hub, sha256
+
+from camelid.errors import ModelFormatError, RequestError
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("token", ["", "hf_wrong"])
+def test_gated_repository_says_how_to_get_in(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    hub.add("o/r", {"m.gguf": DATA}, token="hf_right", is_gated=True)
+    monkeypatch.setenv("HF_TOKEN", token)
+    error = refused("o/r", tmp_path)
+    assert error.reason == "gated"
+    assert f"accept its terms at {hub.url}/o/r and set HF_TOKEN" in error.message
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+    assert "authorization" not in hub.downloads()[-1], "the token went to another host"
+
+
+@pytest.mark.faults
+def test_private_file_with_a_token_that_may_not(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add("o/r", {"m.gguf": DATA}, token="hf_right")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    error = refused("o/r", tmp_path)
+    assert (error.reason, "check HF_TOKEN" in error.message) == ("refused", True)
+
+
+@pytest.mark.faults
+def test_what_is_not_there_is_named(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA}, listed_only={"gone-Q8_0.gguf": DATA})
+    for hub_id, words in {
+        "o/none": f"no repository at {hub.url}",
+        "o/r@v9": "no revision 'v9'",
+        "o/r:Q8_0": "lists a file that is not there",
+    }.items():
+        error = refused(hub_id, tmp_path)
+        assert (error.reason, words in error.message) == ("missing", True), error.message
+    assert isinstance(refused("o/r:Q6_K", tmp_path), RequestError)
+
+
+@pytest.mark.faults
+def test_listing_that_climbs_out_is_refused_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA, "../evil.json": b"x"})
+    assert isinstance(refused("o/r", tmp_path / "cache"), ModelFormatError)
+    assert not hub.downloads()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.faults
+def test_without_network_the_cache_serves_and_says_so(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = hub.add("o/r", {"m.gguf": DATA})
+    pull("o/r", tmp_path)
+    for breaks in (
+        lambda: setattr(hub, "is_down", True),
+        lambda: monkeypatch.setenv("HF_ENDPOINT", closed()),
+    ):
+        breaks()
+        fetched, said = pull("o/r", tmp_path)
+        assert fetched.path.read_bytes() == DATA
+        assert f"using what was fetched earlier, commit {commit[:12]}" in said[0]
+        assert refused("o/r:Q6_K", tmp_path).reason == "network"
+        assert refused("o/other", tmp_path).reason == "network"
+
+
+def closed() -> str:
+    """An address where nobody listens."""
+    with serve_hub() as gone:
+        return gone.url
+
+
+def test_offline_asks_nobody(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    error = refused("o/r", tmp_path, offline=True)
+    assert (error.reason, "HF_HUB_OFFLINE" in error.message) == ("offline", True)
+    assert not hub.asked
+    pull("o/r", tmp_path)
+    n_asked = len(hub.asked)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
+    assert len(hub.asked) == n_asked
+    assert "what the cache has of o/r" in refused("o/r:Q6_K", tmp_path).message
+
+
+def test_offline_directory_without_all_shards_is_not_whole(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", DIRECTORY)
+    fetched, _ = pull("o/r", tmp_path)
+    assert pull("o/r", tmp_path, offline=True)[0].files == fetched.files
+    (fetched.path / "model-00002-of-00002.safetensors").unlink()
+    assert "not whole" in refused("o/r", tmp_path, offline=True).message
+
+
+@pytest.mark.faults
+def test_disk_that_is_too_small_is_seen_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    hub.claimed_size = 1 << 60
+    error = refused("o/r", tmp_path)
+    assert error.reason == "disk"
+    assert f"needs {1 << 60:,} bytes more" in error.message
+    assert not hub.downloads()
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="not on this platform: no /dev/full")
+def test_disk_that_fills_up_while_fetching(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
+    (blobs / f"{sha256(DATA)}.incomplete").symlink_to("/dev/full")
+    error = refused("o/r", tmp_path)
+    assert error.reason == "disk"
+    assert "No space left on device" in error.message
+    assert "HF_HOME" in error.message
+
+
+@pytest.mark.faults
+def test_cache_that_cannot_be_written(hub: Hub, tmp_path: Path) -> None:
+    hub.add("o/r", {"m.gguf": DATA})
+    (tmp_path / "models--o--r").write_text("in the way")
+    error = refused("o/r", tmp_path)
+    assert (error.reason, "cannot be written" in error.message) == ("disk", True)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("body", [b"<html>not a hub</html>", b"{}", b"[]", b'{"id": "o/r", "sha": "../x"}'])
+def test_answer_of_something_that_is_no_hub(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(
+        "tests.hub_server.Handler.list_files", lambda self, name, revision: self.send(200, body, {})
+    )
+    assert refused("o/r", tmp_path).reason == "protocol"

@@ -1,0 +1,191 @@
+"""Loading: which model, which options, which backend and when it is closed, what is read of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gguf_files import write_tiny_llama
+
+import camelid
+from camelid import loading, opening
+from camelid.backends.base import OpenSpec
+from camelid.backends.null import NullBackend
+from camelid.errors import BackendError, CamelidError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.opening import FileSource
+
+GREEDY: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_llama(place, seed=5, hidden=64, head_dim=16, ffn=96)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "words"),
+    [
+        ("no/such/file.gguf", ModelFormatError, "there is no such file"),
+        (".", ModelFormatError, "there is no config.json"),
+    ],
+)
+def test_names_that_are_no_model(model: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        camelid.load(model)
+
+
+def test_cria_is_the_packaged_file_or_says_that_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(opening, "files", lambda package: tmp_path)
+    with pytest.raises(RequestError, match="has no cria"):
+        camelid.load("cria")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cria.gguf").write_bytes(b"GGUF")
+    assert opening.find_source("cria").name == str(tmp_path / "data" / "cria.gguf")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"contxt": 3}, "'contxt' is unknown; known: backend, adapter, context"),
+        ({"context": 257}, "context is 257, expected 1 to 256"),
+        ({"context": 0}, "context is 0"),
+        ({"parallel": 0}, "parallel is 0"),
+        ({"record_tape": True}, "'reference' has no tape"),
+    ],
+)
+def test_load_options_are_checked(path: Path, options: Any, words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        camelid.load(path, backend="reference", **options)
+
+
+def test_unknown_backend_is_refused(path: Path) -> None:
+    with pytest.raises(BackendError, match="unknown backend 'gpu'; known: auto"):
+        camelid.load(path, backend="gpu")
+
+
+class FakeGpu(NullBackend):
+    """A webgpu whose adapter the test chooses."""
+
+    is_software, types, broken = False, frozenset({"q8_0", "f32"}), ""
+    closed: list[FakeGpu] = []  # noqa: RUF012 - shared on purpose
+
+    def capabilities(self) -> Any:
+        gpu = replace(super().capabilities(), name="webgpu", device="Test GPU")
+        return replace(gpu, is_software=self.is_software, weight_types=self.types)
+
+    async def open(self, spec: OpenSpec) -> None:
+        if self.broken:
+            raise BackendError(self.broken, backend="webgpu")
+
+    async def close(self) -> None:
+        self.closed.append(self)
+
+
+@pytest.mark.parametrize(
+    ("change", "chosen", "words"),
+    [
+        ({}, "webgpu", "webgpu on Test GPU"),
+        ({"is_software": True}, "reference", "Test GPU is a software adapter"),
+        ({"types": frozenset({"f32"})}, "reference", "no kernel for q8_0"),
+        ({"broken": "no adapter was found"}, "reference", "no adapter was found"),
+    ],
+)
+def test_auto_says_what_it_chose_and_why(
+    path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], chosen: str, words: str
+) -> None:
+    gpu = type("Gpu", (FakeGpu,), change)
+    real = loading.open_backend
+    monkeypatch.setattr(loading, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
+    FakeGpu.closed.clear()
+    with camelid.load(path) as llm:
+        assert llm.capabilities.name == chosen
+        assert words in llm.backend_note
+        assert len(FakeGpu.closed) == (chosen == "reference" and "broken" not in change)
+
+
+def test_closing_a_stream_waits_for_the_steps_that_ran_ahead(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "open_backend", lambda name: FakeGpu())
+    with camelid.load(path, backend="webgpu") as llm:
+        stream = llm.stream("the llama", max_tokens=100, **GREEDY)
+        next(stream)
+        assert llm.counters.max_in_flight == 2
+        stream.close()
+        assert llm.is_idle
+        assert llm.counters.discarded_rows == 1
+
+
+def test_failed_load_closes_the_backend(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(FakeGpu):
+        async def allocate(self, states: Any, units: Any) -> None:
+            raise CamelidError("no memory for the state pools", want_bytes=1)
+
+    monkeypatch.setattr(loading, "open_backend", lambda name: Full())
+    FakeGpu.closed.clear()
+    with pytest.raises(CamelidError, match="state pools"):
+        camelid.load(path, backend="webgpu")
+    assert len(FakeGpu.closed) == 1
+
+
+def test_source_object_is_read_in_ranges_and_its_handle_goes_to_the_backend(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    handles: list[Any] = []
+
+    class Remote:
+        name, handle, size = "remote", object(), path.stat().st_size
+
+        async def read(self, offset: int, length: int) -> bytes:
+            asked.append(length)
+            return await FileSource(path, self.size).read(offset, length)
+
+    class Gpu(FakeGpu):
+        async def load(self, weights: Any, sources: Any) -> None:
+            handles.append(sources["model"])
+
+    monkeypatch.setattr(loading, "open_backend", lambda name: Gpu())
+
+    async def main() -> None:
+        async with await camelid.aload(Remote(), backend="webgpu") as llm:
+            assert llm.spec.n_layers == 2
+
+    asyncio.run(main())
+    assert handles == [Remote.handle]
+    assert 0 < sum(asked) < Remote.size, "the header only; weights go to the backend"
+
+
+def test_progress_reports_each_stage_in_order(path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    camelid.load(path, backend="reference", progress=lambda what, i, n: seen.append((i, n))).close()
+    assert seen == [(i, 4) for i in range(5)]
+
+
+def test_a_tokenizer_of_an_unknown_kind_matters_only_to_text(path: Path, tmp_path: Path) -> None:
+    place = tmp_path / "odd.gguf"
+    place.write_bytes(path.read_bytes().replace(b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0gpt9"))
+    with camelid.load(place, backend="reference", context=128) as odd:
+        assert len(odd.generate([1, 2, 3], max_tokens=2).token_ids) == 2
+        with pytest.raises(UnsupportedModelError, match="tokenizer kind 'gpt9' is not supported"):
+            odd.generate("text")
+
+
+def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path) -> None:
+    """add_bos_token becomes add_eos_token, which is of the same length, and true."""
+    place, flag = tmp_path / "eos.gguf", b"tokenizer.ggml.add_%s_token\7\0\0\0"
+    no_bos, add_eos = flag % b"bos" + b"\0", flag % b"eos" + b"\1"
+    assert path.read_bytes().count(no_bos) == 1
+    place.write_bytes(path.read_bytes().replace(no_bos, add_eos))
+    plain = camelid.load_tokenizer(path).encode("the llama")
+    with camelid.load(place, backend="reference", context=128) as framed:
+        assert framed.tokenizer.add_eos
+        done = framed.generate("the llama", max_tokens=1)
+        assert done.usage.prompt_tokens == len(plain) + 1
