@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -199,6 +200,14 @@ def test_traceback_only_when_asked_for() -> None:
 def test_error_that_nobody_foresaw_is_called_a_bug() -> None:
     assert "ZeroDivisionError: oh; this is a bug" in one_line(ZeroDivisionError("oh"))
     assert one_line(RequestError("as it is", field="x")) == "as it is"
+
+
+def test_full_disk_is_not_called_a_bug() -> None:
+    assert one_line(OSError(errno.ENOSPC, "No space left")) == "the output cannot be written: No space left"
+
+
+def test_failure_before_the_first_token_leaves_stdout_empty(bare: str) -> None:
+    assert call("run", bare, "-p", "x", "--backend", "reference").stdout == ""
 
 
 def test_error_with_line_breaks_stays_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,7 +89,7 @@ class LLM:
         """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
         if self._tokenizer is None:
             self._running.file.tokenizer()  # says why, if the file has one
-            raise RequestError("this model's file has no tokenizer; give token ids as prompt", field="prompt")
+            raise RequestError("this model has no tokenizer; from Python, give token ids", field="prompt")
         return self._tokenizer
 
     @property

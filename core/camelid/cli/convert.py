@@ -17,7 +17,10 @@ from camelid.converting import CONVERT_TYPES, Written, convert
     help=f"{', '.join(CONVERT_TYPES)}; left out, every matrix keeps its own.",
 )  # fmt: skip
 def command(model: str, target: str, to: str | None, verbose: bool) -> None:
-    """Write a Hugging Face directory IN (safetensors) as the GGUF file OUT."""
+    """Write the model IN, a Hugging Face directory (safetensors) or a GGUF, as the GGUF file OUT.
+
+    For 4 and 5 bits see camelid quantize.
+    """
     path = local_model(model)
     with writing_bar() as progress:
         written = convert(path, target, to=to or "", progress=progress)

@@ -29,8 +29,10 @@ def checked_temperature(_: click.Context, __: click.Parameter, value: float | No
 @click.option("-p", "--prompt", help="The prompt; - reads it from stdin, as does a pipe without -p.")
 @click.option("--system", help="A system message before the prompt.")
 @click.option("--raw", is_flag=True, help="No chat template; control tokens in the prompt count.")
-@click.option("-n", "--n-predict", type=click.IntRange(1), help="At most this many tokens.")
-@click.option("-c", "--ctx-size", type=click.IntRange(1), help="Tokens of prompt and answer together.")
+@click.option("-n", "--n-predict", type=click.IntRange(1),
+              help="At most this many tokens. Default: what the context holds.")  # fmt: skip
+@click.option("-c", "--ctx-size", type=click.IntRange(1),
+              help="Tokens of prompt and answer together. Default: the model's, at most 4096.")  # fmt: skip
 @click.option("--temp", "--temperature", "temperature", type=float, callback=checked_temperature,
               help="0 is greedy. Default: what the model's file recommends, else 0.8.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Drawn unless given; -v shows it.")
@@ -102,14 +104,17 @@ def make_prompt(llm: LLM, text: str, system: str | None, raw: bool) -> Prompt:
 def answer(llm: LLM, prompt: Prompt, options: Options) -> Completion:
     """Prints the answer as it comes."""
     stream = llm.stream(prompt, **options)
+    has_begun = False
     try:
         while True:
             click.echo(next(stream).text, nl=False)  # echo flushes
+            has_begun = True
     except StopIteration as end:
         return end.value
     finally:
         stream.close()
-        click.echo()
+        if has_begun:
+            click.echo()
 
 
 def closing_line(llm: LLM, done: Completion, verbose: bool) -> str:

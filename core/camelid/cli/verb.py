@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Callable, Generator
@@ -50,6 +51,8 @@ def one_line(error: Exception) -> str:
     """What went wrong. An error that nobody foresaw is called a bug."""
     if isinstance(error, CamelidError):
         return error.message
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"the output cannot be written: {error.strerror}"
     return f"{type(error).__name__}: {error}; this is a bug in camelid, -v shows where"
 
 
