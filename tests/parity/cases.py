@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -220,7 +221,20 @@ def make_cases() -> Sequence[OpCase]:
         other_cases,
         sample_cases,
     )
-    return [case for maker in makers for case in maker()]
+    cases = [case for maker in makers for case in maker()]
+    return [*cases, *placed_cases(cases)]
+
+
+def placed_cases(cases: Sequence[OpCase]) -> Iterator[OpCase]:
+    """Of each op the case with the most rows, its views amid other columns, with room for more rows."""
+    for op in dict.fromkeys(case.op for case in cases):
+        fullest = max((case for case in cases if case.op == op), key=_n_rows)
+        if fullest.views:
+            yield replace(fullest, margins=(8, 4), spare=3)
+
+
+def _n_rows(case: OpCase) -> int:
+    return max(map(len, case.views.values()), default=0)
 
 
 OP_CASES = make_cases()

@@ -70,7 +70,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "sample": ("b.id < a.id", "b.id > a.id"),
 }
 
-MOST_CASES = 8  # of those that join a shader, to keep this fast
+MOST_CASES = 8  # of those that join a shader, besides one of each kind: this keeps it fast
 
 
 @cache
@@ -80,11 +80,12 @@ def modules() -> list[set[str]]:
 
 
 def cases_with(name: str) -> list[OpCase]:
-    """The cases whose modules join this shader; where these are many, some of all kinds."""
+    """The cases whose modules join this shader; where these are many, one of each kind and some more."""
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
-    return cases[:: max(1, len(cases) // MOST_CASES)]
+    kinds = {(case.op, *case.weights): case for case in cases}  # with and without bias, gain, sinks
+    return [*kinds.values(), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
 
 def is_caught(name: str) -> bool:

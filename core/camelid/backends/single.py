@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +32,7 @@ from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 F32 = npt.NDArray[np.float32]
 PAGE_ROWS, RING_ROWS = 16, 128
 KV, TOKENS = 0, 1
+MARGIN = 7.0  # what fills the margins of inputs
 OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}}  # views with a row for each output
 
 
@@ -51,7 +52,8 @@ class OpCase:
 
     `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
     `keys` and `values` `[n, K*D]` what the sequence's state holds, those before `first_kept` given up. Row t
-    sits at `positions[t]`.
+    sits at `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the
+    plan has room for `spare` more rows than the step has: results depend on neither.
     """
 
     op: str
@@ -67,11 +69,13 @@ class OpCase:
     sampling: StepSampling = field(default_factory=StepSampling)
     copies: Sequence[tuple[int, int, int]] = ()  # page index, page index, rows
     features: frozenset[str] = frozenset()
+    margins: tuple[int, int] = (0, 0)
+    spare: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """What the op wrote: views by role, rows of results, and the state's `k` and `v` afterwards."""
+    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after."""
 
     views: Mapping[str, F32]
     rows: Sequence[OutputRow]
@@ -97,11 +101,13 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     program = await backend.compile(plan)
     step = encode_step(_case_step(case, pages), plan.layout)
     row = OPS[case.op]
-    inputs = {roles[r]: _bytes(a) for r, a in case.views.items() if r not in row.writes}
+    whole = {r: replace(view, offset=0, cols=view.stride) for r, view in roles.items()}
+    inputs = {whole[r]: _bytes(_inside(a, case)) for r, a in case.views.items() if r not in row.writes}
     written = (*row.writes, *row.updates)
-    ticket, raw = await backend.run_buffers(program, step, inputs, [roles[r] for r in written])
+    ticket, raw = await backend.run_buffers(program, step, inputs, [whole[r] for r in written])
     arrays = [np.frombuffer(data, np.float32) for data in raw]
-    views = {r: a.reshape(case.views[r].shape) for r, a in zip(written, arrays, strict=True)}
+    views = {r: a.reshape(-1, whole[r].cols) for r, a in zip(written, arrays, strict=True)}
+    views = {r: a[: len(case.views[r])] for r, a in views.items()}
     rows: Sequence[OutputRow] = await backend.read(ticket) if case.op == "sample" else ()
     state = await _read_state(backend, case, pages) if case.op in ("kv_write", "copy") else {}
     return OpResult(views, rows, state)
@@ -112,7 +118,9 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     row = OPS[case.op]
     symbols = OUTPUT_ROLES.get(case.op, {})
     roles = {
-        role: View(Buffer(role, symbols.get(role, "T"), a.shape[1]), a.shape[1])
+        role: View(
+            Buffer(role, symbols.get(role, "T"), sum(case.margins) + a.shape[1]), a.shape[1], case.margins[0]
+        )
         for role, a in case.views.items()
     }
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
@@ -121,7 +129,8 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     }
     op = make_op(case.op, operands, case.attrs)
     counts = {"updates": len(_pages(case)), "copies": len(case.copies)}
-    capacity = Capacity(rows=n_rows, sequences=1, outputs=max(n_outputs, 1), **counts)
+    room = {"rows": n_rows + case.spare, "outputs": max(n_outputs, 1) + case.spare}
+    capacity = Capacity(sequences=1, **room, **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
     tables = Op("tables", (("state", StateRef("kv")),))
     return Plan(key=key, stages=(Stage("main", (tables, op)),), states=_states(case)), roles
@@ -175,6 +184,11 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
 def _inline(name: str, weight: Quantized) -> Weight:
     part = Part(INLINE, 0, len(weight.raw), base64.b64encode(weight.raw).decode("ascii"))
     return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,), load_ops=weight.load_ops)
+
+
+def _inside(array: F32, case: OpCase) -> F32:
+    """The view's buffer; what lies around it no kernel may take for its own."""
+    return np.pad(array, ((0, 0), case.margins), constant_values=MARGIN)
 
 
 def _bytes(array: F32) -> bytes:
