@@ -241,7 +241,7 @@ def memory_lines(facts: Facts) -> Iterator[str]:
     yield line("memory", f"{how}; weights {' and '.join(at)}")
     for name in next(iter(at.values())):
         texts = (f"{human(use[name]):>10}{use[name]:>18,} bytes" for use in at.values())
-        yield f"  {line(name, '').ljust(14)}" + "  ".join(texts)
+        yield f"  {line(name, '')}" + "  ".join(texts)
 
 
 def rope_text(ropes: list[Facts]) -> str:
