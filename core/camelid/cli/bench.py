@@ -12,6 +12,7 @@ import click
 from camelid.backends.bandwidth import read_gbps
 from camelid.cli.fetching import local_model
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.errors import RequestError
 from camelid.llm import LLM, load
 from camelid.metrics import predict_step
 from camelid.sequence import Timings
@@ -33,10 +34,15 @@ def command(
 ) -> None:  # fmt: skip
     """Measure prefill and decode against this machine's read bandwidth."""
     path = local_model(model)
-    with loading_bar() as progress:
-        llm = load(
-            path, backend=backend, adapter=adapter, context=n_prompt + n_gen, parallel=1, progress=progress
-        )
+    context = n_prompt + n_gen
+    try:
+        with loading_bar() as progress:
+            llm = load(path, backend=backend, adapter=adapter, context=context, parallel=1, progress=progress)
+    except RequestError as error:
+        if error.facts.get("field") != "context":
+            raise
+        message = f"-p {n_prompt} and -n {n_gen} take {context} rows: {error.message}; give smaller ones"
+        raise RequestError(message, **error.facts) from None
     with llm:
         if backend == "auto" or verbose:
             say(llm.backend_note)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,8 +17,9 @@ from camelid.backends.select import ADAPTERS, BACKENDS
 from camelid.errors import CamelidError, RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
-BACKEND_NAMES = [*BACKENDS, *ADAPTERS]
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+BACKEND_NAMES = [name for name in (*BACKENDS, *ADAPTERS) if name != "null"]  # null only counts, for tests
+SIGNALLED = 128  # plus the signal: an exit code as shells have it
+ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -34,17 +37,47 @@ class Verb(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the verb."""
         try:
-            return super().invoke(ctx)
+            with ending_signals():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except Ended as ended:
+            ctx.exit(SIGNALLED + ended.signal)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(SIGNALLED + signal.SIGINT)
         except Exception as error:
             if ctx.params.get("verbose"):
                 traceback.print_exc(file=sys.stderr)
             if isinstance(error, RequestError) and error.facts.get("field") == "adapter":
                 raise click.UsageError(error.message) from error
             raise Failure(one_line(error)) from error
+
+
+class Ended(KeyboardInterrupt):
+    """Another program asked this one to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+@contextmanager
+def ending_signals() -> Generator[None]:
+    """SIGTERM and SIGHUP end a verb as Ctrl-C does, so that nothing half-written stays behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    before = {number: signal.signal(number, _end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _: object) -> None:
+    raise Ended(number)
 
 
 def one_line(error: Exception) -> str:

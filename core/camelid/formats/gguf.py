@@ -308,7 +308,8 @@ def _place(
         offset = data_offset + info.relative
         if offset + info.n_bytes > source.size:
             source.fail(
-                f"{info.name}: its data ends at byte {offset + info.n_bytes}, the file at {source.size}"
+                f"{info.name}: its data ends at byte {offset + info.n_bytes}, the file at {source.size}; "
+                "was the download cut short?"
             )
         tensors[info.name] = GgufTensor(info.name, info.type, info.shape, offset, info.n_bytes)
         expected = _padded(info.relative + info.n_bytes, alignment)
