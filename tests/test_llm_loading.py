@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,11 +75,12 @@ class FakeGpu(NullBackend):
     """A webgpu whose adapter the test chooses."""
 
     is_software, types, broken = False, frozenset({"q8_0", "f32"}), ""
+    limits: Mapping[str, int] = {}
     closed: list[FakeGpu] = []  # noqa: RUF012 - shared on purpose
 
     def capabilities(self) -> Any:
         gpu = replace(super().capabilities(), name="webgpu", device="Test GPU")
-        return replace(gpu, is_software=self.is_software, weight_types=self.types)
+        return replace(gpu, is_software=self.is_software, weight_types=self.types, limits=self.limits)
 
     async def open(self, spec: OpenSpec) -> None:
         if self.broken:
@@ -94,6 +96,7 @@ class FakeGpu(NullBackend):
         ({}, "webgpu", "webgpu on Test GPU"),
         ({"is_software": True}, "reference", "Test GPU is a software adapter"),
         ({"types": frozenset({"f32"})}, "reference", "no kernel for q8_0"),
+        ({"limits": {"maxBufferSize": 9999}}, "reference", r"bytes, and it binds at most 9,999"),
         ({"broken": "no adapter was found"}, "reference", "no adapter was found"),
     ],
 )

@@ -16,7 +16,7 @@ from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 from camelid.model.facts import at_context
 from camelid.opening import ModelFile, ModelName, open_model
-from camelid.plan.fuse import fuse
+from camelid.plan.fuse import UNBOUNDED, fuse
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
 from camelid.scheduler import DECODE, MIXED, Limits, program_key
@@ -89,13 +89,20 @@ def _reason_against(backend: Backend, model: Model, limits: Limits) -> str:
     missing = {w.type for w in model.weights.values()} - capabilities.weight_types
     if missing:
         return f"it has no kernel for {', '.join(sorted(missing))}"
-    return reason_against(make_plan(model, MIXED, limits, capabilities.fused), capabilities)
+    plan = make_plan(model, MIXED, limits, capabilities.fused, most_bytes=capabilities.most_bytes)
+    large = next((w for w in plan.weights().values() if w.n_bytes > capabilities.most_bytes), None)
+    if large:
+        return f"{large.name} has {large.n_bytes:,} bytes, and it binds at most {capabilities.most_bytes:,}"
+    return reason_against(plan, capabilities)
 
 
-def make_plan(model: Model, entry: str, limits: Limits, fused: Collection[str]) -> Plan:
+def make_plan(
+    model: Model, entry: str, limits: Limits, fused: Collection[str], *, most_bytes: int = UNBOUNDED
+) -> Plan:
     """The plan of one entry, with the rewrites that a backend wants."""
     n_paged = sum(state.kind in PAGED for state in declare_states(model.spec))
-    return fuse(lower(model, program_key(entry, limits, PAGE_ROWS, n_paged=n_paged)), fused)
+    key = program_key(entry, limits, PAGE_ROWS, n_paged=n_paged)
+    return fuse(lower(model, key), fused, most_bytes=most_bytes)
 
 
 def check_context(context: int | None, model: Model) -> int:
@@ -125,8 +132,8 @@ class Running:
 
     def plan(self, entry: str) -> Plan:
         """The plan of an entry, as this backend runs it."""
-        fused = self.backend.capabilities().fused
-        return make_plan(self.file.model, entry, self.limits, fused)
+        can = self.backend.capabilities()
+        return make_plan(self.file.model, entry, self.limits, can.fused, most_bytes=can.most_bytes)
 
     async def compile(self, entry: str) -> None:
         """Compiles an entry's program if that has not happened yet."""
@@ -162,10 +169,13 @@ def _silent(what: str, stage: int, of: int) -> None:
 async def _prepare(
     file: ModelFile, backend: Backend, limits: Limits, context: int, options: LoadOptions, report: Progress
 ) -> StepEngine:
-    model, fused = file.model, backend.capabilities().fused
-    plans = {entry: make_plan(model, entry, limits, fused) for entry in (DECODE, MIXED)}
+    model, can = file.model, backend.capabilities()
+    plans = {
+        entry: make_plan(model, entry, limits, can.fused, most_bytes=can.most_bytes)
+        for entry in (DECODE, MIXED)
+    }
     for plan in plans.values():
-        check_plan(plan, backend.capabilities())
+        check_plan(plan, can)
     if options.record_tape:
         _record(backend)
     report(STAGES[2], 2, len(STAGES))

@@ -118,6 +118,15 @@ def test_add_and_norm_of_different_buffers_stay_apart() -> None:
     assert fuse(plan.build(), {"add_norm"}).ops[-1].name == "add_norm"
 
 
+def test_gate_and_up_are_joined_up_to_what_a_device_binds() -> None:
+    plan = builder()
+    x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
+    gate, up = (plan.linear(x, inline_f32(name, [0.0] * 32, (4, 8)), name) for name in ("gate", "up"))
+    plan.glu(gate, up, "silu")
+    for most_bytes, last in ((256, "linear_glu"), (255, "glu")):
+        assert fuse(plan.build(), {"linear_glu"}, most_bytes=most_bytes).ops[-1].name == last
+
+
 def test_a_misshapen_op_is_refused() -> None:
     plan = builder()
     x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from camelid.errors import BackendError
+from camelid.plan.fuse import UNBOUNDED
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
@@ -42,6 +43,15 @@ class Capabilities:
     fused: frozenset[str] = frozenset()  # the rewrites of plan/fuse.py that this backend wants
     is_software: bool = False
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def most_bytes(self) -> int:
+        """Of one weight, where a device has a bound."""
+        bounds = (
+            self.limits.get(name, UNBOUNDED) for name in ("maxBufferSize", "maxStorageBufferBindingSize")
+        )
+        return min(bounds)
+
     refuses: Callable[[Plan], str] = lambda plan: ""
 
 

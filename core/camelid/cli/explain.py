@@ -30,7 +30,7 @@ def command(model: str, entry: str, backend: str, adapter: str, as_json: bool, v
     """Print the plan: the model as a list of ops, and what a step costs. Reads no weights."""
     file, capabilities = asyncio.run(read(local_model(model), backend, adapter))
     limits = Limits()
-    plan = make_plan(file, entry, limits, capabilities.fused)
+    plan = make_plan(file, entry, limits, capabilities.fused, most_bytes=capabilities.most_bytes)
     facts = figures(plan, file, 1 if entry == DECODE else limits.chunk)
     if as_json:
         click.echo(json.dumps({**facts, "backend": capabilities.name, "plan": plan.text()}))

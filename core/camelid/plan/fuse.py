@@ -9,22 +9,25 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from camelid.plan.ops import make_op
-from camelid.plan.plan import Op, Plan
+from camelid.plan.plan import Op, Plan, Stage
 from camelid.plan.weights import concat_rows
 
 Ops = tuple[Op, ...]
 
 
-def fuse(plan: Plan, known: Collection[str]) -> Plan:
-    """The plan with every rewrite applied whose op is in `known`."""
-    stages = plan.stages
+UNBOUNDED = 1 << 63
+
+
+def fuse(plan: Plan, known: Collection[str], *, most_bytes: int = UNBOUNDED) -> Plan:
+    """The plan with every rewrite applied whose op is in `known`; none joins weights beyond `most_bytes`."""
+    stages: tuple[Stage, ...] = plan.stages
     for name, rewrite in REWRITES.items():
         if name in known:
-            stages = tuple(replace(stage, ops=rewrite(stage.ops)) for stage in stages)
+            stages = tuple(replace(stage, ops=rewrite(stage.ops, most_bytes)) for stage in stages)
     return replace(plan, stages=stages)
 
 
-def fuse_add_norm(ops: Ops) -> Ops:
+def fuse_add_norm(ops: Ops, _: int = UNBOUNDED) -> Ops:
     """`add(x, r); norm(x)` becomes `add_norm`: x is read and written once instead of twice."""
     out: list[Op] = []
     for op in ops:
@@ -49,11 +52,11 @@ def _add_norm(add: Op, norm: Op) -> Op:
     return make_op("add_norm", {**views, "gain": norm.weight("gain")}, attrs)
 
 
-def fuse_linear_glu(ops: Ops) -> Ops:
+def fuse_linear_glu(ops: Ops, most_bytes: int = UNBOUNDED) -> Ops:
     """`linear gate; linear up; glu` becomes one op over joined weights: one pass over x, no gate and up."""
     out: list[Op] = []
     for op in ops:
-        if op.name == "glu" and _feeds(out, op):
+        if op.name == "glu" and _feeds(out, op, most_bytes):
             up, gate = out.pop(), out.pop()
             out.append(_linear_glu(gate, up, op))
         else:
@@ -61,15 +64,16 @@ def fuse_linear_glu(ops: Ops) -> Ops:
     return tuple(out)
 
 
-def _feeds(out: list[Op], glu: Op) -> bool:
+def _feeds(out: list[Op], glu: Op, most_bytes: int) -> bool:
     if len(out) < 2 or {out[-1].name, out[-2].name} != {"linear"}:
         return False
     gate, up = out[-2], out[-1]
     made = (gate.view("y"), up.view("y")) == (glu.view("gate"), glu.view("up"))
     if gate.has("bias") or up.has("bias") or gate.weight("weight").load_ops or up.weight("weight").load_ops:
         return False
-    same_type = gate.weight("weight").type == up.weight("weight").type
-    return made and same_type and gate.view("x") == up.view("x")
+    weights = gate.weight("weight"), up.weight("weight")
+    fits = weights[0].type == weights[1].type and sum(w.n_bytes for w in weights) <= most_bytes
+    return made and fits and gate.view("x") == up.view("x")
 
 
 def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
@@ -80,4 +84,4 @@ def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
     return make_op("linear_glu", operands, {"act": glu.word("act")})
 
 
-REWRITES: dict[str, Callable[[Ops], Ops]] = {"add_norm": fuse_add_norm, "linear_glu": fuse_linear_glu}
+REWRITES: dict[str, Callable[[Ops, int], Ops]] = {"add_norm": fuse_add_norm, "linear_glu": fuse_linear_glu}

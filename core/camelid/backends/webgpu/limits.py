@@ -29,7 +29,7 @@ def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None
         if buffer["bytes"] > limit:
             raise OutOfMemoryError(
                 f"{buffer['name']} needs {buffer['bytes']:,} bytes, this device binds at most {limit:,}; "
-                "use a smaller context or quantization, or another device",
+                "use a smaller context or quantization, another device, or --backend reference",
                 want_bytes=buffer["bytes"],
                 limit_bytes=limit,
             )
