@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from camelid.errors import RequestError
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import TensorOut, infer_kinds, write_gguf
-from camelid.formats.quants import QUANTS
+from camelid.model.sizes import type_at
 from camelid.opening import ModelFile, open_model
 from camelid.plan.weights import Weight
 
@@ -30,8 +30,8 @@ CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
 QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # with these the output matrix keeps 8 bits: it costs most there
 # Never quantized: they are small, and routing or positions hang on them.
-WINDOWLESS = ("llama", "starcoder2")  # to llama.cpp
 PRECISE = ("ffn_gate_inp", "position_embd", "token_types")
+WINDOWLESS = ("llama", "starcoder2")  # to llama.cpp
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Mix:
             return weight.type
         is_spared = weight.name == self.output and not self.pure and self.to in SMALL
         want = "q8_0" if is_spared else self.to
-        return want if weight.cols % QUANTS[want].block == 0 else "f16"
+        return type_at(weight.shape, want)
 
 
 def _metadata(file: ModelFile, types: Mapping[str, str], to: str) -> dict[str, MetadataValue]:

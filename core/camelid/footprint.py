@@ -22,7 +22,7 @@ class Footprint:
     """Bytes by use. `states` and `scratch` are by state group and by entry.
 
     Not counted: Python, drivers and pipelines; padding of buffers (webgpu: to 16 bytes each); 4 MiB through
-    which webgpu loads. The reference has no arena: it makes its buffers as it goes, and keeps up to 256 MiB
+    which webgpu loads. The reference has no arena: it makes its buffers as it goes, and keeps up to 160 MiB
     of decoded weights.
     """
 

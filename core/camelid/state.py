@@ -11,10 +11,7 @@ from camelid.plan.plan import StateSpec
 
 PAGED = ("paged", "window")  # a window keeps all its pages until they are given back early
 STATIC = "static"  # pages too, filled once before the first step that reads them
-SLOTS = {
-    "ring": 1,
-    "recurrent": 2,
-}  # units of a seat at any length; two, so that a step can be dropped
+SLOTS = {"ring": 1, "recurrent": 2}  # units of a seat at any length; two, so that a step can be dropped
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 Update = tuple[int, int, int, int]  # group, table row, index, unit
 GroupWords = tuple[int, int, int]  # table row or read slot, first kept row or write slot, rows held

@@ -7,6 +7,7 @@ import json
 import click
 
 from camelid.cli.fetching import fetch_shown
+from camelid.cli.show import human
 from camelid.cli.verb import say, verb
 from camelid.errors import RequestError
 from camelid.formats.hub.cache import Fetched
@@ -53,7 +54,7 @@ def command(hub_id: HubId, revision: str | None, offline: bool, as_json: bool, v
     click.echo(fetched.path)
     if verbose:
         say(f"commit {fetched.commit}: {', '.join(file.name for file in fetched.files)}")
-    say(f"{size(fetched.n_bytes)} · {fetched.path.name} · run it with: camelid run {fetched.hub_id} -p TEXT")
+    say(f"{human(fetched.n_bytes)} · {fetched.path.name} · run it with: camelid run {fetched.hub_id} -p TEXT")
 
 
 def facts(fetched: Fetched) -> dict[str, object]:
@@ -65,8 +66,3 @@ def facts(fetched: Fetched) -> dict[str, object]:
         "bytes": fetched.n_bytes,
         "files": [str(file) for file in fetched.files],
     }
-
-
-def size(n_bytes: int) -> str:
-    """Bytes as people say them."""
-    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"

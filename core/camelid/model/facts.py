@@ -11,6 +11,7 @@ from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelE
 from camelid.formats.gguf import Gguf
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
+from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, LayerSpec, ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import Weight
 
@@ -219,17 +220,17 @@ def _windowed(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
     """Which layers see a window only."""
     if isinstance(facts.gguf.metadata.get(facts.key("attention.sliding_window_pattern")), list):
         return _per_layer(facts, "attention.sliding_window_pattern", n_layers)
-    return _all_but(facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
+    return all_but(facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
 
 
 def _turned(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
     """Which layers rotate, if the architecture does."""
     if facts.has("rope.layers"):
         return _per_layer(facts, "rope.layers", n_layers)
-    return _all_but(arch.nope_every, n_layers)
+    return all_but(arch.nope_every, n_layers)
 
 
-def _all_but(every: int, n_layers: int) -> list[bool]:
+def all_but(every: int, n_layers: int) -> list[bool]:
     """False for every nth layer; 0: for none."""
     return [not every or (i + 1) % every != 0 for i in range(n_layers)]
 
@@ -292,7 +293,7 @@ def _scaling(facts: Facts, factors: Factors) -> RopeScaling | None:
 
 def _magnitude(facts: Facts, kind: str, factor: float) -> float:
     """The file's factor; it multiplies YaRN's own."""
-    usual = 0.1 * math.log(factor) + 1.0 if kind == "yarn" and factor > 1.0 else 1.0
+    usual = yarn_magnitude(factor) if kind == "yarn" else 1.0
     _check_yarn_factor(facts, usual)
     return usual * facts.number("rope.scaling.attn_factor", 1.0)
 

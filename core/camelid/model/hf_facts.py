@@ -13,7 +13,9 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.hf_config import Config
 from camelid.model.arch import Arch
 from camelid.model.archs import ARCHS
+from camelid.model.facts import all_but
 from camelid.model.hf_rows import HfRow
+from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM
 
 Metadata: TypeAlias = dict[str, MetadataValue]
@@ -151,7 +153,7 @@ def _windows(facts: Facts) -> Pairs:
         yield "attention.sliding_window", 0
     elif any(windowed):
         yield "attention.sliding_window", config.count("sliding_window")
-        if windowed != _every(facts.arch.window_pattern, facts.n_layers):
+        if windowed != all_but(facts.arch.window_pattern, facts.n_layers):
             yield "attention.sliding_window_pattern", windowed
 
 
@@ -167,12 +169,7 @@ def _windowed(facts: Facts) -> list[bool]:
     if facts.row.has_window_switch:
         first = config.count("max_window_layers", 0, least=0)
         return [i >= first for i in range(n_layers)]
-    return _every(config.count("sliding_window_pattern", facts.arch.window_pattern, least=0), n_layers)
-
-
-def _every(pattern: int, n_layers: int) -> list[bool]:
-    """Every nth layer is full; 0: none."""
-    return [not pattern or (i + 1) % pattern != 0 for i in range(n_layers)]
+    return all_but(config.count("sliding_window_pattern", facts.arch.window_pattern, least=0), n_layers)
 
 
 def _unturned(facts: Facts) -> Pairs:
@@ -181,8 +178,8 @@ def _unturned(facts: Facts) -> Pairs:
         return
     every = facts.config.count("no_rope_layer_interval", 4)
     stated = facts.config.counts("no_rope_layers", most=1)
-    turned = [flag == 1 for flag in stated] or _every(every, facts.n_layers)
-    if turned != _every(facts.arch.nope_every, facts.n_layers):
+    turned = [flag == 1 for flag in stated] or all_but(every, facts.n_layers)
+    if turned != all_but(facts.arch.nope_every, facts.n_layers):
         yield "rope.layers", turned
 
 
@@ -238,11 +235,6 @@ def _yarn(facts: Facts, factor: float) -> Pairs:
     yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
     if rope.has("attention_factor"):  # GGUF's factor multiplies the usual magnitude
         yield "rope.scaling.attn_factor", rope.number("attention_factor") / yarn_magnitude(factor)
-
-
-def yarn_magnitude(factor: float) -> float:
-    """What multiplies cos and sin under YaRN (arXiv 2309.00071, section 3.4)."""
-    return 0.1 * math.log(factor) + 1.0 if factor > 1.0 else 1.0
 
 
 def _original(facts: Facts) -> int:

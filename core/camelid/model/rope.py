@@ -82,6 +82,11 @@ STRETCHES: dict[str, Callable[[RopeSpec, int], tuple[float, ...]]] = {
 }
 
 
+def yarn_magnitude(factor: float) -> float:
+    """What multiplies cos and sin under YaRN (arXiv 2309.00071, section 3.4)."""
+    return 0.1 * log(factor) + 1.0 if factor > 1.0 else 1.0
+
+
 def rope_magnitude(rope: RopeSpec) -> float:
     """What multiplies cos and sin, so that attention keeps its entropy over a stretched context."""
     return rope.scaling.magnitude if rope.scaling else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from camelid.backends.reference.frame import F64, Frame
+from camelid.backends.reference.rows import softmax
 from camelid.plan.plan import Op, StateRef
 from camelid.plan.step import StepRow
 
@@ -40,7 +41,8 @@ def attend(
     for h, head in enumerate(q):
         scores = _capped(np.ascontiguousarray(k[:, h // group]) @ head * scale, cap)  # [keys]
         scores = scores if bias is None else scores + bias[:, h]
-        probs = _softmax(scores, scores[:0] if sinks is None else sinks[h : h + 1])
+        sink = scores[:0] if sinks is None else sinks[h : h + 1]
+        probs = softmax(np.concatenate([scores, sink]))[: len(scores)]
         heads.append(np.ascontiguousarray(v[:, h // group].T) @ probs)
     return np.concatenate(heads)
 
@@ -57,12 +59,6 @@ def _attend(op: Op, f: Frame, row: StepRow, q: F64) -> F64:  # q [H, D] -> [H*V]
 
 def _capped(scores: F64, cap: float) -> F64:
     return cap * np.tanh(scores / cap) if cap else scores
-
-
-def _softmax(scores: F64, sink: F64) -> F64:  # [keys], [0 or 1] -> [keys]
-    every = np.concatenate([scores, sink])
-    weights = np.exp(every - every.max())
-    return (weights / weights.sum())[: len(scores)]
 
 
 def _bias(op: Op, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, H]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F64, per_row
+from camelid.backends.reference.rows import F64, per_row, sigmoid
 from camelid.plan.plan import Op
 from camelid.plan.step import FROM_RING, StepRow
 
@@ -156,21 +156,17 @@ def _gelu_erf(x: F64) -> F64:
 def _swiglu_oai(gate: F64, up: F64) -> F64:
     """gpt-oss: both clamped to 7, up from below too, sigmoid at slope 1.702, one added to up."""
     gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
-    return gate * _sigmoid(1.702 * gate) * (up + 1.0)
-
-
-def _sigmoid(x: F64) -> F64:
-    return 0.5 * (1.0 + np.tanh(0.5 * x))  # never overflows
+    return gate * sigmoid(1.702 * gate) * (up + 1.0)
 
 
 NORMS: dict[str, Callable[[F64, float], F64]] = {"rms": _rms, "layer": _layer, "l2": _l2}
 ACTS: dict[str, Callable[[F64], F64]] = {
-    "silu": lambda x: x * _sigmoid(x),
+    "silu": lambda x: x * sigmoid(x),
     "gelu": _gelu_tanh,
     "gelu_erf": _gelu_erf,
     "relu": lambda x: np.maximum(x, 0.0),
     "relu2": lambda x: np.maximum(x, 0.0) ** 2,
-    "sigmoid": _sigmoid,
+    "sigmoid": sigmoid,
     "tanh": np.tanh,
 }
 GATES: dict[str, Callable[[F64, F64], F64]] = {"swiglu_oai": _swiglu_oai}  # where up is not just a factor

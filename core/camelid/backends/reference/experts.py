@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F64, per_row
+from camelid.backends.reference.rows import F64, per_row, sigmoid, softmax
 from camelid.plan.plan import Op
 
 
@@ -19,7 +19,7 @@ def op_router(op: Op, f: Frame) -> None:
     ids = np.argsort(-allowed, axis=1, kind="stable")[:, :n_used]  # ties: lowest id
     chosen = np.take_along_axis(probs, ids, axis=1)
     if op.word("gate") == "topk_softmax":
-        chosen = per_row(_softmax, chosen)
+        chosen = per_row(softmax, chosen)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
     f.write(op.view("ids"), ids)
@@ -60,13 +60,8 @@ def _in_best_groups(scores: F64, n_groups: int, n_used: int) -> F64:  # [T, E]
     return kept.reshape(scores.shape)
 
 
-def _softmax(x: F64) -> F64:
-    weights = np.exp(x - x.max())
-    return weights / weights.sum()
-
-
 SCORES: dict[str, Callable[[F64], F64]] = {
-    "softmax": _softmax,
-    "sigmoid": lambda x: 0.5 * (1.0 + np.tanh(0.5 * x)),
+    "softmax": softmax,
+    "sigmoid": sigmoid,
     "topk_softmax": lambda x: x,
 }

@@ -15,3 +15,12 @@ def per_row(function: Callable[[F64], F64], x: F64) -> F64:
     # A chunk of a prompt may have no output rows; the result keeps its width.
     rows: list[F64] = [function(row) for row in x] or [function(np.zeros_like(x, shape=x.shape[1]))]
     return np.stack(rows)[: len(x)]
+
+
+def sigmoid(x: F64) -> F64:
+    return 0.5 * (1.0 + np.tanh(0.5 * x))  # never overflows
+
+
+def softmax(x: F64) -> F64:
+    weights = np.exp(x - x.max())
+    return weights / weights.sum()
