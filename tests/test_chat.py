@@ -11,6 +11,7 @@ import pytest
 from camelid.chat import ChatTemplate
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf import Gguf
+from camelid.text.pipeline import Frame
 from camelid.text.tokenizer import Tokenizer
 
 BOS, EOS = "<s>", "</s>"
@@ -20,10 +21,8 @@ USER = [{"role": "user", "content": "hi"}]
 class Spans:
     """A tokenizer of one id a character, 1 for BOS in trusted text."""
 
-    bos_id: int | None = 1
-
     def __init__(self, add_bos: bool) -> None:
-        self.add_bos = add_bos
+        self.frame = Frame(before=(1,) if add_bos else ())
 
     def encode_spans(self, spans: Iterable[tuple[str, bool]]) -> list[int]:
         text = "".join(text.replace(BOS, "\1") if trusted else text for text, trusted in spans)

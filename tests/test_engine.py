@@ -23,6 +23,9 @@ class Letters:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([97 + token_id % 26])
 
+    def opening_bytes(self, token_id: int) -> bytes:
+        return self.token_bytes(token_id)
+
     def is_control(self, token_id: int) -> bool:
         return False
 

@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
 EXTRA_ARROWS = {
     "plan": {"camelid.formats.quants"},  # block sizes: a table of standard-library data
     # Tables that turn a tokenizer.json into GGUF's words: splitters, token types, names of end tokens.
-    "formats": {"camelid.text.pretokenize", "camelid.text.vocab", "camelid.text.bpe"},
+    "formats": {"camelid.text.pretokenize", "camelid.text.vocab", "camelid.text.metadata"},
 }
 # Door (a file, or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {

@@ -189,6 +189,6 @@ def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path)
     place.write_bytes(path.read_bytes().replace(no_bos, add_eos))
     plain = camelid.load_tokenizer(path).encode("the llama")
     with camelid.load(place, backend="reference", context=128) as framed:
-        assert framed.tokenizer.add_eos
+        assert framed.tokenizer.frame.after == (framed.tokenizer.eos_id,)
         done = framed.generate("the llama", max_tokens=1)
         assert done.usage.prompt_tokens == len(plain) + 1

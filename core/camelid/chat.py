@@ -44,10 +44,9 @@ class ChatTemplate:
             strftime_now=strftime_now,
         )
         ids = self.tokenizer.encode_spans(spans)
-        bos_id = self.tokenizer.bos_id
+        before = list(self.tokenizer.frame.before)
         # Most templates write BOS themselves; two of them cost quality.
-        needs_bos = self.tokenizer.add_bos and bos_id is not None and ids[:1] != [bos_id]
-        return [bos_id, *ids] if needs_bos and bos_id is not None else ids
+        return ids if ids[: len(before)] == before else before + ids
 
 
 def strftime_now(form: str) -> str:

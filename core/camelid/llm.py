@@ -236,12 +236,13 @@ class LLM:
         named: dict[str, Any] = {**self._defaults, **options}
         max_tokens, stops = named.pop("max_tokens", None), _stops(named.pop("stop", ()))
         special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
+        prompt_ids = self._prompt_ids(prompt, special=special)
         request = Request(
             sampling=SamplingParams.from_options(named).seeded(),
-            prompt_ids=self._prompt_ids(prompt, special=special),
+            prompt_ids=prompt_ids,
             max_tokens=max_tokens,
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
-            sink=lambda: self._sink(stops),
+            sink=lambda: self._sink(stops, prompt_ids),
         )
         return self._engine.submit(request)
 
@@ -267,8 +268,10 @@ class LLM:
     def _chat(self) -> ChatTemplate:
         return ChatTemplate.of(self._running.file.gguf, self.tokenizer)
 
-    def _sink(self, stops: tuple[str, ...]) -> TextSink:
-        return AnswerText(self._tokenizer, stops) if self._tokenizer else NoText()
+    def _sink(self, stops: tuple[str, ...], prompt_ids: tuple[int, ...]) -> TextSink:
+        if self._tokenizer is None:
+            return NoText()
+        return AnswerText(self._tokenizer, stops, after=prompt_ids[-1] if prompt_ids else None)
 
     def _prompt_ids(self, prompt: Prompt, *, special: bool) -> tuple[int, ...]:
         if isinstance(prompt, str):

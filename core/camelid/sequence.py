@@ -40,11 +40,15 @@ class NoText:
 
 
 class AnswerText:
-    """Whole characters only, and nothing of a stop string."""
+    """Whole characters only, and nothing of a stop string.
 
-    def __init__(self, tokenizer: TokenBytes, stops: tuple[str, ...]) -> None:
+    `after` is the prompt's last id, if it has one. An answer behind a control token opens a text of its own;
+    behind text it goes on with that, and keeps a space that it begins with.
+    """
+
+    def __init__(self, tokenizer: TokenBytes, stops: tuple[str, ...], *, after: int | None = None) -> None:
         self.stopped = False
-        self._decoder = StreamDecoder(tokenizer)
+        self._decoder = StreamDecoder(tokenizer, opens=after is None or tokenizer.is_control(after))
         self._matcher = StopMatcher(stops)
 
     def push(self, token_id: int) -> str:

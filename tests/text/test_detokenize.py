@@ -6,15 +6,14 @@ import random
 import time
 
 import pytest
+from tests.text.made import byte_level
 
 from camelid.errors import RequestError
-from camelid.text.bpe import ByteLevelBpe
 from camelid.text.detokenize import StopMatcher, StreamDecoder
-from camelid.text.pretokenize import splitter
 from camelid.text.vocab import ALPHABET
 
 CONTROL = 3
-BYTES = ByteLevelBpe([*ALPHABET, "<|x|>"], [], splitter=splitter("gpt-2"), token_types=[1] * 256 + [CONTROL])
+BYTES = byte_level([*ALPHABET, "<|x|>"], types=[1] * 256 + [CONTROL])
 TEXT = "aé漢😀\u0301\ufffd"
 
 

@@ -34,7 +34,7 @@ from camelid.formats.hf_vocab import (
     unicode,
     vocabulary,
 )
-from camelid.text.bpe import EOS_NAMES
+from camelid.text.metadata import EOS_NAMES
 from camelid.text.vocab import USER_DEFINED
 
 Value: TypeAlias = str | int | bool | list[str] | list[int] | list[float]

@@ -13,25 +13,32 @@ class TokenBytes(Protocol):
     """The part of a tokenizer that decoding needs."""
 
     def token_bytes(self, token_id: int) -> bytes: ...
+    def opening_bytes(self, token_id: int) -> bytes: ...
     def is_control(self, token_id: int) -> bool: ...
 
 
 class StreamDecoder:
     """Decodes token by token; the texts joined equal `tokenizer.decode` of all ids.
 
-    At most 3 bytes are held back: the beginning of a character whose end is in the tokens to come.
+    At most 3 bytes are held back: the beginning of a character whose end is in the tokens to come. With
+    `opens` false the ids go on with a text, and so keep a space that kinds like SentencePiece drop at the
+    beginning of one.
     """
 
-    def __init__(self, tokenizer: TokenBytes, *, special: bool = False) -> None:
+    def __init__(self, tokenizer: TokenBytes, *, special: bool = False, opens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._special = special
+        self._opens = opens
         self._decoder = getincrementaldecoder("utf-8")("replace")
 
     def push(self, token_id: int) -> str:
         """The text that this token completes, maybe none. Raises RequestError for an id out of range."""
         if not self._special and self._tokenizer.is_control(token_id):
             return ""
-        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        piece = self._tokenizer.token_bytes(token_id)
+        if self._opens and piece:
+            piece, self._opens = self._tokenizer.opening_bytes(token_id), False
+        return self._decoder.decode(piece)
 
     def finish(self) -> str:
         """What was held back: U+FFFD if the ids ended within a character."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from camelid.errors import UnsupportedModelError
 from camelid.text.bpe import bpe_from_gguf
+from camelid.text.pipeline import Frame, Pipeline
 
 
 class Tokenizer(Protocol):
@@ -33,13 +34,8 @@ class Tokenizer(Protocol):
         ...
 
     @property
-    def add_bos(self) -> bool:
-        """Whether the model was trained with `bos_id` before every text; only `framed` adds it."""
-        ...
-
-    @property
-    def add_eos(self) -> bool:
-        """Whether it was trained to read `eos_id` after every text; only `framed` adds it."""
+    def frame(self) -> Frame:
+        """What the model was trained to read around every text; only `framed` adds it."""
         ...
 
     def encode(self, text: str, special: bool = False) -> list[int]:
@@ -58,26 +54,28 @@ class Tokenizer(Protocol):
         """What one token stands for: not always whole characters."""
         ...
 
+    def opening_bytes(self, token_id: int) -> bytes:
+        """The same where the token opens a text: some kinds drop a space that they put there."""
+        ...
+
     def is_control(self, token_id: int) -> bool:
         """Whether the token steers the model instead of standing for text."""
         ...
 
 
 def framed(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[int]:
-    """A whole text's ids with BOS and EOS around them, as far as the file asks for them.
+    """A whole text's ids with what goes around them, as far as the file asks for it: BOS, EOS.
 
     What llama.cpp's llama_tokenize does with `add_special`; chat templates write their own.
     """
-    before = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
-    after = [tokenizer.eos_id] if tokenizer.add_eos and tokenizer.eos_id is not None else []
-    return [*before, *token_ids, *after]
+    return [*tokenizer.frame.before, *token_ids, *tokenizer.frame.after]
 
 
 # tokenizer.ggml.model -> what builds it.
 KINDS = {"gpt2": bpe_from_gguf}
 
 
-def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
+def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     """Build the tokenizer that GGUF metadata describes.
 
     Raises UnsupportedModelError for a kind or pre-tokenizer that has no row, ModelFormatError for arrays

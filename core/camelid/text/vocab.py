@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from camelid.errors import ModelFormatError, RequestError
 
@@ -28,49 +28,62 @@ TO_LATIN1 = {ord(char): byte for byte, char in enumerate(ALPHABET)}
 OUTSIDE = re.compile(f"[^{re.escape(''.join(ALPHABET))}]")
 
 
-def piece(token: str, token_type: int) -> bytes:
+def byte_level_piece(token: str, token_type: int) -> bytes:
     """The bytes of one token; only tokens of text are written in the byte alphabet."""
     if token_type in STEERING or token_type == USER_DEFINED or OUTSIDE.search(token):
-        return literal(token)
+        return literal(token, token_type)
     return token.translate(TO_LATIN1).encode("latin-1")
 
 
-def literal(token: str) -> bytes:
+def literal(token: str, token_type: int) -> bytes:
     """The token's own bytes: parsers keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
-    try:
-        return token.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise ModelFormatError(f"tokenizer: token {token!r:.80} is not Unicode text", token=token) from None
+    return token.encode("utf-8", "surrogateescape")
 
 
 class Vocab:
-    """Tokens by id, with their types checked. Raises ModelFormatError."""
+    """Tokens by id, with their types checked, and what each stands for, found when first asked for.
 
-    def __init__(self, tokens: Sequence[str], types: Sequence[int]) -> None:
+    `piece` gives the bytes of a token of a type. Raises ModelFormatError.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        types: Sequence[int],
+        piece: Callable[[str, int], bytes] = byte_level_piece,
+    ) -> None:
         if len(types) != len(tokens):
             raise ModelFormatError(
                 f"tokenizer: {len(types)} token types for {len(tokens)} tokens; the file is damaged",
                 got=len(types),
                 want=len(tokens),
             )
+        check_unicode(tokens)
         self.tokens = tokens
         self.types = types
-        self.pieces = [piece(token, kind) for token, kind in zip(tokens, types, strict=True)]
+        self._piece = piece
+        self._pieces: list[bytes | None] = [None] * len(tokens)
         named = {USER_DEFINED, *STEERING}
         self.specials = Specials({t: i for i, t in enumerate(tokens) if types[i] in named and t}, self)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def text_ids(self) -> dict[str, int]:
+        """Ids of the tokens that ordinary text may become: all but the steering ones. The lowest id wins."""
+        pairs = zip(reversed(self.tokens), reversed(self.types), range(len(self) - 1, -1, -1), strict=True)
+        return {token: i for token, kind, i in pairs if token and kind not in STEERING}
+
     def token_bytes(self, token_id: int) -> bytes:
-        return self.pieces[self.checked(token_id)]
+        """What the token stands for. Raises RequestError for an id out of range."""
+        found = self._pieces[self.checked(token_id)]
+        if found is None:
+            found = self._pieces[token_id] = self._piece(self.tokens[token_id], self.types[token_id])
+        return found
 
     def is_control(self, token_id: int) -> bool:
+        """Whether the token steers the model. Raises RequestError for an id out of range."""
         return self.types[self.checked(token_id)] in STEERING
-
-    def decode(self, token_ids: Iterable[int], special: bool) -> str:
-        shown = (i for i in token_ids if special or not self.is_control(i))
-        return b"".join(map(self.token_bytes, shown)).decode("utf-8", "replace")
 
     def checked(self, token_id: int) -> int:
         """`token_id`, or RequestError when the vocabulary has no such id."""
@@ -82,6 +95,24 @@ class Vocab:
             token_id=token_id,
             vocab_size=len(self.tokens),
         )
+
+
+def check_unicode(tokens: Sequence[str]) -> None:
+    """Raises ModelFormatError for a token with a surrogate that stands for no byte."""
+    try:
+        "".join(tokens).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        bad = next(token for token in tokens if not is_encodable(token))
+        raise ModelFormatError(f"tokenizer: token {bad!r:.80} is not Unicode text", token=bad) from None
+
+
+def is_encodable(token: str) -> bool:
+    """Whether the token is text, or bytes kept as surrogates."""
+    try:
+        token.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Specials:

@@ -1,0 +1,43 @@
+"""Byte-pair merging: the one loop behind byte-level BPE and SentencePiece BPE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from itertools import pairwise
+
+
+def merge(symbols: list[str], ranks: Mapping[str, float], joiner: str = "") -> list[str]:
+    """Join the pair of lowest rank, leftmost first, until no pair has a rank. O(n log n).
+
+    A pair's rank is that of `left + joiner + right`. Places wait in one heap a rank; a place counts only
+    while it still begins a pair of that rank. `symbols` is used up.
+    """
+    n, rank_of = len(symbols), ranks.get
+    after, before = list(range(1, n + 1)), list(range(-1, n - 1))
+    waiting: dict[float, list[int]] = {}
+    for i, (left, right) in enumerate(pairwise(symbols)):
+        if (rank := rank_of(left + joiner + right)) is not None:
+            waiting.setdefault(rank, []).append(i)
+    queue = sorted(waiting)
+    while queue:
+        rank = queue[0]
+        if not waiting[rank]:
+            del waiting[heappop(queue)]
+            continue
+        i = heappop(waiting[rank])
+        j = after[i]
+        if j >= n or not symbols[i] or rank_of(symbols[i] + joiner + symbols[j]) != rank:
+            continue
+        symbols[i] += symbols[j]
+        symbols[j] = ""
+        after[i] = after[j]
+        for left, right in ((before[i], i), (i, after[i])):
+            if left >= 0 and right < n:
+                before[right] = left
+                if (rank := rank_of(symbols[left] + joiner + symbols[right])) is not None:
+                    if rank not in waiting:
+                        waiting[rank] = []
+                        heappush(queue, rank)
+                    heappush(waiting[rank], left)
+    return [symbol for symbol in symbols if symbol]

@@ -1,0 +1,22 @@
+"""Small tokenizers for tests, made from the metadata that a file would have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from camelid.text.pipeline import Pipeline
+from camelid.text.tokenizer import tokenizer_from_gguf
+
+
+def byte_level(
+    tokens: Sequence[str],
+    merges: Sequence[str] = (),
+    *,
+    types: Sequence[int] | None = None,
+    pre: str = "gpt-2",
+) -> Pipeline:
+    """A byte-level BPE tokenizer."""
+    facts = {"model": "gpt2", "pre": pre, "tokens": [*tokens], "merges": [*merges]}
+    if types is not None:
+        facts["token_type"] = [*types]
+    return tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in facts.items()})
