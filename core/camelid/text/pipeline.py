@@ -39,7 +39,7 @@ class Roles:
     frame: Frame = Frame()
 
 
-def unchanged(text: str, opens: bool) -> str:
+def unchanged(text: str, opens: bool) -> str:  # noqa: ARG001
     """For kinds that do not normalise."""
     return text
 

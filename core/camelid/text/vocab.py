@@ -35,7 +35,7 @@ def byte_level_piece(token: str, token_type: int) -> bytes:
     return token.translate(TO_LATIN1).encode("latin-1")
 
 
-def literal(token: str, token_type: int) -> bytes:
+def literal(token: str, token_type: int) -> bytes:  # noqa: ARG001
     """The token's own bytes: parsers keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
     return token.encode("utf-8", "surrogateescape")
 
