@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import count
 
 from camelid.backends.base import Backend, Capabilities, OutputRow, Program, Result, Ticket
+from camelid.drawing import choose
 from camelid.errors import BackendError, ContextOverflowError, PlanError, RequestError
 from camelid.metrics import Counters
 from camelid.plan.step import FROM_RING, Step, encode_step
-from camelid.scheduler import ALL_LOGITS, Batch, Limits, Scheduler, build_step
+from camelid.scheduler import ALL_LOGITS, GUIDED, Batch, Limits, Scheduler, build_step
 from camelid.sequence import Completion, Event, FinishReason, Outbox, Request, Sequence
 from camelid.state import StateManager
 
@@ -40,7 +41,7 @@ class Stream(AsyncIterator[Event]):
         return self._outbox.completion
 
     @property
-    def logits(self) -> list[memoryview]:
+    def logits(self) -> list[memoryview[float]]:
         """A request's logits, [V] float32 a prompt row, if it asked for them."""
         return self._outbox.logits
 
@@ -252,24 +253,41 @@ class StepEngine:
 
     def _accept(self, s: Sequence, row: OutputRow) -> None:
         s.clock.token()
-        if row.token_id in s.request.eos_ids:
+        token_id, logprob = self._guide(s, row) if s.constraint else (row.token_id, row.logprob)
+        if token_id in s.request.eos_ids:
             self._end(s, "stop", held=s.sink.flush())
             return
-        s.token_ids.append(row.token_id)
-        text = s.sink.push(row.token_id)
-        is_stop, is_last = s.sink.stopped, len(s.token_ids) == s.max_rows
-        if is_last and not is_stop:
+        s.token_ids.append(token_id)
+        text = s.sink.push(token_id)
+        is_stop = s.sink.stopped or (s.constraint is not None and s.constraint.is_finished)
+        is_last = is_stop or len(s.token_ids) == s.max_rows
+        if is_last and not s.sink.stopped:
             text += s.sink.flush()
-        s.emit(text, row.token_id, row.logprob)
-        if is_stop or is_last:
+        s.emit(text, token_id, logprob)
+        if is_last:
             self._end(s, "stop" if is_stop else "length")
 
-    def _accept_logits(self, s: Sequence, row: OutputRow) -> None:
+    def _guide(self, s: Sequence, row: OutputRow) -> tuple[int, float]:
+        """The token that the constraint lets through, and its log-probability before the mask."""
+        logits = self._logits(row)
+        assert s.constraint is not None, "only guided sequences come here"
+        mask = s.constraint.mask()
+        how = s.request.sampling.words()
+        token_id = choose(row.token_id, logits, mask, how, len(s.token_ids))
+        self.counters.guided_rows += 1
+        self.counters.redrawn_rows += token_id != row.token_id
+        s.constraint.accept(token_id)
+        return token_id, logits[token_id] - row.log_sum_exp
+
+    def _logits(self, row: OutputRow) -> memoryview[float]:
         if row.logits is None:
             raise BackendError(
                 f"backend {self._name!r} computes no logits; use reference or webgpu", backend=self._name
             )
-        s.outbox.logits.append(row.logits)
+        return row.logits
+
+    def _accept_logits(self, s: Sequence, row: OutputRow) -> None:
+        s.outbox.logits.append(self._logits(row))
         if len(s.outbox.logits) == s.n_prompt:
             self._end(s, "stop")
 
@@ -314,8 +332,9 @@ class StepEngine:
         n = request.max_tokens
         if n is not None and (type(n) is not int or n < 1):
             raise RequestError(f"max_tokens is {n!r}, expected an integer from 1 on", field="max_tokens")
-        if request.all_logits and ALL_LOGITS not in self.programs:
-            raise PlanError("logits were asked for before their program was compiled", op="sample")
+        for asked, entry in ((request.all_logits, ALL_LOGITS), (request.constraint, GUIDED)):
+            if asked and entry not in self.programs:
+                raise PlanError(f"{entry} was asked for before its program was compiled", op="sample")
 
 
 def _check_depth(asked: int | None, capabilities: Capabilities) -> int:

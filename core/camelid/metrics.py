@@ -23,6 +23,8 @@ class Counters:
     ring_rows: int = 0  # rows whose id the host had not read yet: run-ahead really happened
     discarded_rows: int = 0  # rows whose result came after their sequence had ended
     failed_steps: int = 0
+    guided_rows: int = 0  # rows whose token a grammar had to let through
+    redrawn_rows: int = 0  # of these, rows whose drawn token it did not
 
 
 @dataclass(frozen=True, slots=True)

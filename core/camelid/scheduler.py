@@ -11,7 +11,7 @@ from camelid.sequence import Sequence
 from camelid.state import StateManager
 
 DECODE, MIXED = "decode", "mixed"
-ALL_LOGITS = "all_logits"
+ALL_LOGITS, GUIDED = "all_logits", "guided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,15 @@ class Limits:
 
 
 def program_key(entry: str, limits: Limits, page_rows: int, *, n_paged: int = 1) -> ProgramKey:
-    """The key of `decode`, `mixed`, or `all_logits` (a mixed program that returns every row's logits).
+    """The key of `decode`, `mixed`, or what is the same but returns logits: `guided`, `all_logits`.
 
     Each of the model's `n_paged` groups may take new pages of `page_rows` in one step.
     """
     n = limits.parallel
-    if entry == DECODE:
+    if entry in (DECODE, GUIDED):
+        capacity = Capacity(rows=n, sequences=n, outputs=n, updates=n_paged * n)
         return ProgramKey(
-            entry=DECODE, capacity=Capacity(rows=n, sequences=n, outputs=n, updates=n_paged * n)
+            entry=DECODE, capacity=capacity, features=frozenset({ALL_LOGITS} if entry == GUIDED else ())
         )
     rows, is_full = limits.chunk, entry == ALL_LOGITS
     updates = n_paged * (-(-rows // page_rows) + n)
@@ -71,7 +72,8 @@ class Scheduler:
         self.limits = limits
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
-        self._was_logits = False
+        # Programs that cannot share a step take turns.
+        self._turns = deque((self._logits_batch, self._token_batch, self._guided_batch))
 
     def add(self, sequence: Sequence) -> None:
         self.waiting.append(sequence)
@@ -89,10 +91,12 @@ class Scheduler:
     def next_batch(self) -> Batch | None:
         """The next step's work, or None if no sequence has a row to submit."""
         self._admit()
-        logits = self._logits_batch()
-        batch = None if logits and not self._was_logits else self._token_batch()
-        self._was_logits = batch is None
-        return batch or logits
+        for _ in range(len(self._turns)):
+            batch = self._turns[0]()
+            self._turns.rotate(-1)
+            if batch:
+                return batch
+        return None
 
     def _admit(self) -> None:
         while self.waiting:
@@ -104,20 +108,28 @@ class Scheduler:
             self.running.append(sequence)
 
     def _logits_batch(self) -> Batch | None:
-        """Every row's logits need a program of their own; it takes turns with the others."""
-        for s in self.running:
-            if s.request.all_logits and s.n_prompt_left and not s.is_finished:
+        """One request that asks for every prompt row's logits."""
+        for s in self._live():
+            if s.request.all_logits and s.n_prompt_left:
                 n = min(s.n_prompt_left, self.limits.chunk)
                 return Batch(ALL_LOGITS, (Work(s, n, n),))
         return None
 
+    def _guided_batch(self) -> Batch | None:
+        """The next row of every request that a grammar guides; the host needs its logits."""
+        work = tuple(Work(s, 1, 1) for s in self._live() if s.is_guided and s.can_decode)
+        return Batch(GUIDED, work) if work else None
+
     def _token_batch(self) -> Batch | None:
-        live = [s for s in self.running if not s.request.all_logits and not s.is_finished]
-        decode = [Work(s, 1, 1) for s in live if s.can_decode]
+        live = [s for s in self._live() if not s.request.all_logits]
+        decode = [Work(s, 1, 1) for s in live if s.can_decode and not s.is_guided]
         prefill = self._prefill(live, self.limits.chunk - len(decode))
         if not decode and not prefill:
             return None
         return Batch(MIXED if prefill else DECODE, (*decode, *prefill))
+
+    def _live(self) -> list[Sequence]:
+        return [s for s in self.running if not s.is_finished]
 
     @staticmethod
     def _prefill(live: list[Sequence], budget: int) -> list[Work]:
@@ -125,7 +137,7 @@ class Scheduler:
         for s in live:
             n = min(s.n_prompt_left, budget)
             if n:
-                work.append(Work(s, n, int(n == s.n_prompt_left)))
+                work.append(Work(s, n, int(n == s.n_prompt_left and not s.is_guided)))
                 budget -= n
         return work
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal, Protocol
 
+from camelid.drawing import Constraint
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow
 from camelid.sampling import SamplingParams
 from camelid.state import Seat
@@ -73,6 +74,7 @@ class Request:
     max_tokens: int | None = None  # None: up to the context
     eos_ids: frozenset[int] = frozenset()
     sink: Callable[[], TextSink] = NoText
+    constraint: Callable[[], Constraint] | None = None
     all_logits: bool = False
 
 
@@ -126,7 +128,7 @@ class Outbox:
 
     events: deque[Event] = field(default_factory=deque[Event])
     text: list[str] = field(default_factory=list[str])
-    logits: list[memoryview] = field(default_factory=list[memoryview])  # [V] float32 a row
+    logits: list[memoryview[float]] = field(default_factory=list["memoryview[float]"])  # [V] float32 a row
     completion: Completion | None = None
     error: Exception | None = None
 
@@ -186,8 +188,10 @@ class Sequence:
     seat: Seat | None = None
     clock: Clock = field(default_factory=Clock)
     sink: TextSink = field(init=False)
+    constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
+        self.constraint = self.request.constraint() if self.request.constraint else None
         self.token_ids = list(self.request.prompt_ids)
         self.sink = self.request.sink()
 
@@ -196,8 +200,14 @@ class Sequence:
         return len(self.request.prompt_ids)
 
     @property
+    def is_guided(self) -> bool:
+        """A constraint chooses its tokens, so each row waits for the one before."""
+        return self.constraint is not None
+
+    @property
     def n_prompt_left(self) -> int:
-        return max(self.n_prompt - self.n_rows, 0)
+        """Rows still to prefill; a guided sequence keeps its last for the program that returns logits."""
+        return max(self.n_prompt - self.is_guided - self.n_rows, 0)
 
     @property
     def max_rows(self) -> int:
@@ -214,7 +224,8 @@ class Sequence:
 
     @property
     def can_decode(self) -> bool:
-        return not self.n_prompt_left and self.n_sampled < self.max_tokens and not self.is_finished
+        waits = self.is_guided and self.n_in_flight > 0
+        return not (waits or self.n_prompt_left or self.is_finished) and self.n_sampled < self.max_tokens
 
     def row(self, number: int, state_row: int) -> StepRow:
         """The step row at `state_row`; its id is still on the device if the host has not read it."""
