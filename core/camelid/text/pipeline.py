@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from camelid.errors import RequestError
+from camelid.text.fast import FAST_CHARS
 from camelid.text.vocab import Run, Vocab
 
 CACHED_WORDS = 16_384  # at most CACHED_WORDS * CACHED_CHARS characters of text are kept
@@ -19,6 +20,7 @@ Prepare: TypeAlias = Callable[[str, bool], str]  # a stretch, and whether the wh
 Split: TypeAlias = Callable[[str], Iterable[str]]  # joined, the words are the stretch, or what is kept of it
 EncodeWord: TypeAlias = Callable[[str], Sequence[int]]
 Opening: TypeAlias = Callable[[bytes], bytes]  # what the first token of a text stands for there
+Fast: TypeAlias = Callable[[str], list[int]]  # a prepared stretch, to the ids that words would give
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Pipeline:
         prepare: Prepare = unchanged,
         split: Split = whole,
         opening: Opening = as_it_is,
+        fast: Callable[[], Fast | None] = lambda: None,
     ) -> None:
         self.vocab = vocab
         self.bos_id = roles.bos_id
@@ -82,10 +85,16 @@ class Pipeline:
         self._encode_word = encode_word
         self._cached_word = lru_cache(CACHED_WORDS)(encode_word)
         self._opening = opening
+        self._make_fast = fast
 
     @property
     def vocab_size(self) -> int:
         return len(self.vocab)
+
+    @cached_property
+    def fast(self) -> Fast | None:
+        """Another way to the same ids, for long texts; None where there is none."""
+        return self._make_fast()
 
     def token_bytes(self, token_id: int) -> bytes:
         """What the token stands for. Raises RequestError for an id out of range."""
@@ -131,8 +140,11 @@ class Pipeline:
         return token_ids
 
     def _encode_stretch(self, text: str, *, opens: bool) -> list[int]:
+        text = self._prepare(text, opens)
+        if len(text) >= FAST_CHARS and self.fast:
+            return self.fast(text)
         token_ids: list[int] = []
-        for word in self._split(self._prepare(text, opens)):
+        for word in self._split(text):
             token_ids += self._cached_word(word) if len(word) <= CACHED_CHARS else self._encode_word(word)
         return token_ids
 
