@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from camelid.errors import RequestError
 from camelid.text.fast import FAST_CHARS
-from camelid.text.vocab import Run, Vocab
+from camelid.text.specials import Run
+from camelid.text.vocab import Vocab
 
 CACHED_WORDS = 16_384  # at most CACHED_WORDS * CACHED_CHARS characters of text are kept
 CACHED_CHARS = 64

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from camelid.errors import ModelFormatError, RequestError
+from camelid.text.specials import Named, Specials
 
 # tokenizer.ggml.token_type (ggml-org/ggml docs/gguf.md).
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 STEERING = frozenset({UNKNOWN, CONTROL})  # never text: hidden by decode, recognised in trusted text only
-
-Run = tuple[int, int]
 
 
 def byte_alphabet() -> list[str]:
@@ -43,7 +41,8 @@ def literal(token: str, token_type: int) -> bytes:  # noqa: ARG001
 class Vocab:
     """Tokens by id, with their types checked, and what each stands for, found when first asked for.
 
-    `piece` gives the bytes of a token of a type. Raises ModelFormatError.
+    `piece` gives the bytes of a token of a type; `specials` are by default all tokens whose type says so.
+    Raises ModelFormatError.
     """
 
     def __init__(
@@ -51,6 +50,7 @@ class Vocab:
         tokens: Sequence[str],
         types: Sequence[int],
         piece: Callable[[str, int], bytes] = byte_level_piece,
+        specials: Specials | None = None,
     ) -> None:
         if len(types) != len(tokens):
             raise ModelFormatError(
@@ -63,8 +63,7 @@ class Vocab:
         self.types = types
         self._piece = piece
         self._pieces: list[bytes | None] = [None] * len(tokens)
-        named = {USER_DEFINED, *STEERING}
-        self.specials = Specials({t: i for i, t in enumerate(tokens) if types[i] in named and t}, self)
+        self.specials = specials or Specials(named(tokens, types))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -97,6 +96,16 @@ class Vocab:
         )
 
 
+def named(tokens: Sequence[str], types: Sequence[int]) -> list[Named]:
+    """The tokens that text may name: user-defined ones everywhere, steering ones where it is trusted.
+
+    Of two with one name the later one counts.
+    """
+    kinds = {USER_DEFINED, *STEERING}
+    found = {t: i for i, t in enumerate(tokens) if types[i] in kinds}
+    return [Named(token, i, types[i] in STEERING) for token, i in found.items()]
+
+
 def check_unicode(tokens: Sequence[str]) -> None:
     """Raises ModelFormatError for a token with a surrogate that stands for no byte."""
     try:
@@ -113,45 +122,3 @@ def is_encodable(token: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-class Specials:
-    """Tokens that text may name outright: the longest at the leftmost place wins, as in `tokenizers`.
-
-    User-defined tokens count everywhere; steering tokens only where the text is trusted throughout.
-    """
-
-    def __init__(self, ids: dict[str, int], vocab: Vocab) -> None:
-        self.ids = ids
-        self.steering = {text for text, token_id in ids.items() if vocab.types[token_id] in STEERING}
-        self.lengths: dict[str, list[int]] = {}
-        for first, length in sorted({(text[0], len(text)) for text in ids}, reverse=True):
-            self.lengths.setdefault(first, []).append(length)
-        self.first = re.compile(f"[{re.escape(''.join(self.lengths))}]") if ids else None
-
-    def partition(self, text: str, trusted: Sequence[Run]) -> Iterator[str | int]:
-        """Cut `text` at the tokens it names: the stretches between them, and their ids."""
-        start = at = 0
-        while (found := self.first and self.first.search(text, at)) is not None:
-            at = found.start() + 1
-            token = self.longest_at(text, found.start(), trusted)
-            if token:
-                if start < found.start():
-                    yield text[start : found.start()]
-                yield self.ids[token]
-                start = at = found.start() + len(token)
-        if start < len(text):
-            yield text[start:]
-
-    def longest_at(self, text: str, at: int, trusted: Sequence[Run]) -> str | None:
-        for length in self.lengths[text[at]]:
-            token = text[at : at + length]
-            if token in self.ids and (token not in self.steering or covers(trusted, at, at + length)):
-                return token
-        return None
-
-
-def covers(runs: Sequence[Run], start: int, end: int) -> bool:
-    """Whether one of the sorted, disjoint runs holds all of start … end."""
-    index = bisect_right(runs, start, key=lambda run: run[0]) - 1
-    return index >= 0 and end <= runs[index][1]
