@@ -1,33 +1,140 @@
-"""Writes core/camelid/data/unicode.txt: the character classes of the published pre-tokenizer regexes.
+"""Writes core/camelid/data/unicode*.txt: character classes and mappings as `tokenizers` has them.
 
-The oracle is the regex engine of `tokenizers`, asked about every code point, because the ids that models
-were trained on came from it. Run: python tests/tools/make_unicode.py
+The oracle is `tokenizers` itself, asked about every code point, because the ids that models were trained on
+came from it. Its parts follow tables of different age: the regex engine Unicode 16.0, punctuation and control
+characters of the Bert steps Unicode 8.0, composition 13.0. Run: python tests/tools/make_unicode.py
 """
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
-TABLE = Path(__file__).parents[2] / "core" / "camelid" / "data" / "unicode.txt"
-VERSION = "16.0"
-CLASSES = {"letter": r"\p{L}", "number": r"\p{N}", "space": r"\s", "punctuation": r"\p{P}"}
+DATA = Path(__file__).parents[2] / "core" / "camelid" / "data"
+HEADS = {
+    "unicode.txt": "# class, then gap and length of each range",
+    "unicode_maps.txt": "# mapping, then gap and result (code points joined by dots) of each character",
+}
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cn"
+REGEXES = {category: rf"\p{{{category}}}" for category in CATEGORIES.split()}
+REGEXES |= {"Han": r"\p{Han}", "space": r"\s", "word": r"\w"}
 # (code point, class, is a member): the first additions of Unicode 16.0 and 17.0.
-WITNESSES = ((0x10D40, "number", True), (0x10D4A, "letter", True), (0x323B0, "letter", False))
+WITNESSES = ((0x10D40, "Nd", True), (0x10D4A, "Lo", True), (0x323B0, "Lo", False))
+BERT_OFF = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+HANGUL = range(0xAC00, 0xD7A4)
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 VALID = (range(0xD800), range(0xE000, 0x110000))  # surrogates are never in valid text, so in no class
+BATCHES = [
+    range(i, min(i + 0x4000, part.stop)) for part in VALID for i in range(part.start, part.stop, 0x4000)
+]
+CODE_POINTS = [code_point for batch in BATCHES for code_point in batch]
+SEPARATOR = "\ua000"  # the letter YI IT: no step makes, changes, or joins it to anything
+
+Runs = list[tuple[int, int]]
 
 
-def ranges(regex: str) -> list[tuple[int, int]]:
-    """First and one past the last of each run of code points that the oracle's engine matches."""
-    split = pre_tokenizers.Split(Regex(f"(?:{regex})+"), "removed", invert=True)
-    found: list[tuple[int, int]] = []
-    for part in VALID:
-        runs = split.pre_tokenize_str("".join(map(chr, part)))
-        found += [(part.start + start, part.start + end) for _, (start, end) in runs]
+def runs_of(members: Iterable[int]) -> Runs:
+    """First and one past the last of each run of consecutive integers; `members` ascends."""
+    return joined((member, member + 1) for member in members)
+
+
+def joined(runs: Iterable[tuple[int, int]]) -> Runs:
+    """The same ranges, those that touch made one."""
+    found: Runs = []
+    for start, end in runs:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
     return found
+
+
+def matched(regex: str) -> Runs:
+    """What the oracle's regex engine takes for a member of the class."""
+    split = pre_tokenizers.Split(Regex(f"(?:{regex})+"), "removed", invert=True)
+    return joined(
+        (part.start + start, part.start + end)
+        for part in BATCHES
+        for _, (start, end) in split.pre_tokenize_str("".join(map(chr, part)))
+    )
+
+
+@cache
+def mapped(normalizer: normalizers.Normalizer) -> dict[int, str]:
+    """What the step makes of each code point alone, where it changes it."""
+    found: dict[int, str] = {}
+    for batch in BATCHES:
+        code_points = [code_point for code_point in batch if code_point != ord(SEPARATOR)]
+        results = normalizer.normalize_str(SEPARATOR.join(map(chr, code_points))).split(SEPARATOR)
+        found |= {c: result for c, result in zip(code_points, results, strict=True) if result != chr(c)}
+    return found
+
+
+def set_apart(pre_tokenizer: pre_tokenizers.PreTokenizer) -> Iterator[int]:
+    """The code points that the step makes a word of, or drops, between two letters."""
+    for part in BATCHES:
+        pieces = pre_tokenizer.pre_tokenize_str("a" + "".join(chr(code_point) + "a" for code_point in part))
+        borders = {start for _, (start, _) in pieces}
+        yield from (part[i] for i in range(len(part)) if 2 * i + 2 in borders)
+
+
+NFC, NFD, NFKD = normalizers.NFC(), normalizers.NFD(), normalizers.NFKD()
+
+
+def combining_classes() -> dict[str, list[int]]:
+    """Canonical combining classes, by how the oracle orders every mark beside a mark of each class.
+
+    `unicodedata` only names one witness a class; the order alone is what counts.
+    """
+    first, last = "\u0334", "\u0345"  # of the lowest class, 1, and of the highest, 240
+    marks = [chr(c) for c in CODE_POINTS if c not in mapped(NFD) and moves(chr(c), first, last)]
+    witnesses = {unicodedata.combining(mark): mark for mark in reversed(marks)}
+    found: dict[str, list[int]] = {f"ccc{n}": [] for n in sorted(witnesses)}
+    for mark in marks:
+        same = [n for n, witness in witnesses.items() if not moves(mark, witness, witness)]
+        found[f"ccc{same[0]}"].append(ord(mark))
+    return found
+
+
+def moves(mark: str, first: str, last: str) -> bool:
+    """Whether NFD puts `mark` before `last` or after `first`."""
+    before, after = last + mark, mark + first
+    return NFD.normalize_str(before) != before or NFD.normalize_str(after) != after
+
+
+def sets() -> dict[str, Runs]:
+    """Every class, by its name in the data file."""
+    found = {name: matched(regex) for name, regex in REGEXES.items()}
+    for code_point, name, inside in WITNESSES:
+        if any(first <= code_point < end for first, end in found[name]) != inside:
+            raise SystemExit(f"the oracle's regex engine is not Unicode 16.0: U+{code_point:04X} and {name}")
+    bert = {key: normalizers.BertNormalizer(**{**BERT_OFF, key: True}) for key in BERT_OFF}
+    members: dict[str, Iterable[int]] = {
+        "Punctuation": set_apart(pre_tokenizers.Punctuation()),
+        "Digits": set_apart(pre_tokenizers.Digits(individual_digits=True)),
+        "Whitespace.word": sorted({*CODE_POINTS}.difference(set_apart(pre_tokenizers.Whitespace()))),
+        "StripAccents": mapped(normalizers.StripAccents()),
+        "Bert.removed": (c for c, result in mapped(bert["clean_text"]).items() if not result),
+        "Bert.accents": (c for c, result in mapped(bert["strip_accents"]).items() if not result),
+        "Bert.chinese": mapped(bert["handle_chinese_chars"]),
+        "Nmt.removed": (c for c, result in mapped(normalizers.Nmt()).items() if not result),
+        "Nmt.spaces": (c for c, result in mapped(normalizers.Nmt()).items() if result),
+        "uncomposed": (c for c, result in mapped(NFD).items() if len(result) > 1 and c in mapped(NFC)),
+        **combining_classes(),
+    }
+    return found | {name: runs_of(code_points) for name, code_points in members.items()}
+
+
+def maps() -> dict[str, dict[int, str]]:
+    """Every mapping, by its name in the data file; NFKD only where it differs from NFD."""
+    canonical = {c: result for c, result in mapped(NFD).items() if c not in HANGUL}
+    compatible = {c: result for c, result in mapped(NFKD).items() if result != mapped(NFD).get(c)}
+    return {"NFD": canonical, "NFKD": compatible, "Lowercase": mapped(normalizers.Lowercase())}
 
 
 def base36(number: int) -> str:
@@ -35,22 +142,30 @@ def base36(number: int) -> str:
     return (base36(head) if head else "") + DIGITS[tail]
 
 
-def encode(runs: list[tuple[int, int]]) -> str:
-    """Distances between successive range borders, in base 36: gap, length, gap, length, …"""
+def set_row(name: str, runs: Runs) -> str:
     borders = [0, *(border for run in runs for border in run)]
-    return " ".join(base36(b - a) for a, b in pairwise(borders))
+    return " ".join([name, *(base36(b - a) for a, b in pairwise(borders))])
 
 
-def table() -> str:
-    found = {name: ranges(regex) for name, regex in CLASSES.items()}
-    for code_point, name, inside in WITNESSES:
-        if any(first <= code_point < end for first, end in found[name]) != inside:
-            raise SystemExit(f"the oracle is not Unicode {VERSION}: U+{code_point:04X} and {name}")
-    lines = [f"# Unicode {VERSION}; class, then gap and length of each range in base 36 (make_unicode.py)"]
-    lines += [f"{name} {encode(runs)}" for name, runs in found.items()]
-    return "\n".join(lines) + "\n"
+def map_row(name: str, mapping: Mapping[int, str]) -> str:
+    tokens = [name]
+    for before, code_point in pairwise([0, *mapping]):
+        tokens += [base36(code_point - before), ".".join(base36(ord(char)) for char in mapping[code_point])]
+    return " ".join(tokens)
+
+
+def files() -> dict[str, str]:
+    """The text of each data file, by its name."""
+    rows = {
+        "unicode.txt": [set_row(name, runs) for name, runs in sets().items()],
+        "unicode_maps.txt": [map_row(name, mapping) for name, mapping in maps().items()],
+    }
+    return {
+        name: "\n".join([f"{HEADS[name]}, in base 36 (make_unicode.py)", *rows[name], ""]) for name in rows
+    }
 
 
 if __name__ == "__main__":
-    TABLE.write_text(table(), "utf-8")
-    print(f"{TABLE.name}: {TABLE.stat().st_size} bytes")
+    for name, text in files().items():
+        (DATA / name).write_text(text, "utf-8")
+        print(f"{name}: {len(text)} bytes")

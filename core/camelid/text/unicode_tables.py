@@ -1,39 +1,87 @@
-"""Character classes at one pinned Unicode version, the same under every Python.
+"""Character classes and mappings at pinned Unicode versions, the same under every Python.
 
 Python 3.11 and 3.14 disagree about 9,392 code points, so neither `unicodedata` nor the classes of `re` are
-used; the ranges come from data/unicode.txt, which tests/tools/make_unicode.py writes.
+used. The tables are what `tokenizers` does, step by step (tests/tools/make_unicode.py asks it about every
+code point): its regex engine follows Unicode 16.0, other steps follow older versions and have rows of their
+own. Rows are parsed when they are first asked for.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, chain
 
-CLASSES = {r"\p{L}": "letter", r"\p{N}": "number", r"\p{P}": "punctuation", r"\s": "space"}
+Run = tuple[int, int]  # first and one past the last code point
+
+ESCAPES = {r"\s": "space", r"\d": "Nd", r"\w": "word"}
 # A class, its complement, an escaped character, or a bracket that opens or closes a set.
-SYNTAX = re.compile(r"\\p\{[A-Z]\}|\\.|\[|\]")
+SYNTAX = re.compile(r"\\p\{[A-Za-z]+\}|\\.|\[|\]")
 
 
 @cache
-def tables() -> dict[str, list[tuple[int, int]]]:
-    """Ranges (first, one past the last) of every class."""
-    text = files("camelid").joinpath("data/unicode.txt").read_text("utf-8")
-    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    return {name: ranges(deltas) for name, *deltas in rows}
+def rows(file: str) -> dict[str, str]:
+    """The rows of a data file by name, not yet parsed."""
+    text = files("camelid").joinpath(f"data/{file}").read_text("utf-8")
+    named = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: row for name, _, row in named}
 
 
-def ranges(deltas: list[str]) -> list[tuple[int, int]]:
-    """Undo the coding of the table: distances between successive range borders, in base 36."""
-    borders = list(accumulate(int(delta, 36) for delta in deltas))
-    return list(zip(borders[::2], borders[1::2], strict=True))
+@cache
+def runs(name: str) -> list[Run]:
+    """Ranges of a class, ascending, none touching the next.
+
+    `name` is a row of the data file, or what several categories begin with: "L" is all of Lu to Lo.
+    """
+    table = rows("unicode.txt")
+    if name in table:
+        borders = list(accumulate(int(delta, 36) for delta in table[name].split()))
+        return list(zip(borders[::2], borders[1::2], strict=True))
+    return joined(chain.from_iterable(runs(row) for row in table if len(row) == 2 and row[0] == name))
+
+
+def joined(ranges: Iterable[Run]) -> list[Run]:
+    """The union of disjoint ranges."""
+    found: list[Run] = []
+    for start, end in sorted(ranges):
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def members(name: str) -> Iterator[str]:
+    """Every character of a class."""
+    return (chr(code_point) for start, end in runs(name) for code_point in range(start, end))
 
 
 @cache
 def char_set(name: str) -> str:
     """The class as the inside of a regex set, in code points only."""
-    return "".join(f"\\U{first:08x}-\\U{end - 1:08x}" for first, end in tables()[name])
+    return ranges(runs(name))
+
+
+def ranges(found: Iterable[Run]) -> str:
+    return "".join(f"\\U{start:08x}-\\U{end - 1:08x}" for start, end in found)
+
+
+@cache
+def mapping(name: str) -> dict[int, str]:
+    """A mapping of the data file: code point to the text that takes its place, as `str.translate` wants."""
+    tokens = rows("unicode_maps.txt")[name].split()
+    code_points = accumulate(int(gap, 36) for gap in tokens[::2])
+    results = ("".join(chr(int(code, 36)) for code in token.split(".")) for token in tokens[1::2])
+    return dict(zip(code_points, results, strict=True))
+
+
+@cache
+def combining_classes() -> dict[str, int]:
+    """The canonical combining class of every mark that has one; all other characters are of class 0."""
+    names = [name for name in rows("unicode.txt") if name.startswith("ccc")]
+    return {mark: int(name.removeprefix("ccc")) for name in names for mark in members(name)}
 
 
 @cache
@@ -49,8 +97,9 @@ def compile_published(regex: str) -> re.Pattern[str]:
             return token
         if token == r"\S":
             return f"[^{char_set('space')}]"
-        if token not in CLASSES:
+        if token not in ESCAPES and not token.startswith(r"\p"):
             return token
-        return char_set(CLASSES[token]) if inside else f"[{char_set(CLASSES[token])}]"
+        chars = char_set(ESCAPES.get(token) or token[3:-1])
+        return chars if inside else f"[{chars}]"
 
     return re.compile(SYNTAX.sub(replace, regex))
