@@ -5,10 +5,9 @@ The synchronous calls drive the asynchronous engine on the calling thread; there
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Unpack, cast
 
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.chat import ChatTemplate
@@ -18,51 +17,15 @@ from camelid.loading import LoadOptions, Progress, Running, start
 from camelid.metrics import Counters
 from camelid.model.spec import ModelSpec
 from camelid.opening import ModelFile, ModelName, open_tokenizer
+from camelid.options import LoadWords, Message, Options, Prompt, checked_stops
 from camelid.plan.plan import Plan
+from camelid.runner import Runner
 from camelid.sampling import SamplingParams
 from camelid.scheduler import ALL_LOGITS
 from camelid.sequence import AnswerText, Completion, Event, NoText, Request, TextSink
 from camelid.text.tokenizer import Tokenizer, framed
 
 __all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
-
-T = TypeVar("T")
-Message: TypeAlias = Mapping[str, object]
-Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
-
-
-class Options(TypedDict, total=False):
-    """What a request may say besides its prompt.
-
-    `max_tokens` None goes on up to the context; `stop` ends the text before the first of these strings;
-    `special` lets a text prompt name control tokens; `ignore_eos` goes on past end tokens. `temperature` 0 is
-    greedy; the default is what the model's file recommends, else 0.8. Without a `seed` one is drawn.
-    """
-
-    max_tokens: int | None
-    stop: str | Sequence[str]
-    special: bool
-    ignore_eos: bool
-    temperature: float
-    seed: int | None
-
-
-class LoadWords(TypedDict, total=False):
-    """How a model is loaded.
-
-    `backend` auto takes webgpu on a hardware adapter, else the reference; `adapter` asks for a device whose
-    name contains this text. `context` bounds prompt and answer of one sequence (the model's own length up to
-    4096 unless given), `parallel` the sequences that run at once, `chunk` the prompt rows of one step; these
-    three bound the memory. `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
-    """
-
-    backend: str
-    adapter: str
-    context: int | None
-    parallel: int
-    chunk: int
-    max_in_flight: int | None
-    record_tape: bool
 
 
 class LLM:
@@ -71,7 +34,7 @@ class LLM:
     A prompt is text, token ids, or a list of messages ({"role", "content"}) for the chat template.
     """
 
-    def __init__(self, running: Running, runner: _Runner) -> None:
+    def __init__(self, running: Running, runner: Runner) -> None:
         self.backend_note = running.note  # which backend, and why that one
         self._running = running
         self._engine = running.engine
@@ -234,7 +197,7 @@ class LLM:
         self._check_open()
         # A copy, since unknown names may be in it whatever its type says.
         named: dict[str, Any] = {**self._defaults, **options}
-        max_tokens, stops = named.pop("max_tokens", None), _stops(named.pop("stop", ()))
+        max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
         special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
         prompt_ids = self._prompt_ids(prompt, special=special)
         request = Request(
@@ -300,61 +263,8 @@ def _tokenizer(file: ModelFile) -> Tokenizer | None:
         return None
 
 
-def _stops(stop: object) -> tuple[str, ...]:
-    stops = (stop,) if isinstance(stop, str) else stop
-    if isinstance(stops, list | tuple):
-        items = cast("Sequence[object]", stops)
-        if all(isinstance(item, str) and item for item in items):
-            return tuple(cast("Sequence[str]", items))
-    raise RequestError(f"stop is {stop!r}, expected strings that are not empty", field="stop")
-
-
 async def _next(stream: Stream) -> Event | None:
     return await anext(stream, None)
-
-
-class _Runner:
-    """Runs coroutines on the calling thread, in one loop that is made when first needed."""
-
-    def __init__(self) -> None:
-        self._runner: asyncio.Runner | None = None
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result. RequestError if this thread already runs a loop."""
-        return self._ready(work).run(work)
-
-    def run_step(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same for one token: `Runner.run` sets up signal handling each time, which costs 0.15 ms."""
-        return self._ready(work).get_loop().run_until_complete(work)
-
-    def _ready(self, work: Coroutine[Any, Any, Any]) -> asyncio.Runner:
-        if _has_loop():
-            work.close()
-            raise RequestError(
-                "this thread already runs an event loop; use the asynchronous twin (aload, agenerate, "
-                "astream, achat, alogits, aclose)",
-                field="loop",
-            )
-        self._runner = self._runner or asyncio.Runner()
-        return self._runner
-
-    def close(self) -> None:
-        """Closes the loop, if one was made."""
-        if self._runner:
-            self._runner.close()
-            self._runner = None
-
-    def __del__(self) -> None:
-        if self._runner:  # Runner.close would run a loop, which another one may forbid
-            self._runner.get_loop().close()
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def load(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
@@ -363,7 +273,7 @@ def load(model: ModelName, *, progress: Progress | None = None, **options: Unpac
     Options are those of `LoadWords`. `llm.backend_note` says which backend was chosen and why. `progress` is
     told (what, stage, of), and (file, bytes, of) while a hub id's files are fetched.
     """
-    runner = _Runner()
+    runner = Runner()
     try:
         return runner.run(_load(model, options, progress, runner))
     except BaseException:
@@ -373,10 +283,10 @@ def load(model: ModelName, *, progress: Progress | None = None, **options: Unpac
 
 async def aload(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
     """As `load`, for asynchronous code and for the browser."""
-    return await _load(model, options, progress, _Runner())
+    return await _load(model, options, progress, Runner())
 
 
-async def _load(model: ModelName, words: LoadWords, progress: Progress | None, runner: _Runner) -> LLM:
+async def _load(model: ModelName, words: LoadWords, progress: Progress | None, runner: Runner) -> LLM:
     unknown = sorted(set(words) - set(LoadWords.__annotations__))
     if unknown:
         known = ", ".join(LoadWords.__annotations__)
@@ -386,7 +296,7 @@ async def _load(model: ModelName, words: LoadWords, progress: Progress | None, r
 
 def load_tokenizer(model: ModelName) -> Tokenizer:
     """A model's tokenizer: `.encode(text, special=False)`, `.decode(token_ids)`. Reads no weights."""
-    runner = _Runner()
+    runner = Runner()
     try:
         return runner.run(open_tokenizer(model))
     finally:

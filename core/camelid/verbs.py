@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Unpack
 
 from camelid.errors import RequestError, UnsupportedModelError
-from camelid.llm import LLM, LoadWords, Options, load
+from camelid.llm import LLM, load
 from camelid.opening import ModelName
+from camelid.options import LoadWords, Options
 from camelid.sequence import Completion, Event
 
 
