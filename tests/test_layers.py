@@ -13,7 +13,7 @@ import pytest
 CORE = Path(__file__).parents[1] / "core" / "camelid"
 
 # What the engine's layer shows above itself.
-FACE = {"llm", "verbs", "chat", "loading", "opening", "converting", "footprint"}
+FACE = {"llm", "verbs", "chat", "messages", "options", "runner", "loading", "opening", "converting", "footprint"}
 ENGINE = {*FACE, "engine", "scheduler", "sequence", "state", "sampling", "drawing", "speculative", "metrics"}
 MIDDLE = {"model", "text", "plan", "formats", "backends"}
 # Layer -> the layers that it may import, besides itself and errors.

@@ -5,7 +5,7 @@ The synchronous calls drive the asynchronous engine on the calling thread; there
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Unpack, cast
 
