@@ -1,0 +1,181 @@
+"""Everywhere a grammar may be after some text, as one value; the steps between are remembered.
+
+A config is a set of (state, node). A node stands for all the ways in which a rule may have been called at
+one place: (state to return to, node of the caller), so that ambiguity shares instead of multiplying (a
+graph-structured stack, as in GLL parsing). Equal configs are one object while the cache holds, so that the
+configs met so far are a deterministic automaton, built as it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from camelid.errors import RequestError
+from camelid.text.grammar.network import Network
+
+MAX_CONFIGS = 20_000  # remembered; then all are forgotten
+MAX_ITEMS = 20_000  # in one config or node
+
+Item: TypeAlias = "tuple[int, Node]"
+DONE = -1  # the state to return to when the whole grammar ends
+
+
+class Node:
+    """Where a rule returns to. Compared by identity: `Configs.node` makes equal nodes one."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, links: frozenset[Item]) -> None:
+        self.links = links
+
+
+ROOT = Node(frozenset())
+ROOT.links = frozenset({(DONE, ROOT)})
+
+
+class Config:
+    """items: states that read something next. complete: the text may end here."""
+
+    __slots__ = ("complete", "items", "moves", "next")
+
+    def __init__(self, items: frozenset[Item], complete: bool, n_classes: int) -> None:
+        self.items = items
+        self.complete = complete
+        self.next: list[Config | None] = [None] * n_classes  # by byte class; None: not computed yet
+        self.moves: dict[int, set[Item]] | None = None
+
+
+class Configs:
+    """The configs of one automaton, and the steps between them."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._nodes: dict[frozenset[Item], Node] = {ROOT.links: ROOT}
+        self._configs: dict[tuple[frozenset[Item], bool], Config] = {}
+        self._closed: dict[frozenset[Item], Config] = {}
+        self.dead = Config(frozenset(), False, network.n_classes)
+        self.dead.next = [self.dead] * network.n_classes
+        self.start = self.closed([(network.starts[network.root], ROOT)])
+
+    def step(self, config: Config, byte_class: int) -> Config:
+        """After one more byte; `dead` where the grammar has no such text. Callers look at `next` first."""
+        moves = config.moves
+        if moves is None:
+            moves = config.moves = self._moves(config)
+        targets = moves.get(byte_class)
+        found = config.next[byte_class] = self.closed(targets) if targets else self.dead
+        return found
+
+    def read(self, config: Config, data: bytes) -> Config:
+        """After these bytes, already as classes."""
+        for byte_class in data:
+            config = config.next[byte_class] or self.step(config, byte_class)
+        return config
+
+    def read_token(self, config: Config, token_id: int, data: bytes) -> Config:
+        """After a whole token: by its bytes, if it has any, or as one of a token arc."""
+        places = self.network.places
+        targets = [
+            (state + to, node)
+            for state, node in config.items
+            for token_ids, negated, to in places[state].tokens
+            if (token_id in token_ids) != negated
+        ]
+        by_bytes = self.read(config, data) if data else self.dead
+        if not targets:
+            return by_bytes
+        by_token = self.closed(targets)
+        return self.config(by_token.items | by_bytes.items, by_token.complete or by_bytes.complete)
+
+    def config(self, items: frozenset[Item], complete: bool) -> Config:
+        key = (items, complete)
+        found = self._configs.get(key)
+        if found is None:
+            if len(self._configs) >= MAX_CONFIGS:
+                self._forget()
+            found = self._configs[key] = Config(items, complete, self.network.n_classes)
+        return found
+
+    def node(self, links: frozenset[Item]) -> Node:
+        found = self._nodes.get(links)
+        if found is None:
+            found = self._nodes[links] = Node(links)
+        return found
+
+    def closed(self, kernel: Iterable[Item]) -> Config:
+        """The config of these items and all that they come to before the next byte.
+
+        Raises RequestError when the grammar is too ambiguous to follow.
+        """
+        key = frozenset(kernel)
+        found = self._closed.get(key)
+        if found is None:
+            found = self._close(key)
+            if len(self._closed) >= MAX_CONFIGS:
+                self._closed.clear()
+            self._closed[key] = found
+        return found
+
+    def _close(self, kernel: frozenset[Item]) -> Config:
+        items, calls, complete = set[Item](), dict[int, set[Item]](), False
+        seen, todo = set(kernel), list(kernel)
+        while todo:
+            state, node = todo.pop()
+            self._enter(state, node, items, calls)
+            if self.network.reach(state).ends:
+                complete = complete or (DONE, ROOT) in node.links
+                fresh = node.links - seen - {(DONE, ROOT)}
+                seen |= fresh
+                todo += fresh
+                self._check(len(seen))
+        self._call(calls, items)
+        self._check(len(items))
+        return self.config(frozenset(items), complete)
+
+    def _enter(self, state: int, node: Node, items: set[Item], calls: dict[int, set[Item]]) -> None:
+        """Note what a state reads and the rules that it calls; a call in last place returns further up."""
+        reach = self.network.reach(state)
+        items.update((reading, node) for reading in reach.reading)
+        for rule, back in reach.calls:
+            links = node.links if self.network.reach(back).only_ends else ((back, node),)
+            calls.setdefault(rule, set()).update(links)
+
+    def _call(self, calls: dict[int, set[Item]], items: set[Item]) -> None:
+        """Enter the rules called here, each once, after every rule that may call it here."""
+        starts, ranks = self.network.starts, self.network.ranks
+        queue = sorted((ranks[rule], rule) for rule in calls)
+        while queue:
+            _, rule = heappop(queue)
+            links = calls[rule]
+            self._check(len(links))
+            known = set(calls)
+            self._enter(starts[rule], self.node(frozenset(links)), items, calls)
+            for other in calls.keys() - known:
+                heappush(queue, (ranks[other], other))
+
+    def _moves(self, config: Config) -> dict[int, set[Item]]:
+        places = self.network.places
+        moves: dict[int, set[Item]] = {}
+        for state, node in config.items:
+            for byte_class, to in places[state].arcs:
+                moves.setdefault(byte_class, set()).add((state + to, node))
+        return moves
+
+    def _check(self, n_items: int) -> None:
+        if n_items > MAX_ITEMS:
+            raise RequestError(
+                f"the grammar is too ambiguous: more than {MAX_ITEMS:,} ways to read the text so far; "
+                "remove alternatives that match the same text",
+                field="grammar",
+                limit=MAX_ITEMS,
+            )
+
+    def _forget(self) -> None:
+        """Configs that matchers still hold go on working, and find their way to new ones."""
+        for config in self._configs.values():
+            config.next, config.moves = [None] * len(config.next), None
+        self._configs.clear()
+        self._closed.clear()
+        self._nodes = {ROOT.links: ROOT}

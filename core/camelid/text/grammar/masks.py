@@ -1,0 +1,196 @@
+"""Which tokens may come next: sets of tokens per config, put together from parts that many configs share.
+
+The tokens that keep within a rule depend on its states alone, not on who called it; the few that run past
+the rule's end are kept by the text that is left of them, to be tried on each caller. Both are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, TypeVar
+
+from camelid.text.grammar.configs import DONE, ROOT, Config, Configs, Item, Node
+from camelid.text.grammar.network import Network
+from camelid.text.grammar.trie import ASCII, Branch, TokenTable, Trie
+
+K = TypeVar("K")
+V = TypeVar("V")
+States: TypeAlias = frozenset[int]
+Exit: TypeAlias = tuple[int, int, int]  # keys low … high - 1 of a trie, and how many bytes are read
+MAX_MASK_BYTES = 64 << 20
+# Well-formed UTF-8 beyond ASCII (Unicode 16, table 3-7), as ranges of byte values.
+TAIL = (0x80, 0xBF)
+SHAPES = (
+    ((0xC2, 0xDF), TAIL), ((0xE0, 0xE0), (0xA0, 0xBF), TAIL), ((0xE1, 0xEC), TAIL, TAIL),
+    ((0xED, 0xED), (0x80, 0x9F), TAIL), ((0xEE, 0xEF), TAIL, TAIL), ((0xF0, 0xF0), (0x90, 0xBF), TAIL, TAIL),
+    ((0xF1, 0xF3), TAIL, TAIL, TAIL), ((0xF4, 0xF4), (0x80, 0x8F), TAIL, TAIL),
+)  # fmt: skip
+
+
+class Ahead:
+    """kept: tokens during which a set of states stays within its rule. exits: what is left of others."""
+
+    __slots__ = ("exits", "kept")
+
+    def __init__(self, kept: int, exits: Trie) -> None:
+        self.kept, self.exits = kept, exits
+
+
+class Masks:
+    """The masks of one automaton over one vocabulary."""
+
+    def __init__(self, network: Network, configs: Configs, table: TokenTable) -> None:
+        self.network, self.configs, self.table = network, configs, table
+        self.max_kept = max(256, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
+        self._masks: dict[Config, int] = {}
+        self._ahead: dict[tuple[States, bool], Ahead] = {}
+        self._past: dict[tuple[Ahead, Node], int] = {}
+
+    def mask(self, config: Config) -> int:
+        """The tokens that may follow, as bits."""
+        return remembered(self._masks, config, self._mask, self.max_kept)
+
+    def _mask(self, config: Config) -> int:
+        by_node: dict[Node, list[int]] = {}
+        for state, node in config.items:
+            by_node.setdefault(node, []).append(state)
+        bits = self.table.eos_bits if config.complete else 0
+        for node, found in by_node.items():
+            states = frozenset(found)
+            # Long tokens can tell the copies of a long repetition apart, short ones cannot.
+            same = frozenset(state + self.network.same[state] for state in states)
+            for key in ((same, True), (states, False)):
+                ahead = remembered(self._ahead, key, self._look_ahead, self.max_kept)
+                bits |= ahead.kept
+                if ahead.exits.keys:
+                    bits |= remembered(self._past, (ahead, node), self._past_end, self.max_kept)
+            bits |= self._by_token(states)
+        return bits
+
+    def _by_token(self, states: States) -> int:
+        bits = 0
+        for state in states:
+            for token_ids, negated, _ in self.network.places[state].tokens:
+                named = self.table.bits(token_ids) & self.table.any_token
+                bits |= self.table.any_token & ~named if negated else named
+        return bits
+
+    def _look_ahead(self, key: tuple[States, bool]) -> Ahead:
+        states, is_short = key
+        tokens = self.table.short if is_short else self.table.long
+        config = self._within(states)
+        kept = self._runs(states) & tokens.all
+        # Below that, leaving out costs more than walking past.
+        trie = tokens.without(kept) if kept.bit_count() * 8 > len(tokens.trie.keys) else tokens.trie
+        exits: list[Exit] = []
+        kept |= self.table.bits(self._walk(trie, config, exits))
+        return Ahead(kept, self._suffixes(states, trie, exits))
+
+    def _within(self, states: Iterable[int]) -> Config:
+        """The config of states whose rule was called by nobody: complete where the rule ends."""
+        return self.configs.config(frozenset((state, ROOT) for state in states), False)
+
+    def _walk(self, trie: Trie, config: Config, exits: list[Exit] | None = None) -> list[int]:
+        """Tokens of the trie that the grammar can read from here; `exits` takes where the rule may end."""
+        class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
+        token_ids: list[int] = []
+        todo: list[tuple[Branch, Config]] = [(trie.root, config)] if trie.keys else []
+        while todo:
+            branch, config = todo.pop()
+            for byte, child in trie.edges(branch):
+                byte_class = class_of[byte]
+                after = config.next[byte_class] or step(config, byte_class)
+                if after is dead:
+                    continue
+                if after.complete and exits is not None:
+                    exits.append((child.low, child.high, child.depth))
+                if child.high - child.low == 1:
+                    token_ids += self._tail(trie, child, after, exits)
+                    continue
+                if len(trie.keys[child.low]) == child.depth:
+                    token_ids += trie.token_ids[child.low]
+                todo.append((child, after))
+        return token_ids
+
+    def _tail(self, trie: Trie, leaf: Branch, config: Config, exits: list[Exit] | None) -> tuple[int, ...]:
+        """`_walk` down the rest of the only key that is left."""
+        class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
+        key = trie.keys[leaf.low]
+        for depth in range(leaf.depth, len(key)):
+            byte_class = class_of[key[depth]]
+            config = config.next[byte_class] or step(config, byte_class)
+            if config is dead:
+                return ()
+            if config.complete and exits is not None:
+                exits.append((leaf.low, leaf.high, depth + 1))
+        return trie.token_ids[leaf.low]
+
+    def _suffixes(self, states: States, trie: Trie, exits: list[Exit]) -> Trie:
+        """What is left of tokens past the end of the rule, as far as something may follow the rule."""
+        follow = self._follow(states)
+        found: dict[bytes, list[int]] = {}
+        for low, high, depth in exits if any(follow) else ():
+            for i in range(low, high):
+                key = trie.keys[i]
+                if len(key) > depth and follow[key[depth]]:
+                    found.setdefault(key[depth:], []).extend(trie.token_ids[i])
+        keys = sorted(found)
+        return Trie(keys, [tuple(found[key]) for key in keys])
+
+    def _follow(self, states: States) -> list[bool]:
+        """For each byte value whether it may come after the rules of these states."""
+        network = self.network
+        classes = 0
+        for rule in {network.rule_of(state) for state in states}:
+            classes |= network.follow[rule]
+        return [bool(classes >> byte_class & 1) for byte_class in network.class_of]
+
+    def _past_end(self, key: tuple[Ahead, Node]) -> int:
+        ahead, node = key
+        config = self.configs.closed(link for link in node.links if link[0] != DONE)
+        return self.table.bits(self._walk(ahead.exits, config))
+
+    def _runs(self, states: States) -> int:
+        """Tokens that are surely kept because each of their characters leads back to these states.
+
+        In a bounded repetition it leads to the same states of the next copy, while copies are left.
+        """
+        bits = self._written(states, 0)
+        chains = {chain for state in states if (chain := self.network.chains[state]) and chain[1] > 1}
+        for stride, n_left in chains:
+            copy = frozenset(s for s in states if self.network.chains[s] == (stride, n_left))
+            bits |= self._written(copy, stride) & self.table.of_length(n_left)
+        return bits
+
+    def _written(self, states: States, distance: int) -> int:
+        """Tokens of the characters that lead from the states to all of those at a distance."""
+        goal = {(state + distance, ROOT) for state in states}
+        start = self._within(states)
+        class_of = self.network.class_of
+        classes = {c for c in range(self.network.n_classes) if self._leads(start, [{c}], goal)}
+        characters = frozenset(byte for byte in range(ASCII) if class_of[byte] in classes)
+        others = all(
+            self._leads(start, [set(class_of[low : high + 1]) for low, high in shape], goal)
+            for shape in SHAPES
+        )
+        return self.table.written_in(characters, others=others) if characters or others else 0
+
+    def _leads(self, start: Config, reading: list[set[int]], goal: set[Item]) -> bool:
+        """Whether all sequences of bytes of these classes lead to the items of `goal`, among others."""
+        configs = {start}
+        for classes in reading:
+            configs = {config.next[c] or self.configs.step(config, c) for config in configs for c in classes}
+            if self.configs.dead in configs:
+                return False
+        return all(goal <= config.items for config in configs)
+
+
+def remembered(cache: dict[K, V], key: K, compute: Callable[[K], V], limit: int) -> V:
+    """The value of a key, computed once; a cache that has reached its limit is emptied."""
+    found = cache.get(key)
+    if found is None:
+        found = compute(key)
+        if len(cache) >= limit:
+            cache.clear()
+        cache[key] = found
+    return found
