@@ -7,11 +7,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 
-def merge(symbols: list[str], ranks: Mapping[str, float], joiner: str = "") -> list[str]:
+def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "") -> list[str]:
     """Join the pair of lowest rank, leftmost first, until no pair has a rank. O(n log n).
 
     A pair's rank is that of `left + joiner + right`. Places wait in one heap a rank; a place counts only
-    while it still begins a pair of that rank. `symbols` is used up.
+    while it still begins a pair of that rank. None is no rank either. `symbols` is used up.
     """
     n, rank_of = len(symbols), ranks.get
     after, before = list(range(1, n + 1)), list(range(-1, n - 1))

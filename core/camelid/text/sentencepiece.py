@@ -1,0 +1,189 @@
+"""SentencePiece BPE (GGUF kind "llama": Llama 2, Mistral, Gemma, Phi-3): characters joined by scores.
+
+Spaces are written ▁, one more goes before every stretch of text, and characters without a token become
+tokens of their UTF-8 bytes. As llama.cpp does, nothing is normalised. Files that were converted from a
+tokenizer.json may list merges, which then count instead of the scores.
+Source: google/sentencepiece, bpe_model.cc; Kudo and Richardson, arXiv:1808.06226.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
+from camelid.text.bpe import check_merges
+from camelid.text.merge import merge
+from camelid.text.metadata import array, flag, key, roles, tokens_and_types
+from camelid.text.pipeline import Pipeline, as_it_is, whole, without_space
+from camelid.text.vocab import BYTE, NORMAL, STEERING, UNKNOWN, UNUSED, USER_DEFINED, Vocab, literal
+
+SPACE = "▁"
+TEXT = frozenset({NORMAL, USER_DEFINED, UNUSED})  # what merges may make, if only on the way
+BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+WORD = re.compile(f"{SPACE}*[^{SPACE}]*")
+# Ids that files leave out, and what the kind does then (llama.cpp src/llama-vocab.cpp).
+DEFAULT_IDS = {key("bos_token_id"): 1, key("eos_token_id"): 2}
+# Keys of other kinds, with the value that changes nothing here.
+HARMLESS: dict[str, object] = {
+    "remove_extra_whitespaces": False,
+    "treat_whitespace_as_suffix": False,
+    "escape_whitespaces": True,
+    "precompiled_charsmap": [],
+}
+
+
+def piece_bytes(token: str, token_type: int) -> bytes:
+    """The bytes of one token: ▁ is a space wherever text is meant. Raises ModelFormatError."""
+    if token_type in STEERING:
+        return literal(token, token_type)
+    if token_type != BYTE:
+        return literal(token.replace(SPACE, " "), token_type)
+    return bytes((byte_of(token),))
+
+
+def byte_of(token: str) -> int:
+    """The byte that a token of type BYTE names, as in <0x0A>. Raises ModelFormatError."""
+    if found := BYTE_TOKEN.fullmatch(token):
+        return int(found[1], 16)
+    raise ModelFormatError(f"tokenizer: byte token {token!r:.80}, want <0x00> to <0xFF>", token=token)
+
+
+class SentencePieceBpe:
+    """Encodes a word. `ranks` are of `left + joiner + right`; the lowest is joined first.
+
+    `unused` tokens are joined like others, then taken apart again.
+    """
+
+    def __init__(
+        self, vocab: Vocab, ranks: dict[str, float | None], joiner: str, unknown_id: int | None
+    ) -> None:
+        pairs = list(zip(vocab.tokens, vocab.types, strict=True))
+        self._ids = text_ids(vocab)
+        self._ranks = ranks
+        self._joiner = joiner
+        self._unknown_id = unknown_id
+        self._byte_ids = {byte_of(token): i for i, (token, kind) in enumerate(pairs) if kind == BYTE}
+        self._unused = {token for token, kind in pairs if kind == UNUSED and not joiner}
+        self._halves: dict[str, Sequence[str]] = {}
+
+    def encode_word(self, word: str) -> Sequence[int]:
+        """Token ids of one word. RequestError for a character that no token can stand for."""
+        symbols = merge(list(word), self._ranks, self._joiner)
+        if self._unused and not self._unused.isdisjoint(symbols):
+            symbols = self._taken_apart(symbols)
+        ids = self._ids
+        try:
+            return tuple([ids[symbol] for symbol in symbols])
+        except KeyError:
+            return self._with_fallback(symbols)
+
+    def _with_fallback(self, symbols: Sequence[str]) -> Sequence[int]:
+        """Ids where some characters have no token. A run of unknown ones is one unknown token."""
+        token_ids: list[int] = []
+        for symbol in symbols:
+            token_id = self._ids.get(symbol)
+            found = self._fallback(symbol) if token_id is None else [token_id]
+            if found != [self._unknown_id] or token_ids[-1:] != found:
+                token_ids += found
+        return tuple(token_ids)
+
+    def _fallback(self, char: str) -> list[int]:
+        """The tokens of a character's bytes, or the unknown token. Raises RequestError."""
+        bytes_of_char = char.encode()
+        if self._byte_ids.keys() >= set(bytes_of_char):
+            return [self._byte_ids[byte] for byte in bytes_of_char]
+        if self._unknown_id is not None:
+            return [self._unknown_id]
+        raise RequestError(
+            f"the vocabulary has no token for {char!r}, nor for its bytes, nor for unknown characters",
+            field="text",
+            code_point=ord(char),
+        )
+
+    def _taken_apart(self, symbols: Sequence[str]) -> list[str]:
+        """`symbols` without unused tokens: in their place stands what they were joined of."""
+        waiting = list(reversed(symbols))
+        used: list[str] = []
+        while waiting:
+            symbol = waiting.pop()
+            if symbol in self._unused and len(symbol) > 1:
+                waiting += reversed(self._halves_of(symbol))
+            else:
+                used.append(symbol)
+        return used
+
+    def _halves_of(self, token: str) -> Sequence[str]:
+        """What a token is joined of: the outcome of all merges but the last."""
+        if token not in self._halves:
+            ranks = ChainMap[str, float | None]({token: None}, self._ranks)
+            self._halves[token] = merge(list(token), ranks)
+        return self._halves[token]
+
+    def split(self, text: str) -> Iterable[str]:
+        """Words with the spaces before them, so that they can be cached; else the text as it is."""
+        if self._cuts_words:
+            return (found[0] for found in WORD.finditer(text) if found[0])
+        return whole(text)
+
+    @cached_property
+    def _cuts_words(self) -> bool:
+        """Whether cutting before ▁ changes nothing: no token reaches over one, and ▁ is never unknown."""
+        return SPACE in self._ids and not any(SPACE in token.lstrip(SPACE) for token in self._ids)
+
+
+def text_ids(vocab: Vocab) -> dict[str, int]:
+    """Ids of the tokens that text may become, by their spelling with ▁. The lowest id wins."""
+    rows = zip(reversed(vocab.tokens), reversed(vocab.types), range(len(vocab) - 1, -1, -1), strict=True)
+    return {token.replace(" ", SPACE): i for token, kind, i in rows if kind in TEXT and token}
+
+
+def ranks_of_scores(metadata: Mapping[str, object], vocab: Vocab) -> dict[str, float | None]:
+    """The best score has the lowest rank. Without scores the leftmost pair comes first. ModelFormatError."""
+    ids = text_ids(vocab)
+    scores = array(metadata, "scores", float) if key("scores") in metadata else [0.0] * len(vocab)
+    if len(scores) != len(vocab) or any(score != score for score in scores):
+        raise ModelFormatError(
+            f"{key('scores')} has {len(scores)} numbers for {len(vocab)} tokens, or NaN among them; "
+            "the file is damaged",
+            got=len(scores),
+            want=len(vocab),
+        )
+    return {token: -scores[token_id] for token, token_id in ids.items() if len(token) > 1}
+
+
+def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
+    """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
+    refuse_other_kinds(metadata)
+    vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
+    unknown_id = next((i for i, kind in enumerate(vocab.types) if kind == UNKNOWN), None)
+    if key("merges") in metadata:
+        merges = array(metadata, "merges", str)
+        check_merges(merges, text_ids(vocab))
+        model = SentencePieceBpe(vocab, {pair: i for i, pair in enumerate(merges)}, " ", unknown_id)
+    else:
+        model = SentencePieceBpe(vocab, ranks_of_scores(metadata, vocab), "", unknown_id)
+    prefix = SPACE if flag(metadata, "add_space_prefix", default=True) else ""
+    return Pipeline(
+        vocab,
+        model.encode_word,
+        roles=roles({**DEFAULT_IDS, **metadata}, vocab, add_bos=True),
+        # llama.cpp puts the space before every stretch, not only before the one that opens the text.
+        prepare=lambda text, opens: prefix + text.replace(" ", SPACE),
+        split=model.split,
+        opening=without_space if prefix else as_it_is,
+    )
+
+
+def refuse_other_kinds(metadata: Mapping[str, object]) -> None:
+    """UnsupportedModelError for settings that readers of this kind ignore, so that ids would be wrong."""
+    for name, harmless in HARMLESS.items():
+        if (value := metadata.get(key(name), harmless)) != harmless:
+            raise UnsupportedModelError(
+                f"{key(name)} is {value!r:.40}, which no reader of kind 'llama' follows; "
+                "leave it out of the file if the model was trained without",
+                kind="tokenizer",
+                name=name,
+            )
