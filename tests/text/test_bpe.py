@@ -317,7 +317,7 @@ def test_vocab_size_of_the_architecture_must_agree() -> None:
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        ({"model": "t5"}, "tokenizer"),
+        ({"model": "plamo2"}, "tokenizer"),
         ({"model": [1] * 5000}, "tokenizer"),
         ({"pre": "klingon"}, "pre-tokenizer"),
         ({"pre": "klingon" * 1000}, "pre-tokenizer"),
