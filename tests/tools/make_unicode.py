@@ -107,6 +107,22 @@ def moves(mark: str, first: str, last: str) -> bool:
     return NFD.normalize_str(before) != before or NFD.normalize_str(after) != after
 
 
+def scripts() -> dict[str, list[int]]:
+    """The classes that UnicodeScripts cuts between, numbered; what is in none, as a space, cuts nothing."""
+    step = pre_tokenizers.UnicodeScripts()
+    found: dict[str, list[int]] = {}
+    firsts: list[str] = []  # one character of each script
+    for batch in BATCHES:
+        for run, _ in step.pre_tokenize_str("".join(chr(c) for c in batch if step.pre_tokenize_str(chr(c)))):
+            pairs = step.pre_tokenize_str("".join(first + run[0] for first in firsts))
+            cuts = {start for _, (start, _) in pairs}
+            same = [i for i in range(len(firsts)) if 2 * i + 1 not in cuts]
+            number = same[0] if same else len(firsts)
+            firsts += [] if same else [run[0]]
+            found.setdefault(f"script{number}", []).extend(map(ord, run))
+    return found
+
+
 def sets() -> dict[str, Runs]:
     """Every class, by its name in the data file."""
     found = {name: matched(regex) for name, regex in REGEXES.items()}
@@ -126,6 +142,7 @@ def sets() -> dict[str, Runs]:
         "Nmt.spaces": (c for c, result in mapped(normalizers.Nmt()).items() if result),
         "uncomposed": (c for c, result in mapped(NFD).items() if len(result) > 1 and c in mapped(NFC)),
         **combining_classes(),
+        **scripts(),
     }
     return found | {name: runs_of(code_points) for name, code_points in members.items()}
 

@@ -1,0 +1,97 @@
+"""Steps that cut text into words, against `tokenizers`: every code point, random texts, hostile runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+from tests.text.texts import random_texts
+from tokenizers import Regex, pre_tokenizers
+
+from camelid.text.words import (
+    BEHAVIORS,
+    PRE_TOKENIZERS,
+    char_delimiter_split,
+    digits,
+    fixed_length,
+    punctuation,
+    split,
+)
+
+PATTERNS = {"a string": " ", "a run": "[ e]+", "two kinds": "'s|[0-9]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    ours: Callable[[str], list[str]]
+    oracle: pre_tokenizers.PreTokenizer
+
+
+def snake(behavior: str) -> str:
+    return re.sub("(?<=.)([A-Z])", r"_\1", behavior).lower()
+
+
+def of_pattern(pattern: str, behavior: str, invert: bool) -> Case:
+    ours = partial(split, rx=re.compile(pattern), behavior=behavior, invert=invert)
+    return Case(ours, pre_tokenizers.Split(Regex(pattern), snake(behavior), invert=invert))
+
+
+CASES = {
+    **{name: Case(ours, getattr(pre_tokenizers, name)()) for name, ours in PRE_TOKENIZERS.items()},
+    "Digits, each": Case(
+        partial(digits, individual_digits=True), pre_tokenizers.Digits(individual_digits=True)
+    ),
+    "FixedLength, 3": Case(partial(fixed_length, length=3), pre_tokenizers.FixedLength(length=3)),
+    "CharDelimiterSplit": Case(
+        partial(char_delimiter_split, delimiter="e"), pre_tokenizers.CharDelimiterSplit("e")
+    ),
+    **{
+        f"Punctuation, {behavior}": Case(
+            partial(punctuation, behavior=behavior), pre_tokenizers.Punctuation(behavior=snake(behavior))
+        )
+        for behavior in BEHAVIORS
+    },
+}
+SPLITS = {
+    f"{name}, {behavior}, invert {invert}": of_pattern(pattern, behavior, invert)
+    for name, pattern in PATTERNS.items()
+    for behavior in BEHAVIORS
+    for invert in (False, True)
+}
+CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
+
+
+def oracle(case: Case, text: str) -> list[str]:
+    return [word for word, _ in case.oracle.pre_tokenize_str(text)]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", CASES)
+def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
+    for first in range(0, len(CODE_POINTS), 0x4000):
+        chars = [chr(code_point) for code_point in CODE_POINTS[first : first + 0x4000]]
+        for text in ("".join(chars), "a".join(chars)):
+            assert CASES[name].ours(text) == oracle(CASES[name], text), f"from U+{ord(chars[0]):04X}"
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", [*CASES, *SPLITS])
+def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str) -> None:
+    case = {**CASES, **SPLITS}[name]
+    for text in ["", " ", "e", "''s's1", *random_texts(1300, seed=12)]:
+        assert case.ours(text) == oracle(case, text), ascii(text)
+
+
+@pytest.mark.parametrize(
+    "name", [*CASES, *(f"two kinds, {behavior}, invert False" for behavior in BEHAVIORS)]
+)
+@pytest.mark.parametrize("unit", ["a", " ", "1", "!", "\u0301", "漢", " a", "'s"])
+def test_a_long_run_takes_linear_time(name: str, unit: str) -> None:
+    start = time.process_time()
+    {**CASES, **SPLITS}[name].ours(unit * (100_000 // len(unit)))
+    # At most 0.1 s; anything quadratic would take minutes.
+    assert time.process_time() - start < 3
