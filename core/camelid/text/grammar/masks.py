@@ -11,13 +11,15 @@ from typing import TypeAlias, TypeVar
 
 from camelid.text.grammar.configs import DONE, ROOT, Config, Configs, Item, Node
 from camelid.text.grammar.network import Network
-from camelid.text.grammar.trie import ASCII, Branch, TokenTable, Trie
+from camelid.text.grammar.trie import ASCII, Tokens, TokenTable, Trie
 
 K = TypeVar("K")
 V = TypeVar("V")
 States: TypeAlias = frozenset[int]
 Exit: TypeAlias = tuple[int, int, int]  # keys low … high - 1 of a trie, and how many bytes are read
 MAX_MASK_BYTES = 64 << 20
+FEW = 8  # a set of less than this part of the tokens is not worth a trie of the others
+FEW_STATES = 64  # of more, as in long lists of words, hardly one loops
 # Well-formed UTF-8 beyond ASCII (Unicode 16, table 3-7), as ranges of byte values.
 TAIL = (0x80, 0xBF)
 SHAPES = (
@@ -71,20 +73,36 @@ class Masks:
         bits = 0
         for state in states:
             for token_ids, negated, _ in self.network.places[state].tokens:
-                named = self.table.bits(token_ids) & self.table.any_token
+                known = (token_id for token_id in token_ids if 0 <= token_id < self.table.vocab_size)
+                named = self.table.bits(known) & self.table.any_token
                 bits |= self.table.any_token & ~named if negated else named
         return bits
 
     def _look_ahead(self, key: tuple[States, bool]) -> Ahead:
         states, is_short = key
         tokens = self.table.short if is_short else self.table.long
-        config = self._within(states)
-        kept = self._runs(states) & tokens.all
-        # Below that, leaving out costs more than walking past.
-        trie = tokens.without(kept) if kept.bit_count() * 8 > len(tokens.trie.keys) else tokens.trie
-        exits: list[Exit] = []
-        kept |= self.table.bits(self._walk(trie, config, exits))
-        return Ahead(kept, self._suffixes(states, trie, exits))
+        config, follow = self._within(states), self._follow(states)
+        kept, tries = self._split(tokens, *self._runs(states))
+        left = dict[bytes, list[int]]()
+        for trie in tries:
+            exits: list[Exit] = []
+            kept |= self.table.bits(self._walk(trie, config, exits))
+            if any(follow):
+                collect(left, trie, exits, follow)
+        suffixes = sorted(left)
+        return Ahead(kept, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
+
+    def _split(self, tokens: Tokens, kept: int, alike: int) -> tuple[int, list[Trie]]:
+        """Some of the kept tokens, and tries of all others: `alike` are those written as the kept are.
+
+        What is outside `alike` is the same along a whole repetition, so its trie is worth remembering.
+        """
+        kept, alike = kept & tokens.all, alike & tokens.all
+        if alike.bit_count() * FEW < len(tokens.trie.keys):
+            return kept, [tokens.trie]
+        longer = alike & ~kept
+        outside = tokens.only(tokens.all & ~alike)
+        return kept, [outside, tokens.chosen(longer)] if longer else [outside]
 
     def _within(self, states: Iterable[int]) -> Config:
         """The config of states whose rule was called by nobody: complete where the rule ends."""
@@ -93,49 +111,41 @@ class Masks:
     def _walk(self, trie: Trie, config: Config, exits: list[Exit] | None = None) -> list[int]:
         """Tokens of the trie that the grammar can read from here; `exits` takes where the rule may end."""
         class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
+        keys, lows, highs, bytes_in = trie.keys, trie.lows, trie.highs, trie.bytes_in
         token_ids: list[int] = []
-        todo: list[tuple[Branch, Config]] = [(trie.root, config)] if trie.keys else []
+        todo: list[tuple[int, Config]] = [(0, config)] if keys else []
         while todo:
-            branch, config = todo.pop()
-            for byte, child in trie.edges(branch):
-                byte_class = class_of[byte]
+            node, config = todo.pop()
+            first = trie.firsts[node] or trie.expand(node)
+            for child in range(first, trie.ends[node]):
+                byte_class = class_of[bytes_in[child]]
                 after = config.next[byte_class] or step(config, byte_class)
                 if after is dead:
                     continue
                 if after.complete and exits is not None:
-                    exits.append((child.low, child.high, child.depth))
-                if child.high - child.low == 1:
+                    exits.append((lows[child], highs[child], trie.depths[child]))
+                low = lows[child]
+                if highs[child] - low == 1:
                     token_ids += self._tail(trie, child, after, exits)
                     continue
-                if len(trie.keys[child.low]) == child.depth:
-                    token_ids += trie.token_ids[child.low]
+                if len(keys[low]) == trie.depths[child]:
+                    token_ids += trie.token_ids[low]
                 todo.append((child, after))
         return token_ids
 
-    def _tail(self, trie: Trie, leaf: Branch, config: Config, exits: list[Exit] | None) -> tuple[int, ...]:
+    def _tail(self, trie: Trie, leaf: int, config: Config, exits: list[Exit] | None) -> tuple[int, ...]:
         """`_walk` down the rest of the only key that is left."""
         class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
-        key = trie.keys[leaf.low]
-        for depth in range(leaf.depth, len(key)):
+        index = trie.lows[leaf]
+        key = trie.keys[index]
+        for depth in range(trie.depths[leaf], len(key)):
             byte_class = class_of[key[depth]]
             config = config.next[byte_class] or step(config, byte_class)
             if config is dead:
                 return ()
             if config.complete and exits is not None:
-                exits.append((leaf.low, leaf.high, depth + 1))
-        return trie.token_ids[leaf.low]
-
-    def _suffixes(self, states: States, trie: Trie, exits: list[Exit]) -> Trie:
-        """What is left of tokens past the end of the rule, as far as something may follow the rule."""
-        follow = self._follow(states)
-        found: dict[bytes, list[int]] = {}
-        for low, high, depth in exits if any(follow) else ():
-            for i in range(low, high):
-                key = trie.keys[i]
-                if len(key) > depth and follow[key[depth]]:
-                    found.setdefault(key[depth:], []).extend(trie.token_ids[i])
-        keys = sorted(found)
-        return Trie(keys, [tuple(found[key]) for key in keys])
+                exits.append((index, index + 1, depth + 1))
+        return trie.token_ids[index]
 
     def _follow(self, states: States) -> list[bool]:
         """For each byte value whether it may come after the rules of these states."""
@@ -150,24 +160,27 @@ class Masks:
         config = self.configs.closed(link for link in node.links if link[0] != DONE)
         return self.table.bits(self._walk(ahead.exits, config))
 
-    def _runs(self, states: States) -> int:
-        """Tokens that are surely kept because each of their characters leads back to these states.
+    def _runs(self, states: States) -> tuple[int, int]:
+        """Tokens that are surely kept since each of their characters leads back to the same state.
 
-        In a bounded repetition it leads to the same states of the next copy, while copies are left.
+        In a bounded repetition it leads to that state of the next copy, while copies are left: then the
+        second set also has the tokens that are too long.
         """
-        bits = self._written(states, 0)
-        chains = {chain for state in states if (chain := self.network.chains[state]) and chain[1] > 1}
-        for stride, n_left in chains:
-            copy = frozenset(s for s in states if self.network.chains[s] == (stride, n_left))
-            bits |= self._written(copy, stride) & self.table.of_length(n_left)
-        return bits
+        kept = alike = 0
+        for state in states if len(states) <= FEW_STATES else ():
+            tokens = self._written(state, 0)
+            kept, alike = kept | tokens, alike | tokens
+            chain = self.network.chains[state]
+            if chain and chain[1] > 1:
+                tokens = self._written(state, chain[0])
+                kept, alike = kept | tokens & self.table.of_length(chain[1]), alike | tokens
+        return kept, alike
 
-    def _written(self, states: States, distance: int) -> int:
-        """Tokens of the characters that lead from the states to all of those at a distance."""
-        goal = {(state + distance, ROOT) for state in states}
-        start = self._within(states)
+    def _written(self, state: int, distance: int) -> int:
+        """Tokens of those characters that lead from the state to the one at a distance."""
+        start, goal = self._within([state]), (state + distance, ROOT)
         class_of = self.network.class_of
-        classes = {c for c in range(self.network.n_classes) if self._leads(start, [{c}], goal)}
+        classes = {c for c, _ in self.network.places[state].arcs if self._leads(start, [{c}], goal)}
         characters = frozenset(byte for byte in range(ASCII) if class_of[byte] in classes)
         others = all(
             self._leads(start, [set(class_of[low : high + 1]) for low, high in shape], goal)
@@ -175,14 +188,23 @@ class Masks:
         )
         return self.table.written_in(characters, others=others) if characters or others else 0
 
-    def _leads(self, start: Config, reading: list[set[int]], goal: set[Item]) -> bool:
-        """Whether all sequences of bytes of these classes lead to the items of `goal`, among others."""
+    def _leads(self, start: Config, reading: list[set[int]], goal: Item) -> bool:
+        """Whether all sequences of bytes of these classes lead to `goal`, among others."""
         configs = {start}
         for classes in reading:
             configs = {config.next[c] or self.configs.step(config, c) for config in configs for c in classes}
             if self.configs.dead in configs:
                 return False
-        return all(goal <= config.items for config in configs)
+        return all(goal in config.items for config in configs)
+
+
+def collect(left: dict[bytes, list[int]], trie: Trie, exits: list[Exit], follow: list[bool]) -> None:
+    """Add what is left of tokens past the exits to `left`, where it begins with a byte that may follow."""
+    for low, high, depth in exits:
+        for i in range(low, high):
+            key = trie.keys[i]
+            if len(key) > depth and follow[key[depth]]:
+                left.setdefault(key[depth:], []).extend(trie.token_ids[i])
 
 
 def remembered(cache: dict[K, V], key: K, compute: Callable[[K], V], limit: int) -> V:

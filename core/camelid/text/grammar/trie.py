@@ -5,9 +5,11 @@ Sets of tokens are integers: bit i is token i.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import groupby
+from itertools import compress, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -18,37 +20,43 @@ if TYPE_CHECKING:
     from camelid.text.tokenizer import Tokenizer
 
 ASCII = 128
-KEPT_RESTS = 16  # tries over a part of the vocabulary
-
-
-class Branch:
-    """The keys low … high - 1 of a trie, which share their first `depth` bytes."""
-
-    __slots__ = ("depth", "edges", "high", "low")
-
-    def __init__(self, low: int, high: int, depth: int) -> None:
-        self.low, self.high, self.depth = low, high, depth
-        self.edges: list[tuple[int, Branch]] | None = None  # made on first use
+ONE = ord("1")
+KEPT_TRIES = 16  # over a part of the vocabulary
+DIGIT_VALUES = bytes(byte - 0x30 & 0xFF for byte in range(256))
 
 
 class Trie:
-    """Sorted keys, none twice, each with the tokens that it stands for."""
+    """Sorted keys, none twice, each with the tokens that it stands for; its nodes are made on first use.
+
+    Node n stands for the keys lows[n] … highs[n] - 1, which share their first depths[n] bytes, the last of
+    them bytes_in[n]. Its children are firsts[n] … ends[n] - 1 once `expand` has made them; until then
+    firsts[n] is 0. Arrays instead of objects, since the garbage collector would visit every object again
+    and again.
+    """
 
     def __init__(self, keys: list[bytes], token_ids: list[tuple[int, ...]]) -> None:
         self.keys = keys
         self.token_ids = token_ids
-        self.root = Branch(0, len(keys), 0)
+        self.lows, self.highs, self.depths = array("i", [0]), array("i", [len(keys)]), array("i", [0])
+        self.firsts, self.ends, self.bytes_in = array("i", [0]), array("i", [0]), bytearray(1)
 
-    def edges(self, branch: Branch) -> list[tuple[int, Branch]]:
-        """(byte, branch) for each byte that goes on."""
-        if branch.edges is None:
-            depth, at = branch.depth, branch.low
-            at += len(self.keys[at]) == depth
-            branch.edges = []
-            for byte, keys in groupby(self.keys[at : branch.high], itemgetter(depth)):
-                low, at = at, at + sum(1 for _ in keys)
-                branch.edges.append((byte, Branch(low, at, depth + 1)))
-        return branch.edges
+    def expand(self, node: int) -> int:
+        """Make the children of a node that has none yet, and return the first."""
+        low, depth, first = self.lows[node], self.depths[node], len(self.lows)
+        low += len(self.keys[low]) == depth
+        column = bytes(map(itemgetter(depth), self.keys[low : self.highs[node]]))
+        at = 0
+        while at < len(column):
+            self.bytes_in.append(column[at])
+            self.lows.append(low + at)
+            at = bisect_right(column, column[at], at)
+            self.highs.append(low + at)
+        n_new = len(self.lows) - first
+        self.depths.extend(array("i", [depth + 1]) * n_new)
+        self.firsts.extend(array("i", [0]) * n_new)
+        self.ends.extend(array("i", [0]) * n_new)
+        self.firsts[node], self.ends[node] = first, first + n_new
+        return first
 
 
 class Tokens:
@@ -57,16 +65,16 @@ class Tokens:
     def __init__(self, table: TokenTable, trie: Trie) -> None:
         self.table = table
         self.trie = trie
-        self.first_ids = [ids[0] for ids in trie.token_ids]
         self.all = table.bits(token_id for ids in trie.token_ids for token_id in ids)
-        self.without = lru_cache(KEPT_RESTS)(self._without)
+        self.only = lru_cache(KEPT_TRIES)(self.chosen)
+        self._first_ids = [ids[0] for ids in trie.token_ids]
 
-    def _without(self, left_out: int) -> Trie:
-        """The trie of the tokens outside a set; tokens of equal bytes must be inside or outside together."""
-        flags = f"{left_out | 1 << self.table.vocab_size:b}"[:0:-1]
-        kept = [i for i, token_id in enumerate(self.first_ids) if flags[token_id] == "0"]
-        trie = self.trie
-        return Trie([trie.keys[i] for i in kept], [trie.token_ids[i] for i in kept])
+    def chosen(self, token_ids: int) -> Trie:
+        """The trie of a set of these tokens; none without those of equal bytes."""
+        flags = f"{token_ids | 1 << self.table.vocab_size:b}"[:0:-1].encode().translate(DIGIT_VALUES)
+        chosen = bytes(map(flags.__getitem__, self._first_ids))
+        keys, ids = self.trie.keys, self.trie.token_ids
+        return Trie(list(compress(keys, chosen)), list(compress(ids, chosen)))
 
 
 class TokenTable:
@@ -110,13 +118,11 @@ class TokenTable:
         return ((1 << self.vocab_size) - 1) & ~self.eos_bits
 
     def bits(self, token_ids: Iterable[int]) -> int:
-        """A set of tokens; ids outside the vocabulary are left out."""
-        size = self.vocab_size
-        flags = bytearray(size // 8 + 1)
-        for i in token_ids:
-            if 0 <= i < size:
-                flags[i >> 3] |= 1 << (i & 7)
-        return int.from_bytes(flags, "little")
+        """These tokens as a set."""
+        digits = bytearray(b"0") * (self.vocab_size + 1)
+        for token_id in token_ids:
+            digits[~token_id] = ONE
+        return int(digits, 2)
 
     @cached_property
     def _sorted(self) -> list[tuple[bytes, tuple[int, ...]]]:
@@ -140,12 +146,15 @@ class TokenTable:
         """For each ASCII character the tokens that hold it; then those with other characters; then those
         that are not whole characters."""
         found: list[list[int]] = [[] for _ in range(ASCII + 2)]
-        for data, ids in self._sorted:
-            if not data.isascii():
-                found[ASCII if is_utf8(data) else ASCII + 1] += ids
-            for byte in set(data):
-                if byte < ASCII:
-                    found[byte] += ids
+        for token_id, data in enumerate(self.token_bytes):
+            if data.isascii():
+                for byte in set(data):
+                    found[byte].append(token_id)
+            else:
+                found[ASCII if is_utf8(data) else ASCII + 1].append(token_id)
+                for byte in set(data):
+                    if byte < ASCII:
+                        found[byte].append(token_id)
         return [self.bits(ids) for ids in found]
 
     def written_in(self, ascii_bytes: frozenset[int], *, others: bool) -> int:
