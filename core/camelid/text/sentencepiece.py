@@ -66,7 +66,7 @@ class SentencePieceBpe:
         self._joiner = joiner
         self._unknown_id = unknown_id
         self._byte_ids = {byte_of(token): i for i, (token, kind) in enumerate(pairs) if kind == BYTE}
-        self._unused = {token for token, kind in pairs if kind == UNUSED and not joiner}
+        self._unused = {t for t, i in self._ids.items() if vocab.types[i] == UNUSED and not joiner}
         self._halves: dict[str, Sequence[str]] = {}
 
     def encode_word(self, word: str) -> Sequence[int]:

@@ -8,6 +8,7 @@ from typing import Protocol
 from camelid.errors import UnsupportedModelError
 from camelid.text.bpe import bpe_from_gguf
 from camelid.text.pipeline import Frame, Pipeline
+from camelid.text.rwkv import rwkv_from_gguf
 from camelid.text.sentencepiece import sentencepiece_from_gguf
 from camelid.text.unigram import unigram_from_gguf
 
@@ -74,7 +75,12 @@ def framed(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[int]:
 
 
 # tokenizer.ggml.model -> what builds it.
-KINDS = {"gpt2": bpe_from_gguf, "llama": sentencepiece_from_gguf, "t5": unigram_from_gguf}
+KINDS = {
+    "gpt2": bpe_from_gguf,
+    "llama": sentencepiece_from_gguf,
+    "rwkv": rwkv_from_gguf,
+    "t5": unigram_from_gguf,
+}
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
