@@ -106,7 +106,12 @@ def framing(
 def eos_ids(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[int]:
     """The ids that the file names, and control tokens known by name to end a turn."""
     named = {special_id(metadata, name, len(vocab)) for name in EOS_KEYS} - {None}
+    return frozenset(cast("set[int]", named)) | known_ends(vocab)
+
+
+def known_ends(vocab: Vocab) -> frozenset[int]:
+    """Control tokens that are known by name to end a turn."""
     known = {t: i for t, i in vocab.specials.ids.items() if t in EOS_NAMES and vocab.types[i] == CONTROL}
     if "<|return|>" in known and "<|call|>" in known:
         known.pop("<|end|>", None)  # gpt-oss: closes a message, not the turn
-    return frozenset(cast("set[int]", named)) | frozenset(known.values())
+    return frozenset(known.values())
