@@ -131,8 +131,10 @@ def test_sentencepiece_style_ids_equal_those_of_tokenizers(spaces: str, complete
     )
     assert ("merges" in facts) == (not complete), "scores tell all that complete merges do"
     for text in [*random_texts(200, seed=9), *crowded(400, seed=4), "x"]:
-        # ▁▁ is a user-defined token here, and the reader above has none of those.
-        if "  " not in text and not (text.startswith(" ") and facts["add_space_prefix"]):
+        # The reader above finds no tokens by name: ▁▁, which is user-defined here, and control tokens.
+        if any(name in text for name in ("  ", "▁▁", "<unk>", "<s>", "</s>")):
+            continue
+        if not (text.startswith((" ", "▁")) and facts["add_space_prefix"]):
             assert spm_encode(facts, text) == made.encode(text, add_special_tokens=False).ids, repr(text)
 
 
