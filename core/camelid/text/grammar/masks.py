@@ -95,12 +95,13 @@ class Masks:
     def _split(self, tokens: Tokens, kept: int, alike: int) -> tuple[int, list[Trie]]:
         """Some of the kept tokens, and tries of all others: `alike` are those written as the kept are.
 
-        What is outside `alike` is the same along a whole repetition, so its trie is worth remembering.
+        What is outside `alike` is the same along a whole repetition, so its trie is worth remembering; so is
+        the trie of all tokens.
         """
-        kept, alike = kept & tokens.all, alike & tokens.all
-        if alike.bit_count() * FEW < len(tokens.trie.keys):
-            return kept, [tokens.trie]
+        kept, alike, few = kept & tokens.all, alike & tokens.all, len(tokens.trie.keys) // FEW
         longer = alike & ~kept
+        if alike.bit_count() <= few or longer.bit_count() > few:
+            return kept, [tokens.trie]
         outside = tokens.only(tokens.all & ~alike)
         return kept, [outside, tokens.chosen(longer)] if longer else [outside]
 

@@ -67,14 +67,14 @@ class Tokens:
         self.trie = trie
         self.all = table.bits(token_id for ids in trie.token_ids for token_id in ids)
         self.only = lru_cache(KEPT_TRIES)(self.chosen)
-        self._first_ids = [ids[0] for ids in trie.token_ids]
+        self._index = {token_id: i for i, ids in enumerate(trie.token_ids) for token_id in ids}
 
     def chosen(self, token_ids: int) -> Trie:
-        """The trie of a set of these tokens; none without those of equal bytes."""
-        flags = f"{token_ids | 1 << self.table.vocab_size:b}"[:0:-1].encode().translate(DIGIT_VALUES)
-        chosen = bytes(map(flags.__getitem__, self._first_ids))
+        """The trie of a set of these tokens, none without those of equal bytes. `only` remembers."""
+        flags = f"{token_ids:b}"[::-1].encode().translate(DIGIT_VALUES)
+        indices = sorted({self._index[i] for i in compress(range(len(flags)), flags)})
         keys, ids = self.trie.keys, self.trie.token_ids
-        return Trie(list(compress(keys, chosen)), list(compress(ids, chosen)))
+        return Trie([keys[i] for i in indices], [ids[i] for i in indices])
 
 
 class TokenTable:
