@@ -65,6 +65,8 @@ class Charsmap:
         return "".join(map(self._cluster, clusters))
 
     def _cluster(self, cluster: str) -> str:
+        if len(cluster) == 1:
+            return self._character(cluster)
         found = self._shortest(cluster) if len(cluster.encode()) < SHORT else None
         return "".join(map(self._character, cluster)) if found is None else found
 

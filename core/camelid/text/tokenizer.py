@@ -11,6 +11,7 @@ from camelid.text.pipeline import Frame, Pipeline
 from camelid.text.rwkv import rwkv_from_gguf
 from camelid.text.sentencepiece import sentencepiece_from_gguf
 from camelid.text.unigram import unigram_from_gguf
+from camelid.text.wordpiece import wordpiece_from_gguf
 
 
 class Tokenizer(Protocol):
@@ -76,6 +77,7 @@ def framed(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[int]:
 
 # tokenizer.ggml.model -> what builds it.
 KINDS = {
+    "bert": wordpiece_from_gguf,
     "gpt2": bpe_from_gguf,
     "llama": sentencepiece_from_gguf,
     "rwkv": rwkv_from_gguf,

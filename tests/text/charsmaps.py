@@ -1,0 +1,68 @@
+"""Precompiled character maps for tests: made from strings, or taken from a SentencePiece model."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+
+VALUE, LEAF = 1 << 31, 1 << 8
+
+
+def compiled(pairs: Mapping[str, str]) -> bytes:
+    """The map as SentencePiece writes it. Every node has a block of 256 units of its own."""
+    children: list[dict[int, int]] = [{}]
+    values: dict[int, int] = {}
+    blob = b""
+    for key, replacement in pairs.items():
+        node = 0
+        for byte in key.encode():
+            if byte not in children[node]:
+                children[node][byte] = len(children)
+                children.append({})
+            node = children[node][byte]
+        values[node] = len(blob)
+        blob += replacement.encode() + b"\0"
+    return packed(units_of(children, values), blob)
+
+
+def units_of(children: list[dict[int, int]], values: Mapping[int, int]) -> list[int]:
+    """A node's block is its base: the units of its children lie in it, that of its value at its start."""
+    units = [0] * 256 * (len(children) + 1)
+    place = {0: 0}
+    for node, branches in enumerate(children):
+        base = 256 * (node + 1)
+        units[place[node]] |= (place[node] ^ base) << 10
+        for byte, child in branches.items():
+            place[child] = base + byte
+            units[base + byte] = byte
+        if node in values:
+            units[place[node]] |= LEAF
+            units[base] = VALUE | values[node]
+    return units
+
+
+def packed(units: list[int], blob: bytes) -> bytes:
+    return struct.pack(f"<{len(units) + 1}I", 4 * len(units), *units) + blob
+
+
+def fields(data: bytes) -> Iterator[tuple[int, object]]:
+    """Number and value of each field of a protobuf message: what a .model file is made of."""
+    at = 0
+    while at < len(data):
+        tag, at = varint(data, at)
+        value: object
+        if tag & 7 == 0:
+            value, at = varint(data, at)
+        else:
+            size, at = ({1: 8, 5: 4}[tag & 7], at) if tag & 7 in {1, 5} else varint(data, at)
+            value, at = data[at : at + size], at + size
+        yield tag >> 3, value
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 128:
+            return value, at

@@ -1,0 +1,62 @@
+"""Writes core/camelid/data/graphemes.txt: classes of the characters that grapheme clusters are made of.
+
+The oracle is the normalizer Precompiled of `tokenizers`, which cuts text into clusters. It replaces a cluster
+below 6 bytes that begins with a key as a whole: "a" and what belongs to it become X, and of "á" the accent
+stays exactly if the cluster began before the "a". Every code point is asked about.
+Run: python -m tests.tools.make_graphemes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.text.charsmaps import compiled
+from tests.tools.make_unicode import CODE_POINTS, runs_of, set_row
+from tokenizers import normalizers
+
+DATA = Path(__file__).parents[2] / "core" / "camelid" / "data" / "graphemes.txt"
+ACCENT, KA, VIRAMA, LEAD, VOWEL, TAIL, PHONE, JOINER = "\u0301\u0915\u094d\u1100\u1161\u11a8\u260e\u200d"
+LETTERS = normalizers.Precompiled(compiled(dict.fromkeys(("a", KA, LEAD, VOWEL, TAIL, PHONE), "X")))
+MARK = normalizers.Precompiled(compiled({ACCENT: "X"}))
+
+
+def where(probe: normalizers.Precompiled, text: Callable[[str], str], shown: str) -> set[int]:
+    """The code points that leave `shown` at the end of the text that they are put in."""
+    return {c for c in CODE_POINTS if probe.normalize_str(text(chr(c))).endswith(shown)}
+
+
+def glued(before: str, after: str) -> set[int]:
+    """The code points between the two that leave no border before the last character of `after`."""
+    return where(LETTERS, lambda char: before + char + after + ACCENT, "X" + ACCENT)
+
+
+def classes() -> dict[str, set[int]]:
+    """Every class by its name. `Joined` goes on with any cluster; some of it also counts as `Extend`."""
+    prepend = glued("", "a")
+    to_lead, to_vowel, to_tail = (glued("", jamo) - prepend for jamo in (LEAD, VOWEL, TAIL))
+    consonant, linker = glued("", VIRAMA + KA) - prepend, glued(KA, KA) - prepend
+    both = to_vowel & to_tail
+    bare, marked = (where(MARK, lambda char: char + 2 * ACCENT, shown) for shown in ("XX", "X"))
+    return {
+        "Joined": {c for c in CODE_POINTS if LETTERS.normalize_str("a" + chr(c)) == "X"},
+        "Prepend": prepend,
+        "Control": where(MARK, lambda char: char + 2 * ACCENT, "X")
+        - where(MARK, lambda c: c + 2 * ACCENT, "XX"),
+        "Lead": to_lead,
+        "Vowel": {c for c in both if c < 0xAC00 or c > 0xD7A3},
+        "LeadVowel": {c for c in both if 0xAC00 <= c <= 0xD7A3},
+        "LeadVowelTail": {c for c in to_tail - both if 0xAC00 <= c <= 0xD7A3},
+        "Tail": {c for c in to_tail - both if c < 0xAC00 or c > 0xD7A3},
+        "Pictographic": glued("", JOINER + PHONE) - prepend,
+        "Consonant": consonant,
+        "Linker": linker,
+        "Extend": glued(KA, VIRAMA + KA) - prepend - consonant - linker,
+    }
+
+
+if __name__ == "__main__":
+    head = "# class, then gap and length of each range, in base 36 (make_graphemes.py)"
+    rows = [set_row(name, runs_of(sorted(members))) for name, members in classes().items()]
+    DATA.write_text("\n".join([head, *rows, ""]), "utf-8")
+    print(f"{DATA.name}: {DATA.stat().st_size} bytes")
