@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.text.charsmaps import compiled
-from tests.tools.make_unicode import CODE_POINTS, runs_of, set_row
+from tests.tools.make_unicode import CODE_POINTS, HANGUL, runs_of, set_row
 from tokenizers import normalizers
 
 DATA = Path(__file__).parents[2] / "core" / "camelid" / "data" / "graphemes.txt"
@@ -41,13 +41,12 @@ def classes() -> dict[str, set[int]]:
     return {
         "Joined": {c for c in CODE_POINTS if LETTERS.normalize_str("a" + chr(c)) == "X"},
         "Prepend": prepend,
-        "Control": where(MARK, lambda char: char + 2 * ACCENT, "X")
-        - where(MARK, lambda c: c + 2 * ACCENT, "XX"),
+        "Control": marked - bare,
         "Lead": to_lead,
-        "Vowel": {c for c in both if c < 0xAC00 or c > 0xD7A3},
-        "LeadVowel": {c for c in both if 0xAC00 <= c <= 0xD7A3},
-        "LeadVowelTail": {c for c in to_tail - both if 0xAC00 <= c <= 0xD7A3},
-        "Tail": {c for c in to_tail - both if c < 0xAC00 or c > 0xD7A3},
+        "Vowel": {c for c in both if c not in HANGUL},
+        "LeadVowel": both & {*HANGUL},
+        "LeadVowelTail": (to_tail - both) & {*HANGUL},
+        "Tail": {c for c in to_tail - both if c not in HANGUL},
         "Pictographic": glued("", JOINER + PHONE) - prepend,
         "Consonant": consonant,
         "Linker": linker,
