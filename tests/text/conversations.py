@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
     "+ '<|im_end|>' + '\n' }}{% endfor %}"
@@ -79,6 +82,11 @@ def call(*calls: dict[str, object], content: object = "") -> list[dict[str, obje
     return [*say("Weather?"), {"role": "assistant", "content": content, "tool_calls": list(calls)}]
 
 
+def parts(*texts: str) -> list[dict[str, str]]:
+    """Content as a list of parts."""
+    return [{"type": "text", "text": text} for text in texts]
+
+
 CONVERSATIONS: dict[str, list[dict[str, object]]] = {
     "empty": [],
     "one": say("Hello"),
@@ -110,6 +118,29 @@ CONVERSATIONS: dict[str, list[dict[str, object]]] = {
         *call(CALL), {**ANSWER, "content": {"t": 22.5, "ok": True, "n": None, "l": [1, "a"]}},
     ],
     "developer": [{"role": "developer", "content": "Dev."}, *say("a", "b", "c")],
+    "parts": [
+        {"role": "system", "content": parts("S.")}, {"role": "user", "content": parts("Hi", " there", "")},
+        {"role": "assistant", "content": parts("Yo")},
+    ],
+    "parts answer": [*call(CALL), {**ANSWER, "content": parts("22", "°C")}, *say("ok")],
+    "image": [{"role": "user", "content": [{"type": "image"}, *parts("What is it?")]}],
+    "thinking key": [*say("1+1?"), {"role": "assistant", "content": "2", "thinking": "Easy."}, *say("ok")],
+    "reasoning key": [*say("1+1?"), {"role": "assistant", "content": "2", "reasoning": "Easy."}, *say("ok")],
+    "empty system": say("Hi", system=""),
+    "parallel": [
+        *call(CALL, {**CALL, "id": "abcdef124", "function": {"name": "now", "arguments": {}}}),
+        ANSWER, {**ANSWER, "name": "now", "tool_call_id": "abcdef124", "content": "noon"}, *say("Thanks"),
+    ],
+    "deep arguments": call({
+        **CALL, "function": {"name": "add", "arguments": {"a": [{"b": None}], "ü": "</tool_call>", "c": 1e9}},
+    }),
+    "controls": say(
+        "<s>[INST]</s><start_of_turn><|eot_id|><|end|><|channel|><｜User｜><tool_call>", "<|im_end|>", "ok"
+    ),
+    "scripts": say("日本語 \u0627\u0644 हिन्दी \ud7ff", "👩‍👩‍👧 e\u0301", "\u200b\ufeff\u00a0\u3000"),
+    "long": say("word " * 3000, "x" * 5000, "\n" * 500),
+    "ipython": [*call(CALL), {"role": "ipython", "content": {"output": "22"}}, *say("ok")],
+    "number content": [{"role": "user", "content": 7}],
     "many": say(*(f"message {i}" for i in range(31))),
 }  # fmt: skip
 
@@ -131,5 +162,19 @@ VARIABLES: dict[str, dict[str, object]] = {
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
+STANDARDS: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": False, **TOKENS}
+
+
 def strftime_now(form: str) -> str:
     return f"now({form})"
+
+
+def contexts(conversation: str) -> Iterator[dict[str, object]]:
+    """What a template is given for a conversation: once with each set of variables."""
+    for variables in VARIABLES.values():
+        yield {"messages": CONVERSATIONS[conversation], **STANDARDS, **variables}
+
+
+def digest(renderings: Sequence[str | None]) -> str:
+    """A short hash of a conversation's renderings with each set of variables; None is a refusal."""
+    return sha256(repr(list(renderings)).encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -42,8 +42,42 @@ x is divisibleby(2) | x is eq 7 | x is equalto(7) | x is ne 7 | x is gt 3 | x is
 not x is string | s is string and x is number | x is nosuch | s is odd | zz + 'a' | n + 'a' | 1 + 'a' | 'a' - 1 | zz < 1 | 'a' < 1 | 'a' in x | 1 in 'a' | l.nope | x() | zz() | s|trim|upper ~ 'x'
 range(3)|list | range(1, 7, 2)|list | dict(a=1) | namespace(a=1).a | raise_exception('no') | strftime_now('%d') | zz|string|length | [zz] | d == {'a': 'z', 'b': 1} | l == zz | zz == yy
 {'a': 1}['a'] | [1, 2][0] | ('a' ~ 'b')|upper | 'a' ~ 'b'|upper | -l|first | (1 if t else 2) + 1 | x | x == 7 and y < 0 or n | 'a' 'b' ~ 'c' | "a" if x is defined and x > 3 else "b" | zz is undefined | d.a is defined
+q|safe + '<' | '<' + q|safe | ('<'|e) * 2 | '<'|e|e | '<'|e|forceescape | ('<b>%s'|safe) % '<' | ('<'|safe).join(['&', 'a'|safe]) | ('a-b'|safe).replace('-', '<') | ['<'|safe]
+('{}<'|safe).format('<') | q|safe ~ '<' | (q|safe)[:3] + '<' | q|safe|upper + '<' | q|safe|replace('a', '<') + '<' | q|safe|title + '<' | '<'|safe is escaped | '<' is escaped
+'{} {1} {k}'.format(1, k=2) | '{} {} {k!r:>5}'.format(1, 'b', k='v') | '{0:>6}|{0:*^7}|{0:.1}'.format('ab') | '{:08.3f}|{:+d}|{:x}|{:,}'.format(y, x, 255, 10**6) | '{{{}}}'.format(1)
+'{'.format(1) | '{}'.format() | '{zz}'.format() | '{:q}'.format(1) | '{a}{b}'.format_map(d) | '{:5}{!s:^5}'.format(t, n)
+'%s-%d %5.1f%%' % ('a', 7, y) | '%(a)s %(b)03d' % d | '%s' % s | '%-5s|%5s' % ('a', 'b') | '%d' % 'a' | '%s %s' % 'a' | '%s' % ('a', 'b') | '%x' % 255 | '%s'|format(1) | '%(k)s'|format(k=1)
+'%r' % ['a'] | '%.2s' % 'abc' | '%c' % 'a' | '%s' % zz | 'a' % l | 'a' % 1 | '%' % 1 | '%q' % 1 | '%d%%' % t | '%s' % none | '%(z)s' % d
+l|batch(2)|list | l|batch(2, 'f')|list | l|slice(2)|list | l|slice(2, 'f')|list | o|groupby('k')|list | o|groupby('n', default='z')|length | w|groupby(0)|list | 'ab'|center(7) | 'ab'|center ~ '.'
+'one two three'|truncate(9) | 'one two three'|truncate(9, true) | 'one two three'|truncate(8, false, '', 0) | 'one'|truncate(2) | '42.9'|int | '0x1f'|int(0, 16) | 'z'|int('q') | 2.51|round(1, 'floor') | 2.4|round(method='ceil')
+l|map('string') is iterable | l|map('string') is sequence | l|map('string')|length | l|map('string')|tojson | l|map('abs')|sum | (l|map('abs'))[0] | none|select|list | none|map('upper')|list | d.items() is sequence | d.keys()|length
+d.items()[0] | d.keys() | d.items() | d.values()|tojson | 'b' in d.keys() | d.copy() | l.copy() | l.index(1) | l.count(3) | l.index(9) | l.append(4) | d.update(a=1) | (1, 2).index(2) | l.pop | l * 2 | 2 * [n]
+'a b'.partition(' ') | 'a b c'.rpartition(' ') | 'ab'.partition('x') | 'ab'.rpartition('x') | '-7'.zfill(4) | 'ab'.center(5, '*') | 'ab'.ljust(4) ~ '|' | 'ab'.rjust(4) | 'aB'.swapcase() | u.casefold() | 'ab'.center(4.0)
+'abc'.rindex('c') | 'Ab'.istitle() | '1'.isdecimal() | '1'.isnumeric() | 'a'.isascii() | 'a b'.isidentifier() | ' '.isspace() | 'a1'.isalnum() | 'a'.isalpha() | 'a'.islower() | 'ab'.replace('', '-') | 'ab'.replace('', '-', 1) | 'ab'|replace('', '-')
+"it's o-k [x"|title | "it's"|capitalize | 'a' is in 'cab' | zz is callable | x is callable | dict is callable | [l, [1]]|sort | [(1, d), (2, d)]|max | d|items|list|min | [d, 1]|unique|list | dict([('a', 1)], b=2) | dict(d, a=3) | namespace({'a': 1}).a
+d|items is iterable | range(9)[2:4] | x[1:] | l['a':] | n[1:] | 'ab'|indent('> ', true) | d|indent | d|tojson(indent='  ') | [d|list|first, *l] | range(*[1, 4])|list | dict(**d) | dict(**{'a': 1}, **d) | namespace(_a=1) | x is defined is string
+l|le(3) | x is le 7 | x is ge 7 | x is lt 7 | x is greaterthan 3 | x is == 7 | l|d(1) | zz|first | zz|last | l|map('string')|last | 'x'|list|last | l|reverse|length | (1, (2, 3)) | messages|map(attribute='role')|join(',') | zz|int | zz|float
 """
 STATEMENTS = [
+    "{% for i in [[1, [2, [3]]], 4] recursive %}{{ loop.depth }}{{ loop.depth0 }}{% if i is iterable %}({{ loop(i) }}){% else %}{{ i }}{% endif %}{% endfor %}",
+    "{% for i in [1, 1, 2, 2] %}{% if loop.changed(i) %}{{ i }}{% endif %}{% endfor %}{% for i in l %}{% continue %}{% else %}e{% endfor %}{% for i in l %}{% break %}{% else %}e{% endfor %}",
+    "{% macro m(a) %}<{{ a }}{{ caller(2, c=3) }}>{% endmacro %}{% call(b, c) m(1) %}{{ b }}{{ c }}{{ x }}{% endcall %}{% call m(1) %}{% endcall %}{{ m(1) }}",
+    "{% macro m(a) %}{{ caller is defined }}{{ caller() }}{% endmacro %}{% for i in l %}{% call m(i) %}{{ i }}{{ loop.index }}{% endcall %}{% endfor %}",
+    "{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, b=4) }}{{ m() }}{{ m(*l, **d) }}{% macro k(a) %}{{ kwargs }}{% endmacro %}{{ k(a=1, b=2) }}",
+    "{% with a=1, b=x %}{{ a }}{{ b }}{% set a = 2 %}{{ a }}{% endwith %}{{ a }}{% with %}{% set z = 1 %}{% endwith %}{{ z }}{% with a=1 %}{% with a=2, b=a %}{{ b }}{% endwith %}{% endwith %}",
+    "{% set a | upper | trim %} b {% endset %}[{{ a }}]{% filter upper|replace('B', s) %}a{% set s = 'q' %}b{% endfilter %}{% print x, s, 'a' if n %}",
+    "{% for k, (a, b) in [(1, (2, 3))] %}{{ k }}{{ a }}{{ b }}{% endfor %}{% set (a, b) = l[:2] %}{{ a }}{{ b }}{% set a, (b, c) = 1, (2, 3) %}{{ c }}",
+    "{% generation %}{% set a = 1 %}{{ a }}{% endgeneration %}{{ a }}{% for i in l %}{% generation %}{{ i }}{{ loop.index }}{% endgeneration %}{% endfor %}",
+    "{% for i in l %}{% filter upper %}a{% if i == 1 %}{% break %}{% endif %}{% endfilter %}{{ i }}{% endfor %}{% for i in l %}{% set a %}b{% continue %}{% endset %}{{ a }}{% endfor %}",
+    "{% set ns = namespace() %}{% set ns._a = 1 %}",
+    "{% set true = 1 %}",
+    "{% macro m(a=1, b) %}{% endmacro %}",
+    "{% call 1 %}{% endcall %}",
+    "{% macro m() %}{% break %}{% endmacro %}",
+    "{% for i in l %}{% generation %}{% break %}{% endgeneration %}{% endfor %}",
+    "{{ dict(*l, *l) }}",
+    "{% for i in l|map('string') %}{{ i }}{{ loop.last }}{% endfor %}{% set g = l|map('string') %}{{ g|list }}{{ g|list }}",
+    "{% for i in n|selectattr('a') %}{{ i }}{% else %}e{% endfor %}{% for i in l if loop %}{{ i }}{% endfor %}",
     "{% if x %}a{% elif y %}b{% else %}c{% endif %}{% if n %}a{% elif e %}b{% else %}c{% endif %}{% if n %}a{% endif %}",
     "{% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}"
     "{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('p', 'q') }};{% endfor %}",

@@ -7,20 +7,40 @@ request is not, so `tokenizer.encode_spans` makes control tokens of the former o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from camelid.errors import RequestError, TemplateError
 from camelid.text import template_ast as ast
-from camelid.text.template_eval import GLOBALS, Evaluator
+from camelid.text.template_inputs import (
+    FUNCTION_VARIABLES,
+    TOKEN_VARIABLES,
+    admitted,
+    conversation,
+    plain,
+)  # fmt: skip
 from camelid.text.template_parser import parse
-from camelid.text.template_values import Bound, Budget, runs, trusted
+from camelid.text.template_scope import GLOBALS
+from camelid.text.template_statements import Renderer
+from camelid.text.template_values import Budget, runs
 
 MAX_STEPS = 1_000_000
 MAX_BYTES = 16 << 20
-# Variables from the model's file, whose text is trusted: never to be taken from a request.
-TOKEN_VARIABLES = frozenset({"bos_token", "eos_token", "pad_token", "unk_token"})
-FUNCTION_VARIABLES = frozenset({"strftime_now"})
 # What every template may be given, whether it reads it or not.
 STANDARD = {"messages", "tools", "documents", "add_generation_prompt"} | TOKEN_VARIABLES | FUNCTION_VARIABLES
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """Text as (text, trusted) spans, of which neighbours differ in trust.
+
+    `generated` are (start, end) in the whole text, in characters: what the template marks with
+    {% generation %} as written by the assistant, for training on it alone. Blocks within a macro, a set
+    block or a filter block are not among them.
+    """
+
+    spans: list[tuple[str, bool]]
+    generated: list[tuple[int, int]]
 
 
 class Template:
@@ -31,7 +51,11 @@ class Template:
         self._budget = budget
         self.variables = variables - STANDARD - GLOBALS.keys() - {"loop"}
 
-    def render(
+    def render(self, messages: Sequence[Mapping[str, object]], **variables: Any) -> list[tuple[str, bool]]:
+        """The spans of `rendering`."""
+        return self.rendering(messages, **variables).spans
+
+    def rendering(
         self,
         messages: Sequence[Mapping[str, object]],
         *,
@@ -39,30 +63,30 @@ class Template:
         tools: Sequence[object] | None = None,
         documents: Sequence[object] | None = None,
         **variables: object,
-    ) -> list[tuple[str, bool]]:
-        """Render a conversation to (text, trusted) spans; neighbours differ in trust.
+    ) -> Rendering:
+        """Render a conversation.
 
+        As in transformers, a message's reasoning may be called reasoning_content, thinking or reasoning.
         Variables beyond the standard ones must be names that the template reads, else RequestError. Raises
         TemplateError, with the template's line, when it refuses the conversation (`raised` is true then),
         goes wrong, or uses more than its limits.
         """
         self._check(variables)
-        context: dict[str, object] = {name: admitted(name, value) for name, value in variables.items()}
-        context |= {"messages": list(messages), "add_generation_prompt": add_generation_prompt}
-        context |= {"tools": tools, "documents": documents}
-        budget = Budget(*self._budget)
-        evaluator = Evaluator(context, budget)
+        context = {name: admitted(name, value) for name, value in variables.items()}
+        context |= {"messages": conversation(messages), "add_generation_prompt": add_generation_prompt}
+        context |= {"tools": plain(tools), "documents": plain(documents)}
+        renderer = Renderer(context, Budget(*self._budget))
         try:
-            evaluator.run(self._body)
-            return runs(budget.joined(evaluator.out))
+            renderer.run(self._body)
+            return Rendering(runs(renderer.text()), renderer.generated())
         except TemplateError as error:
-            raise at_line(evaluator.line, error.message, **error.facts) from error.__cause__
+            raise at_line(renderer.line, error.message, **error.facts) from error.__cause__
         except RecursionError:
-            raise at_line(evaluator.line, "values are nested too deep") from None
+            raise at_line(renderer.line, "values are nested too deep") from None
         except MemoryError:
-            raise at_line(evaluator.line, "there is not enough memory; shorten the conversation") from None
+            raise at_line(renderer.line, "there is not enough memory; shorten the conversation") from None
         except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-            raise at_line(evaluator.line, f"{type(error).__name__}: {error}") from error
+            raise at_line(renderer.line, f"{type(error).__name__}: {error}") from error
 
     def _check(self, variables: Mapping[str, object]) -> None:
         known = self.variables | STANDARD
@@ -82,15 +106,6 @@ def compile_template(source: str, *, max_steps: int = MAX_STEPS, max_bytes: int 
     except RecursionError:
         raise TemplateError("the template is nested too deep") from None
     return Template(parsed.body, parsed.variables, (max_steps, max_bytes))
-
-
-def admitted(name: str, value: object) -> object:
-    """The value as the template sees it: tokens trusted, functions callable, the rest plain data."""
-    if name in TOKEN_VARIABLES and isinstance(value, str):
-        return trusted(value)
-    if name in FUNCTION_VARIABLES and callable(value):
-        return Bound(name, value)
-    return value
 
 
 def at_line(line: int, message: str, **facts: object) -> TemplateError:

@@ -58,8 +58,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Args:
+    """`rest` and `named_rest` are what follows * and **."""
+
     positional: tuple[Expr, ...] = ()
     named: tuple[tuple[str, Expr], ...] = ()
+    rest: Expr | None = None
+    named_rest: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,9 @@ Expr: TypeAlias = (
     | Unary | Binary | Concat | Compare | Logic | Choice
 )  # fmt: skip
 Body: TypeAlias = "tuple[Statement, ...]"
-Target: TypeAlias = "str | tuple[str, ...] | Attr"
+Target: TypeAlias = "str | tuple[Target, ...]"
+Filters: TypeAlias = tuple[tuple[str, Args], ...]
+Params: TypeAlias = tuple[tuple[str, Expr | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,39 +173,65 @@ class If:
 @dataclass(frozen=True, slots=True)
 class For:
     line: int
-    target: str | tuple[str, ...]
+    target: Target
     values: Expr
     condition: Expr | None
+    recursive: bool
     body: Body
     otherwise: Body
 
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Either a value, or a body whose output is the value."""
+    """Either a value, or a body whose output, filtered, is the value."""
 
     line: int
-    target: Target
+    target: Target | Attr
     value: Expr | None
+    filters: Filters = ()
     body: Body = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Macro:
+class With:
     line: int
-    name: str
-    params: tuple[tuple[str, Expr | None], ...]
+    values: tuple[tuple[Target, Expr], ...]
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A body in its own output: {% filter f %} with a filter, {% generation %} without."""
+class Macro:
+    """`extras`: which of caller, varargs and kwargs the body reads; it takes no others."""
+
+    line: int
+    name: str
+    params: Params
+    extras: frozenset[str]
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class CallBlock:
+    """A call whose macro may print the body with `caller()`."""
+
+    line: int
+    call: Call
+    caller: Macro
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBlock:
+    line: int
+    filters: Filters
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What the assistant wrote."""
 
     line: int
     body: Body
-    name: str | None = None
-    args: Args = Args()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +242,4 @@ class Jump:
     kind: str
 
 
-Statement: TypeAlias = "Emit | If | For | Set | Macro | Group | Jump"
+Statement: TypeAlias = "Emit | If | For | Set | With | Macro | CallBlock | FilterBlock | Generation | Jump"

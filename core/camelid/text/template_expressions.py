@@ -17,7 +17,7 @@ COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
 BINARY_LEVELS: tuple[tuple[str, ...], ...] = (("+", "-"), ("~",), ("*", "/", "//", "%"), ("**",))
 # A test takes an argument without brackets if one of these follows it.
 ARGUMENT_KINDS = {"name", "string", "number"}
-NO_ARGUMENT = {"else", "or", "and", "is"}
+NO_ARGUMENT = {"else", "or", "and"}
 
 
 class ExpressionParser:
@@ -37,6 +37,12 @@ class ExpressionParser:
     @property
     def line(self) -> int:
         return self.token.line
+
+    @property
+    def following(self) -> tuple[str, str]:
+        """Kind and value of the token after this one."""
+        token = self.tokens[min(self.index + 1, len(self.tokens) - 1)]
+        return token.kind, token.value
 
     def fail(self, message: str) -> TemplateError:
         return TemplateError(f"template line {self.line}: {message}", line=self.line)
@@ -118,8 +124,7 @@ class ExpressionParser:
             return self.next().value
         if self.skip("name", "in"):
             return "in"
-        following = self.tokens[min(self.index + 1, len(self.tokens) - 1)]
-        if self.at("name", "not") and (following.kind, following.value) == ("name", "in"):
+        if self.at("name", "not") and self.following == ("name", "in"):
             self.index += 2
             return "not in"
         return None
@@ -248,19 +253,24 @@ class ExpressionParser:
         """Arguments up to the closing bracket, which is consumed."""
         positional: list[ast.Expr] = []
         named: list[tuple[str, ast.Expr]] = []
+        rest: dict[str, ast.Expr] = {}
         while not self.skip("op", ")"):
-            following = self.tokens[min(self.index + 1, len(self.tokens) - 1)]
-            if self.at("name") and (following.kind, following.value) == ("op", "="):
+            if self.at("op", "*", "**"):
+                stars = self.next().value
+                if stars in rest or "**" in rest:
+                    raise self.fail(f"{stars} does not belong here")
+                rest[stars] = self.expression()
+            elif self.at("name") and self.following == ("op", "="):
                 name = self.next().value
                 self.index += 1
                 named.append((name, self.expression()))
-            elif named:
+            elif named or rest:
                 raise self.fail("a positional argument follows a named one")
             else:
                 positional.append(self.expression())
             if not self.at("op", ")"):
                 self.expect("op", ",")
-        return ast.Args(tuple(positional), tuple(named))
+        return ast.Args(tuple(positional), tuple(named), rest.get("*"), rest.get("**"))
 
     def filters(self, value: ast.Expr) -> ast.Expr:
         while True:
@@ -281,6 +291,8 @@ class ExpressionParser:
     def test(self, line: int, value: ast.Expr) -> ast.Expr:
         negated = self.skip("name", "not")
         name, args = self.expect("name"), ast.Args()
+        if self.at("name", "is"):
+            raise self.fail("tests do not chain; put the first into brackets")
         if self.skip("op", "("):
             args = self.args()
         elif self.at("op", "[", "{") or (

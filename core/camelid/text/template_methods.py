@@ -1,7 +1,7 @@
-"""Methods and operators of template values, each a row of a table.
+"""Methods of template values, each a row of a table.
 
 Every method takes the value, the evaluator's budget, and the call's arguments. Values are plain data: no
-Python attribute of anything is ever reached, and no method formats (`str.format` reaches attributes).
+Python attribute of anything is ever reached, and none of them is changed.
 """
 
 from __future__ import annotations
@@ -10,19 +10,28 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from camelid.errors import TemplateError
+from camelid.text.template_format import format_map, format_method, pad
 from camelid.text.template_values import (
     Budget,
+    Markup,
     Namespace,
+    Text,
     Undefined,
+    View,
     checked_key,
     cut,
+    equal,
+    escaped,
     is_dict,
+    is_int,
     is_list,
-    is_number,
     iterated,
     joined,
     mapped,
+    marked,
     shown,
+    trusted,
+    unmarked,
 )  # fmt: skip
 
 Function = Callable[..., object]
@@ -82,40 +91,49 @@ def located(value: str, budget: Budget, parts: list[str], sep: str | None) -> li
 
 
 def replace(value: str, budget: Budget, old: str, new: str, count: int = -1) -> str:
-    if not old:
-        raise TemplateError("replace: the text to replace is empty")
-    return join(split(value, budget, old, count), budget, new)
+    if isinstance(value, Markup):
+        return marked(replace(unmarked(value), budget, old, escaped(new, budget), count))
+    if old:
+        return join(split(value, budget, old, count), budget, new)
+    parts = [cut(value, slice(i, i + 1)) for i in range(len(value))]
+    gaps = len(parts) + 1 if count < 0 else min(count, len(parts) + 1)
+    budget.spend(len(parts))
+    return budget.joined(new * (i < gaps) + part for i, part in enumerate([*parts, ""]))
 
 
-def join(values: Iterable[object], budget: Budget, sep: str = "", attribute: str | int | None = None) -> str:
+def join(
+    values: Iterable[object], budget: Budget, sep: object = "", attribute: str | int | None = None
+) -> str:
     items = budget.items(iterated(values))
     parts = [shown(item if attribute is None else lookup(item, attribute), budget) for item in items]
-    return budget.joined(part for i, text in enumerate(parts) for part in ((sep, text) if i else (text,)))
+    between = shown(sep, budget)
+    return budget.joined(part for i, text in enumerate(parts) for part in ((between, text) if i else (text,)))
 
 
 def join_method(value: str, budget: Budget, items: Iterable[object]) -> str:
-    return join(items, budget, value)
+    found = budget.items(iterated(items))
+    wrong = next((item for item in found if not isinstance(item, str)), "")
+    if not isinstance(wrong, str):
+        raise TemplateError(
+            f"join: got a {type(wrong).__name__}, want strings; the filter |join takes any value"
+        )
+    texts = cast("list[str]", found)
+    if isinstance(value, Markup):
+        return marked(join([escaped(text, budget) for text in texts], budget, value))
+    return join(texts, budget, value)
 
 
-def changed(value: str, budget: Budget, change: Callable[[str], str]) -> str:
-    budget.text(len(value))
-    return mapped(value, change)
+def casing(change: Callable[[str], str]) -> Callable[[str, Budget], str]:
+    """A change of letters, as the running Python's str makes it: so does Jinja."""
+
+    def method(value: str, budget: Budget) -> str:
+        budget.text(len(value))
+        return mapped(value, change)
+
+    return method
 
 
-def capitalize(value: str, budget: Budget) -> str:
-    return changed(value, budget, str.capitalize)
-
-
-def title(value: str, budget: Budget) -> str:
-    return changed(value, budget, str.title)
-
-
-def upper(value: str, budget: Budget) -> str:
-    return changed(value, budget, str.upper)
-
-
-def lower(value: str, budget: Budget) -> str:
-    return changed(value, budget, str.lower)
+capitalize, title, upper, lower = map(casing, (str.capitalize, str.title, str.upper, str.lower))
 
 
 def removeprefix(value: str, budget: Budget, prefix: str) -> str:
@@ -126,6 +144,47 @@ def removeprefix(value: str, budget: Budget, prefix: str) -> str:
 def removesuffix(value: str, budget: Budget, suffix: str) -> str:
     budget.text(len(value))
     return cut(value, slice(len(value) - len(suffix) if value.endswith(suffix) else None))
+
+
+def partition(value: str, budget: Budget, sep: str) -> tuple[str, ...]:
+    return parted(value, budget, sep, value.find(sep) if sep else -1, missing=len(value))
+
+
+def rpartition(value: str, budget: Budget, sep: str) -> tuple[str, ...]:
+    return parted(value, budget, sep, value.rfind(sep) if sep else -1, missing=0)
+
+
+def parted(value: str, budget: Budget, sep: str, at: int, *, missing: int) -> tuple[str, ...]:
+    """The text before the separator, the separator, and what follows; all or nothing where it is missing."""
+    if not sep:
+        raise TemplateError("partition: the separator is empty")
+    budget.text(len(value))
+    start, end = (missing, missing) if at < 0 else (at, at + len(sep))
+    return cut(value, slice(start)), cut(value, slice(start, end)), cut(value, slice(end, None))
+
+
+def filled(left: Callable[[int, int], int], fill: str = " ") -> Function:
+    """A method that fills a text to a width: `left` of the room goes before it."""
+
+    def method(value: str, budget: Budget, width: int, fillchar: str = trusted(fill)) -> str:
+        if len(fillchar) != 1 or not is_int(width):
+            raise TemplateError(f"cannot fill to {width!r:.40} with {fillchar!r:.40}; want int and character")
+        budget.text(max(width, len(value)))
+        text = pad(value, width, left(max(width - len(value), 0), width), fillchar)
+        return marked(text) if isinstance(value, Markup) else text
+
+    return method
+
+
+# str.center puts the odd space before the text when the width is odd.
+center = filled(lambda room, width: room // 2 + (room & width & 1))
+
+
+def zfill(value: str, budget: Budget, width: int) -> str:
+    sign = 1 if value[:1] in ("+", "-") else 0
+    zeros = filled(lambda room, _: room, "0")(cut(value, slice(sign, None)), budget, width - sign)
+    text = joined((cut(value, slice(sign)), cast(str, zeros)))
+    return marked(text) if isinstance(value, Markup) else text
 
 
 def plain(function: Callable[..., object]) -> Function:
@@ -140,54 +199,86 @@ def plain(function: Callable[..., object]) -> Function:
 
 STRING_METHODS: dict[str, Function] = {
     "strip": strip, "lstrip": lstrip, "rstrip": rstrip, "split": split, "rsplit": rsplit, "join": join_method,
+    "partition": partition, "rpartition": rpartition,
     "splitlines": splitlines, "replace": replace, "upper": upper, "lower": lower, "title": title,
-    "capitalize": capitalize, "removeprefix": removeprefix, "removesuffix": removesuffix,
-    "startswith": plain(str.startswith), "endswith": plain(str.endswith), "find": plain(str.find),
-    "rfind": plain(str.rfind), "index": plain(str.index), "count": plain(str.count),
-    "isdigit": plain(str.isdigit), "isupper": plain(str.isupper), "islower": plain(str.islower),
-    "isspace": plain(str.isspace), "isalpha": plain(str.isalpha), "isalnum": plain(str.isalnum),
+    "capitalize": capitalize, "swapcase": casing(str.swapcase), "casefold": casing(str.casefold),
+    "center": center, "ljust": filled(lambda room, _: 0), "rjust": filled(lambda room, _: room),
+    "zfill": zfill, "format": format_method, "format_map": format_map,
+    "removeprefix": removeprefix, "removesuffix": removesuffix,
+    "startswith": plain(str.startswith), "endswith": plain(str.endswith), "count": plain(str.count),
+    "find": plain(str.find), "rfind": plain(str.rfind),
+    "index": plain(str.index), "rindex": plain(str.rindex),
+    "isupper": plain(str.isupper), "islower": plain(str.islower), "isspace": plain(str.isspace),
+    "isalpha": plain(str.isalpha), "isalnum": plain(str.isalnum), "isdigit": plain(str.isdigit),
+    "isdecimal": plain(str.isdecimal), "isnumeric": plain(str.isnumeric), "istitle": plain(str.istitle),
+    "isascii": plain(str.isascii), "isidentifier": plain(str.isidentifier),
 }  # fmt: skip
 
 
-# Methods of dicts.
+# Methods of dicts and lists.
 
 
-def items(value: Mapping[object, object], budget: Budget) -> list[object]:
-    return budget.items(value.items())
+def view(kind: str) -> Callable[[Mapping[object, object], Budget], View]:
+    """items, keys or values."""
+
+    def method(value: Mapping[object, object], budget: Budget) -> View:
+        return View(f"dict_{kind}", budget.items(getattr(value, kind)()))
+
+    return method
 
 
-def keys(value: Mapping[object, object], budget: Budget) -> list[object]:
-    return budget.items(value)
-
-
-def values(value: Mapping[object, object], budget: Budget) -> list[object]:
-    return budget.items(value.values())
+items = view("items")
 
 
 def get(value: Mapping[object, object], _: Budget, key: object, default: object = None) -> object:
     return value.get(checked_key(key), default)
 
 
-DICT_METHODS: dict[str, Function] = {"items": items, "keys": keys, "values": values, "get": get}
+def index(value: list[object], budget: Budget, wanted: object) -> int:
+    for i, item in enumerate(value):
+        if equal(item, wanted, budget):
+            return i
+    raise TemplateError("index: the value is not in the list")
+
+
+def count(value: list[object], budget: Budget, wanted: object) -> int:
+    return sum(equal(item, wanted, budget) for item in value)
+
+
+def copied(value: Any, budget: Budget) -> object:
+    budget.spend(len(value))
+    return value.copy()
+
+
+DICT_METHODS: dict[str, Function] = {
+    "items": items, "keys": view("keys"), "values": view("values"), "get": get, "copy": copied,
+}  # fmt: skip
+TUPLE_METHODS: dict[str, Function] = {"index": index, "count": count}
+LIST_METHODS: dict[str, Function] = {**TUPLE_METHODS, "copy": copied}
+METHODS: dict[type, Mapping[str, Function]] = {
+    str: STRING_METHODS, Text: STRING_METHODS, Markup: STRING_METHODS, dict: DICT_METHODS,
+    list: LIST_METHODS, tuple: TUPLE_METHODS,
+}  # fmt: skip
+NONE: Mapping[str, Function] = {}
 
 
 def methods(value: object) -> Mapping[str, Function]:
     """The table of the value's type."""
-    if isinstance(value, str):
-        return STRING_METHODS
-    return DICT_METHODS if is_dict(value) else {}
+    return METHODS.get(type(value), NONE)
 
 
 def item(value: object, key: object) -> object:
-    """An item of a dict or list, else Undefined."""
+    """An item of a dict, list or string, else Undefined."""
     if is_dict(value) and key in value:
         return value[key]
     if is_list(value) and isinstance(key, int) and -len(value) <= key < len(value):
         return value[key]
+    if isinstance(value, str) and isinstance(key, int) and -len(value) <= key < len(value):
+        return cut(value, slice(key, key + 1 or None))
     return Undefined(f"attribute {key!r}")
 
 
-def lookup(value: object, name: str | int) -> object:
+def lookup(value: object, name: str | int, default: object = None) -> object:
     """`value.a.b` or `value[0]`, as filters name them: items of dicts and lists only."""
     for key in str(name).split(".") if isinstance(name, str) else [name]:
         key = int(key) if isinstance(key, str) and key.isdecimal() else key
@@ -196,6 +287,8 @@ def lookup(value: object, name: str | int) -> object:
         if isinstance(value, Namespace):
             value = value.values
         value = item(value, key)
+        if isinstance(value, Undefined) and default is not None:
+            value = default
     return value
 
 
@@ -203,56 +296,3 @@ def named(kind: str, name: object, table: Mapping[str, Function]) -> Function:
     if not isinstance(name, str) or name not in table:
         raise TemplateError(f"unknown {kind} {name!r}; known: {', '.join(sorted(table))}", name=name)
     return table[name]
-
-
-# Operators.
-
-
-def add(left: object, right: object, budget: Budget) -> object:
-    if isinstance(left, str) and isinstance(right, str):
-        return budget.joined((left, right))
-    if is_list(left) and is_list(right):
-        budget.spend(len(left) + len(right))
-        return cast(Any, left) + cast(Any, right)
-    return arithmetic(lambda a, b: a + b, left, right, budget)
-
-
-def multiply(left: object, right: object, budget: Budget) -> object:
-    if isinstance(right, str):
-        left, right = right, left
-    if isinstance(left, str) and isinstance(right, int):
-        budget.text(len(left) * max(right, 0))
-        return joined([left] * right)
-    return arithmetic(lambda a, b: a * b, left, right, budget)
-
-
-def power(left: object, right: object, budget: Budget) -> object:
-    # Bounded before it is computed: 2 ** 10**9 would not return.
-    if isinstance(right, int) and abs(right) > 64:
-        raise TemplateError(f"** with exponent {right}; want at most 64")
-    return arithmetic(lambda a, b: a**b, left, right, budget)
-
-
-def arithmetic(function: Callable[[Any, Any], object], left: object, right: object, budget: Budget) -> object:
-    for value in (left, right):
-        if isinstance(value, Undefined):
-            raise value.fail()
-        if not is_number(value):
-            names = f"{type(left).__name__} and {type(right).__name__}"
-            raise TemplateError(f"no such operation on {names}; turn a value into a string with ~ or |string")
-    return budget.integer(function(left, right))
-
-
-def plain_operator(function: Callable[[Any, Any], object]) -> Function:
-
-    def operate(left: object, right: object, budget: Budget) -> object:
-        return arithmetic(function, left, right, budget)
-
-    return operate
-
-
-OPERATORS: dict[str, Function] = {
-    "+": add, "*": multiply, "**": power, "-": plain_operator(lambda a, b: a - b),
-    "/": plain_operator(lambda a, b: a / b),
-    "//": plain_operator(lambda a, b: a // b), "%": plain_operator(lambda a, b: a % b),
-}  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from camelid.text import template_ast as ast
-from camelid.text.template_expressions import ExpressionParser
+from camelid.text.template_expressions import CONSTANTS, ExpressionParser
 from camelid.text.template_lexer import Lexer, Token
 from camelid.text.template_values import trusted
 
@@ -56,6 +57,8 @@ class Parser(ExpressionParser):
         return tuple(found), ""
 
     def statement(self, line: int, name: str) -> ast.Statement:
+        if name in REFUSED:
+            raise self.fail(f"the tag {name!r} is not supported: {REFUSED[name]}")
         if name not in STATEMENTS:
             raise self.fail(f"unknown tag {name!r}; known: {', '.join(STATEMENTS)}")
         statement = STATEMENTS[name](self, line)
@@ -78,67 +81,125 @@ class Parser(ExpressionParser):
         return ast.If(line, tuple(branches), otherwise)
 
     def for_(self, line: int) -> ast.Statement:
-        target = self.names()
+        target = self.target()
         self.expect("name", "in")
         values = self.tuple(conditional=False)
-        self.bound.append({"loop"} | set((target,) if isinstance(target, str) else target))
+        self.bound.append({"loop", *names_of(target)})
         condition = self.expression() if self.skip("name", "if") else None
-        if self.at("name", "recursive"):
-            raise self.fail("recursive loops are not supported; use a macro")
+        recursive = self.skip("name", "recursive")
         self.loops += 1
         body, end = self.block("else", "endfor")
         self.loops -= 1
         self.bound.pop()
         otherwise = self.block("endfor")[0] if end == "else" else ()
-        return ast.For(line, target, values, condition, body, otherwise)
+        return ast.For(line, target, values, condition, recursive, body, otherwise)
 
-    def names(self) -> str | tuple[str, ...]:
-        """The target of a loop or of `set`: a name, or names with commas between."""
-        bracket = self.skip("op", "(")
-        names = [self.expect("name")]
-        while (comma := self.skip("op", ",")) and self.at("name"):
-            names.append(self.next().value)
-        if bracket:
-            self.expect("op", ")")
-        return tuple(names) if len(names) > 1 or comma else names[0]
+    def target(self) -> ast.Target:
+        """The target of a loop or of `set`: a name, or several with commas between, in brackets or not."""
+        parts = [self.target_part()]
+        while (comma := self.skip("op", ",")) and (self.at("name") or self.at("op", "(")):
+            if self.at("name", "in"):
+                break
+            parts.append(self.target_part())
+        return tuple(parts) if len(parts) > 1 or comma else parts[0]
+
+    def target_part(self) -> ast.Target:
+        if not self.skip("op", "("):
+            return self.new_name()
+        self.enter()
+        target = self.target()
+        self.expect("op", ")")
+        self.depth -= 1
+        return target
+
+    def new_name(self) -> str:
+        if self.token.value in CONSTANTS:
+            raise self.fail(f"{self.token.value} is no name")
+        return self.expect("name")
 
     def set_(self, line: int) -> ast.Statement:
-        target: ast.Target = self.names()
+        target: ast.Target | ast.Attr = self.target()
         if isinstance(target, str) and self.skip("op", "."):
             target = ast.Attr(line, ast.Name(line, target), self.expect("name"))
         if self.skip("op", "="):
             node = ast.Set(line, target, self.tuple())
         else:
-            node = ast.Set(line, target, None, self.block("endset")[0])
+            filters = self.filter_chain() if self.skip("op", "|") else ()
+            node = ast.Set(line, target, None, filters, self.block("endset")[0])
         if not isinstance(target, ast.Attr):
-            self.bound[-1].update((target,) if isinstance(target, str) else target)
+            self.bound[-1].update(names_of(target))
         return node
 
+    def with_(self, line: int) -> ast.Statement:
+        values: list[tuple[ast.Target, ast.Expr]] = []
+        while not self.at("end"):
+            if values:
+                self.expect("op", ",")
+            target = self.target_part()
+            self.expect("op", "=")
+            values.append((target, self.expression()))
+        self.bound.append({name for target, _ in values for name in names_of(target)})
+        body = self.block("endwith")[0]
+        self.bound.pop()
+        return ast.With(line, tuple(values), body)
+
     def macro(self, line: int) -> ast.Statement:
-        name = self.expect("name")
+        name = self.new_name()
         self.expect("op", "(")
+        node = self.macro_rest(line, name, self.params(), "endmacro")
+        self.bound[-1].add(name)
+        return node
+
+    def params(self) -> ast.Params:
+        """Parameters up to the closing bracket, which is consumed."""
         params: list[tuple[str, ast.Expr | None]] = []
         while not self.skip("op", ")"):
-            param = self.expect("name")
-            params.append((param, self.expression() if self.skip("op", "=") else None))
+            name = self.new_name()
+            default = self.expression() if self.skip("op", "=") else None
+            if params and params[-1][1] and not default:
+                raise self.fail(f"parameter {name!r} needs a default, since the one before it has one")
+            params.append((name, default))
             if not self.at("op", ")"):
                 self.expect("op", ",")
-        self.bound[-1].add(name)
-        self.bound.append({param for param, _ in params})
-        loops, self.loops = self.loops, 0
-        body = self.block("endmacro")[0]
+        return tuple(params)
+
+    def macro_rest(self, line: int, name: str, params: ast.Params, end: str) -> ast.Macro:
+        """The body of a macro, in which no loop around it can be left."""
+        self.bound.append({name, *EXTRAS, *(param for param, _ in params)})
+        start, loops, self.loops = self.index, self.loops, 0
+        body = self.block(end)[0]
+        read = {token.value for token in self.tokens[start : self.index] if token.kind == "name"}
         self.loops = loops
         self.bound.pop()
-        return ast.Macro(line, name, tuple(params), body)
+        return ast.Macro(line, name, params, frozenset(EXTRAS & read), body)
 
-    def filter_(self, line: int) -> ast.Statement:
-        name = self.expect("name")
-        args = self.args() if self.skip("op", "(") else ast.Args()
-        return ast.Group(line, self.block("endfilter")[0], name, args)
+    def call_block(self, line: int) -> ast.Statement:
+        params = self.params() if self.skip("op", "(") else ()
+        call = self.expression()
+        if not isinstance(call, ast.Call):
+            raise self.fail("want the call of a macro")
+        return ast.CallBlock(line, call, self.macro_rest(line, "caller", params, "endcall"))
+
+    def filter_block(self, line: int) -> ast.Statement:
+        return ast.FilterBlock(line, self.filter_chain(), self.block("endfilter")[0])
+
+    def filter_chain(self) -> ast.Filters:
+        """Filters with | between."""
+        found: list[tuple[str, ast.Args]] = []
+        while not found or self.skip("op", "|"):
+            found.append((self.expect("name"), self.args() if self.skip("op", "(") else ast.Args()))
+        return tuple(found)
+
+    def print_(self, line: int) -> ast.Statement:
+        value = self.tuple()
+        parts = value.items if isinstance(value, ast.Items) and value.is_tuple else (value,)
+        return ast.Emit(line, ast.Concat(line, parts))
 
     def generation(self, line: int) -> ast.Statement:
-        """transformers marks the assistant's text with it, for training; it prints its body."""
-        return ast.Group(line, self.block("endgeneration")[0])
+        loops, self.loops = self.loops, 0
+        node = ast.Generation(line, self.block("endgeneration")[0])
+        self.loops = loops
+        return node
 
     def jump(self, line: int) -> ast.Statement:
         kind = self.tokens[self.index - 1].value
@@ -147,13 +208,24 @@ class Parser(ExpressionParser):
         return ast.Jump(line, kind)
 
 
+def names_of(target: ast.Target) -> Iterator[str]:
+    if isinstance(target, str):
+        yield target
+        return
+    for part in target:
+        yield from names_of(part)
+
+
+EXTRAS = frozenset({"caller", "varargs", "kwargs"})
 STATEMENTS = {
-    "if": Parser.if_,
-    "for": Parser.for_,
-    "set": Parser.set_,
-    "macro": Parser.macro,
-    "filter": Parser.filter_,
-    "generation": Parser.generation,
-    "break": Parser.jump,
-    "continue": Parser.jump,
+    "if": Parser.if_, "for": Parser.for_, "set": Parser.set_, "with": Parser.with_, "macro": Parser.macro,
+    "call": Parser.call_block, "filter": Parser.filter_block, "generation": Parser.generation,
+    "print": Parser.print_, "break": Parser.jump, "continue": Parser.jump,
+}  # fmt: skip
+# Tags of Jinja that have no place in a chat template, and why.
+REFUSED = {
+    **dict.fromkeys(("include", "import", "from", "extends"), "a chat template is one file"),
+    **dict.fromkeys(
+        ("block", "autoescape", "trans", "do", "debug"), "transformers' templates do not have it"
+    ),
 }

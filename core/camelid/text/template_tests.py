@@ -10,11 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from camelid.errors import TemplateError
-from camelid.text.template_methods import Function, arithmetic, named
+from camelid.text.template_methods import Function, named
+from camelid.text.template_operators import arithmetic
 from camelid.text.template_values import (
     Bound,
     Budget,
+    Markup,
+    Stream,
     Undefined,
+    View,
     checked_key,
     equal,
     is_dict,
@@ -36,6 +40,8 @@ def contained(value: object, budget: Budget, values: object) -> bool:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return isinstance(value, int) and value in values
+    if isinstance(values, View) and values.kind == "dict_keys":
+        checked_key(value)
     if is_dict(values):
         return checked_key(value) in values
     return any(equal(value, item, budget) for item in iterated(values))
@@ -56,8 +62,12 @@ def ordered(function: Callable[[Any, Any], bool]) -> Callable[[Any, Budget, Any]
     return compare
 
 
-def is_iterable(value: object, _: Budget) -> bool:
+def is_sequence(value: object, _: Budget) -> bool:
     return isinstance(value, str | range | Undefined) or is_list(value) or is_dict(value)
+
+
+def is_iterable(value: object, budget: Budget) -> bool:
+    return isinstance(value, Stream | View) or is_sequence(value, budget)
 
 
 def same(left: object, budget: Budget, right: object) -> bool:
@@ -75,14 +85,15 @@ KINDS: dict[str, Callable[[Any, Budget], bool]] = {
     "string": lambda value, _: isinstance(value, str),
     "mapping": lambda value, _: is_dict(value),
     "iterable": is_iterable,
-    "sequence": is_iterable,
+    "sequence": is_sequence,
     "number": lambda value, _: is_number(value),
     "float": lambda value, _: isinstance(value, float),
     "integer": lambda value, _: isinstance(value, int) and not isinstance(value, bool),
     "boolean": lambda value, _: isinstance(value, bool),
     "true": lambda value, _: value is True,
     "false": lambda value, _: value is False,
-    "callable": lambda value, _: isinstance(value, Bound),
+    "callable": lambda value, _: isinstance(value, Bound | Undefined),
+    "escaped": lambda value, _: isinstance(value, Markup),
     "odd": lambda value, budget: remainder(value, budget, 2) == 1,
     "even": lambda value, budget: remainder(value, budget, 2) == 0,
     "upper": lambda value, budget: str(shown(value, budget)).isupper(),

@@ -6,14 +6,16 @@ about trust therefore loses it, and never invents it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TypeGuard, cast
+from typing import Self, TypeGuard, cast
 
 from camelid.errors import TemplateError
 
 MAX_INT_BITS = 256
+MAX_DATA_DEPTH = 100  # lists and dicts in one another; a tool's schema has about ten
+MAX_STREAMS = 50
 # Characters a step: a million steps hold at most 64 MB of text, and read 1 GB.
 CHARS_MADE = 64
 CHARS_READ = 1024
@@ -25,10 +27,20 @@ class Text(str):
     __slots__ = ("mask",)
     mask: bytes
 
-    def __new__(cls, value: str, mask: bytes) -> Text:
+    def __new__(cls, value: str, mask: bytes) -> Self:
         text = super().__new__(cls, value)
         text.mask = mask
         return text
+
+
+class Markup(Text):
+    """What `safe` and `escape` give. As in Jinja, `+`, `%`, join and replace escape what they add to it."""
+
+    __slots__ = ()
+
+
+ENTITY = re.compile("[&<>'\"]")
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"}
 
 
 def trusted(value: str) -> Text:
@@ -39,38 +51,59 @@ def mask_of(value: str) -> bytes:
     return value.mask if isinstance(value, Text) else bytes(len(value))
 
 
+def unmarked(value: str) -> str:
+    """The same text with its trust, no longer markup."""
+    return Text(value, value.mask) if isinstance(value, Markup) else value
+
+
+def marked(value: str) -> Markup:
+    return value if isinstance(value, Markup) else Markup(value, mask_of(value))
+
+
 def cut(value: str, where: slice) -> str:
     """A slice that keeps its trust."""
-    return Text(str.__getitem__(value, where), value.mask[where]) if isinstance(value, Text) else value[where]
+    if isinstance(value, Text):
+        return type(value)(str.__getitem__(value, where), value.mask[where])
+    return value[where]
+
+
+def repeated(value: str, times: int) -> str:
+    return Text(str(value) * times, value.mask * times) if isinstance(value, Text) else value * times
 
 
 def joined(parts: Iterable[str]) -> str:
     """The parts as one string. Its length is the caller's to check."""
     parts = list(parts)
     text = "".join(parts)
-    if any(isinstance(part, Text) for part in parts):
-        return Text(text, b"".join(map(mask_of, parts)))
+    for part in parts:
+        if isinstance(part, Text):
+            return Text(text, b"".join(map(mask_of, parts)))
     return text
 
 
 def runs(value: str) -> list[tuple[str, bool]]:
     """The string as (text, trusted) stretches."""
     spans: list[tuple[str, bool]] = []
-    start = 0
-    for flag, group in groupby(mask_of(value)):
-        end = start + sum(1 for _ in group)
-        spans.append((str.__getitem__(value, slice(start, end)), bool(flag)))
+    mask, text, start = mask_of(value), str(value), 0
+    while start < len(text):
+        flag = mask[start]
+        end = mask.find(1 - flag, start)
+        end = len(text) if end < 0 else end
+        spans.append((text[start:end], bool(flag)))
         start = end
     return spans
 
 
 def mapped(value: str, change: Callable[[str], str]) -> str:
-    """Apply a change of letters. Where it changes the length, each stretch of one trust is changed alone."""
+    """Apply a change of letters. Where it changes the length, each stretch of one trust is changed alone.
+
+    No change of case makes a text shorter, so equal lengths mean one character for one.
+    """
     if not isinstance(value, Text):
         return change(value)
     whole = change(str(value))
     if len(whole) == len(value):
-        return Text(whole, value.mask)
+        return type(value)(whole, value.mask)
     return joined(trusted(change(t)) if flag else change(t) for t, flag in runs(value))
 
 
@@ -104,6 +137,36 @@ class Namespace:
 
     def __init__(self, values: dict[str, object]) -> None:
         self.values = values
+
+    def set(self, name: str, value: object) -> None:
+        """Raises TemplateError for a name that begins with an underscore, as transformers does."""
+        if name.startswith("_"):
+            raise TemplateError(f"a namespace has no {name!r}: names there begin with a letter", name=name)
+        self.values[name] = value
+
+
+class Stream:
+    """What Jinja's lazy filters (map, select, …) give: walked over once, always true, without a length."""
+
+    def __init__(self, values: Iterable[object], source: object = None) -> None:
+        self.values = iter(values)
+        # A stream over a stream over …: each is a Python frame when the last is walked over.
+        self.depth = source.depth + 1 if isinstance(source, Stream) else 1
+        if self.depth > MAX_STREAMS:
+            raise TemplateError(
+                f"more than {MAX_STREAMS} lazy filters in a row; put |list between", limit=MAX_STREAMS
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What d.items(), d.keys() and d.values() give: it has a length, but no items by index."""
+
+    kind: str
+    values: list[object]
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +231,19 @@ class Budget:
         return value
 
 
+def escaped(value: str, budget: Budget) -> Markup:
+    """The text with HTML entities (markupsafe's), as markup; markup stays as it is."""
+    if isinstance(value, Markup):
+        return value
+    parts: list[str] = []
+    at = 0
+    for match in ENTITY.finditer(value):
+        budget.spend()
+        parts += (cut(value, slice(at, match.start())), ENTITIES[match.group()])
+        at = match.end()
+    return marked(budget.joined([*parts, cut(value, slice(at, None))]))
+
+
 def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(value, list | tuple)
 
@@ -178,13 +254,18 @@ def is_dict(value: object) -> TypeGuard[Mapping[object, object]]:
 
 def checked_key(value: object) -> object:
     """`value`, if it may be a key. Hashing nested tuples could take for ever."""
-    if is_list(value) or is_dict(value):
+    parts = value if is_list(value) and isinstance(value, tuple) else (value,)
+    if any(is_list(part) or is_dict(part) for part in parts):
         raise TemplateError(f"a {type(value).__name__} cannot be a key")
     return value
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float)
+
+
+def is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int)
 
 
 def shown(value: object, budget: Budget) -> str:
@@ -196,52 +277,72 @@ def shown(value: object, budget: Budget) -> str:
     return budget.joined(representation(value, budget))
 
 
-def representation(value: object, budget: Budget) -> Iterator[str]:
+def representation(value: object, budget: Budget, depth: int = 0) -> Iterator[str]:
     """Python's repr in pieces, each charged: shared lists can be larger printed than built."""
     budget.spend()
+    checked_depth(depth)
     if is_dict(value):
-        items = ((k, ": ", v) for k, v in value.items())
-        yield from bracketed("{}", items, budget)
+        yield from bracketed("{}", ((k, v) for k, v in value.items()), budget, depth)
     elif is_list(value):
         ends = "[]" if isinstance(value, list) else "()"
-        yield from bracketed(ends, ((item,) for item in value), budget)
-    elif value is None or isinstance(value, str | int | float):
-        yield repr(value)
+        yield from bracketed(ends, ((item,) for item in value), budget, depth)
+    elif isinstance(value, View):
+        yield f"{value.kind}("
+        yield from bracketed("[]", ((item,) for item in value.values), budget, depth)
+        yield ")"
+    elif value is None or isinstance(value, str | int | float | range):
+        yield f"Markup({str(value)!r})" if isinstance(value, Markup) else repr(value)
     elif isinstance(value, Undefined):
         yield "Undefined"
     else:
         raise TemplateError(f"a {type(value).__name__} cannot be printed")
 
 
-def bracketed(ends: str, items: Iterable[tuple[object, ...]], budget: Budget) -> Iterator[str]:
+def bracketed(ends: str, items: Iterable[tuple[object, ...]], budget: Budget, depth: int) -> Iterator[str]:
     yield ends[0]
     n = 0
     for n, item in enumerate(items, 1):
         if n > 1:
             yield ", "
-        yield from representation(item[0], budget)
-        if len(item) == 3:
-            yield cast(str, item[1])
-            yield from representation(item[2], budget)
+        yield from representation(item[0], budget, depth + 1)
+        if len(item) == 2:
+            yield ": "
+            yield from representation(item[1], budget, depth + 1)
     yield ",)" if ends == "()" and n == 1 else ends[1]
 
 
-def equal(left: object, right: object, budget: Budget) -> bool:
+def checked_depth(depth: int) -> None:
+    if depth > MAX_DATA_DEPTH:
+        raise TemplateError(
+            f"values are nested too deep: more than {MAX_DATA_DEPTH} lists and dicts in one another",
+            limit=MAX_DATA_DEPTH,
+        )
+
+
+def equal(left: object, right: object, budget: Budget, depth: int = 0) -> bool:
     """`==`, charged item by item: shared lists can be larger compared than built."""
     budget.spend()
     budget.read(left)
+    checked_depth(depth)
     if is_list(left) and is_list(right):
         same = isinstance(left, list) == isinstance(right, list) and len(left) == len(right)
-        return same and all(equal(a, b, budget) for a, b in zip(left, right, strict=True))
+        return same and all(equal(a, b, budget, depth + 1) for a, b in zip(left, right, strict=True))
     if is_dict(left) and is_dict(right):
-        return left.keys() == right.keys() and all(equal(left[k], right[k], budget) for k in left)
+        return left.keys() == right.keys() and all(equal(left[k], right[k], budget, depth + 1) for k in left)
     return left == right
+
+
+def characters(value: str) -> Iterator[str]:
+    value = unmarked(value)
+    return (cut(value, slice(i, i + 1)) for i in range(len(value)))
 
 
 def iterated(value: object) -> Iterable[object]:
     """What `for` and the list filters walk over. Raises TemplateError for what has no items."""
     if isinstance(value, str):
-        return (cut(value, slice(i, i + 1)) for i in range(len(value)))
+        return characters(value)
+    if isinstance(value, Stream | View):
+        return value.values
     if is_list(value) or is_dict(value) or isinstance(value, range | Undefined):
         return cast("Iterable[object]", value)
     raise TemplateError(f"a {type(value).__name__} has no items to walk over")

@@ -1,0 +1,201 @@
+"""str.format and the % operator for templates: the same results, no attribute of anything, bounded widths.
+
+Text that is put in keeps its trust, and so does the text around it. A field is a position or a plain name:
+`{0.x}` and `{0[x]}` are refused, since in Python they reach into objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from camelid.errors import TemplateError
+from camelid.text.template_values import (
+    Budget,
+    Markup,
+    Undefined,
+    cut,
+    escaped,
+    is_dict,
+    is_list,
+    joined,
+    marked,
+    repeated,
+    representation,
+    shown,
+    trusted,
+)  # fmt: skip
+
+MAX_WIDTH = 256
+FIELD = re.compile(r"\{\{|\}\}|\{([^{}!:]*)(?:!([^{}:]*))?(?::([^{}]*))?\}|[{}]")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SPEC = re.compile(
+    r"(?:(?P<fill>.)?(?P<align>[<>=^]))?[-+ ]?z?#?(?P<zero>0)?(?P<width>[0-9]{0,9})[_,]?"
+    r"(?:\.(?P<precision>[0-9]{1,9}))?(?P<type>[a-zA-Z%]?)",
+    re.DOTALL,
+)
+PERCENT = re.compile(
+    r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[-+ #0]{0,8})(?P<width>[0-9]{0,9})(?:\.(?P<precision>[0-9]{0,9}))?"
+    r"(?P<type>.?)",
+    re.DOTALL,
+)
+ALIGN: dict[str, Callable[[int, int], int]] = {
+    "<": lambda room, _: 0,
+    ">": lambda room, _: room,
+    "^": lambda room, _: room // 2,
+}
+
+
+def checked_width(*texts: str | None) -> None:
+    for text in texts:
+        if text and int(text) > MAX_WIDTH:
+            raise TemplateError(f"a format's width is {text}, want at most {MAX_WIDTH}", limit=MAX_WIDTH)
+
+
+def pad(value: str, width: int, left: int, fill: str) -> str:
+    """`value` in `width` characters, `left` of the filling before it."""
+    room = max(width - len(value), 0)
+    return joined((repeated(fill, min(left, room)), value, repeated(fill, room - min(left, room))))
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What a format string may ask for, by position and by name."""
+
+    positional: tuple[object, ...]
+    named: Mapping[str, object]
+    following: int = 0  # of the fields without a name; None once one had a number
+
+    def get(self, name: str) -> object:
+        if name == "":
+            name, self.following = str(self.following), self.following + 1
+        if name.isascii() and name.isdecimal() and len(name) < 4:
+            return self._at(int(name))
+        if not NAME.fullmatch(name):
+            raise TemplateError(f"format field {{{name}}} is not for templates; want a position or a name")
+        if name not in self.named:
+            raise TemplateError(f"format field {{{name}}} has no value", name=name)
+        return self.named[name]
+
+    def _at(self, index: int) -> object:
+        if index >= len(self.positional):
+            raise TemplateError(f"format wants value {index}, and was given {len(self.positional)}")
+        return self.positional[index]
+
+
+def format_method(value: str, budget: Budget, *positional: object, **named: object) -> str:
+    """str.format."""
+    text = budget.joined(formatted(value, Arguments(positional, named), budget))
+    return marked(text) if isinstance(value, Markup) else text
+
+
+def format_map(value: str, budget: Budget, named: object) -> str:
+    """str.format_map."""
+    if not is_dict(named):
+        raise TemplateError(f"format_map: got a {type(named).__name__}, want a mapping")
+    return format_method(value, budget, **{name: v for name, v in named.items() if isinstance(name, str)})
+
+
+def formatted(value: str, arguments: Arguments, budget: Budget) -> Iterator[str]:
+    at = 0
+    for match in FIELD.finditer(value):
+        budget.spend()
+        yield cut(value, slice(at, match.start()))
+        at = match.end()
+        if match.group() in ("{{", "}}"):
+            yield cut(value, slice(at - 1, at))
+        elif match.group(1) is None:
+            raise TemplateError(f"format: a single {match.group()} stands for nothing; double it")
+        else:
+            spec = cut(value, slice(*match.span(3))) if match.group(3) else ""
+            field = converted(arguments.get(match.group(1)), match.group(2), budget)
+            field = escaped(shown(field, budget), budget) if isinstance(value, Markup) else field
+            yield spelled(field, spec, budget)
+    yield cut(value, slice(at, None))
+
+
+def converted(value: object, conversion: str | None, budget: Budget) -> object:
+    """!s and !r."""
+    if conversion is None:
+        return value
+    if conversion not in ("s", "r"):
+        raise TemplateError(f"format: unknown conversion !{conversion}; want !s or !r")
+    return shown(value, budget) if conversion == "s" else budget.joined(representation(value, budget))
+
+
+def spelled(value: object, spec: str, budget: Budget) -> str:
+    """format(value, spec): of texts with their trust, of numbers as Python does."""
+    if not spec:
+        return shown(value, budget)
+    match = SPEC.fullmatch(spec)
+    if match is None:
+        raise TemplateError(f"format: {str(spec)!r:.40} is no format")
+    checked_width(match["width"], match["precision"])
+    if isinstance(value, str):
+        return aligned(value, spec, match)
+    if isinstance(value, int | float):
+        return format(value, str(spec))
+    raise TemplateError(f"format: a {type(value).__name__} takes no {str(spec)!r}")
+
+
+def aligned(value: str, spec: str, match: re.Match[str]) -> str:
+    """A text in its width, where format() would put it."""
+    format("", str(spec))  # raises for what numbers alone have
+    align = match["align"] or "<"
+    fill = cut(spec, slice(0, 1)) if match["fill"] else trusted("0" if match["zero"] else " ")
+    value = cut(value, slice(int(match["precision"]) if match["precision"] else None))
+    width = int(match["width"] or 0)
+    return pad(value, width, ALIGN[align](max(width - len(value), 0), width), fill)
+
+
+def interpolate(value: str, budget: Budget, right: object) -> str:
+    """The % operator."""
+    text = budget.joined(interpolated(value, right, budget))
+    return marked(text) if isinstance(value, Markup) else text
+
+
+def interpolated(value: str, right: object, budget: Budget) -> Iterator[str]:
+    rest = iter(right if is_list(right) and isinstance(right, tuple) else (right,))
+    at = 0
+    for match in PERCENT.finditer(value):
+        budget.spend()
+        yield cut(value, slice(at, match.start()))
+        at = match.end()
+        if match["type"] == "%":
+            yield cut(value, slice(at - 1, at))
+            continue
+        argument = picked(match["key"], right, rest)
+        yield printed(argument, match, budget, escape=isinstance(value, Markup))
+    yield cut(value, slice(at, None))
+    if not isinstance(right, list | dict | range | Undefined):  # these may be left over, as in Python
+        for _ in rest:
+            raise TemplateError("%: more values than the text has places for")
+
+
+def picked(key: str | None, right: object, rest: Iterator[object]) -> object:
+    if key is not None:
+        if not is_dict(right) or key not in right:
+            raise TemplateError(f"%({key:.40}) has no value; want a mapping that has it")
+        return right[key]
+    for value in rest:
+        return value
+    raise TemplateError("%: fewer values than the text has places for")
+
+
+def printed(value: object, match: re.Match[str], budget: Budget, *, escape: bool) -> str:
+    """One value as its place in the text says."""
+    checked_width(match["width"], match["precision"])
+    if match["type"] not in ("s", "r"):
+        form = (
+            re.sub(r"\([^()]*\)", "", match.group(), count=1) if match["key"] is not None else match.group()
+        )
+        number: Any = value if isinstance(value, int | float) or match["type"] == "c" else None
+        return str(form) % (number,)
+    text = shown(value, budget) if match["type"] == "s" else budget.joined(representation(value, budget))
+    text = escaped(text, budget) if escape else text
+    precision = match["precision"]
+    text = cut(text, slice(None if precision is None else int(precision or 0)))
+    width = int(match["width"] or 0)
+    return pad(text, width, 0 if "-" in match["flags"] else max(width - len(text), 0), trusted(" "))

@@ -1,0 +1,111 @@
+"""Names of a template while it is rendered: scopes, the `loop` of a for, and the global functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from camelid.errors import TemplateError
+from camelid.text.template_values import Bound, Budget, Namespace, Undefined, equal, is_dict, iterated
+
+
+class Scope:
+    """Names of one body, and the scope around it. `set` writes to the innermost only."""
+
+    __slots__ = ("outer", "values")
+
+    def __init__(self, values: dict[str, object], outer: Scope | None = None) -> None:
+        self.values = values
+        self.outer = outer
+
+    def get(self, name: str) -> object:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        return Undefined(repr(name))
+
+
+class Loop:
+    """The `loop` of one `for`; `recurse` walks over other values with the same body, if the loop may."""
+
+    def __init__(
+        self, values: list[object], budget: Budget, depth: int, recurse: Callable[[object], str] | None
+    ) -> None:
+        self.values = values
+        self.index0 = 0
+        self.depth = depth
+        self.recurse = recurse
+        self._budget = budget
+        self._seen: tuple[object, ...] | None = None
+
+    def neighbour(self, distance: int) -> object:
+        index = self.index0 + distance
+        if 0 <= index < len(self.values):
+            return self.values[index]
+        return Undefined("the item beyond the loop's end")
+
+    def cycle(self, *values: object) -> object:
+        if not values:
+            raise TemplateError("loop.cycle: there is nothing to cycle through")
+        return values[self.index0 % len(values)]
+
+    def changed(self, *values: object) -> bool:
+        """Whether the values differ from those of the last call."""
+        before, self._seen = self._seen, values
+        return before is None or not equal(before, values, self._budget)
+
+
+LOOP: dict[str, Callable[[Loop], object]] = {
+    "index": lambda loop: loop.index0 + 1,
+    "index0": lambda loop: loop.index0,
+    "revindex": lambda loop: len(loop.values) - loop.index0,
+    "revindex0": lambda loop: len(loop.values) - loop.index0 - 1,
+    "first": lambda loop: loop.index0 == 0,
+    "last": lambda loop: loop.index0 == len(loop.values) - 1,
+    "length": lambda loop: len(loop.values),
+    "depth": lambda loop: loop.depth,
+    "depth0": lambda loop: loop.depth - 1,
+    "previtem": lambda loop: loop.neighbour(-1),
+    "nextitem": lambda loop: loop.neighbour(1),
+    "cycle": lambda loop: Bound("cycle", loop.cycle),
+    "changed": lambda loop: Bound("changed", loop.changed),
+}
+
+
+def raise_exception(message: object) -> None:
+    """The template refuses the conversation."""
+    raise TemplateError(f"the chat template refuses this conversation: {message}", raised=True)
+
+
+def make_range(*bounds: int) -> range:
+    return range(*bounds)
+
+
+def make_dict(values: object = (), /, **named: object) -> dict[str, object]:
+    """dict(…), of another dict or of pairs, and of named values."""
+    pairs = values if is_dict(values) else dict(pair(item) for item in iterated(values))
+    return {**cast("Mapping[str, object]", pairs), **named}
+
+
+def pair(value: object) -> tuple[Any, object]:
+    found = tuple(iterated(value))
+    if len(found) != 2 or not isinstance(found[0], str):
+        raise TemplateError("dict: want pairs of a string and a value")
+    return found[0], found[1]
+
+
+def make_namespace(values: object = (), /, **named: object) -> Namespace:
+    made = Namespace({})
+    for name, value in make_dict(values, **named).items():
+        made.set(name, value)
+    return made
+
+
+GLOBALS: dict[str, object] = {
+    "raise_exception": Bound("raise_exception", raise_exception),
+    "range": Bound("range", make_range),
+    "namespace": Bound("namespace", make_namespace),
+    "dict": Bound("dict", make_dict),
+}
