@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 VALUE, LEAF = 1 << 31, 1 << 8
 
@@ -66,3 +67,9 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if data[at - 1] < 128:
             return value, at
+
+
+def charsmap_of(model: bytes) -> bytes:
+    """The map within a .model file; none for the normalizer "identity"."""
+    spec = next(cast("bytes", value) for number, value in fields(model) if number == 3)
+    return cast("bytes", dict(fields(spec)).get(2, b""))

@@ -101,12 +101,12 @@ class Charsmap:
 def unpacked(data: bytes) -> tuple[array[int], bytes]:
     """The units of the trie, and the replacements."""
     size = int.from_bytes(data[:4], "little")
-    units = array("I", data[4 : 4 + size // 4 * 4])
-    if size < 4 or size % 4 or len(units) * 4 != size:
+    if size % 4 or not 4 <= size <= len(data) - 4:
         raise ModelFormatError(
             f"charsmap: a trie of {size} bytes in {len(data)} bytes of data, want a multiple of 4 that fits",
             size=size,
         )
+    units = array("I", data[4 : 4 + size])
     if sys.byteorder == "big":
         units.byteswap()
     return units, data[4 + size :]
