@@ -61,15 +61,41 @@ EMPTY = plain([BLANK], 0)
 
 def text(characters: str) -> Fragment:
     """These characters. Raises RequestError for a lone surrogate."""
+    data = encoded(characters)
+    return plain([*(State(((byte, byte, 1),)) for byte in data), BLANK], len(data))
+
+
+def words(texts: Iterable[str]) -> Fragment:
+    """Any one of these texts, as a prefix tree, so that long lists are one way to read a text, not many."""
+    nodes: list[dict[int, int]] = [{}]
+    ends, longest = set[int](), 0
+    for data in map(encoded, texts):
+        node, longest = 0, max(longest, len(data))
+        for byte in data:
+            if byte not in nodes[node]:
+                nodes[node][byte] = len(nodes)
+                nodes.append({})
+            node = nodes[node][byte]
+        ends.add(node)
+    states = [
+        State(
+            tuple((byte, byte, to - i) for byte, to in node.items()),
+            (len(nodes) - i,) if i in ends else (),
+        )
+        for i, node in enumerate(nodes)
+    ]
+    return plain([*states, BLANK], longest)
+
+
+def encoded(characters: str) -> bytes:
     try:
-        data = characters.encode()
+        return characters.encode()
     except UnicodeEncodeError as error:
         raise RequestError(
             f"the grammar has a lone surrogate, U+{ord(characters[error.start]):04X}, in a text; "
             "no model can write it, so leave it out",
             field="grammar",
         ) from None
-    return plain([*(State(((byte, byte, 1),)) for byte in data), BLANK], len(data))
 
 
 def call(rule: str) -> Fragment:

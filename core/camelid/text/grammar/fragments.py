@@ -78,7 +78,10 @@ class FragmentBuilder:
         return nfa.in_sequence(fragments)
 
     def choice(self, expr: Choice) -> Fragment | None:
-        fragments = [fragment for part in expr.parts if (fragment := self.of(part))]
+        texts = [part.text for part in expr.parts if isinstance(part, Text)]
+        others = [part for part in expr.parts if not isinstance(part, Text)] if len(texts) > 1 else expr.parts
+        fragments = [nfa.words(texts)] if len(texts) > 1 else []
+        fragments += [fragment for part in others if (fragment := self.of(part))]
         self.check(sum(map(len, fragments)))
         return nfa.any_of(fragments) if len(fragments) > 1 else fragments[0] if fragments else None
 
