@@ -1,0 +1,280 @@
+"""Puts rules together: fresh names, rules shared by key, counted repeats of any size, automata as rules."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from camelid.errors import RequestError
+from camelid.text.grammar.char_classes import Ranges, union
+from camelid.text.grammar.dfa import Dfa
+from camelid.text.grammar.rules import Choice, Expr, Ref, Repeat, Rules, Sequence, Text, complement
+
+MAX_RULES = 20_000
+BLOCK = 256  # copies of a repeat in one rule; larger counts are written in base 256
+MAX_INLINE = 16  # automaton states nested in one expression; more become rules of their own
+NOTHING = Sequence(())
+DEAD = Choice(())  # matches nothing at all
+S = TypeVar("S", bound=Hashable)
+Spell: TypeAlias = Callable[[Ranges], Expr]
+
+
+def in_order(*parts: Expr | str) -> Expr:
+    """The parts in sequence; sequences are flattened and texts joined."""
+    flat: list[Expr] = []
+    for part in parts:
+        expr = Text(part) if isinstance(part, str) else part
+        for piece in expr.parts if isinstance(expr, Sequence) else (expr,):
+            if isinstance(piece, Text) and flat and isinstance(last := flat[-1], Text):
+                flat[-1] = Text(last.text + piece.text)
+            else:
+                flat.append(piece)
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def one_of(*parts: Expr) -> Expr:
+    """Any of the parts, each once."""
+    distinct = tuple(dict.fromkeys(parts))
+    return distinct[0] if len(distinct) == 1 else Choice(distinct)
+
+
+def optional(part: Expr) -> Expr:
+    return Repeat(part, 0, 1)
+
+
+@dataclass(slots=True)
+class RuleBuilder:
+    """Rules so far. `add` and `shared` raise RequestError beyond MAX_RULES."""
+
+    rules: dict[str, Expr]
+    keys: dict[Hashable, Ref] = field(default_factory=dict[Hashable, Ref])
+    numbers: Counter[str] = field(default_factory=Counter[str])
+
+    def fresh(self, kind: str) -> str:
+        """A name that no rule has yet."""
+        if len(self.rules) >= MAX_RULES:
+            raise RequestError(
+                f"the grammar has more than {MAX_RULES} rules; use a smaller schema",
+                field="grammar",
+                limit=MAX_RULES,
+            )
+        self.numbers[kind] += 1
+        name = f"{kind}_{self.numbers[kind]}"
+        self.rules[name] = DEAD  # holds the place while the rule is made
+        return name
+
+    def add(self, kind: str, expr: Expr) -> Ref:
+        name = self.fresh(kind)
+        self.rules[name] = expr
+        return Ref(name)
+
+    def shared(self, kind: str, key: Hashable, make: Callable[[], Expr]) -> Ref:
+        """The rule of this key, made when it is first asked for."""
+        if key not in self.keys:
+            self.keys[key] = self.add(kind, make())
+        return self.keys[key]
+
+    def counted(self, part: Expr, least: int, most: int | None) -> Expr:
+        """`part` from `least` to `most` times, whatever their size, with no text in two readings for long."""
+        if max(least, most or 0) <= BLOCK:
+            return Repeat(part, least, most)
+        rest = Repeat(part) if most is None else self.up_to(part, most - least)
+        return in_order(self.exactly(part, least), rest)
+
+    def block(self, part: Expr, power: int) -> Expr:
+        """`part` exactly BLOCK ** power times."""
+        if power == 0:
+            return part
+
+        def make() -> Expr:
+            return Repeat(self.block(part, power - 1), BLOCK, BLOCK)
+
+        return self.shared("block", ("block", part, power), make)
+
+    def exactly(self, part: Expr, n: int) -> Expr:
+        parts: list[Expr] = []
+        power = 0
+        while n:
+            n, digit = divmod(n, BLOCK)
+            parts.append(Repeat(self.block(part, power), digit, digit))
+            power += 1
+        return in_order(*parts[::-1])
+
+    def up_to(self, part: Expr, n: int) -> Expr:
+        """At most n times: fewer large blocks and anything below one more, or all of them and the rest."""
+        if n <= BLOCK:
+            return Repeat(part, 0, n)
+        power = 1
+        while BLOCK ** (power + 1) <= n:
+            power += 1
+        digit, rest = divmod(n, BLOCK**power)
+        block = self.block(part, power)
+        fewer = in_order(Repeat(block, 0, digit - 1), self.below(part, power))
+        return one_of(fewer, in_order(Repeat(block, digit, digit), self.up_to(part, rest)))
+
+    def below(self, part: Expr, power: int) -> Expr:
+        """Fewer than BLOCK ** power times."""
+
+        def make() -> Expr:
+            rest = self.below(part, power - 1) if power > 1 else NOTHING
+            return in_order(Repeat(self.block(part, power - 1), 0, BLOCK - 1), rest)
+
+        return self.shared("below", ("below", part, power), make)
+
+    def machine(self, kind: str, start: S, write: Callable[[S, Callable[[S], Ref]], Expr]) -> Ref:
+        """A rule a state: `write` makes one, and names those that follow by what it gets to do so."""
+        names: dict[S, str] = {}
+        queue: deque[S] = deque()
+
+        def ref(state: S) -> Ref:
+            if state not in names:
+                names[state] = self.fresh(kind)
+                queue.append(state)
+            return Ref(names[state])
+
+        first = ref(start)
+        while queue:
+            state = queue.popleft()
+            self.rules[names[state]] = write(state, ref)
+        return first
+
+    def automaton(self, dfa: Dfa, spell: Spell, free: Expr | None = None) -> Expr:
+        """The texts of an automaton, its characters as `spell` writes them; `free` writes any text at all."""
+        return _DfaWriter(self, dfa, spell, free).write()
+
+
+@dataclass(slots=True)
+class _DfaWriter:
+    builder: RuleBuilder
+    dfa: Dfa
+    spell: Spell
+    free: Expr | None
+    names: dict[int, str] = field(default_factory=dict[int, str])
+    queue: deque[int] = field(default_factory=deque[int])
+
+    def write(self) -> Expr:
+        arrivals = Counter(
+            target
+            for state, row in enumerate(self.dfa.edges)
+            for target in {target for _, _, target in row} - {state}
+        )
+        joints = {state for state, n in arrivals.items() if n > 1 or state == 0}
+        root = self.reach(0, joints, 0)
+        while self.queue:
+            state = self.queue.popleft()
+            self.builder.rules[self.names[state]] = self.leave(state, joints, 0)
+        return root
+
+    def reach(self, state: int, joints: set[int], depth: int) -> Expr:
+        """What follows once `state` is reached: a rule where several ways meet, else written out."""
+        if self.free is not None and self.is_free(state):
+            return self.free
+        if state not in joints and depth < MAX_INLINE:
+            return self.leave(state, joints, depth)
+        if state not in self.names:
+            self.names[state] = self.builder.fresh("state")
+            self.queue.append(state)
+        return Ref(self.names[state])
+
+    def leave(self, state: int, joints: set[int], depth: int) -> Expr:
+        ways: dict[int, list[tuple[int, int]]] = {}
+        for first, last, target in self.dfa.edges[state]:
+            ways.setdefault(target, []).append((first, last))
+        loop = ways.pop(state, None)
+        ends = [NOTHING] if state in self.dfa.final else []
+        onward = [
+            in_order(self.spell(union(ranges)), self.reach(target, joints, depth + 1))
+            for target, ranges in ways.items()
+        ]
+        rest = one_of(*onward, *ends)
+        return in_order(Repeat(self.spell(union(loop))), rest) if loop else rest
+
+    def is_free(self, state: int) -> bool:
+        """Whether any text at all may follow."""
+        row = self.dfa.edges[state]
+        return (
+            state in self.dfa.final
+            and all(target == state for _, _, target in row)
+            and not complement(tuple((first, last) for first, last, _ in row))
+        )
+
+
+def pruned(rules: Mapping[str, Expr], root: str) -> Rules | None:
+    """Only what can be finished and is needed, so that no text runs into a dead end; None: no text at all."""
+    live = productive(rules)
+    if root not in live:
+        return None
+    kept: dict[str, Expr] = {}
+    stack = [root]
+    while stack:
+        name = stack.pop()
+        if name not in kept:
+            kept[name] = trimmed(rules[name], live) or DEAD
+            stack.extend(references(kept[name]))
+    return Rules(kept, root)
+
+
+def references(expr: Expr) -> set[str]:
+    found: set[str] = set()
+    stack = [expr]
+    while stack:
+        match stack.pop():
+            case Ref(name):
+                found.add(name)
+            case Sequence(parts) | Choice(parts):
+                stack.extend(parts)
+            case Repeat(part):
+                stack.append(part)
+            case _:
+                pass
+    return found
+
+
+def productive(rules: Mapping[str, Expr]) -> set[str]:
+    """The rules that match some text."""
+    users: dict[str, list[str]] = {}
+    for name, expr in rules.items():
+        for used in references(expr):
+            users.setdefault(used, []).append(name)
+    live: set[str] = set()
+    waiting = deque(rules)
+    while waiting:
+        name = waiting.popleft()
+        if name not in live and finishes(rules[name], live):
+            live.add(name)
+            waiting.extend(users.get(name, ()))
+    return live
+
+
+def finishes(expr: Expr, live: set[str]) -> bool:
+    match expr:
+        case Ref(name):
+            return name in live
+        case Sequence(parts):
+            return all(finishes(part, live) for part in parts)
+        case Choice(parts):
+            return any(finishes(part, live) for part in parts)
+        case Repeat(part, least):
+            return least == 0 or finishes(part, live)
+        case _:
+            return True
+
+
+def trimmed(expr: Expr, live: set[str]) -> Expr | None:
+    """Without the alternatives that match nothing; None when nothing is left."""
+    match expr:
+        case Ref(name):
+            return expr if name in live else None
+        case Sequence(parts):
+            kept = [trimmed(part, live) for part in parts]
+            return None if None in kept else Sequence(tuple(part for part in kept if part))
+        case Choice(parts):
+            some = [part for part in (trimmed(part, live) for part in parts) if part]
+            return Choice(tuple(some)) if some else None
+        case Repeat(part, least, most):
+            inner = trimmed(part, live)
+            return Repeat(inner, least, most) if inner else None if least else NOTHING
+        case _:
+            return expr

@@ -1,0 +1,169 @@
+"""JSON schemas (draft 2020-12) as rules: every text that the rules match validates.
+
+What validates and is not matched: declared keys come in the schema's order, other keys after them; an object
+that describes properties and is silent about others has no others, as other engines have it
+(`open_objects` follows the specification); numbers and white space are spelled as `json_text` and `numbers`
+say; formats and classes of patterns take their narrow reading (`formats`, `char_classes`). A keyword that
+is not followed is an error that names it and its place, never ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, cast
+
+from camelid.errors import RequestError
+from camelid.text.grammar.builder import DEAD, RuleBuilder, one_of, pruned
+from camelid.text.grammar.json_text import base_rules, literal
+from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types.arrays import array
+from camelid.text.grammar.json_types.checks import allows
+from camelid.text.grammar.json_types.document import Document, Place, Places
+from camelid.text.grammar.json_types.keywords import FRACTION, INTEGER, Schema, is_schema
+from camelid.text.grammar.json_types.objects import object_expr
+from camelid.text.grammar.json_types.overlap import check_branches
+from camelid.text.grammar.json_types.scalars import number, string
+from camelid.text.grammar.rules import Expr, Ref, Rules, Text
+
+MAX_BYTES = 1 << 20
+MAX_VALUES = 100_000  # brackets and scalars of the schema
+MAX_DEPTH = 100  # of brackets
+
+
+def rules_of_schema(schema: Schema | str, *, open_objects: bool = False) -> Rules:
+    """The rules of a schema, given as a value or as JSON text.
+
+    `open_objects`: objects that declare properties and say nothing of others may have others, as the
+    specification says. Raises RequestError with `keyword` and `pointer` for what is not followed.
+    """
+    value = parsed(schema) if isinstance(schema, str) else schema
+    found = dict(cast(Mapping[str, Any], value)) if isinstance(value, Mapping) else value
+    check_size(found)
+    if not is_schema(found):
+        fail(f"an object, true or false is expected, found {found!r:.60}")
+    root = cast(Schema, found)
+    rules = SchemaCompiler(Document(root), open_objects).compile(Place("", root))
+    if rules is None:
+        fail("no value can satisfy this schema; its bounds or combinations exclude each other")
+    return rules
+
+
+def fail(what: str) -> NoReturn:
+    raise RequestError(f"json_schema: {what}", field="json_schema")
+
+
+def parsed(text: str) -> object:
+    """The value of a JSON text in which no key is twice."""
+    if len(text) > MAX_BYTES:
+        fail(f"the schema has {len(text)} characters; at most {MAX_BYTES} are allowed")
+    try:
+        return json.loads(text, object_pairs_hook=distinct)
+    except RecursionError:
+        fail(f"brackets nest deeper than {MAX_DEPTH}")
+    except ValueError as error:
+        fail(f"not valid JSON: {error!s:.100}")
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        fail(f"a key occurs twice among {', '.join(sorted(key for key, _ in pairs))!s:.80}")
+    return found
+
+
+def check_size(root: object) -> None:
+    """Count, depth and text of all values, without recursion."""
+    level: list[object] = [root]
+    n_values = 0
+    for _ in range(MAX_DEPTH):
+        n_values += len(level)
+        if n_values > MAX_VALUES:
+            fail(f"the schema holds more than {MAX_VALUES} values")
+        level = [item for value in level for item in members(value)]
+        if not level:
+            return
+    fail(f"brackets nest deeper than {MAX_DEPTH}")
+
+
+def members(value: object) -> Iterable[object]:
+    """What stands inside a value, checked to be JSON."""
+    if isinstance(value, dict):
+        keys = cast(dict[object, object], value)
+        for key in keys:
+            check_text(key)
+        return keys.values()
+    if isinstance(value, list):
+        return cast(list[object], value)
+    if isinstance(value, str):
+        check_text(value)
+    elif value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+        fail(f"{value!r:.60} is no JSON value")
+    return ()
+
+
+def check_text(text: object) -> None:
+    if not isinstance(text, str):
+        fail(f"keys are texts, found {text!r:.60}")
+    if any(0xD800 <= ord(char) <= 0xDFFF for char in text):
+        fail(f"{text!r:.60} holds a lone surrogate, which is no character")
+
+
+class SchemaCompiler:
+    """Turns sets of places into rules, each set once."""
+
+    def __init__(self, document: Document, open_objects: bool) -> None:
+        self.document = document
+        self.open_objects = open_objects
+        self.builder = RuleBuilder(base_rules())
+        self.names: dict[tuple[str, ...], str] = {(): "value"}
+        self.queue: deque[tuple[str, Places]] = deque()
+
+    def compile(self, root: Place) -> Rules | None:
+        self.builder.rules["root"] = self.node((root,))
+        while self.queue:
+            name, places = self.queue.popleft()
+            self.builder.rules[name] = self.alternative(places)
+        for place in self.document.branching.values():
+            check_branches(self.document, place, self.open_objects)
+        return pruned(self.builder.rules, "root")
+
+    def node(self, places: Places) -> Expr:
+        """A value that satisfies all places."""
+        refs = [Ref(self.name(alternative)) for alternative in self.document.alternatives(places)]
+        return one_of(*refs) if refs else DEAD
+
+    def name(self, places: Places) -> str:
+        key = tuple(sorted(place.pointer for place in places))
+        if key not in self.names:
+            self.names[key] = self.builder.fresh("node")
+            self.queue.append((self.names[key], places))
+        return self.names[key]
+
+    def alternative(self, places: Places) -> Expr:
+        values = facts.enumerated(places)
+        if values is not None:
+            return one_of(*(literal(value) for value in values if allows(self.document, places, value)))
+        types = facts.types_of(places)
+        return one_of(*(self.of_type(kind, places) for kind in sorted(types - self.implied(types))))
+
+    def implied(self, types: frozenset[str]) -> set[str]:
+        """Integers are written with the other numbers."""
+        return {INTEGER} if FRACTION in types else set()
+
+    def of_type(self, kind: str, places: Places) -> Expr:
+        match kind:
+            case "object":
+                return object_expr(self.document, self.builder, self.node, places, self.open_objects)
+            case "array":
+                return array(self.document, self.builder, self.node, places)
+            case "string":
+                return string(self.builder, places)
+            case "boolean":
+                return one_of(Text("true"), Text("false"))
+            case "null":
+                return Text("null")
+            case _:
+                return number(self.builder, places, kind == INTEGER)

@@ -1,0 +1,161 @@
+"""Whether a value that a schema names (enum, const, a key) satisfies the places beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, cast
+
+from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types.document import Document, Place, Places
+from camelid.text.grammar.json_types.formats import FORMATS, NUMBER_FORMATS, format_dfa
+from camelid.text.grammar.json_types.keywords import FRACTION, INTEGER, TYPES
+
+TYPE_NAMES: dict[type, str] = {
+    type(None): "null", bool: "boolean", int: INTEGER, str: "string", list: "array"
+}  # fmt: skip
+
+
+def allows(document: Document, places: Places, value: object) -> bool:
+    """Whether the value satisfies all places, as JSON Schema says."""
+    return any(
+        all(allowed_at(document, place, value) for place in alternative)
+        for alternative in document.alternatives(places)
+    )
+
+
+def finite_values(document: Document, places: Places) -> list[Any] | None:
+    """Every value of the places, as far as an enum, a const or the types null and boolean name them."""
+    found: dict[object, Any] = {}
+    for alternative in document.alternatives(places):
+        values = facts.enumerated(alternative)
+        if values is None and facts.types_of(alternative) <= {"null", "boolean"}:
+            values = [None, False, True]
+        if values is None:
+            return None
+        found.update((facts.identity(v), v) for v in values if allows(document, alternative, v))
+    return list(found.values())
+
+
+def allowed_at(document: Document, place: Place, value: object) -> bool:
+    keywords = cast(dict[str, Any], place.schema)
+    kind = type_name(value)
+    return all(
+        check(place, value)
+        for keyword, (kinds, check) in CHECKS.items()
+        if keyword in keywords and (kinds is None or kind in kinds)
+    ) and all(
+        check(document, place, value)
+        for keyword, (kinds, check) in DEEP_CHECKS.items()
+        if keyword in keywords and kind == kinds
+    )
+
+
+def type_name(value: object) -> str:
+    """The JSON type, as `keywords.TYPES` tells types apart."""
+    if isinstance(value, float):
+        return INTEGER if value.is_integer() else FRACTION
+    return TYPE_NAMES.get(type(value), "object")
+
+
+def in_interval(place: Place, value: Any) -> bool:
+    bounds = facts.interval((place,), type_name(value) == INTEGER)
+    number = Fraction(value)
+    low, high = bounds.low, bounds.high
+    if low and (number < low.value or (low.strict and number == low.value)):
+        return False
+    return not high or not (number > high.value or (high.strict and number == high.value))
+
+
+def is_multiple(place: Place, value: Any) -> bool:
+    step = place.get("multipleOf")
+    if isinstance(step, float):
+        quotient = value / step  # readers divide doubles
+        return quotient == int(quotient) if abs(quotient) < float("inf") else False
+    return value % step == 0
+
+
+def has_length(place: Place, value: str) -> bool:
+    least, most = facts.size((place,), "Length")
+    return least <= len(value) and (most is None or len(value) <= most)
+
+
+def has_format(place: Place, value: Any) -> bool:
+    for _, name in facts.formats_of((place,)):
+        if isinstance(value, str) and name in FORMATS:
+            return format_dfa(name).accepts(value)
+        if not isinstance(value, str) and name in NUMBER_FORMATS:
+            return in_interval(place, value)
+    return True
+
+
+def has_pattern(place: Place, value: str) -> bool:
+    return facts.placed_pattern(place, "pattern", place.get("pattern")).accepts(value)
+
+
+def is_enumerated(place: Place, value: object) -> bool:
+    return facts.identity(value) in map(facts.identity, place.get("enum"))
+
+
+def is_const(place: Place, value: object) -> bool:
+    return facts.identity(value) == facts.identity(cast(dict[str, Any], place.schema)["const"])
+
+
+def has_type(place: Place, value: object) -> bool:
+    return type_name(value) in facts.types_of((place,))
+
+
+def properties_fit(document: Document, place: Place, value: dict[str, Any]) -> bool:
+    return all(allows(document, facts.property_places((place,), key), item) for key, item in value.items())
+
+
+def has_properties(place: Place, value: dict[str, Any]) -> bool:
+    least, most = facts.size((place,), "Properties")
+    return least <= len(value) and (most is None or len(value) <= most)
+
+
+def names_fit(document: Document, place: Place, value: dict[str, Any]) -> bool:
+    names = (place.child("propertyNames"),)
+    return all(allows(document, names, key) for key in value)
+
+
+def has_required(place: Place, value: dict[str, Any]) -> bool:
+    return all(key in value for key in place.get("required"))
+
+
+def has_dependents(place: Place, value: dict[str, Any]) -> bool:
+    dependents = place.get("dependentRequired")
+    return all(other in value for key in dependents if key in value for other in dependents[key])
+
+
+def items_fit(document: Document, place: Place, value: list[Any]) -> bool:
+    return all(allows(document, facts.item_places((place,), i), item) for i, item in enumerate(value))
+
+
+def has_items(place: Place, value: list[Any]) -> bool:
+    least, most = facts.size((place,), "Items")
+    return least <= len(value) and (most is None or len(value) <= most)
+
+
+def is_unique(place: Place, value: list[Any]) -> bool:
+    return not place.get("uniqueItems") or len(set(map(facts.identity, value))) == len(value)
+
+
+NUMBERS, STRINGS, OBJECTS, ARRAYS = TYPES["number"], TYPES["string"], TYPES["object"], TYPES["array"]
+# Keyword -> the types that it speaks of (None: all) and whether a value of them keeps it.
+CHECKS: dict[str, tuple[frozenset[str] | None, Callable[[Place, Any], bool]]] = {
+    "type": (None, has_type), "enum": (None, is_enumerated), "const": (None, is_const),
+    "minimum": (NUMBERS, in_interval), "exclusiveMinimum": (NUMBERS, in_interval),
+    "maximum": (NUMBERS, in_interval), "exclusiveMaximum": (NUMBERS, in_interval),
+    "multipleOf": (NUMBERS, is_multiple), "format": (NUMBERS | STRINGS, has_format),
+    "minLength": (STRINGS, has_length), "maxLength": (STRINGS, has_length), "pattern": (STRINGS, has_pattern),
+    "required": (OBJECTS, has_required), "dependentRequired": (OBJECTS, has_dependents),
+    "minProperties": (OBJECTS, has_properties), "maxProperties": (OBJECTS, has_properties),
+    "minItems": (ARRAYS, has_items), "maxItems": (ARRAYS, has_items), "uniqueItems": (ARRAYS, is_unique),
+}  # fmt: skip
+# The same for keywords whose schemas are asked in turn.
+DEEP_CHECKS: dict[str, tuple[str, Callable[[Document, Place, Any], bool]]] = {
+    "properties": ("object", properties_fit), "patternProperties": ("object", properties_fit),
+    "additionalProperties": ("object", properties_fit), "propertyNames": ("object", names_fit),
+    "items": ("array", items_fit), "prefixItems": ("array", items_fit),
+}  # fmt: skip

@@ -1,0 +1,227 @@
+"""Objects as rules: declared keys in the schema's order, then other keys, each once or more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import TypeAlias
+
+from camelid.errors import RequestError
+from camelid.text.grammar.builder import DEAD, RuleBuilder, in_order, one_of
+from camelid.text.grammar.dfa import Dfa, either, intersect, without, words
+from camelid.text.grammar.json_text import COLON, COMMA, WS, string_literal
+from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types.checks import allows, finite_values
+from camelid.text.grammar.json_types.document import Document, Place, Places, together
+from camelid.text.grammar.json_types.keywords import refuse
+from camelid.text.grammar.json_types.scalars import quoted
+from camelid.text.grammar.rules import Expr, Ref
+
+MAX_PATTERNS = 4  # a key matches any subset of them, and each subset is a case
+KEYWORDS = (
+    "properties", "patternProperties", "additionalProperties", "propertyNames", "required",
+    "dependentRequired", "minProperties", "maxProperties",
+)  # fmt: skip
+State: TypeAlias = tuple[int, int, frozenset[str], frozenset[str]]
+NodeOf: TypeAlias = Callable[[Places], Expr]
+
+
+def is_closed(places: Places, open_objects: bool) -> bool:
+    """Whether an object that does not say so has no keys but those that it describes."""
+    says = any(place.get("additionalProperties") is not None for place in places)
+    describes = any(place.get("properties") or place.get("patternProperties") for place in places)
+    return describes and not says and not open_objects
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWriter:
+    """Writes the rules of one set of places."""
+
+    document: Document
+    builder: RuleBuilder
+    node: NodeOf
+    places: Places
+    open_objects: bool
+
+    def write(self) -> Expr:
+        if not any(place.get(keyword) is not None for place in self.places for keyword in KEYWORDS):
+            return Ref("object")
+        listed = self.listed_names()
+        keys = self.keys(listed)
+        others = [] if listed is not None else [self.other(*group) for group in self.groups(keys)]
+        members = {
+            key: self.builder.add("member", in_order(string_literal(key), COLON, self.node(self.value(key))))
+            for key in keys
+            if self.is_name(key)
+        }
+        rest = ObjectStates(self, keys, members, one_of(*others) if others else None)
+        return in_order("{", self.builder.machine("object", rest.start, rest.write))
+
+    def name_places(self) -> Places:
+        return tuple(place.child("propertyNames") for place, _ in facts.said(self.places, "propertyNames"))
+
+    def is_name(self, key: str) -> bool:
+        names = self.name_places()
+        return not names or allows(self.document, names, key)
+
+    def listed_names(self) -> list[str] | None:
+        """The only keys that there may be, if propertyNames lists them."""
+        names = self.name_places()
+        values = finite_values(self.document, names) if names else None
+        return None if values is None else [value for value in values if isinstance(value, str)]
+
+    def keys(self, listed: list[str] | None) -> list[str]:
+        """Declared keys in order, then the others that are named anywhere."""
+        declared = chain.from_iterable(keys for _, keys in facts.said(self.places, "properties"))
+        found = dict.fromkeys((*declared, *facts.required(self.places)))
+        for _, dependents in facts.said(self.places, "dependentRequired"):
+            found.update(dict.fromkeys(chain(dependents, *dependents.values())))
+        if listed is not None and not is_closed(self.places, self.open_objects):
+            found.update(dict.fromkeys(listed))
+        return list(found)
+
+    def value(self, key: str) -> Places:
+        return together(facts.property_places(self.places, key))
+
+    def groups(self, keys: list[str]) -> Iterator[tuple[Dfa | None, Places]]:
+        """For other keys: those that match the same patterns, and what their values must satisfy."""
+        patterns = list(dict.fromkeys(chain.from_iterable(map(facts.patterns_of, self.places))))
+        if len(patterns) > MAX_PATTERNS:
+            refuse("patternProperties", self.places[0].pointer, f"more than {MAX_PATTERNS} patterns")
+        closed = is_closed(self.places, self.open_objects)
+        base = self.other_names(keys)
+        for n in range(int(closed), len(patterns) + 1):
+            for chosen in combinations(patterns, n):
+                names = self.matching(base, chosen, set(patterns) - set(chosen))
+                if names is None or not names.is_empty:
+                    yield names, self.values_of(chosen)
+
+    def other_names(self, keys: list[str]) -> Dfa | None:
+        """Keys that are not declared and that propertyNames allows; None: any."""
+        found = without(words(keys)) if keys else None
+        for place in self.name_places():
+            allowed = self.names_at(place)
+            found = intersect(found, allowed) if found and allowed else found or allowed
+        return found
+
+    def names_at(self, place: Place) -> Dfa | None:
+        found: Dfa = words(())
+        for alternative in self.document.alternatives((place,)):
+            if "string" not in facts.types_of(alternative):
+                continue
+            values = facts.enumerated(alternative)
+            if values is None:
+                dfa = facts.text_dfa(alternative) if alternative else None
+            else:
+                fit = (v for v in values if isinstance(v, str) and allows(self.document, alternative, v))
+                dfa = words(fit)
+            if dfa is None:
+                return None
+            found = either(found, dfa)
+        return found
+
+    def matching(self, base: Dfa | None, chosen: tuple[str, ...], others: set[str]) -> Dfa | None:
+        """Keys that surely match the chosen patterns and surely none of the others."""
+        place = self.places[0]
+        parts = [facts.placed_pattern(place, "patternProperties", pattern) for pattern in chosen]
+        parts += [
+            without(facts.placed_pattern(place, "patternProperties", pattern, True))
+            for pattern in sorted(others)
+        ]
+        for part in parts:
+            base = intersect(base, part) if base else part
+        return base
+
+    def values_of(self, chosen: tuple[str, ...]) -> Places:
+        found: list[Place] = []
+        for place in self.places:
+            own = [pattern for pattern in chosen if pattern in facts.patterns_of(place)]
+            matched = [place.child("patternProperties", pattern) for pattern in own]
+            if not matched and place.get("additionalProperties") is not None:
+                matched = [place.child("additionalProperties")]
+            found += matched
+        return together(found)
+
+    def other(self, names: Dfa | None, values: Places) -> Expr:
+        key = quoted(self.builder, names) if names else Ref("string")
+        return self.builder.add("other", in_order(key, COLON, self.node(values)))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStates:
+    """What may follow after some of the declared keys.
+
+    A state is the index of the next key, how many members there are (counted as far as it matters), the
+    later keys that are owed to dependentRequired, and the later ones that a missing key has barred.
+    """
+
+    writer: ObjectWriter
+    keys: list[str]
+    members: dict[str, Ref]
+    other: Expr | None
+
+    @property
+    def start(self) -> State:
+        return (0, 0, frozenset(), frozenset())
+
+    def dependents(self, key: str) -> set[str]:
+        tables = facts.said(self.writer.places, "dependentRequired")
+        return {other for _, table in tables for other in table.get(key, ())}
+
+    def write(self, state: State, ref: Callable[[State], Ref]) -> Expr:
+        index, count, owed, barred = state
+        if index == len(self.keys):
+            return self.end(count)
+        least, most = facts.size(self.writer.places, "Properties")
+        key = self.keys[index]
+        later = set(self.keys[index + 1 :])
+        ways: list[Expr] = []
+        if key in self.members and key not in barred and (most is None or count < most):
+            more = (owed | self.dependents(key)) & later
+            counted = min(count + 1, max(1, least, most or 0))
+            following = ref((index + 1, counted, frozenset(more), barred & later))
+            ways.append(in_order(COMMA if count else WS, self.members[key], following))
+        if key not in owed and key not in facts.required(self.writer.places):
+            lost = {other for other in later if key in self.dependents(other)}
+            ways.append(ref((index + 1, count, owed & later, frozenset((barred & later) | lost))))
+        return one_of(*ways)
+
+    def end(self, count: int) -> Expr:
+        """Other members and the closing brace. Equal keys count once, so they stand for one at most."""
+        least, most = facts.size(self.writer.places, "Properties")
+        missing = max(0, least - count)
+        left = None if most is None else most - count
+        close = in_order(WS, "}")
+        if self.other is None or left == 0:
+            return DEAD if missing else close
+        if missing > 1:
+            if least > len(self.keys) + 1:
+                self.refuse_least(least)
+            return DEAD
+        comma = in_order(COMMA, self.other)
+        counted = self.writer.builder.counted
+        if count:
+            return in_order(counted(comma, missing, left), close)
+        some = in_order(WS, self.other, counted(comma, 0, None if left is None else left - 1), close)
+        return some if missing else one_of(close, some)
+
+    def refuse_least(self, least: int) -> None:
+        place = next(place for place, _ in facts.said(self.writer.places, "minProperties"))
+        refuse(
+            "minProperties",
+            place.pointer,
+            f"{least} different keys cannot be promised; name them in properties",
+        )
+
+
+def object_expr(
+    document: Document, builder: RuleBuilder, node: NodeOf, places: Places, open_objects: bool
+) -> Expr:
+    """Objects of some places. RequestError where their keys are too many or too varied."""
+    try:
+        return ObjectWriter(document, builder, node, places, open_objects).write()
+    except RequestError as error:
+        if error.facts.get("field") == "json_schema":
+            raise
+        refuse("properties", places[0].pointer, error.message)

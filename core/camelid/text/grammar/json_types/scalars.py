@@ -1,0 +1,65 @@
+"""Strings, numbers, booleans and null as rules."""
+
+from __future__ import annotations
+
+from camelid.errors import RequestError
+from camelid.text.grammar.builder import DEAD, RuleBuilder, in_order, one_of
+from camelid.text.grammar.char_classes import Ranges
+from camelid.text.grammar.dfa import Dfa
+from camelid.text.grammar.json_text import CHARACTER, MAX_DIGITS, digits, spelled
+from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types.document import Places
+from camelid.text.grammar.json_types.keywords import refuse
+from camelid.text.grammar.numbers import ZERO, Bound, Interval, magnitudes
+from camelid.text.grammar.rules import Chars, Expr, Ref, Text
+
+FROM_ZERO = Interval(low=Bound(ZERO))
+BOUND_KEYWORDS = ("multipleOf", "exclusiveMinimum", "exclusiveMaximum", "minimum", "maximum")
+
+
+def string(builder: RuleBuilder, places: Places) -> Expr:
+    """Strings of a length, or of the shape that patterns and formats give them."""
+    if facts.has_text_shape(places):
+        dfa = facts.text_dfa(places)
+        return quoted(builder, dfa) if dfa else Ref("string")
+    list(facts.formats_of(places))  # unknown ones are refused
+    least, most = facts.size(places, "Length")
+    if least == 0 and most is None:
+        return Ref("string")
+    if most is not None and most < least:
+        return DEAD
+    return in_order('"', builder.counted(CHARACTER, least, most), '"')
+
+
+def quoted(builder: RuleBuilder, dfa: Dfa) -> Expr:
+    """A string whose text, escapes undone, the automaton accepts."""
+
+    def spell(ranges: Ranges) -> Expr:
+        expr = spelled(ranges)
+        return expr if isinstance(expr, Chars | Text) else builder.shared("char", ranges, lambda: expr)
+
+    return in_order('"', builder.automaton(dfa, spell, free=Ref("characters")), '"')
+
+
+def number(builder: RuleBuilder, places: Places, integral: bool) -> Expr:
+    """Numbers within bounds, shared by all places with the same ones."""
+    interval = facts.interval(places, integral)
+    if interval.is_free:
+        return Ref("integer" if integral else "number")
+    if interval == FROM_ZERO:
+        return Ref("unsigned")
+    if integral and interval == Interval(low=Bound(ZERO), integral=True):
+        return digits(MAX_DIGITS)
+    try:
+        return builder.shared("bounded", interval, lambda: signed(builder, interval))
+    except RequestError as error:
+        place, keyword = next((p, k) for k in BOUND_KEYWORDS for p, _ in facts.said(places, k))
+        refuse(keyword, place.pointer, error.message)
+
+
+def signed(builder: RuleBuilder, interval: Interval) -> Expr:
+    plus, minus = magnitudes(interval)
+    return one_of(
+        *([] if plus.is_empty else [builder.automaton(plus, Chars)]),
+        *([] if minus.is_empty else [in_order("-", builder.automaton(minus, Chars))]),
+    )
