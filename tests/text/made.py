@@ -20,3 +20,17 @@ def byte_level(
     if types is not None:
         facts["token_type"] = [*types]
     return tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in facts.items()})
+
+
+def sentencepiece_bpe(
+    tokens: Sequence[str],
+    scores: Sequence[float],
+    *,
+    types: Sequence[int] | None = None,
+    **facts: object,
+) -> Pipeline:
+    """A SentencePiece BPE tokenizer; `facts` are further keys."""
+    facts |= {"model": "llama", "tokens": [*tokens], "scores": [*scores]}
+    if types is not None:
+        facts["token_type"] = [*types]
+    return tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in facts.items()})

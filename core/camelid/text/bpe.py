@@ -27,9 +27,6 @@ class ByteLevelBpe:
         # Steering tokens are left out: no merge and no whole word may make one out of ordinary text.
         self._ids = vocab.text_ids()
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        if len(self._ranks) < len(merges):
-            pair = Counter(merges).most_common(1)[0][0]
-            raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
         check_merges(merges, self._ids)
 
     def encode_word(self, word: str) -> Sequence[int]:
@@ -50,7 +47,10 @@ class ByteLevelBpe:
 
 
 def check_merges(merges: Sequence[str], ids: Mapping[str, int]) -> None:
-    """Every merge joins two tokens to a third. A token may begin with the space that parts them."""
+    """Every merge joins two tokens to a third, once. A token may begin with the space that parts them."""
+    if len(set(merges)) < len(merges):
+        pair = Counter(merges).most_common(1)[0][0]
+        raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
     for rank, pair in enumerate(merges):
         border = pair.find(" ", 1)
         left, right = pair[:border], pair[border + 1 :]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
@@ -21,7 +21,7 @@ from camelid.text.pipeline import Pipeline, as_it_is, whole, without_space
 from camelid.text.vocab import BYTE, NORMAL, STEERING, UNKNOWN, UNUSED, USER_DEFINED, Vocab, literal
 
 SPACE = "▁"
-TEXT = frozenset({NORMAL, USER_DEFINED, UNUSED})  # what merges may make, if only on the way
+MADE = frozenset({NORMAL, USER_DEFINED})  # tokens that text may become
 BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 WORD = re.compile(f"{SPACE}*[^{SPACE}]*")
 # Ids that files leave out, and what the kind does then (llama.cpp src/llama-vocab.cpp).
@@ -61,12 +61,12 @@ class SentencePieceBpe:
         self, vocab: Vocab, ranks: dict[str, float | None], joiner: str, unknown_id: int | None
     ) -> None:
         pairs = list(zip(vocab.tokens, vocab.types, strict=True))
-        self._ids = text_ids(vocab)
+        self._ids = spelled_ids(vocab, MADE)
         self._ranks = ranks
         self._joiner = joiner
         self._unknown_id = unknown_id
         self._byte_ids = {byte_of(token): i for i, (token, kind) in enumerate(pairs) if kind == BYTE}
-        self._unused = {t for t, i in self._ids.items() if vocab.types[i] == UNUSED and not joiner}
+        self._unused = set[str]() if joiner else spelled_ids(vocab, {UNUSED}).keys() - self._ids.keys()
         self._halves: dict[str, Sequence[str]] = {}
 
     def encode_word(self, word: str) -> Sequence[int]:
@@ -131,18 +131,19 @@ class SentencePieceBpe:
     @cached_property
     def _cuts_words(self) -> bool:
         """Whether cutting before ▁ changes nothing: no token reaches over one, and ▁ is never unknown."""
-        return SPACE in self._ids and not any(SPACE in token.lstrip(SPACE) for token in self._ids)
+        tokens = self._ids.keys() | self._unused
+        return SPACE in self._ids and not any(SPACE in token.lstrip(SPACE) for token in tokens)
 
 
-def text_ids(vocab: Vocab) -> dict[str, int]:
-    """Ids of the tokens that text may become, by their spelling with ▁. The lowest id wins."""
+def spelled_ids(vocab: Vocab, kinds: Container[int]) -> dict[str, int]:
+    """Ids of the tokens of some types, by their spelling with ▁. The lowest id wins."""
     rows = zip(reversed(vocab.tokens), reversed(vocab.types), range(len(vocab) - 1, -1, -1), strict=True)
-    return {token.replace(" ", SPACE): i for token, kind, i in rows if kind in TEXT and token}
+    return {token.replace(" ", SPACE): i for token, kind, i in rows if kind in kinds and token}
 
 
 def ranks_of_scores(metadata: Mapping[str, object], vocab: Vocab) -> dict[str, float | None]:
     """The best score has the lowest rank. Without scores the leftmost pair comes first. ModelFormatError."""
-    ids = text_ids(vocab)
+    ids = spelled_ids(vocab, {UNUSED}) | spelled_ids(vocab, MADE)
     scores = array(metadata, "scores", float) if key("scores") in metadata else [0.0] * len(vocab)
     if len(scores) != len(vocab) or any(score != score for score in scores):
         raise ModelFormatError(
@@ -161,7 +162,7 @@ def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     unknown_id = next((i for i, kind in enumerate(vocab.types) if kind == UNKNOWN), None)
     if key("merges") in metadata:
         merges = array(metadata, "merges", str)
-        check_merges(merges, text_ids(vocab))
+        check_merges(merges, spelled_ids(vocab, MADE))
         model = SentencePieceBpe(vocab, {pair: i for i, pair in enumerate(merges)}, " ", unknown_id)
     else:
         model = SentencePieceBpe(vocab, ranks_of_scores(metadata, vocab), "", unknown_id)
