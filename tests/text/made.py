@@ -34,3 +34,11 @@ def sentencepiece_bpe(
     if types is not None:
         facts["token_type"] = [*types]
     return tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in facts.items()})
+
+
+def rwkv(tokens: Sequence[str], types: Sequence[int] | None = None, **facts: object) -> Pipeline:
+    """An RWKV tokenizer; tokens are spelled with backslashes, `facts` are further keys."""
+    facts |= {"model": "rwkv", "tokens": [*tokens]}
+    if types is not None:
+        facts["token_type"] = [*types]
+    return tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in facts.items()})
