@@ -17,7 +17,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 States: TypeAlias = frozenset[int]
 Exit: TypeAlias = tuple[int, int, int]  # keys low … high - 1 of a trie, and how many bytes are read
-MAX_MASK_BYTES = 64 << 20
+MAX_MASK_BYTES, MIN_KEPT = 64 << 20, 256  # of each kind of set that is remembered
 FEW = 8  # a set of less than this part of the tokens is not worth a trie of the others
 FEW_STATES = 64  # of more, as in long lists of words, hardly one loops
 # Well-formed UTF-8 beyond ASCII (Unicode 16, table 3-7), as ranges of byte values.
@@ -43,7 +43,7 @@ class Masks:
 
     def __init__(self, network: Network, configs: Configs, table: TokenTable) -> None:
         self.network, self.configs, self.table = network, configs, table
-        self.max_kept = max(256, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
+        self.max_kept = max(MIN_KEPT, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
         self._masks: dict[Config, int] = {}
         self._ahead: dict[tuple[States, bool], Ahead] = {}
         self._past: dict[tuple[Ahead, Node], int] = {}

@@ -11,13 +11,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import compress, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from camelid.errors import RequestError
 from camelid.text.grammar.bytes_nfa import SHORT_BYTES
-
-if TYPE_CHECKING:
-    from camelid.text.tokenizer import Tokenizer
 
 ASCII = 128
 ONE = ord("1")
@@ -77,16 +74,27 @@ class Tokens:
         return Trie([keys[i] for i in indices], [ids[i] for i in indices])
 
 
+class Vocabulary(Protocol):
+    """As much of a `Tokenizer` as masks need."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def eos_ids(self) -> frozenset[int]: ...
+    def token_bytes(self, token_id: int) -> bytes: ...
+    def is_control(self, token_id: int) -> bool: ...
+
+
 class TokenTable:
     """What masks need of a tokenizer, each part made on first use. One a tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Vocabulary) -> None:
         self.vocab_size = tokenizer.vocab_size
         self.eos_ids = frozenset(i for i in tokenizer.eos_ids if 0 <= i < self.vocab_size)
         self._tokenizer = tokenizer
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> TokenTable:
+    def of(cls, tokenizer: Vocabulary) -> TokenTable:
         """The table of a tokenizer; cheap until it is used."""
         return cls(tokenizer)
 
