@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from tests.text.texts import random_texts
-from tests.text.unigrams import as_metadata, lines, processor, trained
+from tests.text.unigrams import as_metadata, from_pieces, lines, processor, trained
 from tokenizers import Tokenizer, models
 
 from camelid.errors import ModelFormatError, RequestError
 from camelid.text.detokenize import StreamDecoder
 from camelid.text.pipeline import Frame, Pipeline
 from camelid.text.tokenizer import tokenizer_from_gguf
-from camelid.text.unigram import Unigram, unigram_from_pieces
+from camelid.text.unigram import Unigram
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 # How a model is trained, by name.
@@ -101,7 +101,7 @@ def test_ids_equal_those_of_tokenizers(way: str, byte_fallback: bool) -> None:
     """Of raw text, so that much is unknown, and with the names of all tokens written in it."""
     pieces = pieces_of(way)
     judge = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=byte_fallback))
-    made = unigram_from_pieces(pieces, 0, byte_fallback=byte_fallback)
+    made = from_pieces(pieces, 0, byte_fallback=byte_fallback)
     rng = random.Random(2)
     for text in TEXTS:
         text = text.replace(" ", "▁") + rng.choice(("", "<unk>", "<unk>꙰", "<0x41>", "<s>"))
@@ -115,7 +115,7 @@ def test_made_vocabularies_give_the_ids_of_tokenizers() -> None:
     for _ in range(300):
         words = ["".join(rng.choices("abcé", k=rng.randrange(1, 5))) for _ in range(rng.randrange(1, 12))]
         pieces = [("<unk>", 0.0), *((word, rng.choice((-1.0, -2.0, -2.5, 0.5))) for word in words)]
-        judge, made = Tokenizer(models.Unigram(pieces, unk_id=0)), unigram_from_pieces(pieces, 0)
+        judge, made = Tokenizer(models.Unigram(pieces, unk_id=0)), from_pieces(pieces, 0)
         for _ in range(10):
             text = "".join(rng.choices("abcéd", k=rng.randrange(1, 30)))
             assert list(made.encode_word(text)) == judge.encode(text).ids, (pieces, text)
@@ -208,10 +208,7 @@ def test_metadata_that_cannot_be_meant_is_refused(fault: str) -> None:
 
 
 def test_pieces_without_the_unknown_refuse_unknown_text() -> None:
-    made = unigram_from_pieces([("a", -1.0)], None)
+    made = from_pieces([("a", -1.0)], None)
     assert made.encode_word("aa") == (0, 0)
     with pytest.raises(RequestError, match="no token for 'b'"):
         made.encode_word("ab")
-    for pieces, unk_id in (([], 0), ([("a", -1.0)], 1), ([("a", -1.0)], -1)):
-        with pytest.raises(ModelFormatError, match="unk_id is"):
-            unigram_from_pieces(pieces, unk_id)

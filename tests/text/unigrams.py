@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,8 @@ from typing import Any, cast
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tests.text.charsmaps import charsmap_of, fields
 from tests.text.texts import random_texts
+
+from camelid.text.unigram import PENALTY, Unigram
 
 SETTINGS: dict[str, Any] = {
     "vocab_size": 1100,
@@ -59,3 +61,17 @@ def as_metadata(model: bytes) -> dict[str, object]:
         "precompiled_charsmap": list(charsmap_of(model)),
     }
     return {f"tokenizer.ggml.{name}": fact for name, fact in facts.items()}
+
+
+def from_pieces(
+    pieces: Sequence[tuple[str, float]], unk_id: int | None, *, byte_fallback: bool = False
+) -> Unigram:
+    """The model by the rules of `tokenizers`: any token may be found in text, of equal ones the last."""
+    scored = {piece: (score, token_id) for token_id, (piece, score) in enumerate(pieces)}
+    names = {byte: f"<0x{byte:02X}>" for byte in range(256)} if byte_fallback else {}
+    return Unigram(
+        scored,
+        unk_id=unk_id,
+        unk_score=min(score for _, score in pieces) - PENALTY,
+        byte_ids={byte: scored[name][1] for byte, name in names.items() if name in scored},
+    )

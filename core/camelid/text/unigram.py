@@ -111,26 +111,6 @@ class Unigram:
         return (self._unk_id,)
 
 
-def unigram_from_pieces(
-    pieces: Sequence[tuple[str, float]], unk_id: int | None, *, byte_fallback: bool = False
-) -> Unigram:
-    """The model of a tokenizer.json, by the rules of `tokenizers`: any token may be found in text, of equal
-    ones the last. Raises ModelFormatError.
-    """
-    if not pieces or (unk_id is not None and not 0 <= unk_id < len(pieces)):
-        raise ModelFormatError(
-            f"tokenizer: unk_id is {unk_id}, want an id below {len(pieces)}", got=unk_id, want=len(pieces)
-        )
-    scored = {piece: (score, token_id) for token_id, (piece, score) in enumerate(pieces)}
-    names = {byte: f"<0x{byte:02X}>" for byte in range(256)} if byte_fallback else {}
-    return Unigram(
-        scored,
-        unk_id=unk_id,
-        unk_score=min(score for _, score in pieces) - PENALTY,
-        byte_ids={byte: scored[name][1] for byte, name in names.items() if name in scored},
-    )
-
-
 def check_scores(pieces: Mapping[str, Scored]) -> None:
     for piece, (score, _) in pieces.items():
         if not -MOST < score < MOST:
