@@ -122,9 +122,9 @@ def test_every_published_template_and_conversation_is_in_the_golden_file(shared:
 @pytest.mark.conformance
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")  # Python's, of what jinja2 makes of 1[2]
 def test_random_templates_are_rendered_as_jinja_renders_them() -> None:
-    counts = Counter(compared(seed) for seed in range(600))
+    counts = Counter(compared(seed) for seed in range(400))
     assert set(counts) == {"equal", "refused"}
-    assert counts["equal"] > 380
+    assert counts["equal"] > 240
 
 
 @pytest.mark.parametrize(

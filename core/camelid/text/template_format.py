@@ -57,6 +57,8 @@ def checked_width(*texts: str | None) -> None:
 def pad(value: str, width: int, left: int, fill: str) -> str:
     """`value` in `width` characters, `left` of the filling before it."""
     room = max(width - len(value), 0)
+    if not room:
+        return value  # a copy for every field would be made before their sum is checked
     return joined((repeated(fill, min(left, room)), value, repeated(fill, room - min(left, room))))
 
 

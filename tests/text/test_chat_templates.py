@@ -1,0 +1,66 @@
+"""Named chat templates: which there are, and which a conversation takes (as transformers chooses)."""
+
+from __future__ import annotations
+
+import pytest
+
+from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.text.chat_templates import chosen_template, named_templates
+
+KEY = "tokenizer.chat_template"
+NAMED = {"tokenizer.chat_templates": ["tool_use", "rag"], f"{KEY}.tool_use": "T", f"{KEY}.rag": "R"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "want"),
+    [
+        ({}, {}),
+        ({KEY: "D"}, {"default": "D"}),
+        ({**NAMED, KEY: "D"}, {"default": "D", "rag": "R", "tool_use": "T"}),
+        ({f"{KEY}.rag": "R"}, {"rag": "R"}),
+        ({f"{KEY}.default": "other", KEY: "D"}, {"default": "D"}),
+        ({"tokenizer.chat_templates": ["gone"], f"{KEY}_other": "x"}, {}),
+    ],
+)
+def test_templates_are_found_by_name(metadata: dict[str, object], want: dict[str, str]) -> None:
+    assert list(named_templates(metadata).items()) == list(want.items())
+
+
+@pytest.mark.parametrize("key", [KEY, f"{KEY}.rag"])
+def test_a_template_that_is_no_text_is_refused(key: str) -> None:
+    with pytest.raises(ModelFormatError, match=rf"^{key} is a list, but a chat template is text") as caught:
+        named_templates({key: ["x"]})
+    assert caught.value.facts["key"] == key
+
+
+@pytest.mark.parametrize(
+    ("names", "tools", "name", "want"),
+    [
+        ("default", False, None, "default"),
+        ("default", True, None, "default"),
+        ("default tool_use rag", True, None, "tool_use"),
+        ("default tool_use rag", False, None, "default"),
+        ("default tool_use rag", True, "rag", "rag"),
+        ("default tool_use rag", True, "default", "default"),
+        ("tool_use", True, None, "tool_use"),
+    ],
+)
+def test_tools_take_the_template_for_tools(names: str, tools: bool, name: str | None, want: str) -> None:
+    templates = {name: f"<{name}>" for name in names.split()}
+    assert chosen_template(templates, tools=tools, name=name) == f"<{want}>"
+
+
+@pytest.mark.parametrize(
+    ("names", "name", "message"),
+    [
+        ("default rag", "rug", "no chat template 'rug', it has: default, rag; name one of them"),
+        ("tool_use", None, "no chat template 'default', it has: tool_use"),
+        ("", None, "no chat template 'default', it has: none"),
+    ],
+)
+def test_a_template_that_is_not_there_is_named_with_those_that_are(
+    names: str, name: str | None, message: str
+) -> None:
+    with pytest.raises(UnsupportedModelError, match=message) as caught:
+        chosen_template(dict.fromkeys(names.split(), "x"), tools=False, name=name)
+    assert caught.value.facts["name"] == name or name is None
