@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-VALUE, LEAF = 1 << 31, 1 << 8
+VALUE, LEAF, WIDE = 1 << 31, 1 << 8, 1 << 9
 
 
 def compiled(pairs: Mapping[str, str]) -> bytes:

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import pytest
 from sentencepiece import SentencePieceNormalizer
-from tests.text.charsmaps import LEAF, VALUE, charsmap_of, compiled, packed
+from tests.text.charsmaps import LEAF, VALUE, WIDE, charsmap_of, compiled, packed
 from tests.text.texts import random_texts
 from tests.text.unigrams import trained
 from tokenizers import normalizers
@@ -134,8 +134,11 @@ def test_damaged_maps_are_refused(fault: str) -> None:
 
 
 def test_a_made_map_that_is_sound_is_read() -> None:
-    """The one that the faults above differ from."""
-    assert Charsmap(leads(ENDS | (353 ^ 512) << 10)).normalize("bab") == "byzb"
+    """The one that the faults above differ from; its offset of 256 may also be written with a shift."""
+    sound = bytearray(leads(ENDS | (353 ^ 512) << 10))
+    assert Charsmap(bytes(sound)).normalize("bab\0a") == "byzb\0yz"
+    sound[4:8] = struct.pack("<I", 1 << 10 | WIDE)
+    assert Charsmap(bytes(sound)).normalize("bab\0a") == "byzb\0yz"
 
 
 def test_the_longest_key_and_replacement_are_read() -> None:
