@@ -24,6 +24,8 @@ class Spans:
     def __init__(self, add_bos: bool) -> None:
         self.frame = Frame(before=(1,) if add_bos else ())
 
+    vocab_size = 0
+
     def encode_spans(self, spans: Iterable[tuple[str, bool]]) -> list[int]:
         text = "".join(text.replace(BOS, "\1") if trusted else text for text, trusted in spans)
         return [ord(char) for char in text]
@@ -42,7 +44,7 @@ def chat(template: str | None, *, add_bos: bool = True) -> ChatTemplate:
 
 
 def text(template: str, *, add_bos: bool = True) -> str:
-    return "".join(map(chr, chat(template, add_bos=add_bos).encode(USER)))
+    return "".join(map(chr, chat(template, add_bos=add_bos).prompt(USER).token_ids))
 
 
 def test_bos_is_added_where_the_template_writes_none() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
 
+from camelid.answers import AnswerText
 from camelid.backends.base import OutputRow
 from camelid.engine import StepEngine, Stream
 from camelid.errors import BackendError, ContextOverflowError, RequestError
 from camelid.plan.step import FROM_RING
 from camelid.scheduler import DECODE, MIXED
-from camelid.sequence import AnswerText, Request
+from camelid.sequence import Request
 
 
 class Letters:

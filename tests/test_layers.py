@@ -13,8 +13,32 @@ import pytest
 CORE = Path(__file__).parents[1] / "core" / "camelid"
 
 # What the engine's layer shows above itself.
-FACE = {"llm", "verbs", "chat", "messages", "options", "runner", "loading", "opening", "converting", "footprint"}
-ENGINE = {*FACE, "engine", "scheduler", "sequence", "state", "sampling", "drawing", "speculative", "metrics"}
+FACE = {
+    "llm",
+    "verbs",
+    "chat",
+    "messages",
+    "asking",
+    "guiding",
+    "options",
+    "runner",
+    "loading",
+    "opening",
+    "converting",
+    "footprint",
+}
+ENGINE = {
+    *FACE,
+    "engine",
+    "scheduler",
+    "sequence",
+    "state",
+    "sampling",
+    "drawing",
+    "answers",
+    "speculative",
+    "metrics",
+}
 MIDDLE = {"model", "text", "plan", "formats", "backends"}
 # Layer -> the layers that it may import, besides itself and errors.
 ARROWS: dict[str, set[str]] = {
@@ -37,7 +61,16 @@ ARROWS: dict[str, set[str]] = {
 EXTRA_ARROWS = {
     "plan": {"camelid.formats.quants"},  # block sizes: a table of standard-library data
     # Tables that turn a tokenizer.json into GGUF's words: splitters, token types, names of end tokens.
-    "formats": {"camelid.text.pretokenize", "camelid.text.vocab", "camelid.text.metadata"},
+    "formats": {
+        "camelid.text.pretokenize",
+        "camelid.text.published",
+        "camelid.text.vocab",
+        "camelid.text.metadata",
+        *(
+            f"camelid.text.hf.{name}"
+            for name in ("models", "processors", "regexes", "roles", "tokenizer", "values", "vocabulary")
+        ),
+    },
 }
 # Door (a file, or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {

@@ -120,11 +120,8 @@ def test_untrusted_text_never_becomes_a_control_token(llm: LLM) -> None:
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([{"role": "user"}], "message 0 has .*role: str.* expected exactly"),
-        ([{"role": "user", "content": "a", "name": "x"}], "name: str"),
-        ([{"role": "user", "content": None}], "content: NoneType"),
-        ([{"role": "user", "content": "a"}, "b"], "message 1 is 'b'"),
-        ([{"role": 1, "content": "a"}], "role: int"),
+        ([{"role": "user"}], r"messages\[0\]: found no content"),
+        ([{"role": "user", "content": "a"}, "b"], r"messages\[1\]: found 'b', expected {'role'"),
     ],
 )
 def test_malformed_messages_are_refused(llm: LLM, messages: Any, words: str) -> None:
@@ -136,8 +133,8 @@ def test_malformed_messages_are_refused(llm: LLM, messages: Any, words: str) -> 
     ("options", "words"),
     [
         ({"top_k": 3}, "'top_k' is not available"),
-        ({"temprature": 1}, "'temprature' is unknown; known: max_tokens, stop, special, temperature, seed"),
-        ({"tools": []}, "'tools' is not available"),
+        ({"temprature": 1}, "'temprature' is unknown; known: .*grammar, .*max_tokens, .*temperature, seed"),
+        ({"tools": []}, "tools is for the chat template; give messages"),
         ({"stop": ""}, "stop is"),
         ({"stop": [1]}, "stop is"),
         ({"stop": 5}, "stop is 5"),

@@ -2,71 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
-from camelid.errors import RequestError, UnsupportedModelError
+from camelid.answers import AnswerText, ChatText, Shown
+from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf import Gguf
+from camelid.messages import checked_messages, checked_tools
+from camelid.text.chat_templates import chosen_template, named_templates
 from camelid.text.template import Template, compile_template
 from camelid.text.tokenizer import Tokenizer
+from camelid.text.toolcalls import Family, detect, opens_reasoning, parser_for
 
-KEYS = {"role", "content"}
+TAIL = 200  # characters of a rendering that show whether it ends within the model's thoughts
 
 
 @dataclass(frozen=True, slots=True)
-class ChatTemplate:
-    """A compiled chat template and the tokenizer that reads what it renders."""
+class ChatPrompt:
+    """A rendered conversation, and what reads the answer to it, given its stop strings."""
 
-    template: Template
+    token_ids: list[int]
+    answer: Callable[[tuple[str, ...]], ChatText]
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A model's chat templates by name, compiled when first used, and the tokenizer that reads them."""
+
+    sources: Mapping[str, str]
     tokenizer: Tokenizer
     bos_token: str
     eos_token: str
+    _compiled: dict[str, Template] = field(default_factory=dict[str, Template])
 
     @classmethod
     def of(cls, gguf: Gguf, tokenizer: Tokenizer) -> ChatTemplate:
-        """The file's template. UnsupportedModelError if it has none, TemplateError if it is malformed."""
-        source = gguf.get("tokenizer.chat_template", str, default=None)
-        if source is None:
+        """The file's templates. UnsupportedModelError if it has none."""
+        sources = named_templates(gguf.metadata)
+        if not sources:
             raise UnsupportedModelError(
                 "this model's file has no chat template; give the prompt as text, not as messages",
                 kind="chat template", name=gguf.path,
             )  # fmt: skip
-        return cls(compile_template(source), tokenizer, _token(gguf, "bos"), _token(gguf, "eos"))
+        return cls(sources, tokenizer, _token(gguf, "bos"), _token(gguf, "eos"))
 
-    def encode(self, messages: Sequence[object]) -> list[int]:
-        """Token ids up to where the answer begins. RequestError for messages that are malformed."""
-        spans = self.template.render(
-            messages=[checked(message, i) for i, message in enumerate(messages)],
+    def prompt(
+        self,
+        messages: Sequence[object],
+        *,
+        tools: object = None,
+        variables: Mapping[str, object] | None = None,
+    ) -> ChatPrompt:
+        """Token ids up to where the answer begins. RequestError for malformed messages, TemplateError."""
+        checked = checked_tools(tools)
+        source = chosen_template(self.sources, tools=bool(checked))
+        spans = self._template(source).render(
+            checked_messages(messages),
             add_generation_prompt=True,
+            tools=checked,
             bos_token=self.bos_token,
             eos_token=self.eos_token,
             strftime_now=strftime_now,
+            **(variables or {}),
         )
-        ids = self.tokenizer.encode_spans(spans)
+        token_ids = self._framed(self.tokenizer.encode_spans(spans))
+        family = detect(source)
+        thinks = opens_reasoning("".join(text for text, _ in spans[-TAIL:])[-TAIL:], family)
+        last = token_ids[-1] if token_ids else None
+
+        def answer(stops: tuple[str, ...]) -> ChatText:
+            parser = parser_for(family, tools=checked or (), starts_in_reasoning=thinks)
+            return ChatText(AnswerText(self._shown(family), stops, after=last), parser)
+
+        return ChatPrompt(token_ids, answer)
+
+    def _template(self, source: str) -> Template:
+        if source not in self._compiled:
+            self._compiled[source] = compile_template(source)
+        return self._compiled[source]
+
+    def _framed(self, token_ids: list[int]) -> list[int]:
         before = list(self.tokenizer.frame.before)
         # Most templates write BOS themselves; two of them cost quality.
-        return ids if ids[: len(before)] == before else before + ids
+        return token_ids if token_ids[: len(before)] == before else before + token_ids
+
+    def _shown(self, family: Family) -> Shown:
+        """The tokenizer, with the family's markers as text."""
+        markers = (i for i, text in self._controls.items() if family.shows(text))
+        return Shown(self.tokenizer, frozenset(markers))
+
+    @cached_property
+    def _controls(self) -> dict[int, str]:
+        t = self.tokenizer
+        ids = filter(t.is_control, range(t.vocab_size))
+        return {i: text for i in ids if (text := t.token_bytes(i).decode("utf-8", "replace"))}
 
 
 def strftime_now(form: str) -> str:
     """What templates call to write today's date."""
     return datetime.now().strftime(form)
-
-
-def checked(message: object, index: int) -> Mapping[str, str]:
-    """The message, if it has a role and a content that are text, and nothing else."""
-    if not isinstance(message, Mapping):
-        raise RequestError(
-            f"message {index} is {message!r}, expected {{'role', 'content'}}", field="messages"
-        )
-    got: Mapping[object, object] = message  # type: ignore[assignment]  # Mapping[Unknown, Unknown]
-    if set(got) != KEYS or not all(isinstance(value, str) for value in got.values()):
-        found = ", ".join(sorted(f"{key}: {type(value).__name__}" for key, value in got.items()))
-        raise RequestError(
-            f"message {index} has {{{found}}}, expected exactly role: str and content: str", field="messages"
-        )
-    return {str(key): str(value) for key, value in got.items()}
 
 
 def _token(gguf: Gguf, name: str) -> str:

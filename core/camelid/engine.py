@@ -255,13 +255,14 @@ class StepEngine:
         s.clock.token()
         token_id, logprob = self._guide(s, row) if s.constraint else (row.token_id, row.logprob)
         if token_id in s.request.eos_ids:
-            self._end(s, "stop", held=s.sink.flush())
+            s.emit(s.sink.flush(), None, 0.0)
+            self._end(s, "stop")
             return
         s.token_ids.append(token_id)
         text = s.sink.push(token_id)
         is_stop = s.sink.stopped or (s.constraint is not None and s.constraint.is_finished)
         is_last = is_stop or len(s.token_ids) == s.max_rows
-        if is_last and not s.sink.stopped:
+        if is_last:
             text += s.sink.flush()
         s.emit(text, token_id, logprob)
         if is_last:
@@ -291,9 +292,7 @@ class StepEngine:
         if len(s.outbox.logits) == s.n_prompt:
             self._end(s, "stop")
 
-    def _end(self, s: Sequence, reason: FinishReason, error: Exception | None = None, held: str = "") -> None:
-        if held:
-            s.emit(held, None, 0.0)
+    def _end(self, s: Sequence, reason: FinishReason, error: Exception | None = None) -> None:
         s.finish(reason, error)
         self._release(s)
 

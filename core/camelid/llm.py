@@ -5,25 +5,24 @@ The synchronous calls drive the asynchronous engine on the calling thread; there
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
-from functools import cached_property
-from typing import Any, Unpack, cast
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from typing import Any, Unpack
 
+from camelid.asking import Asking, asks_for_guide
 from camelid.backends.base import Capabilities, MemoryReport
-from camelid.chat import ChatTemplate
 from camelid.engine import Stream
-from camelid.errors import RequestError, UnsupportedModelError
+from camelid.errors import RequestError
 from camelid.loading import LoadOptions, Progress, Running, start
 from camelid.metrics import Counters
 from camelid.model.spec import ModelSpec
-from camelid.opening import ModelFile, ModelName, open_tokenizer
-from camelid.options import LoadWords, Message, Options, Prompt, checked_stops
+from camelid.opening import ModelName, open_tokenizer
+from camelid.options import LoadWords, Message, Options, Prompt
 from camelid.plan.plan import Plan
 from camelid.runner import Runner
 from camelid.sampling import SamplingParams
-from camelid.scheduler import ALL_LOGITS
-from camelid.sequence import AnswerText, Completion, Event, NoText, Request, TextSink
-from camelid.text.tokenizer import Tokenizer, framed
+from camelid.scheduler import ALL_LOGITS, GUIDED
+from camelid.sequence import Completion, Event, Request
+from camelid.text.tokenizer import Tokenizer
 
 __all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
 
@@ -40,7 +39,7 @@ class LLM:
         self._engine = running.engine
         self._runner = runner
         self._is_closed = False
-        self._tokenizer = _tokenizer(running.file)
+        self._asking = Asking(running.file)
 
     @property
     def spec(self) -> ModelSpec:
@@ -50,10 +49,7 @@ class LLM:
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
-        if self._tokenizer is None:
-            self._running.file.tokenizer()  # says why, if the file has one
-            raise RequestError("this model has no tokenizer; from Python, give token ids", field="prompt")
-        return self._tokenizer
+        return self._asking.tokenizer
 
     @property
     def context(self) -> int:
@@ -103,10 +99,11 @@ class LLM:
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The chat template's token ids for these messages. What they say never becomes a control token."""
-        return self._chat.encode(messages)
+        return self._asking.chat.prompt(messages).token_ids
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
+        await self._ready(options)
         stream = self.submit(prompt, **options)
         try:
             async for _ in stream:
@@ -117,6 +114,7 @@ class LLM:
 
     async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The answer token by token. Leaving the loop cancels the request."""
+        await self._ready(options)
         stream = self.submit(prompt, **options)
         try:
             async for event in stream:
@@ -159,6 +157,7 @@ class LLM:
 
         Closing it cancels the request.
         """
+        self._runner.run(self._ready(options))
         stream = self.submit(prompt, **options)
         try:
             while event := self._runner.run_step(_next(stream)):
@@ -193,21 +192,12 @@ class LLM:
         await self.aclose()
 
     def submit(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
-        """Queues a request. Its stream yields events, then has the `completion`; closing it cancels."""
+        """Queues a request. Its stream yields events, then has the `completion`; closing it cancels.
+
+        One that must follow a grammar needs a program of its own, which `agenerate` and `astream` compile.
+        """
         self._check_open()
-        # A copy, since unknown names may be in it whatever its type says.
-        named: dict[str, Any] = {**self._defaults, **options}
-        max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
-        special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
-        prompt_ids = self._prompt_ids(prompt, special=special)
-        request = Request(
-            sampling=SamplingParams.from_options(named).seeded(),
-            prompt_ids=prompt_ids,
-            max_tokens=max_tokens,
-            eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
-            sink=lambda: self._sink(stops, prompt_ids),
-        )
-        return self._engine.submit(request)
+        return self._engine.submit(self._asking.request(prompt, options))
 
     def save_tape(self, path: str) -> None:
         """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
@@ -221,46 +211,15 @@ class LLM:
             )
         save(path)
 
-    @cached_property
-    def _defaults(self) -> dict[str, float]:
-        """Sampling that the file itself recommends, as llama.cpp reads it."""
-        temperature = self._running.file.gguf.get("general.sampling.temp", float, default=None)
-        return {} if temperature is None else {"temperature": temperature}
-
-    @cached_property
-    def _chat(self) -> ChatTemplate:
-        return ChatTemplate.of(self._running.file.gguf, self.tokenizer)
-
-    def _sink(self, stops: tuple[str, ...], prompt_ids: tuple[int, ...]) -> TextSink:
-        if self._tokenizer is None:
-            return NoText()
-        return AnswerText(self._tokenizer, stops, after=prompt_ids[-1] if prompt_ids else None)
-
-    def _prompt_ids(self, prompt: Prompt, *, special: bool) -> tuple[int, ...]:
-        if isinstance(prompt, str):
-            tokenizer = self.tokenizer
-            return tuple(framed(tokenizer, tokenizer.encode(prompt, special)))
-        if special:
-            raise RequestError("special is for a prompt of text; ids and messages need none", field="special")
-        if isinstance(prompt, bytes | bytearray | memoryview):
-            found = type(prompt).__name__
-            raise RequestError(f"the prompt is {found}, expected text, token ids or messages", field="prompt")
-        items: list[object] = list(prompt)
-        if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
-            return tuple(cast("list[int]", items))
-        return tuple(self.render(cast("list[Message]", items)))
+    async def _ready(self, options: Mapping[str, Any]) -> None:
+        """Compiles what such a request needs beyond the usual programs."""
+        self._check_open()
+        if asks_for_guide(options):
+            await self._running.compile(GUIDED)
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise RequestError("this model was closed; load it again", field="llm")
-
-
-def _tokenizer(file: ModelFile) -> Tokenizer | None:
-    """None also for a kind that is not supported: a prompt of token ids needs no text."""
-    try:
-        return file.tokenizer()
-    except UnsupportedModelError:
-        return None
 
 
 async def _next(stream: Stream) -> Event | None:

@@ -31,6 +31,9 @@ class Options(GuideOptions, total=False):
     `max_tokens` None goes on up to the context; `stop` ends the text before the first of these strings;
     `special` lets a text prompt name control tokens; `ignore_eos` goes on past end tokens. `temperature` 0 is
     greedy; the default is what the model's file recommends, else 0.8. Without a `seed` one is drawn.
+
+    With messages as the prompt: `tools`, as OpenAI has them, which the model may call; `variables` for the
+    chat template, such as {"enable_thinking": False}.
     """
 
     max_tokens: int | None
@@ -39,6 +42,8 @@ class Options(GuideOptions, total=False):
     ignore_eos: bool
     temperature: float
     seed: int | None
+    tools: Sequence[Mapping[str, Any]]
+    variables: Mapping[str, object]
 
 
 class LoadWords(TypedDict, total=False):

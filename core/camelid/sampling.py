@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from camelid.errors import RequestError
+from camelid.options import Options
 from camelid.plan.step import StepSampling
 
 MAX_SEED = 2**64 - 1
@@ -14,8 +15,8 @@ TEMPERATURES = (0.01, 100.0)  # besides 0; below, logits / temperature overflows
 # Options that other runtimes know and this one does not have yet: named, so that none is dropped in silence.
 LATER = frozenset(
     (
-        "dry_multiplier", "frequency_penalty", "grammar", "json_schema", "logit_bias", "logprobs", "min_p",
-        "mirostat", "n", "presence_penalty", "repeat_penalty", "response_format", "tools", "top_k",
+        "dry_multiplier", "frequency_penalty", "logit_bias", "logprobs", "min_p",
+        "mirostat", "n", "presence_penalty", "repeat_penalty", "top_k",
         "top_n_sigma", "top_p", "typical_p", "xtc_probability",
     )
 )  # fmt: skip
@@ -42,7 +43,7 @@ class SamplingParams:
         """Checked options. RequestError for one that is unknown, not there yet, or out of range."""
         unknown = sorted(options.keys() - set(cls.names()))
         if unknown:
-            raise _unknown(unknown[0], cls.names())
+            raise _unknown(unknown[0])
         return cls(**options)  # type: ignore[arg-type]  # checked in __post_init__
 
     def seeded(self) -> SamplingParams:
@@ -55,11 +56,9 @@ class SamplingParams:
         return StepSampling(temperature=self.temperature, seed=self.seed)
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> RequestError:
+def _unknown(name: str) -> RequestError:
     what = "is not available in this version" if name in LATER else "is unknown"
-    return RequestError(
-        f"option {name!r} {what}; known: max_tokens, stop, special, {', '.join(known)}", field=name
-    )
+    return RequestError(f"option {name!r} {what}; known: {', '.join(Options.__annotations__)}", field=name)
 
 
 def _is_number(value: object) -> bool:

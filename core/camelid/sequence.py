@@ -6,63 +6,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Literal
 
+from camelid.answers import NoText, TextSink
 from camelid.drawing import Constraint
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow
 from camelid.sampling import SamplingParams
 from camelid.state import Seat
-from camelid.text.detokenize import StopMatcher, StreamDecoder, TokenBytes
+from camelid.text.toolcalls import Part, ToolCall, gather
 
-FinishReason = Literal["stop", "length", "cancelled", "error"]
-
-
-class TextSink(Protocol):
-    """Turns a sequence's ids into text as they come; `stopped` once a stop string was found."""
-
-    stopped: bool
-
-    def push(self, token_id: int) -> str: ...
-    def flush(self) -> str: ...
-
-
-class NoText:
-    """For models without a tokenizer, and for requests that only want logits."""
-
-    stopped = False
-
-    def push(self, token_id: int) -> str:  # noqa: ARG002
-        """No text, whatever the id."""
-        return ""
-
-    def flush(self) -> str:
-        """Nothing is held back."""
-        return ""
-
-
-class AnswerText:
-    """Whole characters only, and nothing of a stop string.
-
-    `after` is the prompt's last id, if it has one. An answer behind a control token opens a text of its own;
-    behind text it goes on with that, and keeps a space that it begins with.
-    """
-
-    def __init__(self, tokenizer: TokenBytes, stops: tuple[str, ...], *, after: int | None = None) -> None:
-        self.stopped = False
-        self._decoder = StreamDecoder(tokenizer, opens=after is None or tokenizer.is_control(after))
-        self._matcher = StopMatcher(stops)
-
-    def push(self, token_id: int) -> str:
-        """The text that may be shown by now."""
-        return self._match(self._decoder.push(token_id))
-
-    def flush(self) -> str:
-        """What was held back."""
-        return self._match(self._decoder.finish()) + self._matcher.finish()
-
-    def _match(self, text: str) -> str:
-        shown, self.stopped = self._matcher.push(text)
-        return shown
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +36,14 @@ class Event:
     """One token of the answer, and the text that it completes.
 
     `text` is empty while bytes or a possible stop string are held back. What is still held when the end
-    token comes makes a last event without an id.
+    token comes makes a last event without an id. In a conversation, `parts` also have what is not text for
+    the user: thoughts and tool calls.
     """
 
     text: str
     token_id: int | None
     logprob: float
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +67,10 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """A finished answer. `token_ids` leave out the end token; `text` ends before a stop string."""
+    """A finished answer. `token_ids` leave out the end token; `text` ends before a stop string.
+
+    In a conversation `reasoning` and `tool_calls` are what the model's family marks as such, `text` the rest.
+    """
 
     text: str
     token_ids: list[int]
@@ -120,6 +78,8 @@ class Completion:
     usage: Usage
     timings: Timings
     seed: int
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(slots=True)
@@ -128,6 +88,7 @@ class Outbox:
 
     events: deque[Event] = field(default_factory=deque[Event])
     text: list[str] = field(default_factory=list[str])
+    parts: list[Part] = field(default_factory=list["Part"])
     logits: list[memoryview[float]] = field(default_factory=list["memoryview[float]"])  # [V] float32 a row
     completion: Completion | None = None
     error: Exception | None = None
@@ -246,20 +207,26 @@ class Sequence:
         self.n_steps += 1
 
     def emit(self, text: str, token_id: int | None, logprob: float) -> None:
-        self.outbox.events.append(Event(text, token_id, logprob))
-        self.outbox.text.append(text)
+        """Puts in the outbox what came of one token, or of the end, where there is anything."""
+        parts = self.sink.take()
+        if text or parts or token_id is not None:
+            self.outbox.events.append(Event(text, token_id, logprob, parts))
+            self.outbox.text.append(text)
+            self.outbox.parts += parts
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
         """Closes the outbox. Rows still in flight are discarded when they retire."""
         if self.is_finished:
             return
-        ids = self.generated_ids
+        ids, message = self.generated_ids, gather(self.outbox.parts)
         self.outbox.error = error
         self.outbox.completion = Completion(
             text="".join(self.outbox.text),
             token_ids=ids,
-            finish_reason=reason,
+            finish_reason="tool_calls" if message.tool_calls and reason == "stop" else reason,
             usage=Usage(self.n_prompt, len(ids)),
             timings=self.clock.timings(self.n_prompt, len(ids), self.n_steps),
             seed=self.request.sampling.seed or 0,
+            reasoning=message.reasoning,
+            tool_calls=message.tool_calls,
         )

@@ -9,10 +9,12 @@ import click
 
 from camelid.backends.bandwidth import read_gbps
 from camelid.cli.fetching import local_model
+from camelid.cli.guides import guide_options, read_guide
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
 from camelid.errors import RequestError
-from camelid.llm import LLM, Completion, Options, Prompt, load
+from camelid.llm import LLM, Completion, load
 from camelid.metrics import predict_step
+from camelid.options import Options, Prompt
 from camelid.sampling import SamplingParams
 
 
@@ -36,6 +38,7 @@ def checked_temperature(_: click.Context, __: click.Parameter, value: float | No
 @click.option("--temp", "--temperature", "temperature", type=float, callback=checked_temperature,
               help="0 is greedy. Default: what the model's file recommends, else 0.8.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Drawn unless given; -v shows it.")
+@guide_options
 @backend_options
 @click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the steps and shaders for host_python.py (webgpu).")  # fmt: skip
@@ -52,6 +55,7 @@ def command(
     adapter: str,
     save_tape: Path | None,
     verbose: bool,
+    **guides: str | Path | tuple[str, ...] | None,
 ) -> None:
     """Answer a prompt, streamed.
 
@@ -59,6 +63,7 @@ def command(
     """
     if raw and system:
         raise click.UsageError("--system needs the chat template, which --raw leaves out")
+    guide = read_guide(guides)
     text = read_prompt(prompt)
     path = local_model(model)
     with loading_bar() as progress:
@@ -70,7 +75,7 @@ def command(
         if backend == "auto" or verbose:
             say(llm.backend_note)
         asked = make_prompt(llm, text, system, raw)
-        options: Options = {"max_tokens": n_predict, "special": raw, "seed": seed}
+        options: Options = {"max_tokens": n_predict, "special": raw, "seed": seed, **guide}
         if temperature is not None:
             options["temperature"] = temperature
         done = answer(llm, asked, options)

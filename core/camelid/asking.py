@@ -1,0 +1,136 @@
+"""From what a caller says, a prompt and its options, to the request that the engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, cast
+
+from camelid.answers import AnswerText, NoText, TextSink
+from camelid.chat import ChatTemplate
+from camelid.errors import RequestError, UnsupportedModelError
+from camelid.guiding import WAYS, Guide, Guides
+from camelid.opening import ModelFile
+from camelid.options import Message, Prompt, checked_stops
+from camelid.sampling import SamplingParams
+from camelid.sequence import Request
+from camelid.text.tokenizer import Tokenizer, framed
+
+CHAT_OPTIONS = ("tools", "variables")
+
+MakeSink = Callable[[tuple[str, ...]], TextSink]
+
+
+def asks_for_guide(options: Mapping[str, object]) -> bool:
+    """Whether an answer with these options must follow a grammar."""
+    return any(options.get(name) is not None for name in WAYS)
+
+
+class Asking:
+    """Makes requests to one model."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self._file = file
+        self._tokenizer = _tokenizer(file)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
+        if self._tokenizer is None:
+            self._file.tokenizer()  # says why, if the file has one
+            raise RequestError("this model has no tokenizer; from Python, give token ids", field="prompt")
+        return self._tokenizer
+
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """The model's chat templates. UnsupportedModelError if it has none."""
+        return ChatTemplate.of(self._file.gguf, self.tokenizer)
+
+    @cached_property
+    def guides(self) -> Guides:
+        """The grammars that requests asked for."""
+        return Guides(self.tokenizer)
+
+    def request(self, prompt: Prompt, options: Mapping[str, object]) -> Request:
+        """The request. Raises RequestError, UnsupportedModelError, TemplateError."""
+        # A copy, since unknown names may be in it whatever its type says.
+        named: dict[str, Any] = {**self._defaults, **options}
+        max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
+        special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
+        chat = {name: named.pop(name, None) for name in CHAT_OPTIONS}
+        guide = self._guide({name: named.pop(name, None) for name in WAYS}, ignore_eos=ignore_eos)
+        sampling = SamplingParams.from_options(named).seeded()
+        prompt_ids, make_sink = self._prompt(prompt, chat, special=special)
+        return Request(
+            sampling=sampling,
+            prompt_ids=prompt_ids,
+            max_tokens=max_tokens,
+            eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
+            sink=lambda: make_sink(stops),
+            constraint=guide,
+        )
+
+    @cached_property
+    def _defaults(self) -> dict[str, float]:
+        """Sampling that the file itself recommends, as llama.cpp reads it."""
+        temperature = self._file.gguf.get("general.sampling.temp", float, default=None)
+        return {} if temperature is None else {"temperature": temperature}
+
+    def _guide(self, asked: Mapping[str, object], *, ignore_eos: bool) -> Guide | None:
+        if not asks_for_guide(asked):
+            return None
+        if ignore_eos:
+            raise RequestError(
+                "ignore_eos goes on past what a grammar allows; leave it out", field="ignore_eos"
+            )
+        return self.guides.of(asked)
+
+    def _prompt(
+        self, prompt: Prompt, chat: Mapping[str, Any], *, special: bool
+    ) -> tuple[tuple[int, ...], MakeSink]:
+        """A prompt's ids, and what turns the answer's ids into text."""
+        if not isinstance(prompt, str):
+            items = _items(prompt)
+            if special:
+                raise RequestError(
+                    "special is for a prompt of text; ids and messages need none", field="special"
+                )
+            if not _are_ids(items):
+                made = self.chat.prompt(cast("list[Message]", items), **chat)
+                return tuple(made.token_ids), made.answer
+        given = next((name for name in CHAT_OPTIONS if chat[name] is not None), None)
+        if given:
+            raise RequestError(f"{given} is for the chat template; give messages as the prompt", field=given)
+        prompt_ids = self._text_ids(prompt, special) if isinstance(prompt, str) else tuple(prompt)
+        return cast("tuple[int, ...]", prompt_ids), self._plain_text(prompt_ids)
+
+    def _text_ids(self, text: str, special: bool) -> tuple[int, ...]:
+        tokenizer = self.tokenizer
+        return tuple(framed(tokenizer, tokenizer.encode(text, special)))
+
+    def _plain_text(self, prompt_ids: tuple[Any, ...]) -> MakeSink:
+        tokenizer, last = self._tokenizer, prompt_ids[-1] if prompt_ids else None
+        if tokenizer is None:
+            return lambda stops: NoText()
+        return lambda stops: AnswerText(tokenizer, stops, after=last)
+
+
+def _items(prompt: object) -> list[object]:
+    kind = type(prompt)
+    if kind in (bytes, bytearray, memoryview):
+        raise RequestError(
+            f"the prompt is {kind.__name__}, expected text, token ids or messages", field="prompt"
+        )
+    return list(cast("Any", prompt))
+
+
+def _are_ids(items: list[object]) -> bool:
+    return all(isinstance(item, int) and not isinstance(item, bool) for item in items)
+
+
+def _tokenizer(file: ModelFile) -> Tokenizer | None:
+    """None also for a kind that is not supported: a prompt of token ids needs no text."""
+    try:
+        return file.tokenizer()
+    except UnsupportedModelError:
+        return None

@@ -1,0 +1,126 @@
+"""The messages of a conversation, checked: OpenAI's shape, as chat templates read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias, cast
+
+from camelid.errors import RequestError
+
+Fields: TypeAlias = Mapping[str, Any]
+MAX_MESSAGES = 100_000
+
+
+def checked_messages(messages: Sequence[object]) -> list[dict[str, object]]:
+    """The messages as a template gets them: arguments of tool calls as objects. RequestError if malformed."""
+    if len(messages) > MAX_MESSAGES:
+        refuse("messages", f"{len(messages)} messages", f"at most {MAX_MESSAGES}")
+    return [checked_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+
+
+def checked_message(message: object, place: str) -> dict[str, object]:
+    fields = mapping(message, place, "{'role': ..., 'content': ...}")
+    unknown = sorted(fields.keys() - FIELDS.keys())
+    if unknown:
+        refuse(place, f"a field {unknown[0]!r:.80}", f"only {', '.join(FIELDS)}")
+    if "role" not in fields:
+        refuse(place, "no role", "one such as 'user'")
+    if fields.get("content") is None and not fields.get("tool_calls"):
+        refuse(place, "no content", "content, or tool_calls")
+    return {name: FIELDS[name](value, f"{place}.{name}") for name, value in fields.items()}
+
+
+def text(value: object, place: str) -> str:
+    return value if isinstance(value, str) else refuse(place, shown(value), "text")
+
+
+def optional_text(value: object, place: str) -> str | None:
+    return None if value is None else text(value, place)
+
+
+def content(value: object, place: str) -> object:
+    """Text, none, or parts of type text."""
+    if not isinstance(value, list):
+        return optional_text(value, place)
+    parts = enumerate(cast("list[object]", value))
+    return [content_part(part, f"{place}[{i}]") for i, part in parts]
+
+
+def content_part(value: object, place: str) -> dict[str, object]:
+    part = mapping(value, place, "{'type': 'text', 'text': ...}")
+    if part.get("type") != "text" or set(part) != {"type", "text"}:
+        refuse(place, f"a part of type {part.get('type')!r:.80}", "{'type': 'text', 'text': ...}")
+    return {"type": "text", "text": text(part["text"], f"{place}.text")}
+
+
+def tool_calls(value: object, place: str) -> object:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        refuse(place, shown(value), "a list of tool calls")
+    return [tool_call(call, f"{place}[{i}]") for i, call in enumerate(cast("list[object]", value))]
+
+
+def tool_call(value: object, place: str) -> dict[str, object]:
+    call = mapping(value, place, "{'id', 'type': 'function', 'function': {'name', 'arguments'}}")
+    function = mapping(call.get("function"), f"{place}.function", "{'name', 'arguments'}")
+    name = text(function.get("name"), f"{place}.function.name")
+    made = arguments(function.get("arguments"), f"{place}.function.arguments")
+    return {**call, "type": "function", "function": {**function, "name": name, "arguments": made}}
+
+
+def arguments(value: object, place: str) -> object:
+    """An object. Clients send its JSON text, while templates write objects out themselves."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            refuse(place, f"{value!r:.80}", "the JSON text of an object")
+    return dict(mapping(value, place, "an object, or its JSON text"))
+
+
+def checked_tools(tools: object) -> list[dict[str, object]] | None:
+    """OpenAI's list of tools; each has a function with a name. RequestError if malformed."""
+    if tools is None:
+        return None
+    if not isinstance(tools, list | tuple):
+        refuse("tools", shown(tools), "a list of {'type': 'function', 'function': {...}}")
+    return [tool(item, f"tools[{i}]") for i, item in enumerate(cast("Sequence[object]", tools))]
+
+
+def tool(value: object, place: str) -> dict[str, object]:
+    found = mapping(value, place, "{'type': 'function', 'function': {...}}")
+    if found.get("type") != "function":
+        refuse(place, f"type {found.get('type')!r:.80}", "'function'")
+    function = mapping(found.get("function"), f"{place}.function", "{'name', 'description', 'parameters'}")
+    text(function.get("name"), f"{place}.function.name")
+    return dict(found)
+
+
+# Field of a message -> its check.
+FIELDS: dict[str, Callable[[object, str], object]] = {
+    "role": text,
+    "content": content,
+    "name": text,
+    "tool_calls": tool_calls,
+    "tool_call_id": text,
+    "reasoning_content": optional_text,
+    "thinking": optional_text,
+}
+
+
+def mapping(value: object, place: str, want: str) -> Fields:
+    found = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+    if found is not None and all(isinstance(key, str) for key in found):
+        return cast(Fields, found)
+    refuse(place, shown(cast(object, value)), want)
+
+
+def shown(value: object) -> str:
+    """A short repr; of containers the type only, as they may be of any size."""
+    return repr(value)[:80] if value is None or isinstance(value, bool | str) else type(value).__name__
+
+
+def refuse(place: str, got: str, want: str) -> NoReturn:
+    raise RequestError(f"{place}: found {got}, expected {want}", field=place.partition("[")[0])
