@@ -46,6 +46,7 @@ def write_tiny_llama(
     rope_theta: float = 10000.0,
     with_tokenizer: bool = True,
     temperature: float | None = None,
+    template: str = CHATML,
 ) -> Weights:
     """Write a random llama model and return its weights as stored, dequantized to float32, by GGUF name.
 
@@ -57,7 +58,7 @@ def write_tiny_llama(
     _add_spec(writer, n_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, vocab, context, rope_theta)
     writer.add_file_type(FILE_TYPES[type])
     if with_tokenizer:
-        _add_tokenizer(writer, vocab)
+        _add_tokenizer(writer, vocab, template)
     if temperature is not None:
         writer.add_float32("general.sampling.temp", temperature)
     vectors = {} if rope_freqs is None else {"rope_freqs.weight": np.array(rope_freqs, dtype=np.float32)}
@@ -144,7 +145,7 @@ def _add_spec(
     writer.add_vocab_size(vocab)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int, template: str) -> None:
     n_merges = vocab - 256 - len(CONTROL_TOKENS)
     if n_merges < 0:
         raise ValueError(f"vocab {vocab} is too small: 256 bytes and {len(CONTROL_TOKENS)} control tokens")
@@ -160,7 +161,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
     writer.add_eos_token_id(vocab - 1)  # <|im_end|>
     writer.add_pad_token_id(vocab - 3)  # <|endoftext|>
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHATML)
+    writer.add_chat_template(template)
 
 
 def byte_alphabet() -> list[str]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import cast
 
 from camelid.answers import AnswerText, ChatText, Shown
-from camelid.errors import UnsupportedModelError
+from camelid.errors import RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.messages import checked_messages, checked_tools
 from camelid.text.chat_templates import chosen_template, named_templates
@@ -49,23 +50,20 @@ class ChatTemplate:
         return cls(sources, tokenizer, _token(gguf, "bos"), _token(gguf, "eos"))
 
     def prompt(
-        self,
-        messages: Sequence[object],
-        *,
-        tools: object = None,
-        variables: Mapping[str, object] | None = None,
+        self, messages: Sequence[object], *, tools: object = None, variables: object = None
     ) -> ChatPrompt:
         """Token ids up to where the answer begins. RequestError for malformed messages, TemplateError."""
         checked = checked_tools(tools)
         source = chosen_template(self.sources, tools=bool(checked))
-        spans = self._template(source).render(
+        template = self._template(source)
+        spans = template.render(
             checked_messages(messages),
             add_generation_prompt=True,
             tools=checked,
             bos_token=self.bos_token,
             eos_token=self.eos_token,
             strftime_now=strftime_now,
-            **(variables or {}),
+            **checked_variables(variables, template.variables),
         )
         token_ids = self._framed(self.tokenizer.encode_spans(spans))
         family = detect(source)
@@ -98,6 +96,23 @@ class ChatTemplate:
         t = self.tokenizer
         ids = filter(t.is_control, range(t.vocab_size))
         return {i: text for i in ids if (text := t.token_bytes(i).decode("utf-8", "replace"))}
+
+
+def checked_variables(variables: object, known: frozenset[str]) -> Mapping[str, object]:
+    """Variables of a request, all of which the template reads; none that the model's file gives."""
+    if variables is None:
+        return {}
+    if not isinstance(variables, Mapping):
+        raise RequestError(f"variables is {variables!r:.80}, expected a mapping", field="variables")
+    given = cast("Mapping[object, object]", variables)
+    for name in given:
+        if name not in known:
+            readable = ", ".join(sorted(known)) or "none"
+            raise RequestError(
+                f"the chat template does not take {name!r:.80} from a request; it takes: {readable}",
+                field="variables",
+            )
+    return {str(name): value for name, value in given.items()}
 
 
 def strftime_now(form: str) -> str:
