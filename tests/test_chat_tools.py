@@ -19,7 +19,8 @@ from camelid.text.toolcalls import CallArguments, CallStart, Content, Reasoning
 
 TEMPLATE = (
     "{% if tools %}{{ '<|im_start|>tools ' }}{{ tools | tojson }}"
-    "{{ '<tool_call>{name, arguments}</tool_call>' }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' }}{{ m.content or '' }}"
+    "{{ '<tool_call>{name, arguments}</tool_call>' }}{% endif %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' }}{{ m.content or '' }}"
     "{% for call in m.tool_calls or [] %}{{ call.function.name }}{{ call.function.arguments | tojson }}"
     "{% endfor %}{{ '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>' }}"
     "{% if enable_thinking is defined and not enable_thinking %}{{ '<think></think>' }}{% endif %}{% endif %}"
