@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
@@ -54,19 +55,25 @@ def byte_of(token: str) -> int:
 class SentencePieceBpe:
     """Encodes a word. `ranks` are of `left + joiner + right`; the lowest is joined first.
 
-    `unused` tokens are joined like others, then taken apart again.
+    `unused` tokens are joined like those of `ids`, then taken apart again.
     """
 
     def __init__(
-        self, vocab: Vocab, ranks: dict[str, float | None], joiner: str, unknown_id: int | None
+        self,
+        ids: Mapping[str, int],
+        byte_ids: Mapping[int, int],
+        unknown_id: int | None,
+        *,
+        ranks: dict[str, float | None],
+        joiner: str = "",
+        unused: AbstractSet[str] = frozenset(),
     ) -> None:
-        pairs = list(zip(vocab.tokens, vocab.types, strict=True))
-        self._ids = spelled_ids(vocab, MADE)
+        self._ids = ids
+        self._byte_ids = byte_ids
+        self._unknown_id = unknown_id
         self._ranks = ranks
         self._joiner = joiner
-        self._unknown_id = unknown_id
-        self._byte_ids = {byte_of(token): i for i, (token, kind) in enumerate(pairs) if kind == BYTE}
-        self._unused = set[str]() if joiner else spelled_ids(vocab, {UNUSED}).keys() - self._ids.keys()
+        self._unused = unused
         self._halves: dict[str, Sequence[str]] = {}
 
     def encode_word(self, word: str) -> Sequence[int]:
@@ -141,9 +148,8 @@ def spelled_ids(vocab: Vocab, kinds: Container[int]) -> dict[str, int]:
     return {token.replace(" ", SPACE): i for token, kind, i in rows if kind in kinds and token}
 
 
-def ranks_of_scores(metadata: Mapping[str, object], vocab: Vocab) -> dict[str, float | None]:
-    """The best score has the lowest rank. Without scores the leftmost pair comes first. ModelFormatError."""
-    ids = spelled_ids(vocab, {UNUSED}) | spelled_ids(vocab, MADE)
+def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
+    """The model of most files. Without scores the leftmost pair comes first. Raises ModelFormatError."""
     scores = array(metadata, "scores", float) if key("scores") in metadata else [0.0] * len(vocab)
     if len(scores) != len(vocab) or any(score != score for score in scores):
         raise ModelFormatError(
@@ -152,20 +158,31 @@ def ranks_of_scores(metadata: Mapping[str, object], vocab: Vocab) -> dict[str, f
             got=len(scores),
             want=len(vocab),
         )
-    return {token: -scores[token_id] for token, token_id in ids.items() if len(token) > 1}
+    ids = spelled_ids(vocab, MADE)
+    made = spelled_ids(vocab, {UNUSED}) | ids
+    ranks: dict[str, float | None] = {token: -scores[i] for token, i in made.items() if len(token) > 1}
+    return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, unused=made.keys() - ids.keys())
+
+
+def by_merges(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
+    """The model of files whose scores do not tell the merges. Raises ModelFormatError."""
+    merges, ids = array(metadata, "merges", str), spelled_ids(vocab, MADE)
+    check_merges(merges, ids)
+    ranks: dict[str, float | None] = {pair: rank for rank, pair in enumerate(merges)}
+    return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, joiner=" ")
+
+
+def fallbacks(vocab: Vocab) -> tuple[dict[int, int], int | None]:
+    """Ids of bytes, and of what is unknown. Raises ModelFormatError."""
+    byte_ids = {byte_of(vocab.tokens[i]): i for i, kind in enumerate(vocab.types) if kind == BYTE}
+    return byte_ids, next((i for i, kind in enumerate(vocab.types) if kind == UNKNOWN), None)
 
 
 def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
     refuse_other_kinds(metadata)
     vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
-    unknown_id = next((i for i, kind in enumerate(vocab.types) if kind == UNKNOWN), None)
-    if key("merges") in metadata:
-        merges = array(metadata, "merges", str)
-        check_merges(merges, spelled_ids(vocab, MADE))
-        model = SentencePieceBpe(vocab, {pair: i for i, pair in enumerate(merges)}, " ", unknown_id)
-    else:
-        model = SentencePieceBpe(vocab, ranks_of_scores(metadata, vocab), "", unknown_id)
+    model = (by_merges if key("merges") in metadata else by_scores)(metadata, vocab)
     prefix = SPACE if flag(metadata, "add_space_prefix", default=True) else ""
     return Pipeline(
         vocab,
