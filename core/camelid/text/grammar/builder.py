@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 from camelid.errors import RequestError
 from camelid.text.grammar.char_classes import Ranges, union
 from camelid.text.grammar.dfa import Dfa
-from camelid.text.grammar.rules import Choice, Expr, Ref, Repeat, Rules, Sequence, Text, complement
+from camelid.text.grammar.rules import Choice, Expr, Ref, Repeat, Rules, Sequence, Text
 
 MAX_RULES = 20_000
 BLOCK = 256  # copies of a repeat in one rule; larger counts are written in base 256
@@ -169,7 +169,7 @@ class _DfaWriter:
 
     def reach(self, state: int, joints: set[int], depth: int) -> Expr:
         """What follows once `state` is reached: a rule where several ways meet, else written out."""
-        if self.free is not None and self.is_free(state):
+        if self.free is not None and self.dfa.is_free(state):
             return self.free
         if state not in joints and depth < MAX_INLINE:
             return self.leave(state, joints, depth)
@@ -190,15 +190,6 @@ class _DfaWriter:
         ]
         rest = one_of(*onward, *ends)
         return in_order(Repeat(self.spell(union(loop))), rest) if loop else rest
-
-    def is_free(self, state: int) -> bool:
-        """Whether any text at all may follow."""
-        row = self.dfa.edges[state]
-        return (
-            state in self.dfa.final
-            and all(target == state for _, _, target in row)
-            and not complement(tuple((first, last) for first, last, _ in row))
-        )
 
 
 def pruned(rules: Mapping[str, Expr], root: str) -> Rules | None:

@@ -25,6 +25,7 @@ from camelid.text.grammar.rules import (
     Sequence,
     Text,
     Tokens,
+    complement,
 )
 
 MAX_NFA_STATES = 60_000  # about 0.2 s natively
@@ -51,6 +52,15 @@ class Dfa:
     @property
     def is_empty(self) -> bool:
         return not self.final
+
+    def is_free(self, state: int) -> bool:
+        """Whether any text at all may follow."""
+        row = self.edges[state]
+        return (
+            state in self.final
+            and all(target == state for _, _, target in row)
+            and not complement(tuple((first, last) for first, last, _ in row))
+        )
 
     def step(self, state: int, code_point: int) -> int | None:
         return next((t for first, last, t in self.edges[state] if first <= code_point <= last), None)

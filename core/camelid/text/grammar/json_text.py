@@ -140,9 +140,9 @@ def many(opening: str, part: Expr, closing: str) -> Expr:
     return in_order(opening, WS, one_of(Text(closing), filled))
 
 
-def digits(most: int) -> Expr:
-    """An integer without sign."""
-    return one_of(Text("0"), in_order(FROM_ONE, Repeat(DIGIT, 0, most - 1)))
+def digits(most: int | None) -> Expr:
+    """An integer without sign, of at most so many digits."""
+    return one_of(Text("0"), in_order(FROM_ONE, Repeat(DIGIT, 0, most and most - 1)))
 
 
 def unsigned() -> Expr:

@@ -107,11 +107,13 @@ def checked_step(interval: Interval) -> tuple[Fraction | None, int | None]:
 
 def shape_of(interval: Interval, whole_digits: int, step_decimals: int | None) -> tuple[int, Dfa]:
     """How many decimals numbers may have, and any number without sign and exponent, its digits counted."""
-    most = with_decimals = max(MAX_DIGITS, whole_digits + 1)
+    most: int | None = max(MAX_DIGITS, whole_digits + 1)
+    with_decimals: int | None = most
     decimals = EXACT_DIGITS - whole_digits
     if interval.integral or step_decimals is not None:
         decimals = step_decimals or 0
-        most = with_decimals = EXACT_DIGITS - decimals if interval.is_double_step else most
+        if interval.step is not None:  # to count digits beside remainders would take a state for each pair
+            most = with_decimals = EXACT_DIGITS - decimals if interval.is_double_step else None
     elif decimals < FEW_DECIMALS:
         decimals, with_decimals = FEW_DECIMALS, EXACT_DIGITS - FEW_DECIMALS
     fraction = in_order(".", Repeat(DIGIT, 1, decimals)) if decimals else DEAD

@@ -88,17 +88,27 @@ def placed_pattern(place: Place, keyword: str, pattern: str, wide: bool = False)
         refuse(keyword, place.pointer, error.message)
 
 
-def text_dfa(places: Places) -> Dfa | None:
-    """The strings that patterns, formats and lengths allow; None: any at all."""
+def shape_dfa(places: Places) -> Dfa | None:
+    """The strings that patterns and formats allow, whatever their length; None: any at all."""
     parts = [placed_pattern(place, "pattern", pattern) for place, pattern in said(places, "pattern")]
     parts += [format_dfa(name) for _, name in formats_of(places) if name in FORMATS]
-    least, most = size(places, "Length")
+    parts = [part for part in parts if not part.is_free(0)]
     try:
         for other in parts[1:]:
             parts[0] = intersect(parts[0], other)
-        return within(parts[0] if parts else None, least, most)
     except RequestError as error:
-        refuse("maxLength" if most else "pattern", places[0].pointer, error.message)
+        refuse("pattern", places[0].pointer, error.message)
+    return parts[0] if parts else None
+
+
+def text_dfa(places: Places) -> Dfa | None:
+    """The strings that patterns, formats and lengths allow; None: any at all."""
+    shape = shape_dfa(places)
+    least, most = size(places, "Length")
+    try:
+        return within(shape, least, most)
+    except RequestError as error:
+        refuse("maxLength" if most else "minLength", places[0].pointer, error.message)
 
 
 def within(dfa: Dfa | None, least: int, most: int | None) -> Dfa | None:
@@ -111,11 +121,6 @@ def within(dfa: Dfa | None, least: int, most: int | None) -> Dfa | None:
         return dfa
     counted = lengths(least, most)
     return intersect(dfa, counted) if dfa else counted
-
-
-def has_text_shape(places: Places) -> bool:
-    """Whether patterns or formats say what strings look like."""
-    return any(place.get("pattern") is not None or place.get("format") in FORMATS for place in places)
 
 
 def matches(place: Place, pattern: str, key: str) -> bool:

@@ -19,10 +19,8 @@ BOUND_KEYWORDS = ("multipleOf", "exclusiveMinimum", "exclusiveMaximum", "minimum
 
 def string(builder: RuleBuilder, places: Places) -> Expr:
     """Strings of a length, or of the shape that patterns and formats give them."""
-    if facts.has_text_shape(places):
-        dfa = facts.text_dfa(places)
-        return quoted(builder, dfa) if dfa else Ref("string")
-    list(facts.formats_of(places))  # unknown ones are refused
+    if facts.shape_dfa(places) and (dfa := facts.text_dfa(places)):
+        return quoted(builder, dfa)
     least, most = facts.size(places, "Length")
     if least == 0 and most is None:
         return Ref("string")
