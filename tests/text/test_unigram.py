@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "folded": {"normalization_rule_name": "nfkc_cf"},
     "as it stands": {"normalization_rule_name": "identity"},
     "with bytes": {"normalization_rule_name": "nmt_nfkc", "byte_fallback": True},
-    "with all spaces": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False},
+    "with all spaces": {"normalization_rule_name": "nmt_nfkc", "remove_extra_whitespaces": False},
     "without a first space": {"normalization_rule_name": "nfkc", "add_dummy_prefix": False},
     "across words": {"normalization_rule_name": "nmt_nfkc", "split_by_whitespace": False},
     "with named tokens": {"normalization_rule_name": "nmt_nfkc", "user_defined_symbols": "<tool>,=>"},
@@ -33,7 +33,7 @@ WAYS: dict[str, dict[str, Any]] = {
 # How many of the texts SentencePiece may cut in another way that is as good: it rounds sums to float32.
 MOST_TIES = 30
 NAMED = ("<tool>", "=>")
-TEXTS = [*random_texts(2500, seed=11), *lines(), "", " ", "  ", "\u3000", "▁", "a ▁"]
+TEXTS = [*random_texts(2500, seed=11), *lines(), "", " ", "  ", "\u3000", "▁", "a ▁", "\x01"]
 
 
 @cache
@@ -119,6 +119,18 @@ def test_made_vocabularies_give_the_ids_of_tokenizers() -> None:
         for _ in range(10):
             text = "".join(rng.choices("abcéd", k=rng.randrange(1, 30)))
             assert list(made.encode_word(text)) == judge.encode(text).ids, (pieces, text)
+
+
+@pytest.mark.conformance
+def test_the_unknown_costs_what_it_costs_in_tokenizers() -> None:
+    """An unknown letter and one long token, or as many short ones; and bytes, of which one has no token."""
+    for n in range(6, 15):
+        pieces = [("xa", -1.0), ("b", -1.0), ("a" + "b" * n, -1.0), ("<unk>", -1.0), ("<0xC3>", -1.0)]
+        judge = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=True))
+        for text in ("xa" + "b" * n, "bé"):
+            assert (
+                list(from_pieces(pieces, 3, byte_fallback=True).encode_word(text)) == judge.encode(text).ids
+            )
 
 
 @pytest.mark.conformance

@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tests.text.charsmaps import charsmap_of, fields
 from tests.text.texts import random_texts
 
-from camelid.text.unigram import PENALTY, Unigram
+from camelid.text.unigram import Unigram
 
 SETTINGS: dict[str, Any] = {
     "vocab_size": 1100,
@@ -72,6 +72,6 @@ def from_pieces(
     return Unigram(
         scored,
         unk_id=unk_id,
-        unk_score=min(score for _, score in pieces) - PENALTY,
+        unk_score=min(score for _, score in pieces) - 10.0,
         byte_ids={byte: scored[name][1] for byte, name in names.items() if name in scored},
     )

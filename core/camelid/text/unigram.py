@@ -141,7 +141,7 @@ class SpacedText:
         text = self.charsmap.normalize(text) if self.charsmap else text
         if self.remove_extra_whitespaces:
             text = re.sub("  +", " ", text.strip(" "))
-        prefix = SPACE if self.add_space_prefix and text else ""
+        prefix = SPACE if self.add_space_prefix else ""
         text = prefix + text.replace(" ", SPACE)
         return text.rstrip(SPACE) if self.remove_extra_whitespaces else text
 
