@@ -224,3 +224,13 @@ def test_pieces_without_the_unknown_refuse_unknown_text() -> None:
     assert made.encode_word("aa") == (0, 0)
     with pytest.raises(RequestError, match="no token for 'b'"):
         made.encode_word("ab")
+
+
+@pytest.mark.conformance
+def test_the_unknown_costs_as_much_with_metadata() -> None:
+    for n in range(6, 15):
+        tokens = ["<pad>", "</s>", "<unk>", "xa", "b", "a" + "b" * n]
+        types, scores = [CONTROL, CONTROL, UNKNOWN, NORMAL, NORMAL, NORMAL], [-1.0] * 6
+        made = tokenizer_from_gguf(small(tokens=tokens, token_type=types, scores=scores))
+        judge = Tokenizer(models.Unigram([(token, -1.0) for token in tokens], unk_id=2))
+        assert made.encode("xa" + "b" * n) == judge.encode("xa" + "b" * n).ids
