@@ -209,6 +209,15 @@ def test_rollback_too_far_is_an_error(n_tokens: int) -> None:
         matcher('root ::= "a"').rollback(n_tokens)
 
 
+LONG = (
+    'root ::= "\\"" [a.]{35,110} "\\""',
+    'root ::= "\\"" ([a] [.]?){60,100} "\\""',
+    'root ::= "\\"" x [a"]{0,20}\nx ::= [a.]{35,60}',
+    'root ::= "\\"" x [a"]{0,20} x\nx ::= [a.]{0,60}',
+    'root ::= "\\"" (x? "\\"")+ \nx ::= [a]{3,60} "."+ | "a"{20}',
+)
+
+
 def test_masks_of_long_repetitions_are_right_at_every_place() -> None:
     """Short tokens share their masks along a repetition, long ones do not; both kinds near both borders."""
     words = [b"a" * n for n in (1, 2, 3, 7, 31, 32, 33, 50, 64, 65, 99)] + [
@@ -219,7 +228,7 @@ def test_masks_of_long_repetitions_are_right_at_every_place() -> None:
         b"a." * 20,
     ]
     tokenizer = FakeTokenizer([b"</s>", *words], frozenset({0}), frozenset({0}))
-    for grammar in ('root ::= "\\"" [a.]{35,110} "\\""', 'root ::= "\\"" ([a] [.]?){60,100} "\\""'):
+    for grammar in LONG:
         walker = matcher(grammar, TokenTable.of(tokenizer))
         walker.accept(words.index(b'"') + 1)
         for _ in range(115):

@@ -16,6 +16,8 @@ from camelid.text.grammar.trie import ASCII, Tokens, TokenTable, Trie
 K = TypeVar("K")
 V = TypeVar("V")
 States: TypeAlias = frozenset[int]
+Reading: TypeAlias = list[set[int]]  # classes of the first byte, of the second and so on
+Run: TypeAlias = tuple[list[Reading], int]
 Exit: TypeAlias = tuple[int, int, int]  # keys low … high - 1 of a trie, and how many bytes are read
 MAX_MASK_BYTES, MIN_KEPT = 64 << 20, 256  # of each kind of set that is remembered
 FEW = 8  # a set of less than this part of the tokens is not worth a trie of the others
@@ -46,6 +48,7 @@ class Masks:
         self.max_kept = max(MIN_KEPT, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
         self._masks: dict[Config, int] = {}
         self._ahead: dict[tuple[States, bool], Ahead] = {}
+        self._kept_runs: dict[tuple[int, int], Run] = {}
         self._past: dict[tuple[Ahead, Node], int] = {}
 
     def mask(self, config: Config) -> int:
@@ -81,29 +84,29 @@ class Masks:
     def _look_ahead(self, key: tuple[States, bool]) -> Ahead:
         states, is_short = key
         tokens = self.table.short if is_short else self.table.long
-        config, follow = self._within(states), self._follow(states)
-        kept, tries = self._split(tokens, *self._runs(states))
+        config, classes = self._within(states), self._follow(states)
+        follow = [bool(classes >> byte_class & 1) for byte_class in self.network.class_of]
+        kept, tries = self._split(states, tokens)
         left = dict[bytes, list[int]]()
         for trie in tries:
             exits: list[Exit] = []
             kept |= self.table.bits(self._walk(trie, config, exits))
-            if any(follow):
+            if classes:
                 collect(left, trie, exits, follow)
         suffixes = sorted(left)
         return Ahead(kept, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
 
-    def _split(self, tokens: Tokens, kept: int, alike: int) -> tuple[int, list[Trie]]:
-        """Some of the kept tokens, and tries of all others: `alike` are those written as the kept are.
+    def _split(self, states: States, tokens: Tokens) -> tuple[int, list[Trie]]:
+        """Some of the tokens that are kept, and tries of all the others that may be.
 
-        What is outside `alike` is the same along a whole repetition, so its trie is worth remembering; so is
-        the trie of all tokens.
+        What is outside `alike` is the same along a whole repetition, so its trie is worth remembering.
         """
-        kept, alike, few = kept & tokens.all, alike & tokens.all, len(tokens.trie.keys) // FEW
-        longer = alike & ~kept
-        if alike.bit_count() <= few or longer.bit_count() > few:
+        alike, kept, doubtful = (found & tokens.all for found in self._runs(states))
+        few = len(tokens.trie.keys) // FEW
+        if alike.bit_count() <= few or doubtful.bit_count() > few:
             return kept, [tokens.trie]
         outside = tokens.only(tokens.all & ~alike)
-        return kept, [outside, tokens.chosen(longer)] if longer else [outside]
+        return kept, [outside, tokens.chosen(doubtful)] if doubtful else [outside]
 
     def _within(self, states: Iterable[int]) -> Config:
         """The config of states whose rule was called by nobody: complete where the rule ends."""
@@ -148,55 +151,83 @@ class Masks:
                 exits.append((index, index + 1, depth + 1))
         return trie.token_ids[index]
 
-    def _follow(self, states: States) -> list[bool]:
-        """For each byte value whether it may come after the rules of these states."""
-        network = self.network
+    def _follow(self, states: States) -> int:
+        """The classes of bytes that may come after the rules of these states, as bits."""
         classes = 0
-        for rule in {network.rule_of(state) for state in states}:
-            classes |= network.follow[rule]
-        return [bool(classes >> byte_class & 1) for byte_class in network.class_of]
+        for rule in {self.network.rule_of(state) for state in states}:
+            classes |= self.network.follow[rule]
+        return classes
 
     def _past_end(self, key: tuple[Ahead, Node]) -> int:
         ahead, node = key
         config = self.configs.closed(link for link in node.links if link[0] != DONE)
         return self.table.bits(self._walk(ahead.exits, config))
 
-    def _runs(self, states: States) -> tuple[int, int]:
-        """Tokens that are surely kept since each of their characters leads back to the same state.
+    def _runs(self, states: States) -> tuple[int, int, int]:
+        """Tokens written in characters that lead back to a state of these: all, those kept, those in doubt.
 
-        In a bounded repetition it leads to that state of the next copy, while copies are left: then the
-        second set also has the tokens that are too long.
+        In a bounded repetition the characters lead to the same state of the next copy, while copies are
+        left: a token that is too long is refused or, where something else may read on, in doubt.
         """
-        kept = alike = 0
+        alike = kept = doubtful = 0
         for state in states if len(states) <= FEW_STATES else ():
-            tokens = self._written(state, 0)
-            kept, alike = kept | tokens, alike | tokens
-            chain = self.network.chains[state]
-            if chain and chain[1] > 1:
-                tokens = self._written(state, chain[0])
-                kept, alike = kept | tokens & self.table.of_length(chain[1]), alike | tokens
-        return kept, alike
+            chars, tokens = self._run(state, 0)
+            alike, kept = alike | tokens, kept | tokens
+            stride, n_left = self.network.chains[state] or (0, 0)
+            if n_left > 1:
+                chars, tokens = self._run(state, stride)
+                short = tokens & self.table.of_length(n_left)
+                alike, kept = alike | tokens, kept | short
+                if tokens != short and not self._is_barred(states, chars, n_left + 1):
+                    doubtful |= tokens
+        return alike, kept, doubtful & ~kept
 
-    def _written(self, state: int, distance: int) -> int:
-        """Tokens of those characters that lead from the state to the one at a distance."""
+    def _run(self, state: int, distance: int) -> Run:
+        """The characters that lead from the state to the one at a distance, and tokens written in them."""
+        key = (state + self.network.same[state], distance)
+        return remembered(self._kept_runs, key, self._find_run, self.max_kept)
+
+    def _find_run(self, key: tuple[int, int]) -> Run:
+        """Characters beyond ASCII count only all together."""
+        state, distance = key
         start, goal = self._within([state]), (state + distance, ROOT)
         class_of = self.network.class_of
-        classes = {c for c, _ in self.network.places[state].arcs if self._leads(start, [{c}], goal)}
-        characters = frozenset(byte for byte in range(ASCII) if class_of[byte] in classes)
-        others = all(
-            self._leads(start, [set(class_of[low : high + 1]) for low, high in shape], goal)
-            for shape in SHAPES
-        )
-        return self.table.written_in(characters, others=others) if characters or others else 0
+        chars: list[Reading] = [[{c}] for c in {c for c, _ in self.network.places[state].arcs}]
+        chars = [char for char in chars if self._leads(start, char, goal)]
+        found = {c for [classes] in chars for c in classes}
+        ascii_bytes = frozenset(byte for byte in range(ASCII) if class_of[byte] in found)
+        shapes = [[set(class_of[low : high + 1]) for low, high in shape] for shape in SHAPES]
+        others = all(self._leads(start, shape, goal) for shape in shapes)
+        tokens = self.table.written_in(ascii_bytes, others=others) if ascii_bytes or others else 0
+        return chars + shapes if others else chars, tokens
 
-    def _leads(self, start: Config, reading: list[set[int]], goal: Item) -> bool:
+    def _leads(self, start: Config, reading: Reading, goal: Item) -> bool:
         """Whether all sequences of bytes of these classes lead to `goal`, among others."""
-        configs = {start}
-        for classes in reading:
-            configs = {config.next[c] or self.configs.step(config, c) for config in configs for c in classes}
-            if self.configs.dead in configs:
+        found = self._after({start}, reading)
+        return self.configs.dead not in found and all(goal in config.items for config in found)
+
+    def _is_barred(self, states: States, chars: list[Reading], n_chars: int) -> bool:
+        """Whether no text of so many of these characters can be read; False also where it is hard to see."""
+        opening = 0
+        for char in chars:
+            for byte_class in char[0]:
+                opening |= 1 << byte_class
+        goes_on_outside = opening & self._follow(states)
+        found = {self._within(states)}
+        for _ in range(n_chars):
+            found = {config for char in chars for config in self._after(found, char)} - {self.configs.dead}
+            if not found or len(found) > FEW:
+                break
+            if goes_on_outside and any(config.complete for config in found):
                 return False
-        return all(goal in config.items for config in configs)
+        return not found
+
+    def _after(self, found: set[Config], reading: Reading) -> set[Config]:
+        """Where bytes of these classes lead."""
+        step = self.configs.step
+        for classes in reading:
+            found = {config.next[c] or step(config, c) for config in found for c in classes}
+        return found
 
 
 def collect(left: dict[bytes, list[int]], trie: Trie, exits: list[Exit], follow: list[bool]) -> None:
