@@ -1,94 +1,136 @@
 """Pre-tokenizers: how text is cut into words before byte-pair merges. One row a way to cut.
 
-A row holds the regexes that the model publishes (its tokenizer.json; llama.cpp src/llama-vocab.cpp names the
-rows), expanded to explicit code points. None nests a repeat in a repeat and every run is consumed by the
-first or second alternative that scans it, so Python's engine, which does not recurse, is linear on them.
+llama.cpp (src/llama-vocab.cpp) names the rows and their facts. The regexes are those that the models
+publish, see published.py; where no publication is known they are llama.cpp's own.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from camelid.errors import UnsupportedModelError
-from camelid.text.unicode_tables import compile_published
-
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# (?i:'s|…) written out, because re.IGNORECASE follows the interpreter's tables; ſ folds to s.
-CONTRACTIONS = "'(?:[sSſ]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])"
-LLAMA3 = (
-    CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-QWEN2 = LLAMA3.replace("{1,3}", "")
-ASCII_TRIPLE = "[0-9][0-9][0-9]"
+from camelid.text import published
+from camelid.text.published import CONTRACTIONS as CONTRACTIONS
+from camelid.text.published import GPT2, LLAMA3, O200K, QWEN2
+from camelid.text.splitting import cutter
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Regexes applied in turn, each to the pieces that the ones before it left."""
+    """Regexes applied in turn, each to the pieces that the ones before it left; and facts of the family."""
 
     patterns: tuple[str, ...]
     ignore_merges: bool = False  # a word that is a token is taken whole, whatever the merges say
     add_bos: bool = False  # what the family does when the file does not say
+    no_bos: bool = False  # the beginning is not marked, even if the file names a token for it
+    add_sep: bool = False  # a separator ends the text
+    clean_spaces: bool = True  # llama.cpp drops spaces before punctuation when it decodes
+    escapes_spaces: bool = False  # tokens have ▁ for a space
+    spells_bytes: bool = True  # tokens are spelled in the alphabet of bytes, not in characters
 
     def split(self, text: str) -> list[str]:
         """Cut `text` into words; joined, they are `text` again."""
         words = [text] if text else []
         for pattern in self.patterns:
-            rx = compile_published(pattern)
-            words = [part for word in words for part in cut(rx, word)]
+            cut = cutter(pattern)
+            words = [part for word in words for part in (cut(word) if len(word) > 1 else (word,))]
         return words
 
 
-def cut(rx: re.Pattern[str], text: str) -> list[str]:
-    """The matches of `rx` and the gaps between them, in order."""
-    parts: list[str] = []
-    end = 0
-    for match in rx.finditer(text):
-        if match.start() > end:
-            parts.append(text[end : match.start()])
-        parts.append(match.group())
-        end = match.end()
-    if end < len(text):
-        parts.append(text[end:])
-    return parts
-
-
-def rows(names: str, splitter: Splitter) -> dict[str, Splitter]:
-    return dict.fromkeys(names.split(), splitter)
+def rows(names: str, *patterns: str, **facts: bool) -> dict[str, Splitter]:
+    return dict.fromkeys(names.split(), Splitter(patterns, **facts))
 
 
 # tokenizer.ggml.pre -> its row. Qwen's tokenizer.json also normalises to NFC, which GGUF cannot say;
 # llama.cpp leaves it out, and so does this table.
 SPLITTERS: dict[str, Splitter] = {
-    **rows("gpt-2 phi-2 mpt olmo jais roberta-bpe", Splitter((GPT2,))),
-    **rows("smollm starcoder refact codeshell exaone minerva-7b", Splitter((r"\p{N}", GPT2))),
-    **rows("qwen2 stablelm2 deepseek-r1-qwen", Splitter((QWEN2,))),
     **rows(
-        "llama-bpe llama3 llama-v3 falcon3 pixtral", Splitter((LLAMA3,), ignore_merges=True, add_bos=True)
+        "gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert mpt olmo jais "
+        "exaone4",
+        GPT2,
     ),
-    **rows("dbrx smaug-bpe glm4 chatglm-bpe", Splitter((LLAMA3,))),
-    **rows("falcon", Splitter((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, ASCII_TRIPLE))),
-    **rows("default", Splitter((r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", ASCII_TRIPLE))),
+    **rows("jina-v1-en jina-v2-code roberta-bpe", GPT2, add_sep=True),
+    **rows("trillion granite-docling", GPT2, clean_spaces=False),
+    **rows("starcoder refact codeshell exaone minerva-7b mellum2", r"\p{N}", GPT2),
+    **rows("command-r smollm", r"\p{N}", GPT2, clean_spaces=False),
+    **rows("falcon", r"[\p{P}\$\+<=>\^~\|`]+", GPT2, published.ASCII_TRIPLE),
+    **rows("default", r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", published.ASCII_TRIPLE),
+    **rows("chameleon", *published.CHAMELEON, GPT2, add_bos=True, clean_spaces=False),
+    **rows(
+        "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+        LLAMA3,
+        ignore_merges=True,
+        add_bos=True,
+    ),
+    **rows("dbrx smaug-bpe", LLAMA3),
+    **rows("chatglm-bpe", LLAMA3, no_bos=True),
+    **rows("glm4 glm5", LLAMA3, no_bos=True, ignore_merges=True),
+    **rows("jais-2", published.JAIS2),
+    **rows("minicpm5", r"\p{N}{1,3}", published.MINICPM5, ignore_merges=True),
+    **rows("stablelm2 megrez", QWEN2),
+    **rows("qwen2 deepseek-r1-qwen kormo f2llmv2 hunyuan grok-2 solar-open", QWEN2, clean_spaces=False),
+    **rows("qwen35", published.QWEN35, clean_spaces=False),
+    **rows("ufakzeka", published.UFAKZEKA, clean_spaces=False),
+    **rows("seed-coder", published.SEED_CODER, clean_spaces=False),
+    **rows("bailingmoe bailingmoe2 llada-moe", published.BAILINGMOE, clean_spaces=False),
+    **rows("exaone-moe", published.EXAONE_MOE),
+    **rows("laguna", published.LAGUNA_LINES, QWEN2, clean_spaces=False),
+    **rows("gpt-4o llama4 kanana2 talkie minimax-m2", O200K, clean_spaces=False),
+    **rows("granite-embed-multi-97m", O200K, clean_spaces=False, ignore_merges=True),
+    **rows("tiny_aya cohere2moe", published.TINY_AYA_DIGITS, O200K, clean_spaces=False),
+    **rows("tekken", published.TEKKEN, clean_spaces=False, ignore_merges=True, add_bos=True),
+    **rows("youtu", published.YOUTU_SCRIPTS, published.YOUTU, clean_spaces=False, ignore_merges=True),
+    **rows("kimi-k2", published.KIMI_K2, clean_spaces=False),
     **rows(
         "deepseek-coder",
-        Splitter(
-            (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}")
-        ),
+        r"[\r\n]",
+        r"\s?\p{L}+",
+        r"\s?\p{P}+",
+        published.DEEPSEEK_HAN,
+        r"\p{N}",
+        clean_spaces=False,
     ),
+    **rows(
+        "deepseek-llm",
+        r"[\r\n]",
+        r"\s?" + published.DEEPSEEK_LETTERS,
+        r"\s?" + published.DEEPSEEK_PUNCTUATION,
+        r"\s+$",
+        published.DEEPSEEK_HAN,
+        r"\p{N}+",
+        clean_spaces=False,
+    ),
+    **rows(
+        "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+        r"\p{N}{1,3}",
+        published.DEEPSEEK_CJK,
+        published.DEEPSEEK_V3,
+        clean_spaces=False,
+    ),
+    **rows("spark2_5", r"\p{N}{1,3}", published.DEEPSEEK_CJK, published.SPARK, r"\p{N}", clean_spaces=False),
+    **rows(
+        "afmoe", published.AFMOE_DIGITS, published.AFMOE_SCRIPTS, published.DEEPSEEK_V3, clean_spaces=False
+    ),
+    **rows("superbpe", r"\p{N}+", published.SUPERBPE_DIGITS, clean_spaces=False),
+    **rows("bloom gpt3-finnish", published.BLOOM),
+    **rows("poro-chat", published.BLOOM, clean_spaces=False),
+    **rows("viking", published.BLOOM, r"\p{N}", clean_spaces=False),
+    **rows("gemma4 granite-embed-multi-311m", published.LINES, escapes_spaces=True, spells_bytes=False),
+    **rows("sarvam-moe", published.LINES, escapes_spaces=True, spells_bytes=False, clean_spaces=False),
+    **rows("whitespace", r"\S+", spells_bytes=False),
 }
 
 
 def splitter(name: str) -> Splitter:
     """The row called `name`, as tokenizer.ggml.pre has it. Raises UnsupportedModelError."""
     if name not in SPLITTERS:
-        known = sorted(SPLITTERS)
+        families = {row.patterns: first for first, row in reversed(SPLITTERS.items())}
         raise UnsupportedModelError(
-            f"pre-tokenizer {name!r:.80} is not known; known: {', '.join(known)}; "
+            f"pre-tokenizer {name!r:.80} is not known; known: {', '.join(sorted(families.values()))} "
+            f"and others that cut as one of these, {len(SPLITTERS)} in all; "
             "add its regexes as a row of SPLITTERS in text/pretokenize.py",
             kind="pre-tokenizer",
             name=name,
-            known=known,
+            known=sorted(SPLITTERS),
         )
     return SPLITTERS[name]

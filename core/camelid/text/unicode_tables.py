@@ -18,7 +18,7 @@ Run = tuple[int, int]  # first and one past the last code point
 
 ESCAPES = {r"\s": "space", r"\d": "Nd", r"\w": "word"}
 # A class, its complement, an escaped character, or a bracket that opens or closes a set.
-SYNTAX = re.compile(r"\\p\{[A-Za-z]+\}|\\.|\[|\]")
+SYNTAX = re.compile(r"\\p\{[A-Za-z-]+\}|\\.|\[|\]")
 
 
 @cache
@@ -34,8 +34,12 @@ def runs(name: str) -> list[Run]:
     """Ranges of a class, ascending, none touching the next.
 
     `name` is a row of the data file, or what several categories begin with: "L" is all of Lu to Lo.
+    "Lo-Han" are those of Lo that are not in Han.
     """
     table = rows("unicode.txt")
+    kept, _, removed = name.partition("-")
+    if removed:
+        return without(runs(kept), runs(removed))
     if name in table:
         borders = list(accumulate(int(delta, 36) for delta in table[name].split()))
         return list(zip(borders[::2], borders[1::2], strict=True))
@@ -53,6 +57,16 @@ def joined(ranges: Iterable[Run]) -> list[Run]:
     return found
 
 
+def without(kept: list[Run], removed: list[Run]) -> list[Run]:
+    """The ranges, but for what is in `removed`."""
+    for start, end in removed:
+        parts = (
+            part for first, last in kept for part in ((first, min(last, start)), (max(first, end), last))
+        )
+        kept = [part for part in parts if part[0] < part[1]]
+    return kept
+
+
 def members(name: str) -> Iterator[str]:
     """Every character of a class."""
     return (chr(code_point) for start, end in runs(name) for code_point in range(start, end))
@@ -65,7 +79,9 @@ def char_set(name: str) -> str:
 
 
 def ranges(found: Iterable[Run]) -> str:
-    return "".join(f"\\U{start:08x}-\\U{end - 1:08x}" for start, end in found)
+    """The inside of a regex set. Characters stand for themselves, as escapes are slow to compile."""
+    borders = ((re.escape(chr(start)), re.escape(chr(end - 1))) for start, end in found)
+    return "".join(first if first == last else f"{first}-{last}" for first, last in borders)
 
 
 @cache
