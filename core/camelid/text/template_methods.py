@@ -98,7 +98,7 @@ def replace(value: str, budget: Budget, old: str, new: str, count: int = -1) -> 
     parts = [cut(value, slice(i, i + 1)) for i in range(len(value))]
     gaps = len(parts) + 1 if count < 0 else min(count, len(parts) + 1)
     budget.spend(len(parts))
-    return budget.joined(new * (i < gaps) + part for i, part in enumerate([*parts, ""]))
+    return budget.joined(text for i, part in enumerate([*parts, ""]) for text in (new, part)[i >= gaps :])
 
 
 def join(
