@@ -26,6 +26,7 @@ from camelid.text.toolcalls import (
     gather,
     parser_for,
 )
+from camelid.text.toolcalls.feed import Feed, Words
 
 WRITERS = {**JSON_WRITERS, **TEXT_WRITERS}
 TWO = (("get_weather", WEATHER), ("now", {}))
@@ -187,7 +188,7 @@ def test_broken_outputs_raise_nothing_and_lose_nothing(name: str) -> None:
     rng = random.Random(name)
     markers = sorted(FAMILIES[family_of(name)].markers)
     seen: set[str] = set()
-    for _ in range(150):
+    for _ in range(100):
         scene = rng.choice(["two calls", "text first", "thoughts and text first", "three calls, plain"])
         text = mutated(written(name, *SCENES[scene]), rng, markers)
         parts = agreed(name, text, n_random=1, tools=rng.choice([None, TOOLS]))  # type: ignore[arg-type]
@@ -208,6 +209,27 @@ def test_broken_outputs_raise_nothing_and_lose_nothing(name: str) -> None:
 def emitted(parts: Parts) -> str:
     """All that came out, in order."""
     return "".join(getattr(part, "text", "") for part in parts)
+
+
+def test_the_first_marker_counts_and_of_those_the_longest() -> None:
+    rng = random.Random(47)
+    for _ in range(2000):
+        markers = ["".join(rng.choices("ab", k=rng.randrange(1, 5))) for _ in range(3)]
+        text = "".join(rng.choices("abc", k=rng.randrange(12)))
+        found = re.search("|".join(sorted(markers, key=len, reverse=True)), text)
+        feed, before = Feed(), list[str]()
+        reader = feed.until(Words(tuple(markers)), before.append)
+        word: str | None = None
+        for char in [*text, ""]:
+            feed.push(char)
+            feed.closed = not char
+            try:
+                next(reader)
+            except StopIteration as stop:
+                word = str(stop.value)
+                break
+        wanted = (text[: found.start()], found[0]) if found else (text, "")
+        assert ("".join(before), word) == wanted, (markers, text)
 
 
 def test_ids_are_the_models_own_or_nine_letters_and_digits() -> None:

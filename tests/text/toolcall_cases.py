@@ -215,6 +215,9 @@ CASES = (
     Case("hermes", '<tool_call>{"id": ' + "1" * 5000 + "}", '<tool_call>{"id": ' + "1" * 5000 + "}"),
     Case("hermes", '<tool_call>{"x": "' + "y" * 70_000 + '", "name": "f"}', '<tool_call>{"x": "'
         + "y" * 70_000 + '", "name": "f"}'),
+    Case("hermes", '<tool_call>{"name": "f"}, and', ", and", calls=(("f", "{}"),)),
+    Case("hermes", '<tool_call>{"x": "' + "y" * 65_536 + '<tool_call>{"name": "f"}',
+        '<tool_call>{"x": "' + "y" * 65_536, calls=(("f", "{}"),)),
     # A call that breaks after it was announced ends there; the rest is content.
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": "b', calls=(("f", '…{"a": "b'),)),
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": }}</tool_call>', "}}</tool_call>",
@@ -229,6 +232,7 @@ CASES = (
     Case("hermes", "<think>\nso\n</think>\n\nHi", "Hi", "so", starts=True),
     Case("hermes", "<think></think>Hi", "Hi"),
     Case("hermes", "so <tool_call> not", "", "so <tool_call> not", starts=True),
+    Case("hermes", 'so <tool_call>{"name": "f"}</think>Hi', "Hi", 'so <tool_call>{"name": "f"}', starts=True),
     Case("hermes", "<think>so", "", "so"),
     Case("hermes", "<think>a<think>b</think>c<think>d</think>e", "ce", "a<think>bd"),
     Case("hermes", "x </think> y", "x </think> y"),
@@ -239,9 +243,11 @@ CASES = (
     Case("command-r7b", "<|START_THINKING|>so<|END_THINKING|><|START_RESPONSE|>Hi<|END_RESPONSE|>", "Hi",
         "so"),
     Case("gemma4", "<|channel>thought\nso<channel|>Hi<turn|>", "Hi", "so"),
+    Case("gemma4", '<|tool_call>call:f<|"|>{}<tool_call|>', '<|tool_call>call:f<|"|>{}<tool_call|>'),
+    Case("gemma4", '<|tool_call>call:f{a: 1 } <tool_call|>', calls=(("f", '{"a": 1 }'),)),
     Case("solar", "<|think|>so<|end|><|begin|>assistant<|content|>Hi", "Hi", "so"),
     Case("kimi-k2", "<think>so<|tool_calls_section_begin|><|tool_call_begin|>f:0<|tool_call_argument_begin|>"
-        "{}", "", "so", (("f", "{}"),)),
+        "{}Hi", "Hi", "so", (("f", "{}"),)),
     Case("kimi-k2", "<think>so<|tool_call_begin|>no</think>Hi", "Hi", "so<|tool_call_begin|>no"),
     # gpt-oss: every place for the recipient, channels without one, headers that are none.
     Case("gpt-oss", " to=functions.f<|channel|>commentary json<|message|>{}<|call|>", calls=(("f", "{}"),)),
@@ -266,6 +272,7 @@ CASES = (
     Case("llama3", '\n{"type": "function", "name": "f", "parameters": {}}', calls=(("f", "{}"),)),
     Case("llama3", '{"name": "Bob", "parameters": {}}', '{"name": "Bob", "parameters": {}}', tools=True),
     Case("llama3", '{"name": "Bob", "age": 3}', '{"name": "Bob", "age": 3}'),
+    Case("llama3", '{"name": "B", "age": 3, "parameters": {}}', '{"name": "B", "age": 3, "parameters": {}}'),
     Case("llama3", '{"name": "Bob"}', '{"name": "Bob"}'),
     Case("llama3", 'See {"name": "f", "parameters": {}}', 'See {"name": "f", "parameters": {}}'),
     Case("llama3", '<|python_tag|>{"name": "f", "parameters": {}}<|eom_id|>', calls=(("f", "{}"),)),

@@ -60,9 +60,9 @@ def _translated(token: str) -> str:
 
 def bare_json(text: str) -> str | None:
     """The JSON text of an object whose keys stand bare and whose strings stand between <|"|>; None if not."""
-    parts = text.split('<|"|>')
+    parts = text.strip(SPACE).split('<|"|>')
     value = "".join(quoted(part) if i % 2 else BARE_KEY.sub(r'\1"\2":', part) for i, part in enumerate(parts))
-    return value if is_json(value) else None
+    return value if value.startswith("{") and is_json(value) else None
 
 
 def _unescaped(found: re.Match[str]) -> str:
