@@ -253,6 +253,24 @@ def test_steering_and_byte_tokens_never_come_from_text() -> None:
     assert tokenizer.encode("<s>", special=True) == [1]
 
 
+def test_spaces_join_to_a_named_token_however_the_file_spells_it() -> None:
+    """Converters write user-defined tokens with spaces; the space put in front meets the text's own."""
+    for spelled in ("  ", "▁▁"):
+        tokenizer = sentencepiece_bpe(
+            [*BASE, spelled], [*SCORES, 0.0], types=[*BASE_TYPES, USER_DEFINED], merges=["▁ ▁"]
+        )
+        assert tokenizer.encode(" a") == [10, 4]
+        assert tokenizer.decode([10, 4]) == " a"
+
+
+def test_unused_tokens_over_spaces_hinder_merges_too() -> None:
+    tokens = ["<unk>", "<s>", "</s>", "▁", "a", "▁a", "a▁"]
+    types = [UNKNOWN, CONTROL, CONTROL, *[NORMAL] * 3, UNUSED]
+    for score, want in ((-1.0, [4, 3, 4]), (-3.0, [4, 5])):
+        tokenizer = sentencepiece_bpe(tokens, [*[0.0] * 5, -2.0, score], types=types, add_space_prefix=False)
+        assert tokenizer.encode("a a") == want
+
+
 def test_equal_scores_join_the_leftmost_pair_and_best_scores_come_first() -> None:
     tokens = ["a", "b", "c", "ab", "bc", "abc"]
     for scores, want in (((-1.0, -1.0), ["ab", "c"]), ((-2.0, -1.0), ["a", "bc"]), ((0.5, 1), ["a", "bc"])):
