@@ -235,3 +235,13 @@ def test_a_long_conversation_is_rendered_within_a_second() -> None:
     rendered = compile_template(CHATML).render(messages)
     assert time.process_time() - start < 1
     assert sum(len(text) for text, _ in rendered) > 1_000_000
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [(HOSTILE["lazy filters"], "more than 50 lazy filters"), ("{% set v = [1] * 200000 %}", "steps")],
+)
+def test_what_python_would_do_is_refused_before_it_is_tried(source: str, message: str) -> None:
+    with pytest.raises(TemplateError, match=message):
+        compile_template(source, max_steps=100_000).render([])
