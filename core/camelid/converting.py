@@ -121,6 +121,7 @@ def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
     """What a careful user wants to know."""
     if "tokenizer.ggml.model" not in file.gguf.metadata:
         yield "there is no tokenizer.json, so the file has no tokenizer"
+    yield from file.checkpoint.losses
     if file.model.spec.arch in WINDOWLESS and any(layer.window for layer in file.model.spec.layers):
         yield "llama.cpp knows no window for this architecture: beyond it, its answers will differ"
     fallen = [name for name, t in types.items() if to not in ("", "f16") and t == "f16"]

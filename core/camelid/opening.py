@@ -16,16 +16,17 @@ from typing import Any, Protocol, TypeAlias
 
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf, fetch_gguf
-from camelid.formats.hf_config import open_hf
+from camelid.formats.hf_config import HfDirectory, open_hf
 from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
 from camelid.model.facts import FACTOR_TENSORS
-from camelid.model.hf import checkpoint_of_hf, tokenizer_words
+from camelid.model.hf import checkpoint_of_hf
 from camelid.model.read import read_model
 from camelid.model.shards import merge_shards, n_shards, shard_names
 from camelid.plan.weights import Weight, inline_f32
+from camelid.text.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
@@ -154,6 +155,7 @@ class ModelFile:
     checkpoint: Checkpoint
     model: Model
     sources: Mapping[str, Any]
+    directory: HfDirectory | None = None
 
     @property
     def gguf(self) -> Gguf:
@@ -167,12 +169,13 @@ class ModelFile:
 
     def tokenizer(self) -> Tokenizer | None:
         """The file's tokenizer, or None if it has none. Raises UnsupportedModelError, ModelFormatError."""
-        if self.checkpoint.no_tokenizer:
-            raise self.checkpoint.no_tokenizer
+        n_rows = self.model.spec.vocab_size
+        if self.directory:
+            return tokenizer_of(self.directory, n_rows) if self.directory.tokenizer else None
         if not has_tokenizer(self.gguf):
             return None
         tokenizer = tokenizer_from_gguf(self.gguf.metadata)
-        n_tokens, n_rows = tokenizer.vocab_size, self.model.spec.vocab_size
+        n_tokens = tokenizer.vocab_size
         if n_tokens != n_rows:
             raise ModelFormatError(
                 f"{self.name}: the tokenizer has {n_tokens} tokens, but the embedding {n_rows} rows; "
@@ -180,6 +183,20 @@ class ModelFile:
                 path=self.name,
             )
         return tokenizer
+
+
+def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
+    """A directory's tokenizer. Raises ModelFormatError if it has none, and as `tokenizer_from_json`."""
+    if not directory.tokenizer:
+        raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
+    return tokenizer_from_json(
+        directory.tokenizer,
+        directory.tokenizer_config,
+        directory.special_tokens,
+        directory.config,
+        directory.generation,
+        vocab_size=vocab_size,
+    )
 
 
 def has_tokenizer(gguf: Gguf) -> bool:
@@ -238,7 +255,7 @@ async def _open_directory(path: Path) -> ModelFile:
     checkpoint = checkpoint_of_hf(directory)
     model = await drive_async(read_model(checkpoint), _nothing_asked)
     sources = {name: str(file) for name, file in directory.files.items()}
-    return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources)
+    return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory)
 
 
 async def _nothing_asked(offset: int, n_bytes: int) -> bytes:
@@ -261,4 +278,6 @@ async def open_tokenizer(model: ModelName) -> Tokenizer:
     path = find_directory(model)
     if path is None:
         return tokenizer_from_gguf((await _first_header(find_source(model))).metadata)
-    return tokenizer_from_gguf(tokenizer_words(open_hf(path, with_weights=False)))
+    directory = open_hf(path, with_weights=False)
+    size = directory.settings.count("vocab_size") if directory.settings.has("vocab_size") else None
+    return tokenizer_of(directory, size)

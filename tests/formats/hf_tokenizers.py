@@ -24,7 +24,7 @@ DEEPSEEK_CODER = ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]
 KIND_OF = {
     str: "string", bool: "bool", int: "uint32",
     "tokens": "array[string]", "merges": "array[string]", "token_type": "array[int32]",
-    "scores": "array[float32]",
+    "scores": "array[float32]", "chat_templates": "array[string]",
 }  # fmt: skip
 CONTROLS = ("<s>", "</s>", "<|im_end|>")
 NAMED = ("<tool>", "   ")  # user-defined: recognised in every text
@@ -137,12 +137,13 @@ def read(
     config: Any = None,
     generation: Any = None,
     vocab_size: Any = None,
-    chat_template: str | None = None,
+    chat_templates: Any = None,
 ) -> dict[str, Any]:
     """The metadata, without the common beginning of its keys; the kinds are looked at on the way."""
     size = n_tokens(tokenizer) if vocab_size is None else vocab_size
     files = (value or {} for value in (tokenizer_config, special_tokens, config, generation))
-    facts, kinds = tokenizer_metadata(tokenizer, *files, chat_template=chat_template, vocab_size=size)
+    words = tokenizer_metadata(tokenizer, *files, chat_templates=chat_templates or {}, vocab_size=size)
+    facts, kinds = words.metadata, words.kinds
     assert facts.keys() == kinds.keys()
     short = {key.removeprefix("tokenizer.").removeprefix("ggml."): key for key in facts}
     for name, key in short.items():

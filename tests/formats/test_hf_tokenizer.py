@@ -26,8 +26,10 @@ from tests.formats.hf_tokenizers import (
 )  # fmt: skip
 from tests.text.texts import random_texts
 from tokenizers import Tokenizer, processors
+from transformers import PreTrainedTokenizerFast
 
 from camelid.errors import UnsupportedModelError
+from camelid.text.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizer import framed, tokenizer_from_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = (int(kind) for kind in TokenType)
@@ -166,8 +168,6 @@ def test_metaspace_that_cuts_words_is_taken_where_no_token_reaches_over_one() ->
 SETTINGS: dict[str, dict[str, Any]] = {
     "names": {"bos_token": "<s>", "eos_token": "</s>", "pad_token": {"content": "<|im_end|>"}},
     "no names": {},
-    "flags": {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True, "add_eos_token": True},
-    "a flag against the frame": {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": False},
     "a name that is no token": {"bos_token": "<s>", "pad_token": "[nowhere]"},
 }
 FRAMES: dict[str, Any] = {
@@ -202,6 +202,34 @@ def test_metadata_agrees_with_the_gguf_package(settings: str, frame: str, tmp_pa
     assert {role: flag for role, flag in flags.items() if flag} == {
         r: f for r, f in special.add_special_token.items() if f
     }
+
+
+FLAGS: list[dict[str, Any]] = [
+    {},
+    {"add_bos_token": True},
+    {"add_bos_token": False},
+    {"add_eos_token": True},
+    {"add_bos_token": True, "add_eos_token": True},
+    {"add_bos_token": None},
+]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+@pytest.mark.parametrize("frame", FRAMES)
+def test_the_post_processor_counts_and_not_the_flags(
+    flags: dict[str, Any], frame: str, tmp_path: Path
+) -> None:
+    made = framed_by(FRAMES[frame]) if FRAMES[frame] else byte_level("gpt-2")
+    settings = {"bos_token": "<s>", "eos_token": "</s>", **flags}
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    wanted = PreTrainedTokenizerFast.from_pretrained(tmp_path)("a llama").input_ids
+    for ours in (
+        tokenizer_from_gguf(as_gguf(read(published(made), settings))),
+        tokenizer_from_json(published(made), settings),
+    ):
+        assert framed(ours, ours.encode("a llama")) == wanted
 
 
 def framed_by(template: str) -> Tokenizer:
@@ -294,16 +322,11 @@ def test_more_ends_than_gguf_has_room_for_are_refused() -> None:
         read(published(byte_level("gpt-2")), config={"eos_token_id": [1, 2, 3, 4]})
 
 
-TEMPLATES: list[tuple[Any, str | None, str | None]] = [
-    (None, None, None),
-    ("a", None, "a"),
-    ("a", "b", "b"),
-    ([{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}], None, "d"),
-    ([{"name": "tool_use", "template": "t"}], None, None),
-]
-
-
-@pytest.mark.parametrize(("own", "given", "wanted"), TEMPLATES)
-def test_chat_template(own: Any, given: str | None, wanted: str | None) -> None:
-    facts = read(published(byte_level("gpt-2")), {"chat_template": own}, chat_template=given)
-    assert facts.get("chat_template") == wanted
+def test_chat_templates_have_keys_by_name() -> None:
+    facts = read(published(byte_level("gpt-2")), chat_templates={"default": "d", "tool_use": "t", "rag": "r"})
+    found = {key: value for key, value in facts.items() if key.startswith("chat_template")}
+    assert found == {
+        "chat_template": "d", "chat_template.tool_use": "t", "chat_template.rag": "r",
+        "chat_templates": ["tool_use", "rag"],
+    }  # fmt: skip
+    assert not any(key.startswith("chat_template") for key in read(published(byte_level("gpt-2"))))

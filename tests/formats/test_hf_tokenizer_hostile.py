@@ -17,7 +17,7 @@ from camelid.formats.hf_tokenizer import tokenizer_metadata
 Change = Callable[[dict[str, Any]], object]
 UNSUPPORTED: dict[str, tuple[Change, str]] = {
     "unigram": (lambda t: t["model"].update(type="Unigram"), "kind 'Unigram'"),
-    "untyped": (lambda t: t.update(model={"vocab": {}}), "kind 'WordPiece or WordLevel'"),
+    "untyped": (lambda t: t.update(model={"vocab": {}}), "kind 'WordPiece'"),
     "suffix": (lambda t: t["model"].update(end_of_word_suffix="</w>"), "end_of_word_suffix"),
     "an unknown regex": (
         lambda t: t.update(pre_tokenizer=regexes(r"\p{Han}+|.")),
@@ -38,8 +38,8 @@ UNSUPPORTED: dict[str, tuple[Change, str]] = {
         lambda t: t.update(pre_tokenizer=regexes(r"\p{N}", behavior="Removed", invert=True)), "drops or joins"
     ),
     "two tokens in front": (lambda t: t.update(post_processor=single("<s>", "</s>", None)), "not .BOS. text"),
-    "a pair": (lambda t: t.update(post_processor=single(None, None)), "not .BOS. text"),
-    "another processor": (lambda t: t.update(post_processor={"type": "Odd"}), "kind 'Odd'"),
+    "a pair": (lambda t: t.update(post_processor=single(None, None)), "the text 2 times"),
+    "another processor": (lambda t: t.update(post_processor={"type": "Odd"}), "post-processor 'Odd' is not"),
     "spaces in merges": (
         lambda t: t["model"].update(vocab={"a ": 990, "b": 991, "a b": 992}, merges=[["a ", "b"]]),
         "have no spaces",
@@ -132,7 +132,7 @@ def test_a_file_that_contradicts_itself_is_refused(name: str) -> None:
 def test_a_vocab_size_that_cannot_be_is_refused(size: Any) -> None:
     made = published(byte_level("gpt-2"))
     with pytest.raises(ModelFormatError, match="vocab_size"):
-        tokenizer_metadata(made, {}, {}, {}, {}, chat_template=None, vocab_size=size)
+        tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=size)
 
 
 @pytest.mark.faults
@@ -172,8 +172,8 @@ def test_wrong_values_anywhere_raise_only_what_they_may(kind: str) -> None:
         changed = copy.deepcopy(files)
         spoil(changed, rng)
         try:
-            facts, kinds = tokenizer_metadata(*changed, chat_template=None, vocab_size=900)  # type: ignore[misc]
-            assert facts.keys() == kinds.keys()
+            words = tokenizer_metadata(*changed, chat_templates={}, vocab_size=900)  # type: ignore[misc]
+            assert words.metadata.keys() == words.kinds.keys()
         except (ModelFormatError, UnsupportedModelError) as error:
             refused += 1
             assert error.facts

@@ -20,7 +20,7 @@ from tests import crafted_gguf
 from tests.fuzz.llama import llama_bytes, llama_values
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
 from tests.fuzz.published import config_bytes, parse_published
-from tests.fuzz.tokenizers import SEED_PUBLISHED, SEED_WORDS, parse_tokenizer, parse_words
+from tests.fuzz.tokenizers import SEED_PUBLISHED, SEED_WORDS, parse_hf, parse_tokenizer, parse_words
 
 from camelid.formats.gguf import read_gguf
 from camelid.formats.hf_config import open_hf
@@ -182,7 +182,8 @@ TARGETS: tuple[Target, ...] = (
     row("safetensors header", HEADERS, parse_safetensors, text=True, frame=framed),
     row("config.json", [CONFIG], parse_config, text=True),
     row("index.json", [INDEX], parse_index, text=True),
-    row("tokenizer.json", [SEED_PUBLISHED], parse_tokenizer, text=True),
+    row("tokenizer.json", [SEED_PUBLISHED], parse_hf, text=True),
+    row("tokenizer.json as GGUF", [SEED_PUBLISHED], parse_tokenizer, text=True),
     row("tokenizer in gguf", [SEED_WORDS], parse_words, text=True),
     row("json", [CONFIG, INDEX, *HEADERS], parse_json, text=True),
 )

@@ -9,7 +9,8 @@ from typing import Any
 from camelid.errors import RequestError
 from camelid.formats.hf_tokenizer import tokenizer_metadata
 from camelid.formats.json_text import parse_object
-from camelid.text.tokenizer import framed, tokenizer_from_gguf
+from camelid.text.hf.tokenizer import tokenizer_from_json
+from camelid.text.tokenizer import Tokenizer, framed, tokenizer_from_gguf
 from camelid.text.vocab import ALPHABET
 
 MERGES = ["l l", "a m", "ll am", "llam a", "Ġ llama"]
@@ -39,14 +40,13 @@ PUBLISHED: dict[str, Any] = {
         "vocab": {token: i for i, token in enumerate(TOKENS)},
     },
 }
-WORDS, _ = tokenizer_metadata(PUBLISHED, {}, {}, {}, {}, chat_template=None, vocab_size=SIZE)
+WORDS = tokenizer_metadata(PUBLISHED, {}, {}, {}, {}, chat_templates={}, vocab_size=SIZE).metadata
 SEED_PUBLISHED = json.dumps(PUBLISHED).encode()
 SEED_WORDS = json.dumps(WORDS).encode()
 
 
-def use(words: dict[str, Any]) -> None:
+def use(tokenizer: Tokenizer) -> None:
     """What was accepted encodes, unless it lacks a byte, and decodes."""
-    tokenizer = tokenizer_from_gguf(words)
     with suppress(RequestError):
         token_ids = framed(tokenizer, tokenizer.encode("a <s> llama, \n<tool> 12 \U0001f999", special=True))
         assert all(0 <= token_id < tokenizer.vocab_size for token_id in token_ids)
@@ -54,12 +54,15 @@ def use(words: dict[str, Any]) -> None:
 
 
 def parse_words(data: bytes) -> None:
-    use(parse_object(data, path="m.gguf", what="metadata"))
+    use(tokenizer_from_gguf(parse_object(data, path="m.gguf", what="metadata")))
 
 
 def parse_tokenizer(data: bytes) -> None:
     made = parse_object(data, path="tokenizer.json", what="settings")
-    words, kinds = tokenizer_metadata(made, {}, {}, {}, {}, chat_template=None, vocab_size=SIZE)
-    assert words.keys() == kinds.keys()
-    if words["tokenizer.ggml.model"] == "gpt2":
-        use(words)
+    words = tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=SIZE)
+    assert words.metadata.keys() == words.kinds.keys()
+    use(tokenizer_from_gguf(words.metadata))
+
+
+def parse_hf(data: bytes) -> None:
+    use(tokenizer_from_json(parse_object(data, path="tokenizer.json", what="settings"), vocab_size=SIZE))

@@ -21,7 +21,10 @@ __all__ = ["Config", "HfDirectory", "HfTensor", "open_hf"]
 
 MIB = 1 << 20
 MAX_TEMPLATE_BYTES = 4 * MIB
+MAX_TEMPLATES = 64
 TEMPLATE = "chat_template.jinja"
+MORE_TEMPLATES = "additional_chat_templates"
+DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ CONFIG = JsonFile("config.json", 16 * MIB, allow_infinity=True)  # mamba2's time
 GENERATION = JsonFile("generation_config.json", MIB)
 TOKENIZER = JsonFile("tokenizer.json", 64 * MIB)  # the largest known have 35
 TOKENIZER_CONFIG = JsonFile("tokenizer_config.json", 64 * MIB)
+TEMPLATE_JSON = JsonFile("chat_template.json", MAX_TEMPLATE_BYTES)
 SPECIAL_TOKENS = JsonFile("special_tokens_map.json", MIB)
 # Ending or name of a pickle: code that runs when it is loaded.
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin.index.json")
@@ -44,7 +48,10 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin.index.json")
 
 @dataclass(frozen=True, slots=True)
 class HfDirectory:
-    """What a directory says. An absent file's settings are {}. `tensors[...].file` is a key of `files`."""
+    """What a directory says. An absent file's settings are {}. `tensors[...].file` is a key of `files`.
+
+    `chat_templates` are by name; the usual one is "default".
+    """
 
     path: Path
     config: JsonObject
@@ -52,9 +59,14 @@ class HfDirectory:
     tokenizer: JsonObject
     tokenizer_config: JsonObject
     special_tokens: JsonObject
-    chat_template: str | None
+    chat_templates: dict[str, str]
     files: dict[str, Path]
     tensors: dict[str, HfTensor]
+
+    @property
+    def chat_template(self) -> str | None:
+        """The usual chat template."""
+        return self.chat_templates.get(DEFAULT)
 
     @property
     def settings(self) -> Config:
@@ -82,7 +94,7 @@ def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfD
         tokenizer=_read_json(files, TOKENIZER),
         tokenizer_config=tokenizer_config,
         special_tokens=_read_json(files, SPECIAL_TOKENS),
-        chat_template=_chat_template(files, tokenizer_config),
+        chat_templates=_chat_templates(path, files, tokenizer_config),
         files=files,
         tensors=tensors,
     )
@@ -136,18 +148,36 @@ def _read_json(files: dict[str, Path], row: JsonFile) -> JsonObject:
     return parse_object(data, path=str(path), what="settings", allow_infinity=row.allow_infinity)
 
 
-def _chat_template(files: dict[str, Path], tokenizer_config: JsonObject) -> str | None:
-    """The template file, else what tokenizer_config.json says; of several named ones, the default."""
+def _chat_templates(path: Path, files: dict[str, Path], tokenizer_config: JsonObject) -> dict[str, str]:
+    """Templates by name, "default" among them: from files of their own, else from tokenizer_config.json."""
+    found = _listed_templates(files.get(TEMPLATE_JSON.name), _read_json(files, TEMPLATE_JSON))
     if TEMPLATE in files:
-        return _read_text(files[TEMPLATE])
-    value = tokenizer_config.get("chat_template")
-    if value is None or isinstance(value, str):
-        return value
-    path = files[TOKENIZER_CONFIG.name]
+        found = {DEFAULT: _read_text(files[TEMPLATE])}
+    if not found:
+        found = _listed_templates(files.get(TOKENIZER_CONFIG.name), tokenizer_config)
+    return found | _more_templates(path / MORE_TEMPLATES)
+
+
+def _listed_templates(path: Path | None, settings: JsonObject) -> dict[str, str]:
+    """The entry chat_template: one template, or several named ones."""
+    value = settings.get("chat_template")
+    if path is None or value is None:
+        return {}
+    if isinstance(value, str):
+        return {DEFAULT: value}
     if not isinstance(value, list):
         _fail(path, f"chat_template must be a string or a list of named ones, found {shown(value)}")
-    named = dict(_named_template(path, item) for item in cast(list[object], value))
-    return named.get("default")
+    return dict(_named_template(path, item) for item in cast(list[object], value))
+
+
+def _more_templates(folder: Path) -> dict[str, str]:
+    """NAME.jinja of the folder beside the tokenizer's files, as transformers 5 saves them."""
+    if not folder.is_dir():
+        return {}
+    found = {name: file for name, file in _list(folder).items() if name.endswith(".jinja")}
+    return {
+        name.removesuffix(".jinja"): _read_text(file) for name, file in list(found.items())[:MAX_TEMPLATES]
+    }
 
 
 def _named_template(path: Path, item: object) -> tuple[str, str]:

@@ -8,27 +8,21 @@ Source: huggingface/tokenizers, docs of `normalizers` and `pre_tokenizers`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias, TypeVar, cast
+from typing import NoReturn, TypeVar
 
-from camelid.errors import ModelFormatError, UnsupportedModelError
-from camelid.text.pretokenize import CONTRACTIONS, GPT2, LLAMA3, QWEN2, SPLITTERS
+from camelid.errors import UnsupportedModelError
+from camelid.text.hf.regexes import canonical
+from camelid.text.hf.values import SHOWN, SPACE, Json, flag, mapping, refuse, steps, typed
+from camelid.text.pretokenize import SPLITTERS
+from camelid.text.published import GPT2, LLAMA3, QWEN2
 
-Json: TypeAlias = Mapping[str, object]
 T = TypeVar("T")
 
-SPACE = "▁"  # what SentencePiece writes for a space
-SHOWN = 300  # characters of the file that a message repeats
+# Of several names for one way to cut, these are written.
+PREFERRED = ("gpt-2", "qwen2", "llama-bpe", "dbrx", "smollm", "falcon", "tekken", "gpt-4o", "deepseek-llm")
 COVERING = {GPT2, LLAMA3, QWEN2}  # match every character, so that there are no gaps to keep or drop
-# Other spellings of what text/pretokenize.py writes out.
-SPELLINGS = (
-    ("\r", r"\r"),
-    ("\n", r"\n"),
-    ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", CONTRACTIONS),
-    ("'(?i:[sdmt]|ll|ve|re)", CONTRACTIONS),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +43,10 @@ def read_splitting(tokenizer: Json, model: Json) -> Splitting:
     normalizers = steps(tokenizer, "normalizer", "normalizers")
     cuts = steps(tokenizer, "pre_tokenizer", "pretokenizers")
     if any(kind == "ByteLevel" for kind, _ in cuts):
-        return Splitting("gpt2", _byte_level_name(normalizers, cuts, _flag(model, "ignore_merges")))
-    if _flag(model, "byte_fallback"):
+        return Splitting("gpt2", _byte_level_name(normalizers, cuts, flag(model, "ignore_merges")))
+    if flag(model, "byte_fallback"):
         return _sentencepiece(normalizers, cuts)
     refuse("BPE", "is neither byte-level nor with byte_fallback, so some texts would have no tokens", model)
-
-
-def steps(tokenizer: Json, key: str, members: str) -> list[tuple[str, Json]]:
-    """(type, step) of a normalizer, pre-tokenizer or post-processor in order; sequences are opened."""
-    found: list[tuple[str, Json]] = []
-    waiting = [tokenizer.get(key)]
-    while waiting:  # not by recursion: a file may nest as deep as it likes
-        value = waiting.pop()
-        if value is None:
-            continue
-        step = mapping(value, key)
-        kind = typed(step.get("type"), str, f"{key}.type")
-        if kind == "Sequence":
-            waiting += reversed(array(step.get(members), f"{key}.{members}"))
-        else:
-            found.append((kind, step))
-    return found
 
 
 def _byte_level_name(
@@ -81,10 +58,10 @@ def _byte_level_name(
     if [kind for kind, _ in cuts].index("ByteLevel") != len(cuts) - 1:
         refuse("pre-tokenizer", "goes on after ByteLevel, which GGUF has no name for", cuts[-1][1])
     patterns = tuple(p for kind, step in cuts for p in _row(BYTE_LEVEL, kind)(step))
-    same = {name: row for name, row in SPLITTERS.items() if tuple(map(_canonical, row.patterns)) == patterns}
-    for name, row in same.items():
-        if row.ignore_merges == ignore_merges:
-            return name
+    same = {name: row for name, row in SPLITTERS.items() if tuple(map(canonical, row.patterns)) == patterns}
+    fitting = [name for name, row in same.items() if row.ignore_merges == ignore_merges]
+    if fitting:
+        return next((name for name in PREFERRED if name in fitting), fitting[0])
     _refuse_regexes(patterns, ignore_merges, list(same))
 
 
@@ -101,24 +78,24 @@ def _refuse_regexes(patterns: Iterable[str], ignore_merges: bool, same: list[str
 
 
 def _byte_level(step: Json) -> tuple[str, ...]:
-    if _flag(step, "add_prefix_space", default=True):
+    if flag(step, "add_prefix_space", default=True):
         refuse("pre-tokenizer", "puts a space before every text, which GGUF cannot say", step)
-    return (GPT2,) if _flag(step, "use_regex", default=True) else ()
+    return (GPT2,) if flag(step, "use_regex", default=True) else ()
 
 
 def _split(step: Json) -> tuple[str, ...]:
     pattern = mapping(step.get("pattern"), "pre_tokenizer.pattern")
     if "Regex" not in pattern:
         refuse("pre-tokenizer", "splits at a fixed string, which no known splitter does", step)
-    regex = _canonical(typed(pattern["Regex"], str, "pre_tokenizer.pattern.Regex"))
-    way = (step.get("behavior"), _flag(step, "invert"))
+    regex = canonical(typed(pattern["Regex"], str, "pre_tokenizer.pattern.Regex"))
+    way = (step.get("behavior"), flag(step, "invert"))
     if way != ("Isolated", False) and not (way == ("Removed", True) and regex in COVERING):
         refuse("pre-tokenizer", "drops or joins pieces, which no known splitter does", step)
     return (regex,)
 
 
 def _digits(step: Json) -> tuple[str, ...]:
-    return (r"\p{N}" if _flag(step, "individual_digits") else r"\p{N}+",)
+    return (r"\p{N}" if flag(step, "individual_digits") else r"\p{N}+",)
 
 
 BYTE_LEVEL: dict[str, Callable[[Json], tuple[str, ...]]] = {
@@ -126,13 +103,6 @@ BYTE_LEVEL: dict[str, Callable[[Json], tuple[str, ...]]] = {
     "Split": _split,
     "Digits": _digits,
 }
-
-
-def _canonical(regex: str) -> str:
-    """One spelling for all: escapes below U+0080 stay written out, those above become characters."""
-    for published, ours in SPELLINGS:
-        regex = regex.replace(published, ours)
-    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), regex)
 
 
 def _sentencepiece(normalizers: list[tuple[str, Json]], cuts: list[tuple[str, Json]]) -> Splitting:
@@ -159,9 +129,9 @@ def _replace(step: Json) -> dict[str, bool]:
 def _metaspace(step: Json) -> dict[str, bool]:
     if step.get("replacement", SPACE) != SPACE:
         refuse("pre-tokenizer", f"writes something else than {SPACE} for a space", step)
-    old = "always" if _flag(step, "add_prefix_space", default=True) else "never"
+    old = "always" if flag(step, "add_prefix_space", default=True) else "never"
     scheme = typed(step.get("prepend_scheme", old), str, "pre_tokenizer.prepend_scheme")
-    split = _flag(step, "split", default=True)
+    split = flag(step, "split", default=True)
     return {"spaces": True, "prefix": scheme != "never", "splits_words": split}
 
 
@@ -189,42 +159,3 @@ def _row(table: Mapping[str, T], kind: str) -> T:
         name=kind,
         known=sorted(table),
     )
-
-
-def refuse(what: str, why: str, step: Json) -> NoReturn:
-    """UnsupportedModelError that shows the step, one level deep."""
-    flat = ((k, value) for k, value in step.items() if isinstance(value, str | bool) and k.isprintable())
-    shown = ", ".join(f"{key} {value!r}" for key, value in flat)[:SHOWN]
-    raise UnsupportedModelError(
-        f"the tokenizer's {what} {why}: {shown}; give a GGUF file of this model instead",
-        kind="tokenizer",
-        name=what,
-    )
-
-
-def mapping(value: object, key: str) -> Json:
-    """`value` if it is a JSON object. Raises ModelFormatError."""
-    return cast(Json, typed(value, Mapping, key))
-
-
-def array(value: object, key: str) -> list[object]:
-    """`value` if it is a JSON array. Raises ModelFormatError."""
-    return cast("list[object]", typed(value, list, key))
-
-
-def typed(value: object, kind: type[T], key: str) -> T:
-    """`value` if it is of `kind`; a bool is not an int. Raises ModelFormatError."""
-    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
-    raise ModelFormatError(
-        f"tokenizer: {key[:SHOWN]} is {type(value).__name__}, want {kind.__name__}",
-        key=key,
-        got=type(value).__name__,
-        want=kind.__name__,
-    )
-
-
-def _flag(step: Json, key: str, *, default: bool = False) -> bool:
-    """A bool of the step; null and absence are the default."""
-    value = step.get(key)
-    return default if value is None else typed(value, bool, key)

@@ -19,12 +19,14 @@ Ask = Generator[tuple[int, int], bytes]
 class Checkpoint:
     """`header` holds the metadata and its strict getters; `tensors` are weights by full GGUF name.
 
-    `no_tokenizer` says why the metadata has no tokenizer although there is one.
+    `no_tokenizer` says why the metadata has no tokenizer although there is one; `losses` are what it cannot
+    say of the one it has, one sentence each. Both are for who writes a GGUF file.
     """
 
     header: Gguf
     tensors: Mapping[str, Weight]
     no_tokenizer: UnsupportedModelError | None = None
+    losses: tuple[str, ...] = ()
 
 
 def checkpoint_of_gguf(gguf: Gguf, *, source: str = "model") -> Checkpoint:

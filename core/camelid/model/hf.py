@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
-from camelid.formats.hf_tokenizer import tokenizer_metadata
+from camelid.formats.hf_tokenizer import GgufWords, chat_metadata, tokenizer_metadata
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
@@ -33,18 +33,18 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(facts).items()}
     _check_vocabulary(facts, tensors)
     _check_tying(facts, tensors)
-    words, kinds, problem = _tokenizer(directory, tensors)
+    words, problem = _tokenizer(directory, tensors)
     header = Gguf(
         version=3,
         alignment=32,
-        metadata={**metadata, **words},
-        kinds={**infer_kinds(metadata), **kinds},
+        metadata={**metadata, **words.metadata},
+        kinds={**infer_kinds(metadata), **words.kinds},
         tensors={},
         data_offset=0,
         file_size=sum(t.n_bytes for t in directory.tensors.values()),
         path=str(directory.path),
     )
-    return Checkpoint(header, tensors, problem)
+    return Checkpoint(header, tensors, problem, words.losses)
 
 
 def read_facts(directory: HfDirectory) -> Facts:
@@ -224,34 +224,24 @@ def _refuse_rest(directory: HfDirectory, names: list[str]) -> None:
 
 def _tokenizer(
     directory: HfDirectory, tensors: Mapping[str, Weight]
-) -> tuple[Mapping[str, MetadataValue], dict[str, str], UnsupportedModelError | None]:
-    """Metadata of the tokenizer, if there is one; a kind that is not read yet is a problem for later."""
+) -> tuple[GgufWords, UnsupportedModelError | None]:
+    """The tokenizer in GGUF's words, if there is one; that GGUF has none for it is a problem for later."""
     embedding = tensors.get("token_embd.weight")
     if not directory.tokenizer or embedding is None:
-        return {}, {}, None
+        return GgufWords({}, {}), None
     try:
-        words, kinds = _words(directory, embedding.shape[0])
+        return _words(tokenizer_metadata, directory, embedding.shape[0]), None
     except UnsupportedModelError as problem:
-        return {}, {}, problem
-    return words, kinds, None
+        return _words(chat_metadata, directory, embedding.shape[0]), problem
 
 
-def tokenizer_words(directory: HfDirectory) -> Mapping[str, MetadataValue]:
-    """The tokenizer's metadata alone. Its size is the config's, else that of its own vocabulary."""
-    if not directory.tokenizer:
-        raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
-    own = Config(directory.tokenizer, "tokenizer.json")
-    n_own = len(own.section("model").get_dict("vocab")) + len(own.get_list("added_tokens"))
-    return _words(directory, directory.settings.count("vocab_size", max(n_own, 1)))[0]
-
-
-def _words(directory: HfDirectory, size: int) -> tuple[Mapping[str, MetadataValue], dict[str, str]]:
-    return tokenizer_metadata(
+def _words(read: Callable[..., GgufWords], directory: HfDirectory, size: int) -> GgufWords:
+    return read(
         directory.tokenizer,
         directory.tokenizer_config,
         directory.special_tokens,
         directory.config,
         directory.generation,
-        chat_template=directory.chat_template,
+        chat_templates=directory.chat_templates,
         vocab_size=size,
     )

@@ -23,7 +23,6 @@ Normalize: TypeAlias = Callable[[str], str]
 
 # A place costs up to so many characters of copying and comparing; the longest known token has 512.
 MAX_NAME = 1024
-WORD = r"[\p{L}\p{N}_]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ def spaces_after(text: str, start: int) -> int:
 
 def stands_alone(text: str, start: int, end: int) -> bool:
     """Whether no letter, digit or the like is next to text[start:end]."""
-    word = compile_published(WORD)
+    word = compile_published(r"\w")
     return not (start > 0 and word.match(text, start - 1)) and not word.match(text, end)
 
 

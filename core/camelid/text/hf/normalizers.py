@@ -12,6 +12,7 @@ from functools import partial
 from camelid.errors import ModelFormatError
 from camelid.text import normalize as forms
 from camelid.text.charsmap import Charsmap
+from camelid.text.graphemes import clusters
 from camelid.text.hf.regexes import read_pattern, replace
 from camelid.text.hf.values import Json, flag, row, steps, text
 from camelid.text.specials import Normalize
@@ -69,7 +70,7 @@ def _precompiled(step: Json) -> Normalize:
     except binascii.Error as error:
         raise ModelFormatError(f"tokenizer: precompiled_charsmap is not base64: {error}") from None
     charsmap = Charsmap(data)
-    return lambda text: charsmap.normalize_clusters(text)
+    return lambda text: charsmap.normalize_clusters(clusters(text))
 
 
 def _always(form: Normalize) -> Callable[[Json], Normalize]:

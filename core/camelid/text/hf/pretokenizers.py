@@ -12,10 +12,12 @@ from functools import partial
 from camelid.errors import UnsupportedModelError
 from camelid.text import words
 from camelid.text.bpe import TO_ALPHABET
-from camelid.text.hf.regexes import Spans, published_spans, read_pattern
+from camelid.text.hf.regexes import read_pattern
 from camelid.text.hf.values import SPACE, Json, count, flag, refuse, row, steps, text
 from camelid.text.pipeline import Prepare, Split, unchanged, whole
-from camelid.text.pretokenize import GPT2
+from camelid.text.published import GPT2
+from camelid.text.splitting import Spans
+from camelid.text.splitting import spans as published_spans
 
 Cut = Callable[[str], Iterable[str]]
 Behavior = Callable[[Iterable[words.Piece]], list[str]]

@@ -1,6 +1,7 @@
 """Post-processors of a tokenizer.json: the tokens around every text.
 
-Source: huggingface/tokenizers, docs of `processors`; transformers 5, tokenization_utils_tokenizers.py.
+They alone count: transformers 5 leaves add_bos_token and add_eos_token of tokenizer_config.json aside where
+there is a tokenizer.json. Source: huggingface/tokenizers, docs of `processors`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from camelid.errors import ModelFormatError
-from camelid.text.hf.values import Json, array, flag, mapping, refuse, row, shown, steps, typed
+from camelid.text.hf.values import Json, array, mapping, refuse, row, shown, steps, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,6 @@ def read_processor(tokenizer: Json) -> Around:
         found = row(PROCESSORS, kind, "post-processor")(step)
         before, after = (*found.before, *before), (*after, *found.after)
     return Around(before, after)
-
-
-def around(tokenizer: Json, tokenizer_config: Json, bos: str | None, eos: str | None) -> Around:
-    """The post-processor's, unless tokenizer_config.json has add_bos_token or add_eos_token.
-
-    Then those two say it all, and one that is missing says no.
-    """
-    flags = {role: tokenizer_config.get(f"add_{role}_token") for role in ("bos", "eos")}
-    if not any(f"add_{role}_token" in tokenizer_config for role in flags):
-        return read_processor(tokenizer)
-    adds = {role: flag(tokenizer_config, f"add_{role}_token") for role in flags}
-    before = (bos,) if adds["bos"] and bos is not None else ()
-    return Around(before, (eos,) if adds["eos"] and eos is not None else ())
 
 
 def _cls_and_sep(step: Json) -> Around:

@@ -1,22 +1,23 @@
 """Patterns of a tokenizer.json: strings, regexes that models are known to publish, and other regexes.
 
-The known ones have rows in text/pretokenize.py, found by their text in one spelling. Others are run by the
-automaton of text/regex_dfa.py, which takes linear time or refuses them.
+The known ones are found by their text, in one spelling, and run as text/splitting.py does. Others are run by
+the automaton of text/regex_dfa.py, which takes linear time or refuses them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 
-from camelid.text.hf.values import mapping, refuse, text
-from camelid.text.pretokenize import CONTRACTIONS, SPLITTERS
-from camelid.text.unicode_tables import compile_published
+from camelid.text.hf.values import mapping, text
+from camelid.text.pretokenize import SPLITTERS
+from camelid.text.published import CONTRACTIONS
+from camelid.text.regex_dfa import automaton
+from camelid.text.splitting import Spans
+from camelid.text.splitting import spans as published_spans
 
-Spans = Callable[[str], Iterable[tuple[int, int]]]  # where each match starts and ends, left to right
-
-# Other spellings of what text/pretokenize.py writes out.
+# Other spellings of what text/published.py writes out.
 SPELLINGS = (
     ("\r", r"\r"),
     ("\n", r"\n"),
@@ -46,21 +47,12 @@ def read_pattern(value: object, key: str) -> Spans:
     regex = text(pattern, "Regex")
     if canonical(regex) in known():
         return published_spans(known()[canonical(regex)])
-    refuse("regex", "is not known", {"regex": regex})
+    return automaton(regex).spans
 
 
 def literal_spans(string: str) -> Spans:
     """The matches of a string; none for an empty one."""
     return published_spans(re.escape(string)) if string else lambda _: ()
-
-
-def published_spans(pattern: str) -> Spans:
-    """The matches of a pattern of text/pretokenize.py, which is compiled when first needed."""
-
-    def spans(text: str) -> Iterator[tuple[int, int]]:
-        return (match.span() for match in compile_published(pattern).finditer(text))
-
-    return spans
 
 
 def replace(text: str, spans: Iterable[tuple[int, int]], new: str) -> str:

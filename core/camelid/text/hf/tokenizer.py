@@ -22,8 +22,8 @@ from camelid.text.hf.decoders import read_decoder
 from camelid.text.hf.models import EncodeWord, read_model
 from camelid.text.hf.normalizers import read_normalizer
 from camelid.text.hf.pretokenizers import read_pre_tokenizer, spelled
-from camelid.text.hf.processors import around
-from camelid.text.hf.roles import Settings, named_tokens, read_settings, role_ids, token_of
+from camelid.text.hf.processors import read_processor
+from camelid.text.hf.roles import Settings, named_tokens, read_settings, role_ids
 from camelid.text.hf.values import Json, mapping, shown, typed
 from camelid.text.hf.vocabulary import MAX_VOCAB, Vocabulary, size_of, vocabulary
 from camelid.text.metadata import known_ends
@@ -85,18 +85,20 @@ def checked_size(vocab_size: int) -> int:
 
 
 def token_types(found: Vocabulary, settings: Settings) -> list[int]:
-    """The type of every id. Tokens that tokenizer_config.json gives a role steer too."""
-    names = {name for name in named_tokens(settings) if len(name) > 1}
+    """The type of every id. Tokens that tokenizer_config.json gives a role steer too.
+
+    A single character, such as "!" given to padding, is text all the same: vocabularies spell text with it.
+    """
+    steering = {name for name in named_tokens(settings) if len(name) > 1}
+    steering |= {one.content for one in found.added.values() if one.steers and len(one.content) > 1}
 
     def kind(token_id: int, token: str | None) -> int:
         if token is None:
             return UNUSED
-        if token in names:
+        if token in steering:  # by name: Unigram's vocabulary may have a token twice
             return CONTROL
         added = found.added.get(token_id)
-        if added is None:
-            return NORMAL
-        return CONTROL if added.steers and len(token) > 1 else USER_DEFINED
+        return NORMAL if added is None or added.steers else USER_DEFINED
 
     return [kind(token_id, token) for token_id, token in enumerate(found.tokens)]
 
@@ -105,17 +107,17 @@ def named(found: Vocabulary, types: list[int]) -> Iterator[Named]:
     """The tokens that text may name; special ones first, which counts where normalising makes two alike."""
     order = sorted(found.added.items(), key=lambda item: not item[1].special)
     for token_id, one in order:
-        steers = types[token_id] == CONTROL
+        steers = one.steers or types[token_id] == CONTROL
         yield Named(one.content, token_id, steers, one.lstrip, one.rstrip, one.single_word, one.normalized)
+    known = {one.content for one in found.added.values()}
     for token_id, token in enumerate(found.tokens):
-        if token is not None and types[token_id] == CONTROL and token_id not in found.added:
+        if token is not None and types[token_id] == CONTROL and token not in known:
             yield Named(token, token_id, steering=True)
 
 
 def roles(tokenizer: Json, settings: Settings, found: Vocabulary, vocab: Vocab) -> Roles:
     """Which tokens open and end texts, and what goes around them."""
-    bos, eos = (token_of(settings, role) for role in ("bos", "eos"))
-    before, after = around(tokenizer, settings.tokenizer, bos, eos).ids(found.ids)
+    before, after = read_processor(tokenizer).ids(found.ids)
     bos_ids = [*role_ids(settings, found, "bos"), *before[:1]]
     eos_ids = [*role_ids(settings, found, "eos"), *after[-1:]]
     return Roles(
