@@ -34,23 +34,23 @@ CASES = {
     **{name: Case(partial(bert, **f), normalizers.BertNormalizer(**f)) for name, f in BERT.items()},
     **{name: Case(partial(strip, **fields), normalizers.Strip(**fields)) for name, fields in STRIP.items()},
 }
-CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", CASES)
 def test_every_code_point_becomes_what_the_oracle_makes_of_it(name: str) -> None:
-    case = CASES[name]
-    for first in range(0, len(CODE_POINTS), 0x4000):
-        chars = [chr(code_point) for code_point in CODE_POINTS[first : first + 0x4000]]
-        for text in ("".join(chars), "e".join(chars), "\u0323\u0301".join(chars)):
-            assert case.ours(text) == case.oracle.normalize_str(text), f"from U+{ord(chars[0]):04X}"
+    """In order; and those that may be affected also after a letter, and between marks."""
+    for between, last in (("", 0x110000), ("e", 0x30000), ("\u0323\u0301", 0x30000)):
+        for first in range(0, last, 0x1000):
+            chars = [chr(c) for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000]
+            text = between.join(chars)
+            assert CASES[name].ours(text) == CASES[name].oracle.normalize_str(text), f"from U+{first:04X}"
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", CASES)
 def test_random_texts_become_what_the_oracle_makes_of_them(name: str) -> None:
-    for text in random_texts(2600, seed=11):
+    for text in random_texts(1300, seed=11):
         assert CASES[name].ours(text) == CASES[name].oracle.normalize_str(text), ascii(text)
 
 

@@ -17,7 +17,7 @@ from camelid.text.pretokenize import SPLITTERS, splitter
 BATCH = 0x4000
 CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
 # Planes 2 and up are ideographs, tags, private and unassigned characters, whose neighbours behave alike.
-VARIED = [c for c in CODE_POINTS if c < 0x20000 or 0xE0000 <= c < 0xE0200 or c % 8 == 0]
+VARIED = [c for c in CODE_POINTS if c < 0x20000 or 0xE0000 <= c < 0xE0200 or c % 64 == 0]
 UNITS = (
     "a", "A", " ", "1", "\n", "'", "\u0301", "漢", "ʰ", "😀", " \n", "a1", "'s", "\r ", "aA", "\u0301A", "Aʰ",
     " a", "1 ", "1a",
@@ -73,7 +73,7 @@ def test_runs_of_every_length_are_cut_as_the_oracle_cuts_them(name: str, unit: s
 def test_a_long_run_takes_linear_time(name: str, unit: str) -> None:
     text = unit * (100_000 // len(unit))
     start = time.process_time()
-    for tail in ("", "1", " ", "\n"):
+    for tail in ("", "x"):
         assert "".join(splitter(name).split(text + tail)) == text + tail
     # At most 0.2 s each; anything quadratic would take minutes.
     assert time.process_time() - start < 5

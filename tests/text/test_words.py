@@ -62,7 +62,6 @@ SPLITS = {
     for behavior in BEHAVIORS
     for invert in (False, True)
 }
-CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
 
 
 def oracle(case: Case, text: str) -> list[str]:
@@ -72,17 +71,19 @@ def oracle(case: Case, text: str) -> list[str]:
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", CASES)
 def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
-    for first in range(0, len(CODE_POINTS), 0x4000):
-        chars = [chr(code_point) for code_point in CODE_POINTS[first : first + 0x4000]]
-        for text in ("".join(chars), "a".join(chars)):
-            assert CASES[name].ours(text) == oracle(CASES[name], text), f"from U+{ord(chars[0]):04X}"
+    """In order; and those that may be affected also between letters."""
+    for between, last in (("", 0x110000), ("a", 0x30000)):
+        for first in range(0, last, 0x1000):
+            chars = [chr(c) for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000]
+            text = between.join(chars)
+            assert CASES[name].ours(text) == oracle(CASES[name], text), f"from U+{first:04X}"
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", [*CASES, *SPLITS])
 def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str) -> None:
     case = {**CASES, **SPLITS}[name]
-    for text in ["", " ", "e", "''s's1", *random_texts(1300, seed=12)]:
+    for text in ["", " ", "e", "''s's1", *random_texts(650, seed=12)]:
         assert case.ours(text) == oracle(case, text), ascii(text)
 
 
