@@ -20,6 +20,7 @@ Reading: TypeAlias = list[set[int]]  # classes of the first byte, of the second 
 Run: TypeAlias = tuple[list[Reading], int]
 Exit: TypeAlias = tuple[int, int, int]  # keys low … high - 1 of a trie, and how many bytes are read
 MAX_MASK_BYTES, MIN_KEPT = 64 << 20, 256  # of each kind of set that is remembered
+MAX_SUFFIXES = 500_000
 FEW = 8  # a set of less than this part of the tokens is not worth a trie of the others
 FEW_STATES = 64  # of more, as in long lists of words, hardly one loops
 # Well-formed UTF-8 beyond ASCII (Unicode 16, table 3-7), as ranges of byte values.
@@ -49,6 +50,7 @@ class Masks:
         self._masks: dict[Config, int] = {}
         self._ahead: dict[tuple[States, bool], Ahead] = {}
         self._kept_runs: dict[tuple[int, int], Run] = {}
+        self._n_suffixes = 0
         self._past: dict[tuple[Ahead, Node], int] = {}
 
     def mask(self, config: Config) -> int:
@@ -94,7 +96,16 @@ class Masks:
             if classes:
                 collect(left, trie, exits, follow)
         suffixes = sorted(left)
+        self._make_room(len(suffixes))
         return Ahead(kept, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
+
+    def _make_room(self, n_suffixes: int) -> None:
+        """Suffixes are bounded in all, since some sets of states have very many."""
+        self._n_suffixes += n_suffixes
+        if self._n_suffixes > MAX_SUFFIXES:
+            self._ahead.clear()
+            self._past.clear()
+            self._n_suffixes = n_suffixes
 
     def _split(self, states: States, tokens: Tokens) -> tuple[int, list[Trie]]:
         """Some of the tokens that are kept, and tries of all the others that may be.

@@ -18,7 +18,7 @@ from camelid.text.grammar.bytes_nfa import SHORT_BYTES
 
 ASCII = 128
 ONE = ord("1")
-KEPT_TRIES = 16  # over a part of the vocabulary
+KEPT_TRIES = 8  # over a part of the vocabulary
 DIGIT_VALUES = bytes(byte - 0x30 & 0xFF for byte in range(256))
 
 
