@@ -108,6 +108,7 @@ CASES = [
     Case("unicode", "root ::= [ぁ-ん日本語]+ [à-ÿ]?", ("日本", "日é"), ("é", "a"), "[ぁ-ん日本語]+[à-ÿ]?"),
     Case("planes", "root ::= [😀-🙏]+ | [\\u0700-\\U00010010]",
          ("😀😃", "日"), ("a",), "[😀-🙏]+|[\u0700-\U00010010]"),
+    Case("two bytes", r"root ::= [\u0080-\u07ff]+", ("é", "éé"), ("日", "a"), "[\u0080-\u07ff]+"),
     Case("rules", 'root ::= x y-2 x\nx ::= "a"\ny-2 ::= "b" | "c"', ("aba", "aca"), ("ab",), "a(?:b|c)a"),
     Case("nullable rules", 'root ::= e x e\ne ::= ws "c"?\nws ::= " "*\nx ::= "a" ws',
          ("a", " ca  c"), ("c",),

@@ -180,6 +180,13 @@ def test_control_tokens_come_only_where_the_grammar_names_them() -> None:
     assert allowed(matcher('root ::= "b" | <[99999]>')) == ids(b"b")
 
 
+def test_a_token_counts_by_its_id_and_by_its_text() -> None:
+    token_id = ids(b"ab")[0]
+    walker = matcher(f'root ::= "ab" "cat" | <[{token_id}]> "words"')
+    assert walker.accept(token_id)
+    assert allowed(walker) == ids(b"c", b"cat", b"w", b"words")
+
+
 def test_complete_finished_and_stuck() -> None:
     walker = matcher('root ::= "a" "b"?')
     assert not walker.accept(EOS)
