@@ -148,7 +148,7 @@ def judged(schema: Any, text: str) -> str | None:
 
 
 def run(
-    n_schemas: int, tokenizer: FakeTokenizer, seed: int, n_walks: int, show: Callable[[str], Any]
+    n_schemas: int, tokenizer: FakeTokenizer, seed: int, n_walks: int, show: Callable[[str], Any] = str
 ) -> Tally:
     """Draw schemas and walk through each."""
     rng = random.Random(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 from camelid.errors import RequestError
 from camelid.text.grammar.dfa import intersect
@@ -22,9 +22,10 @@ def check_branches(document: Document, place: Place, open_objects: bool) -> None
     if n > MAX_BRANCHES:
         refuse("oneOf", place.pointer, f"more than {MAX_BRANCHES} branches; use anyOf")
     prover = Prover(document, open_objects)
-    branches = [(place.child("oneOf", i),) for i in range(n)]
+    branches = [document.alternatives((place.child("oneOf", i),)) for i in range(n)]
     for left, right in combinations(range(n), 2):
-        if not prover.apart(branches[left], branches[right], MAX_DEPTH):
+        pairs = product(branches[left], branches[right])
+        if not all(prover.exclude((place, *one), (place, *other), MAX_DEPTH) for one, other in pairs):
             what = "use anyOf, or give each a required property with a const of its own"
             refuse("oneOf", place.pointer, f"branches {left} and {right} may both hold; {what}")
 
