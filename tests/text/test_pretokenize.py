@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+import regex
 from tests.text.splitter_cases import ORACLES, UNVERIFIED
 from tests.text.texts import random_texts
 
 from camelid.errors import UnsupportedModelError
 from camelid.text.pretokenize import SPLITTERS, splitter
+from camelid.text.splitting import FUNCTIONS, spans
 
 BATCH = 0x4000
 CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
@@ -68,12 +70,20 @@ def test_runs_of_every_length_are_cut_as_the_oracle_cuts_them(name: str, unit: s
         assert splitter(name).split(text) == oracle(name, text), ascii(text)
 
 
+@pytest.mark.parametrize("pattern", FUNCTIONS)
+def test_functions_find_the_matches_of_the_regex_that_they_stand_for(pattern: str) -> None:
+    for unit, length, (before, after) in product("1 \n", LENGTHS, AROUND):
+        text = before + unit * length + after
+        found = [match.span() for match in regex.finditer(pattern, text)]
+        assert list(spans(pattern)(text)) == found, ascii(text)
+
+
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_long_run_takes_linear_time(name: str, unit: str) -> None:
     text = unit * (100_000 // len(unit))
     start = time.process_time()
-    for tail in ("", "x"):
+    for tail in ("", "x", "1"):
         assert "".join(splitter(name).split(text + tail)) == text + tail
     # At most 0.2 s each; anything quadratic would take minutes.
     assert time.process_time() - start < 5

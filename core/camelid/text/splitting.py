@@ -92,8 +92,8 @@ def threes(run: str, text: str) -> Iterator[Span]:
     """Digits together by three, counted from the right of every match of `run`."""
     for match in compile_published(run).finditer(text):
         start, end = match.span()
-        borders = [start, *range(start + (end - start) % 3 or start + 3, end + 1, 3)]
-        yield from pairwise(borders)
+        first = start + (end - start - 1) % 3 + 1
+        yield from pairwise([start, *range(first, end + 1, 3)])
 
 
 def borders_of_threes(text: str) -> Iterator[Span]:
