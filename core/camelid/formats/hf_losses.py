@@ -5,20 +5,24 @@ Readers of the GGUF file then give other ids for some texts than the directory d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from camelid.formats.hf_splitting import Splitting
-from camelid.text.hf.values import Json, steps
-from camelid.text.hf.vocabulary import Added, Vocabulary
+from camelid.text.hf.values import SPACE, Json, steps
+from camelid.text.hf.vocabulary import Added, Vocabulary, merged
 
 SHOWN = 3  # tokens named in a message
 
 
-def losses(tokenizer: Json, splitting: Splitting, vocab: Vocabulary) -> Iterator[str]:
+def losses(
+    tokenizer: Json, splitting: Splitting, vocab: Vocabulary, merges: Iterable[tuple[str, str]]
+) -> Iterator[str]:
     """One sentence for each thing that is left out."""
     yield from _of_added(list(vocab.added.values()), any(steps(tokenizer, "normalizer", "normalizers")))
     if splitting.model == "gpt2" and tokenizer.get("normalizer") and any(_kinds(tokenizer, "normalizer")):
         yield "GGUF cannot say that text is normalised to NFC; text in another form gets other ids"
+    if splitting.model == "llama":
+        yield from _of_spaces(list(vocab.added.values()), merged(merges))
     if splitting.model == "llama" and "Metaspace" in _kinds(tokenizer, "pre_tokenizer"):
         yield from _of_metaspace(tokenizer)
 
@@ -36,9 +40,19 @@ def _of_added(added: list[Added], normalizes: bool) -> Iterator[str]:
     }
     for what, tokens in flags.items():
         if tokens:
-            names = ", ".join(repr(one.content[:40]) for one in tokens[:SHOWN])
-            more = f" and {len(tokens) - SHOWN} more" if len(tokens) > SHOWN else ""
-            yield f"GGUF cannot say of added tokens that they match {what}: {names}{more}"
+            yield f"GGUF cannot say of added tokens that they match {what}: {_names(tokens)}"
+
+
+def _of_spaces(added: list[Added], by_merges: set[str]) -> Iterator[str]:
+    """Tokens that merges make come of spaces in both."""
+    spelled = [one for one in added if SPACE in one.content and not one.steers]
+    if tokens := [one for one in spelled if one.content not in by_merges]:
+        yield f"added tokens spelled with {SPACE} match spaces as readers of GGUF take them: {_names(tokens)}"
+
+
+def _names(tokens: list[Added]) -> str:
+    more = f" and {len(tokens) - SHOWN} more" if len(tokens) > SHOWN else ""
+    return ", ".join(repr(one.content[:40]) for one in tokens[:SHOWN]) + more
 
 
 def _of_metaspace(tokenizer: Json) -> Iterator[str]:

@@ -86,7 +86,7 @@ def tokenizer_metadata(
     vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
     facts = _facts(splitting, vocab, _named(settings, model), model)
     facts |= _special_facts(settings, vocab, _frame(tokenizer), model)
-    return _words(facts, chat_templates, tuple(losses(tokenizer, splitting, vocab)))
+    return _words(facts, chat_templates, tuple(losses(tokenizer, splitting, vocab, pairs(model, vocab.ids))))
 
 
 def chat_metadata(

@@ -1,0 +1,81 @@
+"""A directory's tokenizer and the GGUF file converted from it: the same ids, or a loss that is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.text.hf_families import FAMILIES, family, published
+from tests.text.texts import random_texts
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.hf_config import open_hf
+from camelid.formats.hf_tokenizer import GgufWords, tokenizer_metadata
+from camelid.opening import open_tokenizer
+from camelid.text.hf.tokenizer import tokenizer_from_json
+from camelid.text.tokenizer import framed, tokenizer_from_gguf
+
+TEXTS = [*random_texts(200, seed=21), "", " ", "a<|im_end|>b", "<s>a</s> b", "don't  stop [INST] x"]
+# Family -> what its conversion tells as lost, or why there is none.
+LOST = {
+    "qwen2": "normalised to NFC", "phi3": "the spaces beside them", "mistral": "before the start of a text",
+    "metaspace": "begins with one", "llama2": "spelled with ▁",
+}  # fmt: skip
+REFUSED = {
+    "roberta": "puts a space before every text", "glm4": "is not .BOS. text", "clip": "end_of_word_suffix",
+    "openai-gpt": "end_of_word_suffix", "subword-bpe": "continuing_subword_prefix", "t5": "'Unigram'",
+    "xlm-r": "'Unigram'", "albert": "'Unigram'", "bert": "'WordPiece'", "bert-cased": "'WordPiece'",
+    "word-level": "'WordLevel'", "falcon": "goes on after ByteLevel",
+    "deepseek": "regexes have no name",
+}  # fmt: skip
+
+
+def words(name: str) -> GgufWords:
+    made: Any = published(name)
+    size = tokenizer_from_json(made).vocab_size
+    return tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=size)
+
+
+@pytest.mark.parametrize("name", FAMILIES.keys() - REFUSED.keys())
+def test_ids_are_the_same_unless_a_loss_is_told(name: str) -> None:
+    found = words(name)
+    assert LOST.get(name, "") in " ".join(found.losses)
+    if name in LOST:
+        return
+    assert not found.losses
+    ways = tokenizer_from_json(published(name)), tokenizer_from_gguf(found.metadata)
+    for text in TEXTS:
+        for special in (False, True):
+            first, second = (framed(way, way.encode(text, special)) for way in ways)
+            assert first == second, repr(text)
+        assert ways[0].decode(first) == ways[1].decode(first)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_gguf_cannot_say_at_all_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=REFUSED[name]):
+        words(name)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "t5", "glm4", "mistral"])
+def test_a_directory_encodes_by_its_tokenizer_json(name: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(published(name)))
+    opened = asyncio.run(open_tokenizer(tmp_path))
+    family(name).encode_special_tokens = False
+    for text in ("e\u0301 <s>a  b</s>", "[INST] the llama"):
+        assert framed(opened, opened.encode(text, special=True)) == family(name).encode(text).ids
+
+
+def test_chat_templates_come_from_files_of_their_own_first(tmp_path: Path) -> None:
+    listed = [{"name": "default", "template": "d"}, {"name": "rag", "template": "r"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
+    assert open_hf(tmp_path, with_weights=False).chat_templates == {"default": "d", "rag": "r"}
+    (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": "j"}))
+    assert open_hf(tmp_path, with_weights=False).chat_templates == {"default": "j"}
+    (tmp_path / "chat_template.jinja").write_text("f")
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("t")
+    assert open_hf(tmp_path, with_weights=False).chat_templates == {"default": "f", "tool_use": "t"}
