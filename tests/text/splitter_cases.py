@@ -115,7 +115,6 @@ ORACLES = {
     "bloom": split(" ?[^(\\s|[.,!?…。，、।۔،])]+"),
     "viking": split(" ?[^(\\s|[.,!?…。，、।۔،])]+", r"\p{N}"),
     "gemma4": split(r"[^\n]+|[\n]+"),
-    "whitespace": split(r"\S+"),
 }  # fmt: skip
 
 # Rows that `tokenizers` agrees with only when it is given llama.cpp's regexes, by the reason.
@@ -131,5 +130,4 @@ UNVERIFIED = {
     "ufakzeka": "no publication at hand; llama.cpp's regexes",
     "youtu": "no publication at hand; llama.cpp's regexes with ſ folded as the others do",
     "gemma4": "published without a cut; lines are llama.cpp's way to shorten the work",
-    "whitespace": "published as a step that drops white space; llama.cpp's regex",
 }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from camelid.errors import ModelFormatError, RequestError
-from camelid.text.merge import merge
+from camelid.errors import RequestError
+from camelid.text.fast import fast_byte_level
+from camelid.text.merge import check_merges, merge
 from camelid.text.metadata import array, key, roles, tokens_and_types
 from camelid.text.pipeline import Pipeline
 from camelid.text.pretokenize import splitter
+from camelid.text.sentencepiece import characters_from_gguf
 from camelid.text.vocab import ALPHABET, TO_LATIN1, Vocab
 
 TO_ALPHABET = {byte: ord(char) for byte, char in enumerate(ALPHABET)}
@@ -46,29 +47,20 @@ class ByteLevelBpe:
             ) from None
 
 
-def check_merges(merges: Sequence[str], ids: Mapping[str, int]) -> None:
-    """Every merge joins two tokens to a third, once. A token may begin with the space that parts them."""
-    if len(set(merges)) < len(merges):
-        pair = Counter(merges).most_common(1)[0][0]
-        raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
-    for rank, pair in enumerate(merges):
-        border = pair.find(" ", 1)
-        left, right = pair[:border], pair[border + 1 :]
-        if border < 0 or left not in ids or right not in ids or left + right not in ids:
-            unknown = next((t for t in (left, right, left + right) if border > 0 and t not in ids), pair)
-            raise ModelFormatError(
-                f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown!r:.80} is no text token of the "
-                "vocabulary",
-                merge=pair,
-                token=unknown,
-            )
-
-
 def bpe_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
-    vocab = Vocab(*tokens_and_types(metadata))
     name = metadata.get(key("pre"), "default")
     row = splitter(name if isinstance(name, str) else repr(name))
-    model = ByteLevelBpe(vocab, array(metadata, "merges", str), ignore_merges=row.ignore_merges)
-    found = roles(metadata, vocab, add_bos=row.add_bos)
-    return Pipeline(vocab, model.encode_word, roles=found, split=row.split)
+    if row.no_bos:
+        metadata = {**metadata, key("bos_token_id"): None}
+    if not row.spells_bytes:
+        return characters_from_gguf(metadata, row)
+    vocab, merges = Vocab(*tokens_and_types(metadata)), array(metadata, "merges", str)
+    model = ByteLevelBpe(vocab, merges, ignore_merges=row.ignore_merges)
+    return Pipeline(
+        vocab,
+        model.encode_word,
+        roles=roles(metadata, vocab, add_bos=row.add_bos),
+        split=row.split,
+        fast=lambda: fast_byte_level(vocab.text_ids(), merges, row.patterns, ignore_merges=row.ignore_merges),
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
+
+from camelid.errors import ModelFormatError
 
 
 def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "") -> list[str]:
@@ -41,3 +44,21 @@ def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "
                         heappush(queue, rank)
                     heappush(waiting[rank], left)
     return [symbol for symbol in symbols if symbol]
+
+
+def check_merges(merges: Sequence[str], ids: Mapping[str, int]) -> None:
+    """Every merge joins two tokens to a third, once. A token may begin with the space that parts them."""
+    if len(set(merges)) < len(merges):
+        pair = Counter(merges).most_common(1)[0][0]
+        raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
+    for rank, pair in enumerate(merges):
+        border = pair.find(" ", 1)
+        left, right = pair[:border], pair[border + 1 :]
+        if border < 0 or left not in ids or right not in ids or left + right not in ids:
+            unknown = next((t for t in (left, right, left + right) if border > 0 and t not in ids), pair)
+            raise ModelFormatError(
+                f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown!r:.80} is no text token of the "
+                "vocabulary",
+                merge=pair,
+                token=unknown,
+            )

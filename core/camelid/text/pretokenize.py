@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from camelid.errors import UnsupportedModelError
 from camelid.text import published
-from camelid.text.published import CONTRACTIONS as CONTRACTIONS
 from camelid.text.published import GPT2, LLAMA3, O200K, QWEN2
 from camelid.text.splitting import cutter
 
@@ -23,10 +22,9 @@ class Splitter:
     ignore_merges: bool = False  # a word that is a token is taken whole, whatever the merges say
     add_bos: bool = False  # what the family does when the file does not say
     no_bos: bool = False  # the beginning is not marked, even if the file names a token for it
-    add_sep: bool = False  # a separator ends the text
-    clean_spaces: bool = True  # llama.cpp drops spaces before punctuation when it decodes
-    escapes_spaces: bool = False  # tokens have ▁ for a space
-    spells_bytes: bool = True  # tokens are spelled in the alphabet of bytes, not in characters
+    spells_bytes: bool = (
+        True  # tokens are spelled in the alphabet of bytes; else in characters, ▁ for a space
+    )
 
     def split(self, text: str) -> list[str]:
         """Cut `text` into words; joined, they are `text` again."""
@@ -45,17 +43,14 @@ def rows(names: str, *patterns: str, **facts: bool) -> dict[str, Splitter]:
 # llama.cpp leaves it out, and so does this table.
 SPLITTERS: dict[str, Splitter] = {
     **rows(
-        "gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert mpt olmo jais "
-        "exaone4",
+        "gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe gigachat "
+        "a.x-4.0 mellum modern-bert mpt olmo jais exaone4 trillion granite-docling",
         GPT2,
     ),
-    **rows("jina-v1-en jina-v2-code roberta-bpe", GPT2, add_sep=True),
-    **rows("trillion granite-docling", GPT2, clean_spaces=False),
-    **rows("starcoder refact codeshell exaone minerva-7b mellum2", r"\p{N}", GPT2),
-    **rows("command-r smollm", r"\p{N}", GPT2, clean_spaces=False),
+    **rows("starcoder refact codeshell exaone minerva-7b mellum2 command-r smollm", r"\p{N}", GPT2),
     **rows("falcon", r"[\p{P}\$\+<=>\^~\|`]+", GPT2, published.ASCII_TRIPLE),
     **rows("default", r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", published.ASCII_TRIPLE),
-    **rows("chameleon", *published.CHAMELEON, GPT2, add_bos=True, clean_spaces=False),
+    **rows("chameleon", *published.CHAMELEON, GPT2, add_bos=True),
     **rows(
         "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
         LLAMA3,
@@ -67,29 +62,20 @@ SPLITTERS: dict[str, Splitter] = {
     **rows("glm4 glm5", LLAMA3, no_bos=True, ignore_merges=True),
     **rows("jais-2", published.JAIS2),
     **rows("minicpm5", r"\p{N}{1,3}", published.MINICPM5, ignore_merges=True),
-    **rows("stablelm2 megrez", QWEN2),
-    **rows("qwen2 deepseek-r1-qwen kormo f2llmv2 hunyuan grok-2 solar-open", QWEN2, clean_spaces=False),
-    **rows("qwen35", published.QWEN35, clean_spaces=False),
-    **rows("ufakzeka", published.UFAKZEKA, clean_spaces=False),
-    **rows("seed-coder", published.SEED_CODER, clean_spaces=False),
-    **rows("bailingmoe bailingmoe2 llada-moe", published.BAILINGMOE, clean_spaces=False),
+    **rows("qwen2 stablelm2 megrez deepseek-r1-qwen kormo f2llmv2 hunyuan grok-2 solar-open", QWEN2),
+    **rows("qwen35", published.QWEN35),
+    **rows("ufakzeka", published.UFAKZEKA),
+    **rows("seed-coder", published.SEED_CODER),
+    **rows("bailingmoe bailingmoe2 llada-moe", published.BAILINGMOE),
     **rows("exaone-moe", published.EXAONE_MOE),
-    **rows("laguna", published.LAGUNA_LINES, QWEN2, clean_spaces=False),
-    **rows("gpt-4o llama4 kanana2 talkie minimax-m2", O200K, clean_spaces=False),
-    **rows("granite-embed-multi-97m", O200K, clean_spaces=False, ignore_merges=True),
-    **rows("tiny_aya cohere2moe", published.TINY_AYA_DIGITS, O200K, clean_spaces=False),
-    **rows("tekken", published.TEKKEN, clean_spaces=False, ignore_merges=True, add_bos=True),
-    **rows("youtu", published.YOUTU_SCRIPTS, published.YOUTU, clean_spaces=False, ignore_merges=True),
-    **rows("kimi-k2", published.KIMI_K2, clean_spaces=False),
-    **rows(
-        "deepseek-coder",
-        r"[\r\n]",
-        r"\s?\p{L}+",
-        r"\s?\p{P}+",
-        published.DEEPSEEK_HAN,
-        r"\p{N}",
-        clean_spaces=False,
-    ),
+    **rows("laguna", published.LAGUNA_LINES, QWEN2),
+    **rows("gpt-4o llama4 kanana2 talkie minimax-m2", O200K),
+    **rows("granite-embed-multi-97m", O200K, ignore_merges=True),
+    **rows("tiny_aya cohere2moe", published.TINY_AYA_DIGITS, O200K),
+    **rows("tekken", published.TEKKEN, ignore_merges=True, add_bos=True),
+    **rows("youtu", published.YOUTU_SCRIPTS, published.YOUTU, ignore_merges=True),
+    **rows("kimi-k2", published.KIMI_K2),
+    **rows("deepseek-coder", r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", published.DEEPSEEK_HAN, r"\p{N}"),
     **rows(
         "deepseek-llm",
         r"[\r\n]",
@@ -98,26 +84,20 @@ SPLITTERS: dict[str, Splitter] = {
         r"\s+$",
         published.DEEPSEEK_HAN,
         r"\p{N}+",
-        clean_spaces=False,
     ),
     **rows(
         "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
         r"\p{N}{1,3}",
         published.DEEPSEEK_CJK,
         published.DEEPSEEK_V3,
-        clean_spaces=False,
     ),
-    **rows("spark2_5", r"\p{N}{1,3}", published.DEEPSEEK_CJK, published.SPARK, r"\p{N}", clean_spaces=False),
-    **rows(
-        "afmoe", published.AFMOE_DIGITS, published.AFMOE_SCRIPTS, published.DEEPSEEK_V3, clean_spaces=False
-    ),
-    **rows("superbpe", r"\p{N}+", published.SUPERBPE_DIGITS, clean_spaces=False),
-    **rows("bloom gpt3-finnish", published.BLOOM),
-    **rows("poro-chat", published.BLOOM, clean_spaces=False),
-    **rows("viking", published.BLOOM, r"\p{N}", clean_spaces=False),
-    **rows("gemma4 granite-embed-multi-311m", published.LINES, escapes_spaces=True, spells_bytes=False),
-    **rows("sarvam-moe", published.LINES, escapes_spaces=True, spells_bytes=False, clean_spaces=False),
-    **rows("whitespace", r"\S+", spells_bytes=False),
+    **rows("spark2_5", r"\p{N}{1,3}", published.DEEPSEEK_CJK, published.SPARK, r"\p{N}"),
+    **rows("afmoe", published.AFMOE_DIGITS, published.AFMOE_SCRIPTS, published.DEEPSEEK_V3),
+    **rows("superbpe", r"\p{N}+", published.SUPERBPE_DIGITS),
+    **rows("bloom gpt3-finnish poro-chat", published.BLOOM),
+    **rows("viking", published.BLOOM, r"\p{N}"),
+    **rows("gemma4 granite-embed-multi-311m", published.LINES, spells_bytes=False, add_bos=True),
+    **rows("sarvam-moe", published.LINES, spells_bytes=False),
 }
 
 

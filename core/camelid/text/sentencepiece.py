@@ -15,10 +15,10 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
-from camelid.text.bpe import check_merges
-from camelid.text.merge import merge
+from camelid.text.merge import check_merges, merge
 from camelid.text.metadata import array, flag, key, roles, tokens_and_types
 from camelid.text.pipeline import Pipeline, as_it_is, whole, without_space
+from camelid.text.pretokenize import Splitter
 from camelid.text.vocab import BYTE, NORMAL, STEERING, UNKNOWN, UNUSED, USER_DEFINED, Vocab, literal
 
 SPACE = "▁"
@@ -192,6 +192,30 @@ def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
         prepare=lambda text, opens: prefix + text.replace(" ", SPACE),
         split=model.split,
         opening=without_space if prefix else as_it_is,
+    )
+
+
+def characters_from_gguf(metadata: Mapping[str, object], row: Splitter) -> Pipeline:
+    """Kind "gpt2" where tokens are spelled in characters with ▁ for a space, as in Gemma 4, not in bytes.
+
+    The merges are listed, words are cut as the row says, and nothing goes before a text.
+    Raises ModelFormatError.
+    """
+    vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
+    model, lines = by_merges(metadata, vocab), spelled_ids(vocab, MADE)
+
+    def encode_word(word: str) -> Sequence[int]:
+        # As llama.cpp: converters drop merges of line ends, but keep the tokens.
+        if word in lines and not word.strip("\n"):
+            return (lines[word],)
+        return model.encode_word(word)
+
+    return Pipeline(
+        vocab,
+        encode_word,
+        roles=roles(metadata, vocab, add_bos=row.add_bos),
+        prepare=lambda text, opens: text.replace(" ", SPACE),
+        split=row.split,
     )
 
 
