@@ -138,7 +138,12 @@ CASES = [
         ('"ab"', '"é\\"\\ud83d\\ude00"'),
         ('"a"', '"abx"', '"abcd"'),
     ),
-    Case("date", text(format="date"), ('"2024-02-29"',), ('"2023-02-29"', '"2024-13-01"', '"0000-01-01"')),
+    Case(
+        "date",
+        text(format="date"),
+        ('"2024-02-29"',),
+        ('"2023-02-29"', '"1900-02-29"', '"2024-13-01"', '"0000-01-01"'),
+    ),
     Case(
         "ipv6", text(format="ipv6"), ('"::"', '"1::"', '"::ffff:1"', '"1:2:3:4:5:6:7:8"'), ('"1:2"', '":::"')
     ),
@@ -213,6 +218,13 @@ CASES = [
         ("{}", '{"a":1,"b":2,"c":3}'),
     ),
     Case(
+        "distinct others",
+        obj("a", additionalProperties=True, minProperties=2),
+        ('{"a":1,"b":2}',),
+        ('{"b":1,"b":2}', '{"a":1}'),
+        ('{"b":1,"c":2}',),
+    ),
+    Case(
         "dependentRequired",
         obj("a", "b", "c", dependentRequired={"c": ["a"], "a": ["b"]}),
         ("{}", '{"b":1}', '{"a":1,"b":2}', '{"a":1,"b":2,"c":3}'),
@@ -252,7 +264,7 @@ CASES = [
         "unique",
         {"type": "array", "items": {"enum": [1, "a", None]}, "uniqueItems": True, "minItems": 2},
         ('[1,"a"]', "[null,1]", '["a",null,1]'),
-        ("[1]", "[1,1]", '[1,"a",null,1]'),
+        ("[1]", "[1,1]", '[1,1,"a"]', '[1,"a",null,1]'),
     ),
     Case(
         "unique in turn",

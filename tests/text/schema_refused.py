@@ -31,6 +31,8 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"type": "string", "pattern": "^a", "maxLength": 10**9}, "maxLength", ""),
     ({"type": "array", "uniqueItems": True}, "uniqueItems", ""),
     ({"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 3}]}, "oneOf", ""),
+    ({"type": "object", "oneOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}, "oneOf", ""),
+    ({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "integer", "maximum": 1}]}, "oneOf", ""),
     ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf", ""),
     ({"not": {"type": "string"}}, "not", ""),
     ({"type": "object", "minProperties": 3}, "minProperties", ""),

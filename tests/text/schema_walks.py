@@ -37,7 +37,8 @@ SPACES = [" ", "  ", "\n", "\n  ", "\n    ", ",\n", "{\n  ", ' "', ' {"', " 1", 
 
 
 def tokenizer_of(tokens: Iterable[bytes]) -> FakeTokenizer:
-    return FakeTokenizer([b"</s>", *dict.fromkeys(tokens)], frozenset({0}), frozenset({0}))
+    found = dict.fromkeys([*(text.encode() for text in CLOSERS), *tokens])
+    return FakeTokenizer([b"</s>", *found], frozenset({0}), frozenset({0}))
 
 
 def small_tokenizer() -> FakeTokenizer:
@@ -130,7 +131,8 @@ class Walker:
         if hurry or self.rng.random() < 0.3:
             closing = [i for i in self.closers if allowed(i)]
             if closing:
-                return closing[0] if hurry else self.rng.choice(closing)
+                # The first is not always right: a text that must hold "ab" may hold any number of braces.
+                return closing[0] if hurry and self.rng.random() < 0.5 else self.rng.choice(closing)
         for _ in range(200):
             if allowed(token_id := self.rng.randrange(len(self.tokens))):
                 return token_id
