@@ -64,6 +64,16 @@ CASES = [
     Case(
         "enum", {"enum": ["a", 1, None, [1, "b"]]}, ('"a"', "1", "null", '[1, "b"]', '[1,"b"]'), ('"b"', "2")
     ),
+    Case(
+        "enum and deeper keywords",
+        {
+            "enum": [{"a": 1}, {"a": "x"}, [1], ["x"]],
+            "properties": {"a": {"type": "integer"}},
+            "items": {"type": "string"},
+        },
+        ('{"a": 1}', '["x"]'),
+        ('{"a": "x"}', "[1]"),
+    ),
     Case("enum and type", {"enum": ["a", 1, True], "type": "integer"}, ("1",), ('"a"', "true")),
     Case(
         "const object",

@@ -141,6 +141,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "many alternatives": lambda: {"anyOf": [{"minimum": i} for i in range(5_000)]},
     "product": lambda: {"allOf": [{"anyOf": [{"minimum": i} for i in range(16)]}] * 16},
     "digits": lambda: '{"minimum": ' + "1" * 5_000 + "}",
+    "integer": lambda: {"type": "integer", "minimum": 10**5000},
     "group": lambda: {"type": "string", "pattern": "(" * 10_000},
     "not JSON": lambda: '{"a"',
     "key twice": lambda: '{"type":"null","type":"string"}',
@@ -173,6 +174,8 @@ LARGE = {
     "both": {"type": "string", "minLength": 10**12, "maxLength": 10**15},
     "keys": {"type": "object", "maxProperties": 10**6},
     "tiny bound": {"type": "number", "minimum": 5e-300},
+    "bound": {"type": "number", "maximum": 10**350},
+    "large values": {"enum": [10**350, 1e300], "multipleOf": 0.5},
     "step": {"type": "integer", "multipleOf": 10**9},
     "properties": {"type": "object", "properties": {f"key {i}": {"type": "null"} for i in range(500)}},
 }

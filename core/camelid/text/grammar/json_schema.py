@@ -31,6 +31,7 @@ from camelid.text.grammar.rules import Expr, Ref, Rules, Text
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000  # brackets and scalars of the schema
 MAX_DEPTH = 100  # of brackets
+MAX_INTEGER_BITS = 1_200  # 360 digits
 
 
 def rules_of_schema(schema: Schema | str, *, open_objects: bool = False) -> Rules:
@@ -99,7 +100,10 @@ def members(value: object) -> Iterable[object]:
         return cast(list[object], value)
     if isinstance(value, str):
         check_text(value)
-    elif value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+    elif isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            fail(f"an integer of {value.bit_length()} bits; at most {MAX_INTEGER_BITS} are allowed")
+    elif value is not None and not (isinstance(value, float) and math.isfinite(value)):
         fail(f"{value!r:.60} is no JSON value")
     return ()
 

@@ -10,6 +10,7 @@ from camelid.text.grammar.json_types import facts
 from camelid.text.grammar.json_types.document import Document, Place, Places
 from camelid.text.grammar.json_types.formats import FORMATS, NUMBER_FORMATS, format_dfa
 from camelid.text.grammar.json_types.keywords import FRACTION, INTEGER, TYPES
+from camelid.text.grammar.numbers import EXACT_INTEGER
 
 TYPE_NAMES: dict[type, str] = {
     type(None): "null", bool: "boolean", int: INTEGER, str: "string", list: "array"
@@ -69,10 +70,10 @@ def in_interval(place: Place, value: Any) -> bool:
 
 def is_multiple(place: Place, value: Any) -> bool:
     step = place.get("multipleOf")
-    if isinstance(step, float):
-        quotient = value / step  # readers divide doubles
-        return quotient == int(quotient) if abs(quotient) < float("inf") else False
-    return value % step == 0
+    if isinstance(step, float) and abs(value) < EXACT_INTEGER:
+        quotient = Fraction(value / step)  # readers divide doubles
+        return quotient.denominator == 1
+    return Fraction(value) % Fraction(step) == 0
 
 
 def has_length(place: Place, value: str) -> bool:

@@ -20,7 +20,9 @@ ALL_TYPES = frozenset[str]().union(*TYPES.values())
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_count(value: object) -> bool:
