@@ -59,11 +59,22 @@ def test_text_that_is_not_trusted_takes_no_token_from_text_that_is() -> None:
     assert parts(names, "<s><s>", [(3, 6)]) == ["<s>", 0]
 
 
+def padded(text: str) -> str:
+    """As Prepend does, but for names."""
+    return text if text == "<s>" else "____" + text
+
+
+def test_trust_is_not_carried_through_what_normalising_mixes() -> None:
+    specials = Specials([Named("<s>", 0, steering=True, normalized=True)], padded)
+    assert list(specials.partition("ca<s>", [(1, 2)])) == ["____ca<s>"]
+
+
 N = 100_000
 HOSTILE: dict[str, tuple[list[str], str]] = {
     "one letter, all lengths": (["a" * i for i in range(1, MAX_NAME + 1)], "a" * N),
     "nearly everywhere": (["a" * i + "b" for i in range(1, MAX_NAME)], "a" * N),
     "no shorter one matches": (["b" * i + "a" for i in range(MAX_NAME)], "b" * N),
+    "far down by prefixes": (["a" * i for i in range(1, MAX_NAME + 1)], "ab" * N),
     "as many as can be": (["<" + str(i) for i in range(N)], "<9" * (N // 2)),
     "one long name": (["a" * (MAX_NAME - 1) + "b"], "a" * N),
     "spaces on both sides": ([" ", "  x"], " " * N),
