@@ -156,6 +156,20 @@ def test_caches_that_overflow_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert expected == found
 
 
+def test_configs_that_were_forgotten_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configs, "MAX_CONFIGS", 50)
+    automaton = compile_rules(parse_gbnf('root ::= "[" root? "]"'))
+    config, opening = automaton.configs.start, bytes([automaton.network.class_of[ord("[")]])
+    for _ in range(400):
+        config = automaton.configs.read(config, opening)
+    seen, todo = set[configs.Config](), [automaton.configs.start]
+    while todo:
+        found = todo.pop()
+        todo += [after for after in found.next if after and after not in seen]
+        seen.add(found)
+    assert len(seen) < 60
+
+
 def test_broken_bytes_are_refused_and_parts_of_characters_are_not() -> None:
     walker = matcher("root ::= .*")
     found = set(allowed(walker))
