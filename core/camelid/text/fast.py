@@ -16,6 +16,9 @@ from camelid.text.vocab import ALPHABET
 # 150,000 tokens) takes longer than the words do here.
 FAST_CHARS = 32_768
 
+# What UTF-8 is made of: the other bytes need no token.
+IN_UTF8 = [char for byte, char in enumerate(ALPHABET) if byte not in (0xC0, 0xC1) and byte < 0xF5]
+
 Encode: TypeAlias = Callable[[str], list[int]]
 
 
@@ -26,7 +29,7 @@ def fast_byte_level(
 
     None where the package is absent, as in a browser, or a byte has no token: it would be dropped.
     """
-    if find_spec("tokenizers") is None or not all(char in ids for char in ALPHABET):
+    if find_spec("tokenizers") is None or not all(char in ids for char in IN_UTF8):
         return None
     from tokenizers import Tokenizer
 
