@@ -12,6 +12,7 @@ from tests.text.grammar_cases import CASES, Case, Recogniser, small_vocab
 
 from camelid.errors import RequestError
 from camelid.text.grammar.automaton import Automaton, compile_rules
+from camelid.text.grammar.configs import MAX_DEPTH
 from camelid.text.grammar.gbnf import parse_gbnf
 from camelid.text.grammar.rules import Chars, Choice, Expr, Ref, Repeat, Rules, Sequence, Text, Tokens
 
@@ -232,3 +233,19 @@ def test_right_recursion_and_lists_keep_the_stack_flat() -> None:
     data = b"[[],[],[],[]".translate(nested.network.class_of)
     configs = {nested.configs.read(nested.configs.start, data[:n]) for n in (5, 8, 11)}
     assert len(configs) == 1, "what was closed leaves no trace"
+
+
+def test_rules_within_rules_end_at_a_depth() -> None:
+    """So that a long chain of them is never freed at once, for which Pyodide's stack is too small."""
+    automaton = compile_rules(parse_gbnf('root ::= "[" root? "]"'))
+    configs, class_of = automaton.configs, automaton.network.class_of
+    opened = configs.read(configs.start, (b"[" * (MAX_DEPTH - 2)).translate(class_of))
+    assert configs.read(opened, (b"]" * (MAX_DEPTH - 2)).translate(class_of)).complete
+    with pytest.raises(RequestError, match="nests the grammar's rules deeper than 1,000; write lists as"):
+        configs.read(opened, b"[[[[".translate(class_of))
+
+
+def test_a_list_written_as_recursion_in_last_place_has_no_depth() -> None:
+    automaton = compile_rules(parse_gbnf('root ::= "a" ("," root)?'))
+    configs, class_of = automaton.configs, automaton.network.class_of
+    assert configs.read(configs.start, (b"a," * 5000 + b"a").translate(class_of)).complete

@@ -17,6 +17,9 @@ from camelid.text.grammar.network import Network
 
 MAX_CONFIGS = 20_000  # remembered; then all are forgotten
 MAX_ITEMS = 20_000  # in one config or node
+# Rules within rules, as in nested brackets. A chain of nodes is freed one within the other, and in Pyodide
+# the stack ends before 2,000 of them.
+MAX_DEPTH = 1_000
 
 Item: TypeAlias = "tuple[int, Node]"
 DONE = -1  # the state to return to when the whole grammar ends
@@ -25,10 +28,11 @@ DONE = -1  # the state to return to when the whole grammar ends
 class Node:
     """Where a rule returns to. Compared by identity: `Configs.node` makes equal nodes one."""
 
-    __slots__ = ("links",)
+    __slots__ = ("depth", "links")
 
     def __init__(self, links: frozenset[Item]) -> None:
         self.links = links
+        self.depth: int = 1 + max((node.depth for _, node in links), default=0)
 
 
 ROOT = Node(frozenset())
@@ -150,8 +154,9 @@ class Configs:
             _, rule = heappop(queue)
             links = calls[rule]
             self._check(len(links))
-            known = set(calls)
-            self._enter(starts[rule], self.node(frozenset(links)), items, calls)
+            known, node = set(calls), self.node(frozenset(links))
+            self._check_depth(node)
+            self._enter(starts[rule], node, items, calls)
             for other in calls.keys() - known:
                 heappush(queue, (ranks[other], other))
 
@@ -172,10 +177,26 @@ class Configs:
                 limit=MAX_ITEMS,
             )
 
+    def _check_depth(self, node: Node) -> None:
+        if node.depth > MAX_DEPTH:
+            raise RequestError(
+                f"the text nests the grammar's rules deeper than {MAX_DEPTH:,}; write lists as repetitions, "
+                "and bound what may nest",
+                field="grammar",
+                limit=MAX_DEPTH,
+            )
+
     def _forget(self) -> None:
         """Configs that matchers still hold go on working, and find their way to new ones."""
-        for config in self._configs.values():
-            config.next, config.moves = [None] * len(config.next), None
+        self._part()
         self._configs.clear()
         self._closed.clear()
         self._nodes = {ROOT.links: ROOT}
+
+    def _part(self) -> None:
+        """Lets no config hold another: a long chain of them, freed one within the other, ends Pyodide."""
+        for config in self._configs.values():
+            config.next, config.moves = [None] * len(config.next), None
+
+    def __del__(self) -> None:
+        self._part()
