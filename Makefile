@@ -6,9 +6,10 @@
 #   make bench    camelid bench                            make bench ARGS="-n 64"
 #   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
 #   make goldens  make the golden files anew with their oracles, and compare
+#   make vectors  the text layer inside Pyodide, against its oracles  make vectors ARGS="--all" (or --speed)
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench fuzz goldens rivals clean
+.PHONY: run web test lint bench fuzz goldens vectors rivals clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -42,6 +43,9 @@ fuzz: .venv/.test
 
 goldens: .venv/.goldens
 	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
+
+vectors: .venv/.test
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.vectors $(ARGS)
 
 rivals: .venv/.test .venv/.rivals
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.rivals.llama_cpp $(ARGS)

@@ -1,0 +1,40 @@
+"""The text layer inside Pyodide under Node gives what the oracles gave natively."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.vectors import replay
+from tests.vectors.__main__ import shared_material
+from tests.vectors.inside import ROOT, inside_pyodide
+from tests.vectors.subjects import SHARE, vectors
+
+KINDS = {"splitter", "family", "tokenizer", "schema"}
+
+
+@pytest.mark.slow
+@pytest.mark.conformance
+def test_pyodide_gives_the_oracles_answers(tmp_path: Path) -> None:
+    assert shutil.which("node"), "Node.js is missing; .ci/setup test installs it"
+    assert (ROOT / "node_modules" / "pyodide").is_dir(), "npm ci --ignore-scripts installs Pyodide"
+    path = tmp_path / "vectors.gz"
+    replay.write(str(path), vectors(SHARE, shared_material()))
+    rows = inside_pyodide("replay.py", "report_json", path)
+    assert {row["kind"] for row in rows} >= KINDS
+    assert sum(row["inputs"] for row in rows) > 5000
+    assert [row for row in rows if row["wrong"]] == []
+
+
+def test_a_wrong_answer_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.gz"
+    right = {
+        "kind": "splitter",
+        "name": "x",
+        "facts": "gpt-2",
+        "inputs": ["a b", "c"],
+        "answers": [[1, 2], [1]],
+    }
+    replay.write(str(path), iter([right, {**right, "answers": [[1, 2], [2]]}]))
+    assert [(row["wrong"], row["first"]) for row in replay.report(str(path))] == [(0, None), (1, "c")]
