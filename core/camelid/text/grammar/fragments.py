@@ -13,7 +13,7 @@ from camelid.text.grammar.rules import Chars, Choice, Expr, Ref, Repeat, Rules, 
 # States may be written so many times the bound while fragments are put together, one within the other.
 COPIES = 16
 # A rule that matches few bytes is copied into its callers: then `char*` is one loop of one rule.
-INLINE_BYTES, INLINE_STATES = 16, 512
+INLINE_BYTES, INLINE_STATES = 16, 64
 
 
 def too_large(limit: int) -> RequestError:
