@@ -158,7 +158,10 @@ def test_work_on_texts_is_charged_by_their_length(work: str) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("work", ["t.split()", "t.split('a')", "t.rsplit('a')", "t.splitlines()"])
+@pytest.mark.parametrize(
+    "work",
+    ["t.split()", "t.split('a')", "t.rsplit('a')", "t.splitlines()", "t.replace('', 'a', 1)", "t|title"],
+)
 def test_parts_are_charged_before_they_are_made(work: str) -> None:
     source = f"{{% set t = messages[0].content %}}{{% set v = {work} %}}"
     text = "a \n" * 1_000_000
@@ -227,6 +230,23 @@ def test_a_context_that_is_nested_too_deep_is_refused() -> None:
     for source in ("{{ messages[0].content }}", "{{ messages|tojson }}"):
         with pytest.raises(TemplateError, match="nested too deep"):
             compile_template(source).render([{"content": value}])
+
+
+@pytest.mark.faults
+def test_values_that_share_their_parts_are_charged_for_each() -> None:
+    value: list[object] = [1]
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(TemplateError, match="more than 1000000 steps"):
+        compile_template("{{ tools }}").render([], tools=value)
+
+
+@pytest.mark.faults
+def test_a_long_source_is_parsed_in_linear_time() -> None:
+    start = time.process_time()
+    for source in ("a ~ ", "a or ", "1 < "):
+        compile_template(f"{{{{ {source * 30_000} a }}}}")
+    assert time.process_time() - start < 8
 
 
 def test_a_long_conversation_is_rendered_within_a_second() -> None:

@@ -72,10 +72,11 @@ class Template:
         goes wrong, or uses more than its limits.
         """
         self._check(variables)
-        context = {name: admitted(name, value) for name, value in variables.items()}
-        context |= {"messages": conversation(messages), "add_generation_prompt": add_generation_prompt}
-        context |= {"tools": plain(tools), "documents": plain(documents)}
-        renderer = Renderer(context, Budget(*self._budget))
+        budget = Budget(*self._budget)
+        context = {name: admitted(name, value, budget) for name, value in variables.items()}
+        context |= {"messages": conversation(messages, budget)}
+        context |= {"tools": plain(tools, budget), "documents": plain(documents, budget)}
+        renderer = Renderer({**context, "add_generation_prompt": add_generation_prompt}, budget)
         try:
             renderer.run(self._body)
             return Rendering(runs(renderer.text()), renderer.generated())

@@ -18,6 +18,7 @@ from camelid.text.template_values import (
     Budget,
     Namespace,
     Undefined,
+    brief,
     checked_key,
     cut,
     is_dict,
@@ -34,7 +35,10 @@ class Evaluator:
     """One rendering: its names, and what it may still use."""
 
     def __init__(self, context: dict[str, object], budget: Budget) -> None:
-        self.scope: Scope = Scope(context, Scope(GLOBALS))
+        names: dict[str, object] = {
+            name: Bound(name, partial(function, budget)) for name, function in GLOBALS.items()
+        }
+        self.scope: Scope = Scope(context, Scope(names))
         self.budget = budget
         self.depth = 0
         self.line = 0
@@ -64,7 +68,7 @@ class Evaluator:
         return tuple(values) if node.is_tuple else values
 
     def pairs(self, node: ast.Pairs) -> object:
-        return {checked_key(self.value(key)): self.value(value) for key, value in node.pairs}
+        return {checked_key(self.value(key), self.budget): self.value(value) for key, value in node.pairs}
 
     def attr(self, node: ast.Attr) -> object:
         return self.attribute(self.value(node.value), node.name)
@@ -76,7 +80,7 @@ class Evaluator:
         if isinstance(value, Loop) and name in LOOP:
             return LOOP[name](value)
         if isinstance(value, Namespace):
-            return value.values[name] if name in value.values else Undefined(f"{name!r} of a namespace")
+            return value.values[name] if name in value.values else Undefined(f"{brief(name)} of a namespace")
         method = methods(value).get(name)
         if method:
             self.budget.read(value)
@@ -84,13 +88,14 @@ class Evaluator:
         if is_dict(value) and name in value:
             return value[name]
         if name.startswith("__"):
-            raise TemplateError(f"attribute {name!r} is not for templates", name=name)
-        return Undefined(f"attribute {name!r}")
+            raise TemplateError(f"attribute {brief(name)} is not for templates", name=name)
+        return Undefined(f"attribute {brief(name)}")
 
     def item(self, node: ast.Item) -> object:
         value, key = self.value(node.value), self.value(node.key)
         if isinstance(value, Undefined):
             raise value.fail()
+        self.budget.read(key)
         if is_list(key) or is_dict(key):
             return Undefined(f"the item with a {type(key).__name__} as its key")
         if is_dict(value) and key in value:
@@ -101,10 +106,10 @@ class Evaluator:
 
     def at(self, value: object, index: object) -> object:
         if not isinstance(index, int) or not (is_list(value) or isinstance(value, str | range)):
-            return Undefined(f"item {shown(index, self.budget)}")
+            return Undefined(f"item {brief(index)}")
         if -len(value) <= index < len(value):
             return cut(value, slice(index, index + 1 or None)) if isinstance(value, str) else value[index]
-        return Undefined(f"item {shown(index, self.budget)}")
+        return Undefined(f"item {brief(index)}")
 
     def slice(self, node: ast.Slice) -> object:
         value = self.value(node.value)
@@ -161,6 +166,7 @@ class Evaluator:
         value = self.value(node.value)
         positional, named = self.args(node.args)
         self.line = node.line
+        self.budget.read(value)
         return test_named(node.name)(value, self.budget, *positional, **named)
 
     def unary(self, node: ast.Unary) -> object:

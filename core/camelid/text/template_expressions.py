@@ -135,13 +135,10 @@ class ExpressionParser:
         line, value = self.line, self.binary(level + 1)
         while self.at("op", *BINARY_LEVELS[level]):
             op = self.next().value
-            right = self.binary(level + 1)
-            if op != "~":
-                value = ast.Binary(line, op, value, right)
-            elif isinstance(value, ast.Concat) and value.line == line:
-                value = ast.Concat(line, (*value.parts, right))
-            else:
-                value = ast.Concat(line, (value, right))
+            parts = [value, self.binary(level + 1)]
+            while op == "~" and self.skip("op", "~"):
+                parts.append(self.binary(level + 1))
+            value = ast.Concat(line, tuple(parts)) if op == "~" else ast.Binary(line, op, *parts)
         return value
 
     def unary(self, filters: bool = True) -> ast.Expr:

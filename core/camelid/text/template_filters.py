@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, cast
 
 from camelid.errors import TemplateError
@@ -33,11 +34,13 @@ from camelid.text.template_values import (
     Markup,
     Stream,
     Undefined,
+    brief,
     checked_depth,
     cut,
     escaped,
     is_dict,
     is_list,
+    is_number,
     joined,
     marked,
     shown,
@@ -71,7 +74,7 @@ def tojson(
 ) -> str:  # fmt: skip
     """json.dumps as transformers calls it, counted piece by piece."""
     if (len(indent) if isinstance(indent, str) else indent or 0) > MAX_INDENT:
-        raise TemplateError(f"tojson: indent is {indent!r:.40}, want at most {MAX_INDENT}", limit=MAX_INDENT)
+        raise TemplateError(f"tojson: indent is {brief(indent)}, want at most {MAX_INDENT}", limit=MAX_INDENT)
     check_nesting(value, budget)
     encoder = json.JSONEncoder(
         ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys,
@@ -134,7 +137,7 @@ def indent(
         raise TemplateError(f"indent: got a {type(value).__name__}, want a string")
     margin = trusted(" " * min(width, MAX_INDENT + 1)) if isinstance(width, int) else width
     if len(margin) > MAX_INDENT:
-        raise TemplateError(f"indent: the margin is {width!r:.40}, want at most {MAX_INDENT} characters")
+        raise TemplateError(f"indent: the margin is {brief(width)}, want at most {MAX_INDENT} characters")
     # A last newline begins one more, empty line, as in Jinja.
     lines = splitlines(joined((value, trusted("\n"))), budget)
     parts = [line if not i or not (line or blank) else joined((margin, line)) for i, line in enumerate(lines)]
@@ -151,9 +154,11 @@ ROUNDING: dict[str, Callable[[float], float]] = {"common": round, "ceil": math.c
 
 
 def rounded(value: Any, _: Budget, precision: int = 0, method: str = "common") -> float:
+    if not is_number(value):
+        raise TemplateError(f"round: got {brief(value)}, want a number")
     if method not in ROUNDING or abs(precision) > 64:
         raise TemplateError(
-            f"round: {precision} digits by {method!r:.40}; want at most 64, common, ceil or floor"
+            f"round: {precision} digits by {brief(method)}; want at most 64, common, ceil or floor"
         )
     if method == "common":
         return round(value, precision)
@@ -173,7 +178,7 @@ def words(value: object, budget: Budget) -> str:
     text = unmarked(shown(value, budget))
     parts: list[str] = []
     at = 0
-    for match in [*WORD.finditer(text), None]:
+    for match in chain(WORD.finditer(text), (None,)):
         start, end = match.span() if match else (len(text), len(text))
         word = cut(text, slice(at, start))
         parts += (upper(cut(word, slice(1)), budget), lower(cut(word, slice(1, None)), budget))

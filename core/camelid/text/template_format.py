@@ -16,6 +16,7 @@ from camelid.text.template_values import (
     Budget,
     Markup,
     Undefined,
+    brief,
     cut,
     escaped,
     is_dict,
@@ -67,7 +68,7 @@ class Arguments:
     """What a format string may ask for, by position and by name."""
 
     positional: tuple[object, ...]
-    named: Mapping[str, object]
+    named: Mapping[Any, object]
     following: int = 0  # of the fields without a name; None once one had a number
 
     def get(self, name: str) -> object:
@@ -89,15 +90,19 @@ class Arguments:
 
 def format_method(value: str, budget: Budget, *positional: object, **named: object) -> str:
     """str.format."""
-    text = budget.joined(formatted(value, Arguments(positional, named), budget))
-    return marked(text) if isinstance(value, Markup) else text
+    return filled_in(value, budget, Arguments(positional, named))
 
 
 def format_map(value: str, budget: Budget, named: object) -> str:
     """str.format_map."""
     if not is_dict(named):
         raise TemplateError(f"format_map: got a {type(named).__name__}, want a mapping")
-    return format_method(value, budget, **{name: v for name, v in named.items() if isinstance(name, str)})
+    return filled_in(value, budget, Arguments((), named))
+
+
+def filled_in(value: str, budget: Budget, arguments: Arguments) -> str:
+    text = budget.joined(formatted(value, arguments, budget))
+    return marked(text) if isinstance(value, Markup) else text
 
 
 def formatted(value: str, arguments: Arguments, budget: Budget) -> Iterator[str]:
@@ -133,13 +138,13 @@ def spelled(value: object, spec: str, budget: Budget) -> str:
         return shown(value, budget)
     match = SPEC.fullmatch(spec)
     if match is None:
-        raise TemplateError(f"format: {str(spec)!r:.40} is no format")
+        raise TemplateError(f"format: {brief(spec)} is no format")
     checked_width(match["width"], match["precision"])
     if isinstance(value, str):
         return aligned(value, spec, match)
     if isinstance(value, int | float):
         return format(value, str(spec))
-    raise TemplateError(f"format: a {type(value).__name__} takes no {str(spec)!r}")
+    raise TemplateError(f"format: a {type(value).__name__} takes no {brief(spec)}")
 
 
 def aligned(value: str, spec: str, match: re.Match[str]) -> str:

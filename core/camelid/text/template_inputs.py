@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from camelid.text.template_values import Bound, checked_depth, is_list, trusted
+from camelid.text.template_values import Bound, Budget, checked_depth, is_list, trusted
 
 # Variables from the model's file, whose text is trusted: never to be taken from a request.
 TOKEN_VARIABLES = frozenset({"bos_token", "eos_token", "pad_token", "unk_token"})
@@ -15,18 +15,18 @@ REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 SCALARS = (str, int, float, bool, type(None))
 
 
-def admitted(name: str, value: object) -> object:
+def admitted(name: str, value: object, budget: Budget) -> object:
     """The value as the template sees it: tokens trusted, functions callable, the rest plain data."""
     if name in TOKEN_VARIABLES and isinstance(value, str):
         return trusted(value)
     if name in FUNCTION_VARIABLES and callable(value):
         return Bound(name, value)
-    return plain(value)
+    return plain(value, budget)
 
 
-def conversation(messages: Iterable[object]) -> list[object]:
+def conversation(messages: Iterable[object], budget: Budget) -> list[object]:
     """The messages as plain data, the reasoning of each under the two names that templates read."""
-    return [with_reasoning(plain(message)) for message in messages]
+    return [with_reasoning(plain(message, budget)) for message in messages]
 
 
 def with_reasoning(message: object) -> object:
@@ -37,25 +37,27 @@ def with_reasoning(message: object) -> object:
     return known if found is None else {"thinking": found, **known, "reasoning_content": found}
 
 
-def plain(value: object, depth: int = 0) -> object:
+def plain(value: object, budget: Budget, depth: int = 0) -> object:
     """The same value of exact JSON types; any other object becomes its type's name in angle brackets.
 
-    Raises TemplateError for lists and dicts nested too deep.
+    Raises TemplateError for lists and dicts nested too deep. Each item is charged as often as it occurs.
     """
-    if type(value) in SCALARS:
-        return value
     if isinstance(value, Mapping):
         checked_depth(depth)
-        pairs = cast("Mapping[object, object]", value).items()
-        return {plain_key(key): plain(item, depth + 1) for key, item in pairs}
+        pairs = cast("Mapping[object, object]", value)
+        budget.spend(len(pairs))
+        return {scalar(key): plain(item, budget, depth + 1) for key, item in pairs.items()}
     if is_list(value):
         checked_depth(depth)
-        items = [plain(item, depth + 1) for item in value]
+        budget.spend(len(value))
+        items = [plain(item, budget, depth + 1) for item in value]
         return items if isinstance(value, list) else tuple(items)
+    return scalar(value)
+
+
+def scalar(value: object) -> object:
+    if type(value) in SCALARS:
+        return value
     return next(
         (kind(value) for kind in (str, int, float) if isinstance(value, kind)), f"<{type(value).__name__}>"
     )
-
-
-def plain_key(key: object) -> object:
-    return key if type(key) in SCALARS else f"<{type(key).__name__}>"

@@ -18,6 +18,7 @@ from camelid.text.template_values import (
     Text,
     Undefined,
     View,
+    brief,
     checked_key,
     cut,
     equal,
@@ -47,19 +48,23 @@ def strip(value: str, budget: Budget, chars: str | None = None) -> str:
 
 def lstrip(value: str, budget: Budget, chars: str | None = None) -> str:
     budget.text(len(value))
+    budget.search(value, chars, backward=True)
     return cut(value, slice(len(value) - len(str.lstrip(value, chars)), None))
 
 
 def rstrip(value: str, budget: Budget, chars: str | None = None) -> str:
     budget.text(len(value))
+    budget.search(value, chars, backward=True)
     return cut(value, slice(len(str.rstrip(value, chars))))
 
 
 def split(value: str, budget: Budget, sep: str | None = None, maxsplit: int = -1) -> list[str]:
+    budget.search(value, sep)
     return located(value, budget, str.split(value, sep, affordable(maxsplit, budget)), sep)
 
 
 def rsplit(value: str, budget: Budget, sep: str | None = None, maxsplit: int = -1) -> list[str]:
+    budget.search(value, sep, backward=True)
     return located(value, budget, str.rsplit(value, sep, affordable(maxsplit, budget)), sep)
 
 
@@ -95,9 +100,9 @@ def replace(value: str, budget: Budget, old: str, new: str, count: int = -1) -> 
         return marked(replace(unmarked(value), budget, old, escaped(new, budget), count))
     if old:
         return join(split(value, budget, old, count), budget, new)
+    budget.spend(len(value))
     parts = [cut(value, slice(i, i + 1)) for i in range(len(value))]
     gaps = len(parts) + 1 if count < 0 else min(count, len(parts) + 1)
-    budget.spend(len(parts))
     return budget.joined(text for i, part in enumerate([*parts, ""]) for text in (new, part)[i >= gaps :])
 
 
@@ -105,7 +110,7 @@ def join(
     values: Iterable[object], budget: Budget, sep: object = "", attribute: str | int | None = None
 ) -> str:
     items = budget.items(iterated(values))
-    parts = [shown(item if attribute is None else lookup(item, attribute), budget) for item in items]
+    parts = [shown(item if attribute is None else lookup(item, budget, attribute), budget) for item in items]
     between = shown(sep, budget)
     return budget.joined(part for i, text in enumerate(parts) for part in ((between, text) if i else (text,)))
 
@@ -147,10 +152,12 @@ def removesuffix(value: str, budget: Budget, suffix: str) -> str:
 
 
 def partition(value: str, budget: Budget, sep: str) -> tuple[str, ...]:
+    budget.search(value, sep)
     return parted(value, budget, sep, value.find(sep) if sep else -1, missing=len(value))
 
 
 def rpartition(value: str, budget: Budget, sep: str) -> tuple[str, ...]:
+    budget.search(value, sep, backward=True)
     return parted(value, budget, sep, value.rfind(sep) if sep else -1, missing=0)
 
 
@@ -168,7 +175,9 @@ def filled(left: Callable[[int, int], int], fill: str = " ") -> Function:
 
     def method(value: str, budget: Budget, width: int, fillchar: str = trusted(fill)) -> str:
         if len(fillchar) != 1 or not is_int(width):
-            raise TemplateError(f"cannot fill to {width!r:.40} with {fillchar!r:.40}; want int and character")
+            raise TemplateError(
+                f"cannot fill to {brief(width)} with {brief(fillchar)}; want int and character"
+            )
         budget.text(max(width, len(value)))
         text = pad(value, width, left(max(width - len(value), 0), width), fillchar)
         return marked(text) if isinstance(value, Markup) else text
@@ -191,8 +200,21 @@ def plain(function: Callable[..., object]) -> Function:
     """A method whose result is no text: called with the arguments alone."""
 
     def method(value: object, budget: Budget, *args: object) -> object:
-        budget.read(value)
+        for arg in (value, *args):
+            for part in arg if is_list(arg) else (arg,):  # startswith takes several
+                budget.spend()
+                budget.read(part)
         return function(value, *args)
+
+    return method
+
+
+def searching(function: Callable[..., object], *, backward: bool = False) -> Function:
+    """The same for a method that looks for a text."""
+
+    def method(value: str, budget: Budget, wanted: object, *args: object) -> object:
+        budget.search(value, wanted, backward=backward)
+        return function(value, wanted, *args)
 
     return method
 
@@ -205,9 +227,9 @@ STRING_METHODS: dict[str, Function] = {
     "center": center, "ljust": filled(lambda room, _: 0), "rjust": filled(lambda room, _: room),
     "zfill": zfill, "format": format_method, "format_map": format_map,
     "removeprefix": removeprefix, "removesuffix": removesuffix,
-    "startswith": plain(str.startswith), "endswith": plain(str.endswith), "count": plain(str.count),
-    "find": plain(str.find), "rfind": plain(str.rfind),
-    "index": plain(str.index), "rindex": plain(str.rindex),
+    "startswith": plain(str.startswith), "endswith": plain(str.endswith),
+    "count": searching(str.count), "find": searching(str.find), "index": searching(str.index),
+    "rfind": searching(str.rfind, backward=True), "rindex": searching(str.rindex, backward=True),
     "isupper": plain(str.isupper), "islower": plain(str.islower), "isspace": plain(str.isspace),
     "isalpha": plain(str.isalpha), "isalnum": plain(str.isalnum), "isdigit": plain(str.isdigit),
     "isdecimal": plain(str.isdecimal), "isnumeric": plain(str.isnumeric), "istitle": plain(str.istitle),
@@ -230,8 +252,8 @@ def view(kind: str) -> Callable[[Mapping[object, object], Budget], View]:
 items = view("items")
 
 
-def get(value: Mapping[object, object], _: Budget, key: object, default: object = None) -> object:
-    return value.get(checked_key(key), default)
+def get(value: Mapping[object, object], budget: Budget, key: object, default: object = None) -> object:
+    return value.get(checked_key(key, budget), default)
 
 
 def index(value: list[object], budget: Budget, wanted: object) -> int:
@@ -275,13 +297,15 @@ def item(value: object, key: object) -> object:
         return value[key]
     if isinstance(value, str) and isinstance(key, int) and -len(value) <= key < len(value):
         return cut(value, slice(key, key + 1 or None))
-    return Undefined(f"attribute {key!r}")
+    return Undefined(f"attribute {brief(key)}")
 
 
-def lookup(value: object, name: str | int, default: object = None) -> object:
+def lookup(value: object, budget: Budget, name: str | int, default: object = None) -> object:
     """`value.a.b` or `value[0]`, as filters name them: items of dicts and lists only."""
+    budget.read(name)
     for key in str(name).split(".") if isinstance(name, str) else [name]:
         key = int(key) if isinstance(key, str) and key.isdecimal() else key
+        budget.spend()
         if isinstance(value, Undefined):
             raise value.fail()
         if isinstance(value, Namespace):
@@ -294,5 +318,5 @@ def lookup(value: object, name: str | int, default: object = None) -> object:
 
 def named(kind: str, name: object, table: Mapping[str, Function]) -> Function:
     if not isinstance(name, str) or name not in table:
-        raise TemplateError(f"unknown {kind} {name!r}; known: {', '.join(sorted(table))}", name=name)
+        raise TemplateError(f"unknown {kind} {brief(name)}; known: {', '.join(sorted(table))}", name=name)
     return table[name]

@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from camelid.errors import TemplateError
-from camelid.text.template_values import Bound, Budget, Namespace, Undefined, equal, is_dict, iterated
+from camelid.text.template_values import (
+    Bound,
+    Budget,
+    Namespace,
+    Undefined,
+    equal,
+    is_dict,
+    iterated,
+    shown,
+)  # fmt: skip
 
 
 class Scope:
@@ -74,18 +83,19 @@ LOOP: dict[str, Callable[[Loop], object]] = {
 }
 
 
-def raise_exception(message: object) -> None:
+def raise_exception(budget: Budget, /, message: object) -> None:
     """The template refuses the conversation."""
-    raise TemplateError(f"the chat template refuses this conversation: {message}", raised=True)
+    raise TemplateError(f"the chat template refuses this conversation: {shown(message, budget)}", raised=True)
 
 
-def make_range(*bounds: int) -> range:
+def make_range(_: Budget, /, *bounds: int) -> range:
     return range(*bounds)
 
 
-def make_dict(values: object = (), /, **named: object) -> dict[str, object]:
+def make_dict(budget: Budget, values: object = (), /, **named: object) -> dict[str, object]:
     """dict(…), of another dict or of pairs, and of named values."""
-    pairs = values if is_dict(values) else dict(pair(item) for item in iterated(values))
+    items = budget.items(iterated(values))
+    pairs = values if is_dict(values) else dict(pair(item) for item in items)
     return {**cast("Mapping[str, object]", pairs), **named}
 
 
@@ -96,16 +106,14 @@ def pair(value: object) -> tuple[Any, object]:
     return found[0], found[1]
 
 
-def make_namespace(values: object = (), /, **named: object) -> Namespace:
+def make_namespace(budget: Budget, values: object = (), /, **named: object) -> Namespace:
     made = Namespace({})
-    for name, value in make_dict(values, **named).items():
+    for name, value in make_dict(budget, values, **named).items():
         made.set(name, value)
     return made
 
 
-GLOBALS: dict[str, object] = {
-    "raise_exception": Bound("raise_exception", raise_exception),
-    "range": Bound("range", make_range),
-    "namespace": Bound("namespace", make_namespace),
-    "dict": Bound("dict", make_dict),
-}
+# Functions that every template may call; the budget comes first.
+GLOBALS: dict[str, Callable[..., object]] = {
+    "raise_exception": raise_exception, "range": make_range, "namespace": make_namespace, "dict": make_dict,
+}  # fmt: skip

@@ -14,6 +14,7 @@ from camelid.text.template_values import (
     Budget,
     Stream,
     Undefined,
+    brief,
     checked_depth,
     cut,
     is_dict,
@@ -81,7 +82,7 @@ class Unordered:
 
 
 def sort_key(value: object, budget: Budget, attribute: str | int | None, case_sensitive: bool) -> Any:
-    value = value if attribute is None else lookup(value, attribute)
+    value = value if attribute is None else lookup(value, budget, attribute)
     if isinstance(value, str) and not case_sensitive:
         budget.text(len(value))
         return str(value).lower()
@@ -91,6 +92,7 @@ def sort_key(value: object, budget: Budget, attribute: str | int | None, case_se
 def comparable(value: object, budget: Budget, depth: int = 0) -> object:
     """A copy for Python to compare, so that shared lists are charged for as often as they occur."""
     budget.spend()
+    budget.read(value)
     checked_depth(depth)
     if is_list(value):
         items = [comparable(item, budget, depth + 1) for item in value]
@@ -123,7 +125,7 @@ def dictsort(
 ) -> list[object]:
     if not is_dict(value) or by not in ("key", "value"):
         raise TemplateError(
-            f"dictsort: a {type(value).__name__} by {by!r:.40}; want a mapping, by key or value"
+            f"dictsort: a {type(value).__name__} by {brief(by)}; want a mapping, by key or value"
         )
     side = ("key", "value").index(by)
     pairs = [(key, item) for key, item in value.items()]
@@ -154,7 +156,7 @@ def total(value: object, budget: Budget, attribute: str | int | None = None, sta
     if isinstance(start, str):
         raise TemplateError("sum: strings have no sum; want |join")
     for item in budget.items(iterated(value)):
-        start = add(start, item if attribute is None else lookup(item, attribute), budget)
+        start = add(start, item if attribute is None else lookup(item, budget, attribute), budget)
     return start
 
 
@@ -164,7 +166,7 @@ def groupby(
     """(key, items) of each value of an attribute, sorted by it."""
     groups: dict[object, tuple[object, list[object]]] = {}
     for item in budget.items(iterated(value)):
-        found = lookup(item, attribute, default)
+        found = lookup(item, budget, attribute, default)
         key = sort_key(found, budget, None, case_sensitive)
         groups.setdefault(key, (found, []))[1].append(item)
     return [groups[key] for key in sorted(groups, key=lambda key: sort_key(key, budget, None, True))]
@@ -215,7 +217,7 @@ def attributes(
     value: object, budget: Budget, attribute: str | int, default: object = None
 ) -> Iterator[object]:
     for item in walked(value, budget):
-        yield lookup(item, attribute, default)
+        yield lookup(item, budget, attribute, default)
 
 
 def truth(value: object, _: Budget) -> bool:
@@ -231,7 +233,7 @@ def chosen(keep: bool, by_attribute: bool) -> Function:
         name, *rest = args if by_attribute else (None, *args)
         test = test_named(rest[0]) if rest else truth
         for item in walked(value, budget):
-            seen = item if name is None else lookup(item, name)
+            seen = item if name is None else lookup(item, budget, name)
             if bool(test(seen, budget, *rest[1:])) == keep:
                 yield item
 

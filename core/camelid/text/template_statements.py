@@ -12,7 +12,7 @@ from camelid.text import template_ast as ast
 from camelid.text.template_eval import Evaluator
 from camelid.text.template_filters import filter_named
 from camelid.text.template_scope import Loop, Scope
-from camelid.text.template_values import Bound, Budget, Namespace, Undefined, iterated, shown
+from camelid.text.template_values import Bound, Budget, Namespace, Undefined, brief, iterated, shown
 
 
 class Renderer(Evaluator):
@@ -207,7 +207,7 @@ def arguments(node: ast.Macro, positional: tuple[object, ...], named: dict[str, 
     if "kwargs" in node.extras:
         found["kwargs"], named = named, {}
     if len(positional) > len(names) or named:
-        got = ", ".join([*map(repr, positional), *named])
+        got = ", ".join([*map(brief, positional[:20]), *named])
         raise TemplateError(f"macro {node.name} takes ({', '.join(names)}); got ({got:.200})")
     return found
 

@@ -34,16 +34,16 @@ def contained(value: object, budget: Budget, values: object) -> bool:
     if isinstance(values, str):
         if not isinstance(value, str):
             raise TemplateError(f"a {type(value).__name__} is never in a string; want a string")
-        budget.read(values)
+        budget.search(values, value)
         return value in values
     if isinstance(values, range):  # which walks over itself for all but an int
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return isinstance(value, int) and value in values
     if isinstance(values, View) and values.kind == "dict_keys":
-        checked_key(value)
+        checked_key(value, budget)
     if is_dict(values):
-        return checked_key(value) in values
+        return checked_key(value, budget) in values
     return any(equal(value, item, budget) for item in iterated(values))
 
 

@@ -19,6 +19,8 @@ MAX_STREAMS = 50
 # Characters a step: a million steps hold at most 64 MB of text, and read 1 GB.
 CHARS_MADE = 64
 CHARS_READ = 1024
+# str.find is linear only for what is longer than this.
+SHORT = 128
 
 
 class Text(str):
@@ -141,7 +143,9 @@ class Namespace:
     def set(self, name: str, value: object) -> None:
         """Raises TemplateError for a name that begins with an underscore, as transformers does."""
         if name.startswith("_"):
-            raise TemplateError(f"a namespace has no {name!r}: names there begin with a letter", name=name)
+            raise TemplateError(
+                f"a namespace has no {brief(name)}: names there begin with a letter", name=name
+            )
         self.values[name] = value
 
 
@@ -205,9 +209,17 @@ class Budget:
         self.spend(1 + length // CHARS_MADE)
 
     def read(self, value: object) -> None:
-        """Charge an operation that reads a text."""
+        """Charge an operation that reads a text, or hashes a tuple."""
         if isinstance(value, str):
             self.spend(len(value) // CHARS_READ)
+        elif isinstance(value, tuple):
+            self.spend(len(cast("tuple[object, ...]", value)))
+
+    def search(self, text: str, wanted: object, *, backward: bool = False) -> None:
+        """Charge a search within a text; backward, Python may compare each character with each."""
+        if isinstance(wanted, str):
+            size = len(wanted) if backward else min(len(wanted), SHORT)
+            self.spend(len(text) * max(size, 1) // CHARS_READ)
 
     def joined(self, parts: Iterable[str]) -> str:
         parts = list(parts)
@@ -252,8 +264,9 @@ def is_dict(value: object) -> TypeGuard[Mapping[object, object]]:
     return isinstance(value, dict)
 
 
-def checked_key(value: object) -> object:
+def checked_key(value: object, budget: Budget) -> object:
     """`value`, if it may be a key. Hashing nested tuples could take for ever."""
+    budget.read(value)
     parts = value if is_list(value) and isinstance(value, tuple) else (value,)
     if any(is_list(part) or is_dict(part) for part in parts):
         raise TemplateError(f"a {type(value).__name__} cannot be a key")
@@ -266,6 +279,13 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 def is_int(value: object) -> TypeGuard[int]:
     return isinstance(value, int)
+
+
+def brief(value: object) -> str:
+    """A value for a message; of containers the type only, as they can be larger printed than built."""
+    if isinstance(value, str):
+        return repr(str(value[:40]))
+    return repr(value) if value is None or isinstance(value, int | float) else f"a {type(value).__name__}"
 
 
 def shown(value: object, budget: Budget) -> str:
