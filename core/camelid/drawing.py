@@ -8,7 +8,7 @@ then what the device drew stands, and its logits are not looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import log
+from math import inf, log
 from typing import Protocol
 
 from camelid.errors import RequestError
@@ -16,8 +16,9 @@ from camelid.plan.step import StepSampling
 
 WORD = 0xFFFFFFFF
 PURPOSE_DRAW = 0
-# The largest noise there is: u is at most 1 - 2**-25.
+# The bounds of noise: u is from 2**-25 to 1 - 2**-25.
 MOST_NOISE = -log(-log(1 - 2.0**-25))
+LEAST_NOISE = -log(-log(2.0**-25))
 BITS = tuple(tuple(i for i in range(8) if byte >> i & 1) for byte in range(256))
 
 
@@ -36,11 +37,6 @@ class Constraint(Protocol):
     def accept(self, token_id: int) -> bool:
         """Goes on by one token; False, and no change, if it may not come."""
         ...
-
-
-def allows(mask: bytes, token_id: int) -> bool:
-    """Whether the mask has the token."""
-    return bool(mask[token_id >> 3] >> (token_id & 7) & 1)
 
 
 def allowed_ids(mask: bytes) -> Iterator[int]:
@@ -79,15 +75,31 @@ def draw(logits: Sequence[float], mask: bytes, how: StepSampling, position: int)
             "allow for other spellings",
             field="grammar",
         )
-    best = max(ids, key=logits.__getitem__)  # the first of several
     if how.temperature <= 0.0:
-        return best
-    score = logits[best] / how.temperature + noise(how, best, position)
-    hopeful = [i for i in ids if logits[i] / how.temperature + MOST_NOISE >= score]
-    scores = {i: logits[i] / how.temperature + noise(how, i, position) for i in hopeful}
-    return max(hopeful, key=scores.__getitem__)
+        return max(ids, key=logits.__getitem__)  # the first of several
+    most = max(map(logits.__getitem__, ids)) / how.temperature
+    hopeful = [i for i in ids if logits[i] / how.temperature + MOST_NOISE >= most + LEAST_NOISE]
+    hopeful.sort(key=logits.__getitem__, reverse=True)  # likeliest first, so that few draw noise
+    winner, best = hopeful[0], -inf
+    for i in hopeful:
+        level = logits[i] / how.temperature
+        if level + MOST_NOISE < best:
+            break
+        score = level + noise(how, i, position)
+        if score > best or (score == best and i < winner):
+            winner, best = i, score
+    return winner
 
 
-def choose(drawn: int, logits: Sequence[float], mask: bytes, how: StepSampling, position: int) -> int:
-    """What the device drew among all tokens, if it is allowed, else the winner among those that are."""
-    return drawn if allows(mask, drawn) else draw(logits, mask, how, position)
+def choose(
+    drawn: int, logits: Sequence[float], constraint: Constraint, how: StepSampling, position: int
+) -> int:
+    """What the device drew among all tokens, if it is allowed, else the winner among those that are.
+
+    The constraint goes on by it. A mask is made only for the second, since it costs more than one test.
+    """
+    if constraint.accept(drawn):
+        return drawn
+    token_id = draw(logits, constraint.mask(), how, position)
+    constraint.accept(token_id)
+    return token_id

@@ -272,12 +272,10 @@ class StepEngine:
         """The token that the constraint lets through, and its log-probability before the mask."""
         logits = self._logits(row)
         assert s.constraint is not None, "only guided sequences come here"
-        mask = s.constraint.mask()
         how = s.request.sampling.words()
-        token_id = choose(row.token_id, logits, mask, how, len(s.token_ids))
+        token_id = choose(row.token_id, logits, s.constraint, how, len(s.token_ids))
         self.counters.guided_rows += 1
         self.counters.redrawn_rows += token_id != row.token_id
-        s.constraint.accept(token_id)
         return token_id, logits[token_id] - row.log_sum_exp
 
     def _logits(self, row: OutputRow) -> memoryview[float]:
