@@ -105,7 +105,10 @@ def test_wheel_is_pure_and_complete(wheel: Path) -> None:
     }
     assert source <= names
     assert {"camelid/_web/build.py", "camelid/py.typed", "camelid_native/__init__.py"} <= names
-    assert {f"camelid/data/{name}" for name in ("cria.gguf", "iq_grids.bin", "unicode.txt")} <= names
+    assert {
+        f"camelid/data/{name}"
+        for name in ("cria.gguf", "graphemes.txt", "iq_grids.bin", "unicode.txt", "unicode_maps.txt")
+    } <= names
     assert not [name for name in names if name.startswith(("cria/", "tests/")) or "__pycache__" in name]
 
 
