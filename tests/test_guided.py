@@ -160,6 +160,20 @@ def test_what_cannot_be_followed_is_refused(llm: LLM, options: Any, words: str) 
     assert llm.is_idle
 
 
+def test_what_is_nested_without_end_is_refused_in_few_words(llm: LLM) -> None:
+    deep: Any = []
+    for _ in range(3000):
+        deep = [deep]
+    prompt: Any = [{"role": "user", "content": "hi"}]
+    for name in ("response_format", "json_schema", "choice", "stop", "variables", "tools"):
+        with pytest.raises(RequestError):
+            llm.generate(prompt, **{name: deep})
+    for wrong in (None, 5, b"a"):
+        with pytest.raises(RequestError, match="expected text, token ids or messages"):
+            llm.generate(wrong)  # type: ignore[arg-type]
+    assert llm.is_idle
+
+
 def test_a_direct_submit_needs_the_program(path: Path) -> None:
     with (
         camelid.load(path, backend="reference", context=64) as fresh,

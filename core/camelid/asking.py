@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -117,7 +117,7 @@ class Asking:
 
 def _items(prompt: object) -> list[object]:
     kind = type(prompt)
-    if kind in (bytes, bytearray, memoryview):
+    if kind in (bytes, bytearray, memoryview) or not isinstance(prompt, Iterable):
         raise RequestError(
             f"the prompt is {kind.__name__}, expected text, token ids or messages", field="prompt"
         )

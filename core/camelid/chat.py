@@ -11,7 +11,7 @@ from typing import cast
 from camelid.answers import AnswerText, ChatText, Shown
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
-from camelid.messages import checked_messages, checked_tools
+from camelid.messages import checked_messages, checked_tools, shown
 from camelid.text.chat_templates import chosen_template, named_templates
 from camelid.text.template import Template, compile_template
 from camelid.text.tokenizer import Tokenizer
@@ -88,8 +88,8 @@ class ChatTemplate:
 
     def _shown(self, family: Family) -> Shown:
         """The tokenizer, with the family's markers as text."""
-        markers = (i for i, text in self._controls.items() if family.shows(text))
-        return Shown(self.tokenizer, frozenset(markers))
+        shows = family.shows(self._controls.values())
+        return Shown(self.tokenizer, frozenset(i for i, text in self._controls.items() if text in shows))
 
     @cached_property
     def _controls(self) -> dict[int, str]:
@@ -103,13 +103,13 @@ def checked_variables(variables: object, known: frozenset[str]) -> Mapping[str, 
     if variables is None:
         return {}
     if not isinstance(variables, Mapping):
-        raise RequestError(f"variables is {variables!r:.80}, expected a mapping", field="variables")
+        raise RequestError(f"variables is {shown(variables)}, expected a mapping", field="variables")
     given = cast("Mapping[object, object]", variables)
     for name in given:
         if name not in known:
             readable = ", ".join(sorted(known)) or "none"
             raise RequestError(
-                f"the chat template does not take {name!r:.80} from a request; it takes: {readable}",
+                f"the chat template does not take {shown(name)} from a request; it takes: {readable}",
                 field="variables",
             )
     return {str(name): value for name, value in given.items()}

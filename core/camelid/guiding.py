@@ -116,6 +116,7 @@ WAYS: dict[str, Callable[[object, Guides], Rules]] = {
 
 def unwrapped(value: object) -> tuple[str, object]:
     """OpenAI's response_format as one of our options; no name for plain text. Raises RequestError."""
+    written("response_format", value)  # so that it can be printed, too
     given = fields(value)
     kind, schema = given.get("type"), fields(given.get("json_schema")).get("schema")
     if kind == "text":

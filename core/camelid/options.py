@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, cast
 
 from camelid.errors import RequestError
+from camelid.messages import shown
 
 Message: TypeAlias = Mapping[str, object]
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
@@ -71,4 +72,4 @@ def checked_stops(stop: object) -> tuple[str, ...]:
         items = cast("Sequence[object]", stops)
         if all(isinstance(item, str) and item for item in items):
             return tuple(cast("Sequence[str]", items))
-    raise RequestError(f"stop is {stop!r}, expected strings that are not empty", field="stop")
+    raise RequestError(f"stop is {shown(stop)}, expected strings that are not empty", field="stop")

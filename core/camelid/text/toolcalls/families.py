@@ -30,9 +30,9 @@ PARAMETER = Tags('<parameter name="', '">', "</parameter>", "</invoke>")
 _ROWS = (
     Family(
         name="gpt-oss", signs=("<|channel|>", "<|message|>", "<|call|>"), primed="to=",
-        opens=("<|channel|>", "<|start|>"), call=(Slot.HARMONY,), closes=("<|call|>",), thinking=("",
-        "<|end|>"),
-        dropped=("<|message|>", "<|constrain|>", "<|end|>"), ends=("<|return|>", "<|call|>"),
+        opens=("<|channel|>", "<|start|>"), call=(Slot.HARMONY,), closes=("<|call|>",),
+        thinking=("", "<|end|>"), dropped=("<|message|>", "<|constrain|>", "<|end|>"),
+        ends=("<|return|>", "<|call|>"),
         calls_end_thoughts=True,
     ),
     Family(
@@ -41,9 +41,8 @@ _ROWS = (
         dropped=("<|START_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"), ends=COHERE,
     ),
     Family(
-        name="command-r", signs=("Action:", "tool_name", "```json"), opens=("Action:\n```json",
-        "Action: ```json"),
-        call=(CALLS,), closes=("```",), ends=COHERE,
+        name="command-r", signs=("Action:", "tool_name", "```json"),
+        opens=("Action:\n```json", "Action: ```json"), call=(CALLS,), closes=("```",), ends=COHERE,
     ),
     Family(
         name="deepseek-dsml", signs=("｜DSML｜", "invoke name="), ends=DEEPSEEK,
@@ -116,8 +115,8 @@ _ROWS = (
         thinking=("<|channel>thought\n", "<channel|>"), dropped=('<|"|>',), ends=("<turn|>",
         "<|tool_response>"),
     ),
+    # Its calls stay text.
     Family(name="minimax-m3", signs=("<mm:think>",), thinking=("<mm:think>", "</mm:think>")),
-     # calls stay text
     Family(
         name="glm", signs=("<arg_key>", "<arg_value>"), call=("<tool_call>", NAME, GLM),
         ends=("<|observation|>", "<|user|>", "<|endoftext|>", "<|role_end|>", *DEEPSEEK),

@@ -6,7 +6,7 @@ a tuple, an optional group known by its first string; a Slot or Tags. What close
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
@@ -73,9 +73,10 @@ class Family:
         every = [*self.opens, *self.closes, *pairs, *self.dropped, *self.ends, *_literals(self.call)]
         return frozenset(every) - {""}
 
-    def shows(self, control_token: str) -> bool:
-        """Whether the parser needs to see this token's text."""
-        return any(control_token in marker for marker in self.markers)
+    def shows(self, control_tokens: Iterable[str]) -> frozenset[str]:
+        """Those whose text the parser needs to see."""
+        markers = self.markers
+        return frozenset(token for token in control_tokens if any(token in marker for marker in markers))
 
     @property
     def openings(self) -> frozenset[str]:
