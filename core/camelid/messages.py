@@ -118,8 +118,10 @@ def mapping(value: object, place: str, want: str) -> Fields:
 
 
 def shown(value: object) -> str:
-    """A short repr; of containers the type only, as they may be of any size."""
-    return repr(value)[:80] if value is None or isinstance(value, bool | str) else type(value).__name__
+    """A short repr; of containers and long integers the type only, as they may be of any size."""
+    is_short = value is None or isinstance(value, str | float)
+    is_short = is_short or (isinstance(value, int) and value.bit_length() <= 64)
+    return repr(value)[:80] if is_short else type(value).__name__
 
 
 def refuse(place: str, got: str, want: str) -> NoReturn:
