@@ -115,6 +115,7 @@ CASES = [
          " *c?a *(?: *c?)"),
     Case("comments", '# first\nroot ::= ( # in\n  "a" # here\n  |\n  "b"\n) # end\n\n',
          ("a", "b"), ("",), "a|b"),
+    Case("comments before a lone CR", 'root ::= x # one\rx ::= "a" # two\r', ("a",), ("",), "a"),
     Case("lines", 'root ::=\n  "a" |\n  "b" x\r\nx ::= "c"', ("a", "bc"), ("b",), "a|bc"),
     Case("redefined", 'root ::= "a"\nroot ::= "b"', ("b",), ("a",), "b"),
     Case("overlap", 'root ::= ([a-b]* "a" | "ab" [b-c]* | "abc")+', ("a", "abc"), ("c",),

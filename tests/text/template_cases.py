@@ -60,7 +60,7 @@ l|le(3) | x is le 7 | x is ge 7 | x is lt 7 | x is greaterthan 3 | x is == 7 | l
 """
 STATEMENTS = [
     "{% for i in [[1, [2, [3]]], 4] recursive %}{{ loop.depth }}{{ loop.depth0 }}{% if i is iterable %}({{ loop(i) }}){% else %}{{ i }}{% endif %}{% endfor %}",
-    "{% for i in [1, 1, 2, 2] %}{% if loop.changed(i) %}{{ i }}{% endif %}{% endfor %}{% for i in l %}{% continue %}{% else %}e{% endfor %}{% for i in l %}{% break %}{% else %}e{% endfor %}",
+    "{% for i in [1, 1, 2, 2] %}{% if loop.changed(i) %}{{ i }}{% endif %}{% endfor %}{% for i in l %}{% continue %}{% else %}e{% endfor %}{% for i in l %}{% break %}{% else %}e{% endfor %}{% for i in l %}{% if loop.last %}{% break %}{% endif %}{{ i }}{% else %}e{% endfor %}",
     "{% macro m(a) %}<{{ a }}{{ caller(2, c=3) }}>{% endmacro %}{% call(b, c) m(1) %}{{ b }}{{ c }}{{ x }}{% endcall %}{% call m(1) %}{% endcall %}{{ m(1) }}",
     "{% macro m(a) %}{{ caller is defined }}{{ caller() }}{% endmacro %}{% for i in l %}{% call m(i) %}{{ i }}{{ loop.index }}{% endcall %}{% endfor %}",
     "{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, b=4) }}{{ m() }}{{ m(*l, **d) }}{% macro k(a) %}{{ kwargs }}{% endmacro %}{{ k(a=1, b=2) }}",

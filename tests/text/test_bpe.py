@@ -155,7 +155,7 @@ def test_control_tokens_count_only_where_the_text_is_trusted() -> None:
         [("<|im_end", True), ("", False), ("|>", False)],
     ):
         assert not any(map(tokenizer.is_control, tokenizer.encode_spans(spans)))
-    assert tokenizer.encode_spans([("<|im_", True), ("", False), ("end|>", True)]) == [im_end]
+    assert tokenizer.encode_spans([("<|im_", True), ("", False), ("", True), ("end|>", True)]) == [im_end]
     # The longest token is only partly trusted, the shorter one wholly.
     assert tokenizer.encode_spans([("<|im_end|>", True), ("x", False)])[0] == im_end
 
@@ -223,6 +223,11 @@ def test_a_text_is_framed_as_the_file_asks(add_bos: bool, add_eos: bool) -> None
     judge.post_processor = processors.TemplateProcessing(single=" ".join(names), special_tokens=specials)
     for text in ("", "a text"):
         assert framed(made, made.encode(text)) == judge.encode(text).ids
+
+
+def test_a_family_without_a_beginning_has_none_though_the_file_names_one() -> None:
+    made = tokenizer_from_gguf(metadata(changes={"pre": "chatglm-bpe"}))
+    assert (made.bos_id, made.frame) == (None, Frame())
 
 
 def test_nothing_is_framed_unless_the_file_says_so() -> None:

@@ -28,6 +28,14 @@ AROUND = (("", ""), ("x", "x"), ("x", "!"), ("", "5"), ("\n", "\nx"), ("²", " "
 # Where groups of three digits, of 510 digits and of 512 spaces begin and end.
 LENGTHS = (*range(1, 9), *range(255, 259), *range(509, 515), *range(1019, 1026), 1533)
 
+# The families for which llama.cpp (src/llama-vocab.cpp) sets a fact, whatever the file says.
+LLAMA_3 = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
+FACTS = {
+    "no_bos": "chatglm-bpe glm4 glm5",
+    "add_bos": f"{LLAMA_3} tekken chameleon gemma4 granite-embed-multi-311m",
+    "ignore_merges": f"{LLAMA_3} minicpm5 youtu glm4 glm5 tekken granite-embed-multi-97m",
+}
+
 
 def oracle(name: str, text: str) -> list[str]:
     return [part for part, _ in ORACLES[name].pre_tokenize_str(text)]
@@ -96,6 +104,11 @@ def test_a_prompt_of_two_thousand_tokens_is_cut_within_100_ms() -> None:
     start = time.process_time()
     row.split(text)
     assert time.process_time() - start < 0.1
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_families_have_their_facts(fact: str) -> None:
+    assert {name for name, row in SPLITTERS.items() if getattr(row, fact)} == set(FACTS[fact].split())
 
 
 def test_an_unknown_row_is_refused_by_name() -> None:
