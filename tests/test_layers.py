@@ -66,9 +66,19 @@ EXTRA_ARROWS = {
         "camelid.text.published",
         "camelid.text.vocab",
         "camelid.text.metadata",
+        "camelid.text.unigram",
         *(
             f"camelid.text.hf.{name}"
-            for name in ("models", "processors", "regexes", "roles", "tokenizer", "values", "vocabulary")
+            for name in (
+                "models",
+                "normalizers",
+                "processors",
+                "regexes",
+                "roles",
+                "tokenizer",
+                "values",
+                "vocabulary",
+            )
         ),
     },
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,34 @@ from tests.text.hf_families import FAMILIES, family, published
 from tests.text.texts import random_texts
 
 from camelid.errors import UnsupportedModelError
+from camelid.formats.gguf import open_gguf
+from camelid.formats.gguf_writer import write_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.hf_tokenizer import GgufWords, tokenizer_metadata
 from camelid.opening import open_tokenizer
 from camelid.text.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizer import framed, tokenizer_from_gguf
 
-TEXTS = [*random_texts(200, seed=21), "", " ", "a<|im_end|>b", "<s>a</s> b", "don't  stop [INST] x"]
-# Family -> what its conversion tells as lost, or why there is none.
+ASCII = ["".join(random.Random(n).choices("aehlmnt <sTE>.19 ", k=20)) for n in range(60)]
+TEXTS = [*random_texts(200, seed=21), *ASCII, "", " ", "a<|im_end|>b", "<s>a</s> b", "don't  stop [INST] x"]
+# Family -> what its conversion tells as lost, and the texts that this is about.
 LOST = {
-    "qwen2": "normalised to NFC", "phi3": "the spaces beside them", "mistral": "before the start of a text",
-    "metaspace": "begins with one", "llama2": "spelled with ▁",
-}  # fmt: skip
+    "qwen2": (["normalised to NFC"], r"[^\t -~]"),
+    "phi3": (["the spaces beside them", "single_word"], r"<\||\[|don't|  |(^|>) "),
+    "mistral": (["before the start of a text", "begins with one"], r"<|\[|^[ ▁]"),
+    "metaspace": (["begins with one"], r"(^|>|\])[ ▁]"),
+    "llama2": (["for the same in added tokens"], r"▁|   |^  "),
+    "falcon": (["that digits are cut off"], r"(?!)"),
+    "t5": (["at whitespace other than spaces", "float32"], r"[^\S ]|▁"),
+    "xlm-r": (["spaces at the ends", "begins with one", "spaces beside them"], r" (?=<|$)|▁|<mask>"),
+    "mt5": (["of the character map", "spaces at the ends"], r"[^ -~]| (?=<|$)"),
+    "bert": (["more than 100 characters", "▁ in a word"], r"▁|\S{100}"),
+    "bert-cased": (["more than 100 characters", "▁ in a word"], r"▁|\S{100}"),
+}
 REFUSED = {
     "roberta": "puts a space before every text", "glm4": "is not .BOS. text", "clip": "end_of_word_suffix",
-    "openai-gpt": "end_of_word_suffix", "subword-bpe": "continuing_subword_prefix", "t5": "'Unigram'",
-    "xlm-r": "'Unigram'", "albert": "'Unigram'", "bert": "'WordPiece'", "bert-cased": "'WordPiece'",
-    "word-level": "'WordLevel'", "falcon": "goes on after ByteLevel",
-    "deepseek": "regexes have no name",
+    "openai-gpt": "end_of_word_suffix", "subword-bpe": "continuing_subword_prefix", "albert": "'Lowercase'",
+    "word-level": "'WordLevel'", "deepseek": "regexes have no name",
 }  # fmt: skip
 
 
@@ -39,24 +51,33 @@ def words(name: str) -> GgufWords:
     return tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=size)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("name", FAMILIES.keys() - REFUSED.keys())
-def test_ids_are_the_same_unless_a_loss_is_told(name: str) -> None:
+def test_ids_are_the_same_but_for_what_is_told(name: str, tmp_path: Path) -> None:
     found = words(name)
-    assert LOST.get(name, "") in " ".join(found.losses)
-    if name in LOST:
-        return
-    assert not found.losses
-    ways = tokenizer_from_json(published(name)), tokenizer_from_gguf(found.metadata)
-    for text in TEXTS:
+    told, touched = LOST.get(name, ([], r"(?!)"))
+    assert all(part in " ".join(found.losses) for part in told)
+    assert bool(told) == bool(found.losses)
+    ways = tokenizer_from_json(published(name)), tokenizer_from_gguf(stored(found, tmp_path))
+    texts = [text for text in TEXTS if not re.search(touched, text)]
+    assert len(texts) > 50
+    for text in texts:
         for special in (False, True):
             first, second = (framed(way, way.encode(text, special)) for way in ways)
             assert first == second, repr(text)
-        assert ways[0].decode(first) == ways[1].decode(first)
+        if name != "metaspace":  # whose decoder leaves tokens of bytes as they are
+            assert ways[0].decode(first) == ways[1].decode(first)
+
+
+def stored(found: GgufWords, folder: Path) -> dict[str, Any]:
+    """The metadata as a file has it."""
+    write_gguf(folder / "m.gguf", metadata=found.metadata, kinds=found.kinds, tensors=[])
+    return open_gguf(folder / "m.gguf").metadata
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_gguf_cannot_say_at_all_is_refused(name: str) -> None:
-    with pytest.raises(UnsupportedModelError, match=REFUSED[name]):
+    with pytest.raises(UnsupportedModelError, match=rf"{REFUSED[name]}.*the directory itself works"):
         words(name)
 
 

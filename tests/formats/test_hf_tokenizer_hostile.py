@@ -16,8 +16,10 @@ from camelid.formats.hf_tokenizer import tokenizer_metadata
 
 Change = Callable[[dict[str, Any]], object]
 UNSUPPORTED: dict[str, tuple[Change, str]] = {
-    "unigram": (lambda t: t["model"].update(type="Unigram"), "kind 'Unigram'"),
-    "untyped": (lambda t: t.update(model={"vocab": {}}), "kind 'WordPiece'"),
+    "words": (lambda t: t["model"].update(type="WordLevel"), "kind 'WordLevel' .*the directory itself works"),
+    "pieces without a mark": (
+        lambda t: t["model"].update(type="WordPiece", continuing_subword_prefix=""), "no mark for tokens"
+    ),
     "suffix": (lambda t: t["model"].update(end_of_word_suffix="</w>"), "end_of_word_suffix"),
     "an unknown regex": (
         lambda t: t.update(pre_tokenizer=regexes(r"\p{Han}+|.")),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator, Mapping
 from typing import cast
+
+from sentencepiece import SentencePieceTrainer
 
 VALUE, LEAF, WIDE = 1 << 31, 1 << 8, 1 << 9
 
@@ -73,3 +76,13 @@ def charsmap_of(model: bytes) -> bytes:
     """The map within a .model file; none for the normalizer "identity"."""
     spec = next(cast("bytes", value) for number, value in fields(model) if number == 3)
     return cast("bytes", dict(fields(spec)).get(2, b""))
+
+
+def published(name: str) -> bytes:
+    """The map that SentencePiece gives models for a rule, such as "nmt_nfkc"."""
+    file = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b"]), model_writer=file, model_type="char", vocab_size=6, minloglevel=2,
+        normalization_rule_name=name, num_threads=1,
+    )  # fmt: skip
+    return charsmap_of(file.getvalue())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from tests.text import charsmaps
 from tests.text.texts import random_texts
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import trainers as train
@@ -221,6 +222,12 @@ FAMILIES: dict[str, Callable[[], Tokenizer]] = {
     "t5": lambda: unigram(None, sequence(WhitespaceSplit(), Metaspace()), "$A </s>"),
     "xlm-r": lambda: unigram(
         Replace(Regex(" {2,}"), " "), Metaspace(), "<s> $A </s>", special("<mask>", lstrip=True)
+    ),
+    "mt5": lambda: unigram(
+        normalizers.Sequence(
+            [normalizers.Precompiled(charsmaps.published("nmt_nfkc")), Replace(Regex(" {2,}"), " ")]
+        ),
+        Metaspace(), "$A </s>",
     ),
     "albert": lambda: unigram(
         normalizers.Sequence([Replace("``", '"'), Replace("''", '"'), NFKD(), StripAccents(), Lowercase()]),

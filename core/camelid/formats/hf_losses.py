@@ -1,38 +1,64 @@
 """What a GGUF file would not say of a tokenizer.json, although everything else of it can be written.
 
-Readers of the GGUF file then give other ids for some texts than the directory does.
+Readers of the GGUF file then give other ids for some texts than the directory does. Where that would be
+ordinary texts, the tokenizer is refused instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
 
-from camelid.formats.hf_splitting import Splitting
-from camelid.text.hf.values import SPACE, Json, steps
+from camelid.text.hf.roles import Settings
+from camelid.text.hf.values import SPACE, Json, refuse, steps
 from camelid.text.hf.vocabulary import Added, Vocabulary, merged
 
 SHOWN = 3  # tokens named in a message
+WAY_OUT = "the directory itself works"
 
 
-def losses(
-    tokenizer: Json, splitting: Splitting, vocab: Vocabulary, merges: Iterable[tuple[str, str]]
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A model's tokenizer.json, the `model` in it, the small files beside it, and the vocabulary of all."""
+
+    tokenizer: Json
+    model: Json
+    settings: Settings
+    vocab: Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """`facts`: values by their key after tokenizer.ggml., None for none. `losses`: one sentence each."""
+
+    facts: dict[str, object]
+    losses: list[str] = field(default_factory=list[str])
+
+
+def cannot_say(what: str, why: str, step: Json) -> NoReturn:
+    """UnsupportedModelError: this step, or what of it is shown, cannot be written as GGUF."""
+    refuse(what, why, step, way_out=f"GGUF has no words for that, but {WAY_OUT}")
+
+
+def losses_of_bpe(
+    of: Published, kind: str, merges: Iterable[tuple[str, str]], prefixed: bool
 ) -> Iterator[str]:
-    """One sentence for each thing that is left out."""
-    yield from _of_added(list(vocab.added.values()), any(steps(tokenizer, "normalizer", "normalizers")))
-    if splitting.model == "gpt2" and tokenizer.get("normalizer") and any(_kinds(tokenizer, "normalizer")):
+    """What GGUF's `kind`, "gpt2" or "llama", leaves out; `prefixed`: a space goes before each text."""
+    added = list(of.vocab.added.values())
+    normalizers = [name for name, _ in steps(of.tokenizer, "normalizer", "normalizers")]
+    yield from losses_of_added(of)
+    if kind == "gpt2" and normalizers:
         yield "GGUF cannot say that text is normalised to NFC; text in another form gets other ids"
-    if splitting.model == "llama":
-        yield from _of_spaces(list(vocab.added.values()), merged(merges))
-    if splitting.model == "llama" and "Metaspace" in _kinds(tokenizer, "pre_tokenizer"):
-        yield from _of_metaspace(tokenizer)
+    if kind == "llama":
+        yield from losses_of_spaces(added, merged(merges), prefixed)
+        yield from losses_of_metaspace(of.tokenizer)
 
 
-def _kinds(tokenizer: Json, key: str) -> list[str]:
-    members = "normalizers" if key == "normalizer" else "pretokenizers"
-    return [kind for kind, _ in steps(tokenizer, key, members)]
-
-
-def _of_added(added: list[Added], normalizes: bool) -> Iterator[str]:
+def losses_of_added(of: Published) -> Iterator[str]:
+    """How added tokens are found in a text."""
+    added = of.vocab.added.values()
+    normalizes = any(steps(of.tokenizer, "normalizer", "normalizers"))
     flags = {
         "the spaces beside them (lstrip, rstrip)": [one for one in added if one.lstrip or one.rstrip],
         "whole words only (single_word)": [one for one in added if one.single_word],
@@ -40,22 +66,20 @@ def _of_added(added: list[Added], normalizes: bool) -> Iterator[str]:
     }
     for what, tokens in flags.items():
         if tokens:
-            yield f"GGUF cannot say of added tokens that they match {what}: {_names(tokens)}"
+            yield f"GGUF cannot say of added tokens that they match {what}: {names(tokens)}"
 
 
-def _of_spaces(added: list[Added], by_merges: set[str]) -> Iterator[str]:
-    """Tokens that merges make come of spaces in both."""
-    spelled = [one for one in added if SPACE in one.content and not one.steers]
-    if tokens := [one for one in spelled if one.content not in by_merges]:
-        yield f"added tokens spelled with {SPACE} match spaces as readers of GGUF take them: {_names(tokens)}"
+def losses_of_spaces(added: list[Added], by_merges: set[str], prefixed: bool) -> Iterator[str]:
+    """Tokens that merges make come of spaces in both. Those of spaces alone are found before, but for the
+    space that is put in front (`prefixed`)."""
+    marks = (SPACE, " ") if prefixed else (SPACE,)
+    spelled = [one for one in added if not one.steers and any(mark in one.content for mark in marks)]
+    if tokens := [one for one in spelled if one.content.replace(" ", SPACE) not in by_merges]:
+        yield f"readers of GGUF take {SPACE} and spaces for the same in added tokens: {names(tokens)}"
 
 
-def _names(tokens: list[Added]) -> str:
-    more = f" and {len(tokens) - SHOWN} more" if len(tokens) > SHOWN else ""
-    return ", ".join(repr(one.content[:40]) for one in tokens[:SHOWN]) + more
-
-
-def _of_metaspace(tokenizer: Json) -> Iterator[str]:
+def losses_of_metaspace(tokenizer: Json) -> Iterator[str]:
+    """When a space goes before a text."""
     schemes = [
         step.get("prepend_scheme", "always")
         for kind, step in steps(tokenizer, "pre_tokenizer", "pretokenizers")
@@ -66,5 +90,11 @@ def _of_metaspace(tokenizer: Json) -> Iterator[str]:
             "GGUF cannot say that a space goes before the start of a text only; readers put one behind every "
             "control token too"
         )
-    if schemes != ["never"]:
-        yield "GGUF cannot say that no space goes before a text that begins with one"
+    if schemes and schemes != ["never"]:
+        yield f"GGUF cannot say that no space goes before a text that begins with one, or with {SPACE}"
+
+
+def names(tokens: list[Added]) -> str:
+    """The first few of them."""
+    more = f" and {len(tokens) - SHOWN} more" if len(tokens) > SHOWN else ""
+    return ", ".join(repr(one.content[:40]) for one in tokens[:SHOWN]) + more

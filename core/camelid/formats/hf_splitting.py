@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from camelid.errors import UnsupportedModelError
+from camelid.formats.hf_losses import WAY_OUT, cannot_say
 from camelid.text.hf.regexes import canonical
-from camelid.text.hf.values import SHOWN, SPACE, Json, flag, mapping, refuse, steps, typed
+from camelid.text.hf.values import SHOWN, SPACE, Json, flag, mapping, steps, typed
 from camelid.text.pretokenize import SPLITTERS
 from camelid.text.published import GPT2, LLAMA3, QWEN2
 
@@ -22,17 +23,28 @@ T = TypeVar("T")
 
 # Of several names for one way to cut, these are written.
 PREFERRED = ("gpt-2", "qwen2", "llama-bpe", "dbrx", "smollm", "falcon", "tekken", "gpt-4o", "deepseek-llm")
+# Falcon's steps, in its order. GGUF's "falcon" has no Digits, which sees digits in ² and the like of the byte
+# alphabet. Merges that were learned so join no digit with anything else.
+FALCON: tuple[tuple[str, Json], ...] = (
+    ("Punctuation", {"behavior": "Contiguous"}),
+    ("ByteLevel", {"add_prefix_space": False, "use_regex": True}),
+    ("Digits", {"individual_digits": False}),
+    ("Split", {"pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": False}),
+)
+FALCON_LOSS = "GGUF cannot say that digits are cut off; merges that join them with other text would count"
 COVERING = {GPT2, LLAMA3, QWEN2}  # match every character, so that there are no gaps to keep or drop
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """GGUF's words for it; `splits_words`: no token may reach over the start of a word."""
+    """GGUF's words for it; `splits_words`: no token may reach over the start of a word. `losses`: a sentence
+    for what they do not say."""
 
     model: str
     pre: str
     add_space_prefix: bool | None = None
     splits_words: bool = False
+    losses: tuple[str, ...] = ()
 
 
 def read_splitting(tokenizer: Json, model: Json) -> Splitting:
@@ -42,11 +54,25 @@ def read_splitting(tokenizer: Json, model: Json) -> Splitting:
     """
     normalizers = steps(tokenizer, "normalizer", "normalizers")
     cuts = steps(tokenizer, "pre_tokenizer", "pretokenizers")
+    if not normalizers and _is_falcon(cuts) and not flag(model, "ignore_merges"):
+        return Splitting("gpt2", "falcon", losses=(FALCON_LOSS,))
     if any(kind == "ByteLevel" for kind, _ in cuts):
         return Splitting("gpt2", _byte_level_name(normalizers, cuts, flag(model, "ignore_merges")))
     if flag(model, "byte_fallback"):
         return _sentencepiece(normalizers, cuts)
-    refuse("BPE", "is neither byte-level nor with byte_fallback, so some texts would have no tokens", model)
+    cannot_say(
+        "BPE", "is neither byte-level nor with byte_fallback, so some texts would have no tokens", model
+    )
+
+
+def _is_falcon(cuts: list[tuple[str, Json]]) -> bool:
+    defaults: Json = {"use_regex": True}
+    steps = [(kind, {**defaults, **step}) for kind, step in cuts]
+    return [kind for kind, _ in steps] == [kind for kind, _ in FALCON] and all(
+        step.get(key) == value
+        for (_, step), (_, wanted) in zip(steps, FALCON, strict=True)
+        for key, value in wanted.items()
+    )
 
 
 def _byte_level_name(
@@ -54,10 +80,10 @@ def _byte_level_name(
 ) -> str:
     for kind, step in normalizers:
         if kind != "NFC":
-            refuse("normalizer", "has no name in GGUF beside byte-level BPE", step)
+            cannot_say("normalizer", "has no name in GGUF beside byte-level BPE", step)
     if [kind for kind, _ in cuts].index("ByteLevel") != len(cuts) - 1:
-        refuse("pre-tokenizer", "goes on after ByteLevel, which GGUF has no name for", cuts[-1][1])
-    patterns = tuple(p for kind, step in cuts for p in _row(BYTE_LEVEL, kind)(step))
+        cannot_say("pre-tokenizer", "goes on after ByteLevel", cuts[-1][1])
+    patterns = tuple(p for kind, step in cuts for p in row_of(BYTE_LEVEL, kind)(step))
     same = {name: row for name, row in SPLITTERS.items() if tuple(map(canonical, row.patterns)) == patterns}
     fitting = [name for name, row in same.items() if row.ignore_merges == ignore_merges]
     if fitting:
@@ -70,7 +96,7 @@ def _refuse_regexes(patterns: Iterable[str], ignore_merges: bool, same: list[str
     hint = f" (as in {', '.join(same)}, but for ignore_merges)" if same else ""
     raise UnsupportedModelError(
         f"the pre-tokenizer's regexes have no name: {shown!r}, ignore_merges {ignore_merges}{hint}; "
-        "add them as a row of SPLITTERS in text/pretokenize.py",
+        f"add them as a row of SPLITTERS in text/pretokenize.py; {WAY_OUT}",
         kind="pre-tokenizer",
         name=shown,
         known=sorted(SPLITTERS),
@@ -79,18 +105,18 @@ def _refuse_regexes(patterns: Iterable[str], ignore_merges: bool, same: list[str
 
 def _byte_level(step: Json) -> tuple[str, ...]:
     if flag(step, "add_prefix_space", default=True):
-        refuse("pre-tokenizer", "puts a space before every text, which GGUF cannot say", step)
+        cannot_say("pre-tokenizer", "puts a space before every text", step)
     return (GPT2,) if flag(step, "use_regex", default=True) else ()
 
 
 def _split(step: Json) -> tuple[str, ...]:
     pattern = mapping(step.get("pattern"), "pre_tokenizer.pattern")
     if "Regex" not in pattern:
-        refuse("pre-tokenizer", "splits at a fixed string, which no known splitter does", step)
+        cannot_say("pre-tokenizer", "splits at a fixed string, which no known splitter does", step)
     regex = canonical(typed(pattern["Regex"], str, "pre_tokenizer.pattern.Regex"))
     way = (step.get("behavior"), flag(step, "invert"))
     if way != ("Isolated", False) and not (way == ("Removed", True) and regex in COVERING):
-        refuse("pre-tokenizer", "drops or joins pieces, which no known splitter does", step)
+        cannot_say("pre-tokenizer", "drops or joins pieces, which no known splitter does", step)
     return (regex,)
 
 
@@ -107,28 +133,30 @@ BYTE_LEVEL: dict[str, Callable[[Json], tuple[str, ...]]] = {
 
 def _sentencepiece(normalizers: list[tuple[str, Json]], cuts: list[tuple[str, Json]]) -> Splitting:
     """SentencePiece's way: spaces become ▁, often with one more in front; words are not cut."""
-    effects = [_row(SENTENCEPIECE, kind)(step) for kind, step in (*normalizers, *cuts)]
+    effects = [row_of(SENTENCEPIECE, kind)(step) for kind, step in (*normalizers, *cuts)]
     facts = {key: value for effect in effects for key, value in effect.items() if value}
     if not facts.get("spaces"):
-        refuse("normalizer", f"does not write {SPACE} for spaces, which is GGUF's kind 'llama'", facts)
+        cannot_say("normalizer", f"does not write {SPACE} for spaces, which is GGUF's kind 'llama'", facts)
     return Splitting("llama", "default", "prefix" in facts, "splits_words" in facts)
 
 
-def _prepend(step: Json) -> dict[str, bool]:
+def prepend(step: Json) -> dict[str, bool]:
+    """▁ goes in front."""
     if step.get("prepend") != SPACE:
-        refuse("normalizer", f"puts something else than {SPACE} before a text", step)
+        cannot_say("normalizer", f"puts something else than {SPACE} before a text", step)
     return {"prefix": True}
 
 
 def _replace(step: Json) -> dict[str, bool]:
     if step.get("pattern") != {"String": " "} or step.get("content") != SPACE:
-        refuse("normalizer", f"replaces something else than spaces by {SPACE}", step)
+        cannot_say("normalizer", f"replaces something else than spaces by {SPACE}", step)
     return {"spaces": True}
 
 
-def _metaspace(step: Json) -> dict[str, bool]:
+def metaspace(step: Json) -> dict[str, bool]:
+    """Whether it writes ▁ for spaces, puts one in front, and cuts there."""
     if step.get("replacement", SPACE) != SPACE:
-        refuse("pre-tokenizer", f"writes something else than {SPACE} for a space", step)
+        cannot_say("pre-tokenizer", f"writes something else than {SPACE} for a space", step)
     old = "always" if flag(step, "add_prefix_space", default=True) else "never"
     scheme = typed(step.get("prepend_scheme", old), str, "pre_tokenizer.prepend_scheme")
     split = flag(step, "split", default=True)
@@ -138,23 +166,25 @@ def _metaspace(step: Json) -> dict[str, bool]:
 def _space_split(step: Json) -> dict[str, bool]:
     """Gemma's file splits at spaces once there are none."""
     if step.get("pattern") != {"String": " "}:
-        refuse("pre-tokenizer", "cuts words, which GGUF's kind 'llama' does not", step)
+        cannot_say("pre-tokenizer", "cuts words, which GGUF's kind 'llama' does not", step)
     return {}
 
 
 SENTENCEPIECE: dict[str, Callable[[Json], dict[str, bool]]] = {
-    "Prepend": _prepend,
+    "Prepend": prepend,
     "Replace": _replace,
-    "Metaspace": _metaspace,
+    "Metaspace": metaspace,
     "Split": _space_split,
 }
 
 
-def _row(table: Mapping[str, T], kind: str) -> T:
+def row_of(table: Mapping[str, T], kind: str) -> T:
+    """The row of a step's kind. Raises UnsupportedModelError."""
     if kind in table:
         return table[kind]
     raise UnsupportedModelError(
-        f"the tokenizer's step {kind[:SHOWN]!r} has no name in GGUF; known here: {', '.join(table)}",
+        f"the tokenizer's step {kind[:SHOWN]!r} has no name in GGUF; known here: {', '.join(table)}; "
+        f"{WAY_OUT}",
         kind="tokenizer",
         name=kind,
         known=sorted(table),

@@ -8,25 +8,30 @@ What GGUF cannot say is refused, or told as a loss (hf_losses.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from camelid.errors import UnsupportedModelError
-from camelid.formats.hf_losses import losses
-from camelid.formats.hf_splitting import Splitting, read_splitting
-from camelid.formats.hf_vocab import scores, spaceless, token_types, told_by_scores
+from camelid.formats.hf_bpe import bpe_words
+from camelid.formats.hf_losses import WAY_OUT, Published, Words, cannot_say
+from camelid.formats.hf_unigram import unigram_words
+from camelid.formats.hf_wordpiece import word_piece_words
 from camelid.text.hf.models import kind_of
-from camelid.text.hf.processors import Around, read_processor
-from camelid.text.hf.roles import Settings, named_tokens, read_settings, role_ids
+from camelid.text.hf.processors import read_processor
+from camelid.text.hf.roles import Settings, read_settings, role_ids
 from camelid.text.hf.tokenizer import checked_size
-from camelid.text.hf.values import SPACE, Json, mapping, refuse, unicode
-from camelid.text.hf.vocabulary import Vocabulary, pairs, vocabulary
+from camelid.text.hf.values import Json, mapping, unicode
+from camelid.text.hf.vocabulary import Vocabulary, vocabulary
 from camelid.text.metadata import EOS_NAMES
-from camelid.text.vocab import USER_DEFINED
 
 Value: TypeAlias = str | int | bool | list[str] | list[int] | list[float]
 
+WRITERS: Mapping[str, Callable[[Published], Words]] = {
+    "BPE": bpe_words,
+    "Unigram": unigram_words,
+    "WordPiece": word_piece_words,
+}
 DEFAULT = "default"  # the chat template that has no name in GGUF
 # GGUF key after tokenizer.ggml. -> its stored type.
 KINDS = {
@@ -42,9 +47,16 @@ KINDS = {
     "eom_token_id": "uint32",
     "unknown_token_id": "uint32",
     "padding_token_id": "uint32",
+    "cls_token_id": "uint32",
+    "seperator_token_id": "uint32",  # as GGUF spells it
+    "mask_token_id": "uint32",
     "add_bos_token": "bool",
     "add_eos_token": "bool",
     "add_space_prefix": "bool",
+    "remove_extra_whitespaces": "bool",
+    "precompiled_charsmap": "array[uint8]",
+    "normalizer.lowercase": "bool",
+    "normalizer.strip_accents": "bool",
 }
 
 
@@ -80,13 +92,10 @@ def tokenizer_metadata(
     in the files.
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
-    tokenizer = mapping(tokenizer, "tokenizer.json")
-    model = _bpe_model(tokenizer)
-    splitting = read_splitting(tokenizer, model)
-    vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
-    facts = _facts(splitting, vocab, _named(settings, model), model)
-    facts |= _special_facts(settings, vocab, _frame(tokenizer), model)
-    return _words(facts, chat_templates, tuple(losses(tokenizer, splitting, vocab, pairs(model, vocab.ids))))
+    write = _writer(tokenizer)
+    published = _published(tokenizer, settings, vocab_size)
+    words = write(published)
+    return _words(_special_facts(published) | words.facts, chat_templates, tuple(words.losses))
 
 
 def chat_metadata(
@@ -104,8 +113,7 @@ def chat_metadata(
     Arguments and errors as of `tokenizer_metadata`.
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
-    model = mapping(mapping(tokenizer, "tokenizer.json").get("model"), "model")
-    vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
+    vocab = _published(tokenizer, settings, vocab_size).vocab
     facts: dict[str, object] = {"tokens": ["" if token is None else token for token in vocab.tokens]}
     for role in ("bos", "eos"):
         facts[f"{role}_token_id"] = next(iter(role_ids(settings, vocab, role)), None)
@@ -123,68 +131,47 @@ def _words(facts: Mapping[str, object], templates: Mapping[str, str], lost: tupl
     return GgufWords(cast("dict[str, Value]", metadata), kinds, lost)
 
 
-def _bpe_model(tokenizer: Json) -> Json:
+def _published(tokenizer: Json, settings: Settings, vocab_size: int) -> Published:
+    tokenizer = mapping(tokenizer, "tokenizer.json")
     model = mapping(tokenizer.get("model"), "model")
-    kind = kind_of(model)
-    if kind != "BPE":
-        raise UnsupportedModelError(
-            f"tokenizers of kind {kind[:40]!r} cannot be written as GGUF, only BPE; use the directory itself",
-            kind="tokenizer",
-            name=kind,
-            known=["BPE"],
-        )
-    for key in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
-        if model.get(key):
-            refuse("model", f"uses {key}, which GGUF cannot say", model)
-    return model
+    vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
+    return Published(tokenizer, model, settings, vocab)
 
 
-def _facts(splitting: Splitting, vocab: Vocabulary, named: Iterable[str], model: Json) -> dict[str, object]:
-    """The vocabulary in GGUF's words."""
-    if splitting.splits_words and any(SPACE in token[1:] for token in vocab.ids):
-        refuse("pre-tokenizer", f"cuts words at {SPACE}, but there are tokens that reach over one", {})
-    merges = spaceless(pairs(model, vocab.ids))
-    scored = splitting.model == "llama"
-    types = token_types(vocab, merges, named, model.get("unk_token") if scored else None, scored)
-    tokens = [f"[PAD{i}]" if token is None else token for i, token in enumerate(vocab.tokens)]
-    if scored:  # readers compare these with the text before they write ▁ for its spaces
-        typed_tokens = zip(tokens, types, strict=True)
-        tokens = [
-            token.replace(SPACE, " ") if kind == USER_DEFINED else token for token, kind in typed_tokens
-        ]
-    told = scored and told_by_scores(vocab, merges, types)
-    return {
-        "model": splitting.model,
-        "pre": splitting.pre,
-        "tokens": tokens,
-        "token_type": types,
-        "scores": scores(vocab, merges, types) if scored else None,
-        "merges": None if told else [f"{left} {right}" for left, right in merges],
-        "add_space_prefix": splitting.add_space_prefix,
-    }
+def _writer(tokenizer: Json) -> Callable[[Published], Words]:
+    kind = kind_of(mapping(mapping(tokenizer, "tokenizer.json").get("model"), "model"))
+    if kind in WRITERS:
+        return WRITERS[kind]
+    raise UnsupportedModelError(
+        f"tokenizers of kind {kind[:40]!r} cannot be written as GGUF, only {', '.join(WRITERS)}; {WAY_OUT}",
+        kind="tokenizer",
+        name=kind,
+        known=list(WRITERS),
+    )
 
 
-def _named(settings: Settings, model: Json) -> list[str]:
-    """Every token that the small files name as special."""
-    named = [*named_tokens(settings), model.get("unk_token")]
-    return [name for name in named if isinstance(name, str)]
-
-
-def _special_facts(settings: Settings, vocab: Vocabulary, frame: Around, model: Json) -> dict[str, object]:
+def _special_facts(of: Published) -> dict[str, object]:
     """Ids of the special tokens, and whether texts are framed by them."""
-    before, after = frame.ids(vocab.ids)
-    ends = [*after, *role_ids(settings, vocab, "eos")]
-    unknown = role_ids(settings, vocab, "unk")
-    if not unknown and isinstance(token := model.get("unk_token"), str):
-        unknown = [vocab.ids[token]] if token in vocab.ids else []
+    ids = {role: role_ids(of.settings, of.vocab, role) for role in ("bos", "eos", "unk", "pad")}
+    before, after = _frame(of)
+    unknown = of.model.get("unk_token")
+    named = [of.vocab.ids[unknown]] if isinstance(unknown, str) and unknown in of.vocab.ids else []
     return {
-        "bos_token_id": next(iter([*before, *role_ids(settings, vocab, "bos")]), None),
-        **_ends(list(dict.fromkeys(ends)), vocab),
-        "unknown_token_id": next(iter(unknown), None),
-        "padding_token_id": next(iter(role_ids(settings, vocab, "pad")), None),
+        "bos_token_id": next(iter([*before, *ids["bos"]]), None),
+        **_ends(list(dict.fromkeys([*after, *ids["eos"]])), of.vocab),
+        "unknown_token_id": next(iter([*ids["unk"], *named]), None),
+        "padding_token_id": next(iter(ids["pad"]), None),
         "add_bos_token": bool(before),
         "add_eos_token": bool(after),
     }
+
+
+def _frame(of: Published) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """At most one token on each side. Raises UnsupportedModelError for more."""
+    before, after = read_processor(of.tokenizer).ids(of.vocab.ids)
+    if len(before) > 1 or len(after) > 1:
+        cannot_say("post-processor", "is not [BOS] text [EOS]", {})
+    return before, after
 
 
 def _ends(ids: list[int], vocab: Vocabulary) -> dict[str, int]:
@@ -195,16 +182,8 @@ def _ends(ids: list[int], vocab: Vocabulary) -> dict[str, int]:
     if dropped:
         raise UnsupportedModelError(
             f"tokenizer: eos_token_id lists {len(ids)} ids, but GGUF has room for {len(keys)}; "
-            f"{dropped[0]} would be left out",
+            f"{dropped[0]} would be left out; {WAY_OUT}",
             kind="tokenizer",
             name="eos_token_id",
         )
     return dict(zip(keys, [*ids[:1], *others], strict=False))
-
-
-def _frame(tokenizer: Json) -> Around:
-    """At most one token on each side. Raises UnsupportedModelError for more."""
-    frame = read_processor(tokenizer)
-    if len(frame.before) > 1 or len(frame.after) > 1:
-        refuse("post-processor", "is not [BOS] text [EOS], which is all that GGUF can say", {})
-    return frame

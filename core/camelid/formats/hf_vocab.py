@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 
 from camelid.errors import UnsupportedModelError
+from camelid.formats.hf_losses import WAY_OUT, Published
+from camelid.text.hf.roles import named_tokens
 from camelid.text.hf.values import shown
 from camelid.text.hf.vocabulary import Vocabulary
 from camelid.text.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
@@ -24,20 +26,25 @@ def spaceless(merges: Iterable[tuple[str, str]]) -> Merges:
         if " " in left or " " in right:
             raise UnsupportedModelError(
                 f"tokenizer: merge {rank} joins {shown(left)} and {shown(right)}; merges in GGUF "
-                "have no spaces",
+                f"have no spaces; {WAY_OUT}",
                 kind="tokenizer",
                 name="merges",
             )
     return found
 
 
-def token_types(
-    vocab: Vocabulary, merges: Merges, named: Iterable[str], unknown: object, has_bytes: bool
-) -> list[int]:
-    """tokenizer.ggml.token_type of every id; `named` are tokens that the small files give a role."""
-    merged = {left + right for left, right in merges}
+def filled(vocab: Vocabulary) -> list[str]:
+    """Every token; ids without one are named as converters do."""
+    return [f"[PAD{i}]" if token is None else token for i, token in enumerate(vocab.tokens)]
+
+
+def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool) -> list[int]:
+    """tokenizer.ggml.token_type of every id."""
+    vocab, merged = of.vocab, {left + right for left, right in merges}
     # A name like "!" given to padding is text all the same; one that merges make cannot steer.
-    steering = {token for token in named if len(token) > 1 and token not in merged}
+    steering = {token for token in _named(of) if len(token) > 1 and token not in merged}
+    # By name: Unigram's vocabulary may have a token twice.
+    steering |= {one.content for one in vocab.added.values() if one.steers and len(one.content) > 1}
 
     def kind(token_id: int, token: str | None) -> int:
         if token is None:
@@ -51,6 +58,12 @@ def token_types(
         return CONTROL if token in steering else NORMAL
 
     return [kind(token_id, token) for token_id, token in enumerate(vocab.tokens)]
+
+
+def _named(of: Published) -> list[str]:
+    """Every token that the small files name as special."""
+    named = [*named_tokens(of.settings), of.model.get("unk_token")]
+    return [name for name in named if isinstance(name, str)]
 
 
 def _ranks(merges: Merges) -> dict[str, int]:

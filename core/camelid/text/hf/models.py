@@ -149,19 +149,20 @@ def read_word_level(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
 
 def read_unigram(model: Json, _: Ids, text_ids: Ids) -> EncodeWord:
     """The cut of best score. The worst score, which unknown characters go by, is that of all tokens."""
-    pieces = list(_scored(model))
+    pieces = list(scored(model))
     unk_id = None if model.get("unk_id") is None else count(model, "unk_id", 0, len(pieces) - 1)
-    scored = {piece: (score, i) for i, (piece, score) in enumerate(pieces) if piece in text_ids}
+    of_text = {piece: (score, i) for i, (piece, score) in enumerate(pieces) if piece in text_ids}
     names = {byte: f"<0x{byte:02X}>" for byte in range(256)} if flag(model, "byte_fallback") else {}
     return Unigram(
-        scored,
+        of_text,
         unk_id=unk_id,
         unk_score=min((score for _, score in pieces), default=0.0) - PENALTY,
-        byte_ids={byte: scored[name][1] for byte, name in names.items() if name in scored},
+        byte_ids={byte: of_text[name][1] for byte, name in names.items() if name in of_text},
     ).encode_word
 
 
-def _scored(model: Json) -> Iterator[tuple[str, float]]:
+def scored(model: Json) -> Iterator[tuple[str, float]]:
+    """Unigram's pieces with their scores, in the order of ids. Raises ModelFormatError."""
     for item in array(model.get("vocab"), "model.vocab"):
         pair = array(item, "model.vocab")
         score = pair[1] if len(pair) == 2 else None

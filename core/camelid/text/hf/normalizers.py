@@ -62,14 +62,18 @@ def _bert(step: Json) -> Normalize:
     )
 
 
-def _precompiled(step: Json) -> Normalize:
-    if step.get("precompiled_charsmap") is None:
-        return lambda text: text
+def charsmap_bytes(step: Json) -> bytes:
+    """The data of a Precompiled step; empty if there is none. Raises ModelFormatError."""
     try:
-        data = binascii.a2b_base64(text(step, "precompiled_charsmap").encode())
+        return binascii.a2b_base64(text(step, "precompiled_charsmap", "").encode())
     except binascii.Error as error:
         raise ModelFormatError(f"tokenizer: precompiled_charsmap is not base64: {error}") from None
-    charsmap = Charsmap(data)
+
+
+def _precompiled(step: Json) -> Normalize:
+    if not step.get("precompiled_charsmap"):
+        return lambda text: text
+    charsmap = Charsmap(charsmap_bytes(step))
     return lambda text: charsmap.normalize_clusters(clusters(text))
 
 
