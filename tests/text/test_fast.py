@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import product
+
 import pytest
 from tests.text.made import byte_level
 from tests.text.splitter_cases import ORACLES
@@ -12,6 +15,7 @@ from camelid.text.fast import FAST_CHARS
 from camelid.text.pipeline import Pipeline
 from camelid.text.pretokenize import SPLITTERS
 from camelid.text.tokenizer import tokenizer_from_gguf
+from camelid.text.vocab import ALPHABET
 
 BYTE_LEVEL = [name for name in ORACLES if SPLITTERS[name].spells_bytes]
 TEXTS = random_texts(400, seed=61)
@@ -28,6 +32,25 @@ def test_both_ways_give_the_same_ids(name: str) -> None:
     assert slow.fast, "the tokenizers package is installed"
     for text in TEXTS:
         assert slow._encode_stretch(text, opens=True) == slow.fast(text), ascii(text)
+
+
+@pytest.mark.parametrize("name", BYTE_LEVEL)
+def test_a_long_run_takes_linear_time(name: str) -> None:
+    """The package's own regex engine takes minutes to hours for some of these."""
+    fast = made(name).fast
+    assert fast
+    start = time.process_time()
+    for unit, tail in product(("1", " ", "1 "), ("1", "x")):
+        assert fast(unit * (50_000 // len(unit)) + tail)
+    assert time.process_time() - start < 10
+
+
+def test_tokens_with_spaces_merge_as_listed() -> None:
+    """Named tokens are spelled in characters, and may so begin with the space that parts a merge."""
+    tokens, merges = [*ALPHABET, " b", "a b"], ["a  b"]
+    tokenizer = byte_level(tokens, merges, types=[1] * 256 + [4, 4])
+    assert tokenizer.fast
+    assert tokenizer.fast("abc") == tokenizer.encode("abc")
 
 
 @pytest.mark.parametrize("special", [False, True])

@@ -62,5 +62,5 @@ def bpe_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
         model.encode_word,
         roles=roles(metadata, vocab, add_bos=row.add_bos),
         split=row.split,
-        fast=lambda: fast_byte_level(vocab.text_ids(), merges, row.patterns, ignore_merges=row.ignore_merges),
+        fast=lambda: fast_byte_level(vocab.text_ids(), merges, row.split, ignore_merges=row.ignore_merges),
     )

@@ -46,16 +46,21 @@ def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "
     return [symbol for symbol in symbols if symbol]
 
 
+def halves(pair: str) -> tuple[str, str]:
+    """The two tokens of a listed merge. A token may begin with the space that parts them."""
+    border = pair.find(" ", 1)
+    return (pair[:border], pair[border + 1 :]) if border > 0 else (pair, "")
+
+
 def check_merges(merges: Sequence[str], ids: Mapping[str, int]) -> None:
-    """Every merge joins two tokens to a third, once. A token may begin with the space that parts them."""
+    """Every merge joins two tokens to a third, once. Raises ModelFormatError."""
     if len(set(merges)) < len(merges):
         pair = Counter(merges).most_common(1)[0][0]
         raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
     for rank, pair in enumerate(merges):
-        border = pair.find(" ", 1)
-        left, right = pair[:border], pair[border + 1 :]
-        if border < 0 or left not in ids or right not in ids or left + right not in ids:
-            unknown = next((t for t in (left, right, left + right) if border > 0 and t not in ids), pair)
+        left, right = halves(pair)
+        if left not in ids or right not in ids or left + right not in ids:
+            unknown = next(t for t in (left, right, left + right) if t not in ids)
             raise ModelFormatError(
                 f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown!r:.80} is no text token of the "
                 "vocabulary",
