@@ -101,6 +101,18 @@ CASES = [
         ("0", "1", "0.0", "1.0", "-0.5", "0.00"),
     ),
     Case(
+        "below a decimal",
+        {"type": "number", "minimum": 0, "exclusiveMaximum": 2.5},
+        ("2", "2.0", "2.49", "0", "1.9"),
+        ("2.5", "2.50", "2.51", "3"),
+    ),
+    Case(
+        "bounds of both kinds",
+        {"type": "integer", "minimum": 3, "exclusiveMinimum": 3, "maximum": 9, "exclusiveMaximum": 9},
+        ("4", "8"),
+        ("3", "9"),
+    ),
+    Case(
         "negative",
         {"type": "number", "minimum": -2.5, "maximum": -0.25},
         ("-2.5", "-1", "-0.25", "-0.250"),
@@ -189,6 +201,7 @@ CASES = [
         {"type": "object", "required": ["x"]},
         ('{"x":[]}', '{"x":1,"y":2}'),
         ("{}", '{"y":1}'),
+        ('{"x":1,"x":2}', '{"x":1,"y":2,"x":3}'),
     ),
     Case(
         "patternProperties",

@@ -62,6 +62,15 @@ def test_mask_is_the_tokens_that_may_come_next(case: Case) -> None:
             assert matcher.accept(rng.choice(text))
 
 
+@pytest.mark.parametrize("grammar", ['root ::= "a" | <[3]> "b"', 'root ::= <[3]> | "ab"'])
+def test_a_token_that_is_text_and_named_by_id_goes_on_both_ways(grammar: str) -> None:
+    found = matcher(grammar)
+    assert ids(b"a") == [3]
+    assert found.accept(3)
+    assert found.is_complete
+    assert allowed(found) == [EOS, *ids(b"b")]
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in DERIVED], ids=str)
 def test_tokens_are_allowed_where_derivatives_go_on(case: Case) -> None:
