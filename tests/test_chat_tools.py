@@ -68,6 +68,8 @@ def test_an_answer_cut_short_is_no_whole_call(llm: LLM) -> None:
     done = llm.chat(USER, tools=TOOLS, choice=[CALL], max_tokens=25)
     assert done.finish_reason == "length"
     assert not any(call.complete for call in done.tool_calls)
+    broken = llm.chat(USER, tools=TOOLS, choice=['<tool_call>\n{"name": "add", "arguments": {"a": oops'])
+    assert broken.finish_reason == "stop", "there is no call to run"
 
 
 def test_a_stop_string_ends_before_what_follows(llm: LLM) -> None:

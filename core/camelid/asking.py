@@ -21,11 +21,6 @@ CHAT_OPTIONS = ("tools", "variables")
 MakeSink = Callable[[tuple[str, ...]], TextSink]
 
 
-def asks_for_guide(options: Mapping[str, object]) -> bool:
-    """Whether an answer with these options must follow a grammar."""
-    return any(options.get(name) is not None for name in WAYS)
-
-
 class Asking:
     """Makes requests to one model."""
 
@@ -77,13 +72,14 @@ class Asking:
         return {} if temperature is None else {"temperature": temperature}
 
     def _guide(self, asked: Mapping[str, object], *, ignore_eos: bool) -> Guide | None:
-        if not asks_for_guide(asked):
+        if all(value is None for value in asked.values()):
             return None
-        if ignore_eos:
+        guide = self.guides.of(asked)
+        if guide and ignore_eos:
             raise RequestError(
                 "ignore_eos goes on past what a grammar allows; leave it out", field="ignore_eos"
             )
-        return self.guides.of(asked)
+        return guide
 
     def _prompt(
         self, prompt: Prompt, chat: Mapping[str, Any], *, special: bool

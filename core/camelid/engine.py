@@ -16,6 +16,7 @@ from itertools import count
 from camelid.backends.base import Backend, Capabilities, OutputRow, Program, Result, Ticket
 from camelid.drawing import choose
 from camelid.errors import BackendError, ContextOverflowError, PlanError, RequestError
+from camelid.messages import shown
 from camelid.metrics import Counters
 from camelid.plan.step import FROM_RING, Step, encode_step
 from camelid.scheduler import ALL_LOGITS, GUIDED, Batch, Limits, Scheduler, build_step
@@ -328,7 +329,7 @@ class StepEngine:
             )
         n = request.max_tokens
         if n is not None and (type(n) is not int or n < 1):
-            raise RequestError(f"max_tokens is {n!r}, expected an integer from 1 on", field="max_tokens")
+            raise RequestError(f"max_tokens is {shown(n)}, expected an integer from 1 on", field="max_tokens")
         for asked, entry in ((request.all_logits, ALL_LOGITS), (request.constraint, GUIDED)):
             if asked and entry not in self.programs:
                 raise PlanError(f"{entry} was asked for before its program was compiled", op="sample")

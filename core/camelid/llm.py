@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
-from camelid.asking import Asking, asks_for_guide
+from camelid.asking import Asking
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.engine import Stream
 from camelid.errors import RequestError
@@ -103,8 +103,7 @@ class LLM:
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
-        await self._ready(options)
-        stream = self.submit(prompt, **options)
+        stream = await self._start(prompt, options)
         try:
             async for _ in stream:
                 pass
@@ -114,8 +113,7 @@ class LLM:
 
     async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The answer token by token. Leaving the loop cancels the request."""
-        await self._ready(options)
-        stream = self.submit(prompt, **options)
+        stream = await self._start(prompt, options)
         try:
             async for event in stream:
                 yield event
@@ -157,8 +155,7 @@ class LLM:
 
         Closing it cancels the request.
         """
-        self._runner.run(self._ready(options))
-        stream = self.submit(prompt, **options)
+        stream = self._runner.run(self._start(prompt, options))
         try:
             while event := self._runner.run_step(_next(stream)):
                 yield event
@@ -211,11 +208,13 @@ class LLM:
             )
         save(path)
 
-    async def _ready(self, options: Mapping[str, Any]) -> None:
-        """Compiles what such a request needs beyond the usual programs."""
+    async def _start(self, prompt: Prompt, options: Mapping[str, Any]) -> Stream:
+        """As `submit`, with the program that a guided request needs."""
         self._check_open()
-        if asks_for_guide(options):
+        request = self._asking.request(prompt, options)
+        if request.constraint:
             await self._running.compile(GUIDED)
+        return self._engine.submit(request)
 
     def _check_open(self) -> None:
         if self._is_closed:

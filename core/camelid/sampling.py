@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from camelid.errors import RequestError
+from camelid.messages import shown
 from camelid.options import Options
 from camelid.plan.step import StepSampling
 
@@ -69,11 +70,11 @@ def _check_temperature(value: object) -> None:
     low, high = TEMPERATURES
     if not (_is_number(value) and (value == 0 or low <= float(str(value)) <= high)):
         raise RequestError(
-            f"temperature is {value!r}, expected 0 (greedy) or {low} to {high}", field="temperature"
+            f"temperature is {shown(value)}, expected 0 (greedy) or {low} to {high}", field="temperature"
         )
 
 
 def _check_seed(value: object) -> None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SEED):
         return
-    raise RequestError(f"seed is {value!r}, expected an integer from 0 to 2**64 - 1", field="seed")
+    raise RequestError(f"seed is {shown(value)}, expected an integer from 0 to 2**64 - 1", field="seed")

@@ -219,11 +219,12 @@ class Sequence:
         if self.is_finished:
             return
         ids, message = self.generated_ids, gather(self.outbox.parts)
+        calls = any(call.complete for call in message.tool_calls)
         self.outbox.error = error
         self.outbox.completion = Completion(
             text="".join(self.outbox.text),
             token_ids=ids,
-            finish_reason="tool_calls" if message.tool_calls and reason == "stop" else reason,
+            finish_reason="tool_calls" if calls and reason == "stop" else reason,
             usage=Usage(self.n_prompt, len(ids)),
             timings=self.clock.timings(self.n_prompt, len(ids), self.n_steps),
             seed=self.request.sampling.seed or 0,
