@@ -165,8 +165,8 @@ def test_what_is_nested_without_end_is_refused_in_few_words(llm: LLM) -> None:
     for _ in range(3000):
         deep = [deep]
     prompt: Any = [{"role": "user", "content": "hi"}]
-    options = ("response_format", "json_schema", "choice", "stop", "variables", "tools", "seed", "temperature")
-    for name in (*options, "max_tokens"):
+    asked = ("response_format", "json_schema", "choice", "stop", "variables", "tools")
+    for name in (*asked, "seed", "temperature", "max_tokens"):
         with pytest.raises(RequestError):
             llm.generate(prompt, **{name: deep})
     for wrong in (None, 5, b"a"):
