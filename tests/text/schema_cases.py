@@ -238,7 +238,7 @@ CASES = [
         "few others",
         obj("a", additionalProperties=True, minProperties=1, maxProperties=2),
         ('{"a":1,"b":2}', '{"b":1,"c":2}'),
-        ("{}", '{"a":1,"b":2,"c":3}'),
+        ("{}", '{"a":1,"b":2,"c":3}', '{"b":1,"c":2,"d":3}'),
     ),
     Case(
         "distinct others",

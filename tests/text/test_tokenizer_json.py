@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
 from tests.text.hf_families import FAMILIES, family, published
 from tests.text.texts import random_texts
+from tokenizers import Tokenizer, models
 
 from camelid.errors import RequestError
 from camelid.text.detokenize import StreamDecoder
@@ -123,6 +126,16 @@ def test_broken_bytes_are_one_replacement_a_character_not_one_a_byte() -> None:
     ids = [made.get_vocab()[f"<0x{byte:02X}>"] for byte in "漢".encode()[:2]]
     assert tokenizer.decode(ids) == "\ufffd"
     assert made.decode(ids) == "\ufffd\ufffd"
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("fuse", [False, True])
+def test_unknown_characters_beside_bytes_stand_where_tokenizers_puts_them(fuse: bool) -> None:
+    vocab = {"a": 0, "<unk>": 1, "<0xC3>": 2, "<0xA9>": 3}
+    made = Tokenizer(models.BPE(vocab, [], unk_token="<unk>", fuse_unk=fuse, byte_fallback=True))
+    tokenizer = tokenizer_from_json(json.loads(made.to_str()))
+    for text in map("".join, product("aéz", repeat=4)):
+        assert tokenizer.encode(text) == made.encode(text).ids, text
 
 
 def test_a_character_without_a_token_is_an_error_and_not_dropped() -> None:
