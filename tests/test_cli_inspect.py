@@ -155,15 +155,16 @@ def test_a_tied_twin_is_unused_and_a_mask_ignored(tmp_path: Path) -> None:
 
 def test_tokenizer_template_and_metadata_of_shards(tmp_path: Path) -> None:
     folder = write_hf(tmp_path, load_case("llama31"))
-    model = {"type": "WordPiece", "vocab": {"a": 0, "b": 1}}
+    model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}}
     (folder / "tokenizer.json").write_text(json.dumps({"model": model, "added_tokens": []}))
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     facts = inspect(folder)
     assert facts["files"][0]["metadata"] == {"format": "pt"}
     assert facts["chat_template"] is True
-    assert (facts["tokenizer"]["kind"], facts["tokenizer"]["n_tokens"]) == ("WordPiece", 2)
-    assert facts["tokenizer"]["reason"] and facts["loads_as"] == "llama", "the weights can be used alone"
-    assert "WordPiece, 2 tokens; cannot be used: " in call(folder).stdout
+    assert (facts["tokenizer"]["kind"], facts["tokenizer"]["n_tokens"]) == ("WordLevel", 2)
+    assert "unk_token '<unk>' is not" in facts["tokenizer"]["reason"]
+    assert facts["loads_as"] == "llama", "the weights can be used alone"
+    assert "WordLevel, 2 tokens; cannot be used: " in call(folder).stdout
 
 
 def test_settings_cannot_steer_the_terminal_and_infinity_stays_json(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cria_hf import write_cria_hf
 from tests.text.hf_families import FAMILIES, family, published
 from tests.text.texts import random_texts
+from tokenizers import Tokenizer
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.formats.gguf_writer import write_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.hf_tokenizer import GgufWords, tokenizer_metadata
-from camelid.opening import open_tokenizer
+from camelid.opening import open_model, open_tokenizer
 from camelid.text.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizer import framed, tokenizer_from_gguf
 
@@ -88,6 +90,28 @@ def test_a_directory_encodes_by_its_tokenizer_json(name: str, tmp_path: Path) ->
     family(name).encode_special_tokens = False
     for text in ("e\u0301 <s>a  b</s>", "[INST] the llama"):
         assert framed(opened, opened.encode(text, special=True)) == family(name).encode(text).ids
+
+
+def test_a_directory_with_weights_encodes_by_its_tokenizer_json_too(tmp_path: Path) -> None:
+    """Not by its translation, which would lose Mistral's rule of spaces."""
+    folder = write_cria_hf(tmp_path / "hf")
+    (folder / "tokenizer_config.json").write_text("{}")
+    rows = asyncio.run(open_model(folder)).model.spec.vocab_size
+    (folder / "tokenizer.json").write_text(json.dumps(made := mistral_of(rows)))
+    opened = asyncio.run(open_model(folder)).tokenizer()
+    assert opened and opened.vocab_size == rows
+    judge = Tokenizer.from_str(json.dumps(made))
+    for text in (" the", "<s>the", "the <s> the"):
+        assert opened.encode(text, special=True) == judge.encode(text, add_special_tokens=False).ids
+
+
+def mistral_of(n_tokens: int) -> dict[str, Any]:
+    """The family's, with its last tokens and what is merged of them left out."""
+    made: Any = published("mistral")
+    vocab = {token: i for token, i in made["model"]["vocab"].items() if i < n_tokens}
+    merges = [pair for pair in made["model"]["merges"] if "".join(pair) in vocab]
+    added = [item for item in made["added_tokens"] if item["id"] < n_tokens]
+    return {**made, "added_tokens": added, "model": {**made["model"], "vocab": vocab, "merges": merges}}
 
 
 def test_chat_templates_come_from_files_of_their_own_first(tmp_path: Path) -> None:

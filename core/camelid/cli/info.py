@@ -18,7 +18,7 @@ from camelid.backends.select import open_backend
 from camelid.cli.fetching import local_model
 from camelid.cli.show import columns, human, line, printable, shown, size, sizes
 from camelid.cli.verb import BACKEND_NAMES, model_argument, say, verb
-from camelid.errors import ModelFormatError
+from camelid.errors import CamelidError, ModelFormatError
 from camelid.footprint import Footprint, predict_memory
 from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
@@ -27,6 +27,8 @@ from camelid.model.spec import ModelSpec, RopeSpec
 from camelid.opening import ModelFile, open_model
 from camelid.plan.weights import Weight
 from camelid.scheduler import Limits
+from camelid.text.hf.models import kind_of
+from camelid.text.hf.values import mapping
 
 SIZE_TYPES = ("f16", "q4_0")
 STORED = "as stored"
@@ -181,10 +183,14 @@ def rope_facts(rope: RopeSpec, name: str, spec: ModelSpec) -> Facts:
 
 
 def tokenizer_kind(file: ModelFile) -> str:
-    """What GGUF calls it, "none", or why it cannot be read."""
-    if file.checkpoint.no_tokenizer:
-        return f"unsupported: {file.checkpoint.no_tokenizer.message}"
-    return file.gguf.get("tokenizer.ggml.model", str, default="none")
+    """What GGUF calls it, or tokenizer.json where GGUF has no word; "none"; or why it cannot be read."""
+    if not file.checkpoint.no_tokenizer or not file.directory:
+        return file.gguf.get("tokenizer.ggml.model", str, default="none")
+    try:
+        file.tokenizer()
+    except CamelidError as error:
+        return f"unsupported: {error.message}"
+    return kind_of(mapping(file.directory.tokenizer.get("model"), "model"))
 
 
 def tensor_types(file: ModelFile) -> dict[str, int]:

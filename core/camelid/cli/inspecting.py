@@ -24,6 +24,7 @@ from camelid.model.hf_facts import Facts
 from camelid.model.read import read_model
 from camelid.model.sizes import count_parameters
 from camelid.model.tensors import tensor_shapes
+from camelid.opening import tokenizer_of
 from camelid.plan.weights import Weight
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ def inspect_directory(path: Path) -> Found:
         "files": [_shard(directory, name, tensors) for name in sorted({t.file for t in tensors})],
         "config": directory.config,
         "generation_config": directory.generation,
-        "tokenizer": _tokenizer(directory, checkpoint),
+        "tokenizer": _tokenizer(directory, model, checkpoint),
         "chat_template": directory.chat_template is not None,
     }
     return Found(facts=facts, tensors=tensors)
@@ -189,7 +190,7 @@ def _shard(directory: HfDirectory, name: str, tensors: Iterable[TensorFacts]) ->
     return {"name": name, "bytes": header.file_size, "tensors": n, "metadata": header.metadata}
 
 
-def _tokenizer(directory: HfDirectory, checkpoint: Checkpoint | None) -> Json | None:
+def _tokenizer(directory: HfDirectory, loaded: Model | None, checkpoint: Checkpoint | None) -> Json | None:
     """Its kind and size as tokenizer.json has them; `reason` says why it cannot be used, where that is so."""
     if not directory.tokenizer:
         return None
@@ -197,9 +198,10 @@ def _tokenizer(directory: HfDirectory, checkpoint: Checkpoint | None) -> Json | 
     own = cast(JsonObject, model) if isinstance(model, dict) else {}
     vocab = own.get("vocab")
     n_tokens = len(cast(Collection[object], vocab)) if isinstance(vocab, dict | list) else 0
-    problem = checkpoint.no_tokenizer if checkpoint else None
-    kind = str(own.get("type", "not stated"))
-    return {"kind": kind, "n_tokens": n_tokens, "reason": problem.message if problem else None}
+    kind, reason = str(own.get("type", "not stated")), ""
+    if loaded and checkpoint and checkpoint.no_tokenizer:  # GGUF has no words for it, but the directory may
+        _, reason = _attempt(lambda: tokenizer_of(directory, loaded.spec.vocab_size))
+    return {"kind": kind, "n_tokens": n_tokens, "reason": reason or None}
 
 
 def _gguf_tokenizer(gguf: Gguf) -> Json | None:

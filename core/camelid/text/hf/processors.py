@@ -32,13 +32,18 @@ class Around:
 
 
 def read_processor(tokenizer: Json) -> Around:
-    """What goes around a single text; of several steps each goes around what the ones before it made."""
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    """What goes around a single text; of several steps each goes around what the ones before it made.
+
+    Behind a template there can be no other: `tokenizers` then takes the template's pieces for two texts.
+    """
+    around, ended = Around(), False
     for kind, step in steps(tokenizer, "post_processor", "processors"):
         found = row(PROCESSORS, kind, "post-processor")(step)
-        before, after = (*found.before, *before), (*after, *found.after)
-    return Around(before, after)
+        if found != Around() and ended:
+            refuse("post-processor", "frames a text that a template has framed", step)
+        around = Around((*found.before, *around.before), (*around.after, *found.after))
+        ended = ended or (kind == "TemplateProcessing" and found != Around())
+    return around
 
 
 def _cls_and_sep(step: Json) -> Around:
