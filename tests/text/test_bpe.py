@@ -225,11 +225,6 @@ def test_a_text_is_framed_as_the_file_asks(add_bos: bool, add_eos: bool) -> None
         assert framed(made, made.encode(text)) == judge.encode(text).ids
 
 
-def test_a_family_without_a_beginning_has_none_though_the_file_names_one() -> None:
-    made = tokenizer_from_gguf(metadata(changes={"pre": "chatglm-bpe"}))
-    assert (made.bos_id, made.frame) == (None, Frame())
-
-
 def test_nothing_is_framed_unless_the_file_says_so() -> None:
     assert ours().frame == Frame()
     assert framed(ours(), [1, 2]) == [1, 2]

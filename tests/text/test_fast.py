@@ -34,9 +34,9 @@ def test_both_ways_give_the_same_ids(name: str) -> None:
         assert slow._encode_stretch(text, opens=True) == slow.fast(text), ascii(text)
 
 
-@pytest.mark.parametrize("name", BYTE_LEVEL)
+@pytest.mark.parametrize("name", ["afmoe", "deepseek-llm", "superbpe", "tiny_aya"])
 def test_a_long_run_takes_linear_time(name: str) -> None:
-    """The package's own regex engine takes minutes to hours for some of these."""
+    """The package's own regex engine takes minutes to hours for these."""
     fast = made(name).fast
     assert fast
     start = time.process_time()

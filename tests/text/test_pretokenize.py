@@ -18,8 +18,10 @@ from camelid.text.splitting import FUNCTIONS, spans
 
 BATCH = 0x4000
 CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
-# Planes 2 and up are ideographs, tags, private and unassigned characters, whose neighbours behave alike.
-VARIED = [c for c in CODE_POINTS if c < 0x20000 or 0xE0000 <= c < 0xE0200 or c % 64 == 0]
+# In order, all code points show where classes begin and end; a part is enough to show which they are.
+VARIED = [
+    c for c in CODE_POINTS if c < 0x3400 or 0xE0000 <= c < 0xE0200 or c % (8 if c < 0x20000 else 64) == 0
+]
 UNITS = (
     "a", "A", " ", "1", "\n", "'", "\u0301", "漢", "ʰ", "😀", " \n", "a1", "'s", "\r ", "aA", "\u0301A", "Aʰ",
     " a", "1 ", "1a",
@@ -31,7 +33,6 @@ LENGTHS = (*range(1, 9), *range(255, 259), *range(509, 515), *range(1019, 1026),
 # The families for which llama.cpp (src/llama-vocab.cpp) sets a fact, whatever the file says.
 LLAMA_3 = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
 FACTS = {
-    "no_bos": "chatglm-bpe glm4 glm5",
     "add_bos": f"{LLAMA_3} tekken chameleon gemma4 granite-embed-multi-311m",
     "ignore_merges": f"{LLAMA_3} minicpm5 youtu glm4 glm5 tekken granite-embed-multi-97m",
 }
@@ -80,7 +81,8 @@ def test_runs_of_every_length_are_cut_as_the_oracle_cuts_them(name: str, unit: s
 
 @pytest.mark.parametrize("pattern", FUNCTIONS)
 def test_functions_find_the_matches_of_the_regex_that_they_stand_for(pattern: str) -> None:
-    for unit, length, (before, after) in product("1 \n", LENGTHS, AROUND):
+    # The regexes themselves take quadratic time, so runs of up to 514 must do.
+    for unit, length, (before, after) in product("1 \n", [n for n in LENGTHS if n < 515], AROUND):
         text = before + unit * length + after
         found = [match.span() for match in regex.finditer(pattern, text)]
         assert list(spans(pattern)(text)) == found, ascii(text)
@@ -89,11 +91,11 @@ def test_functions_find_the_matches_of_the_regex_that_they_stand_for(pattern: st
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_long_run_takes_linear_time(name: str, unit: str) -> None:
-    text = unit * (100_000 // len(unit))
+    text = unit * (50_000 // len(unit))
     start = time.process_time()
     for tail in ("", "x", "1"):
         assert "".join(splitter(name).split(text + tail)) == text + tail
-    # At most 0.2 s each; anything quadratic would take minutes.
+    # At most 0.1 s each; anything quadratic would take minutes.
     assert time.process_time() - start < 5
 
 

@@ -72,7 +72,7 @@ def oracle(case: Case, text: str) -> list[str]:
 @pytest.mark.parametrize("name", CASES)
 def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
     """In order; and those that may be affected also between letters."""
-    for between, last in (("", 0x110000), ("a", 0x30000)):
+    for between, last in (("", 0x110000), ("a", 0x20000)):
         for first in range(0, last, 0x1000):
             chars = [chr(c) for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000]
             text = between.join(chars)
@@ -83,7 +83,7 @@ def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
 @pytest.mark.parametrize("name", [*CASES, *SPLITS])
 def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str) -> None:
     case = {**CASES, **SPLITS}[name]
-    for text in ["", " ", "e", "''s's1", *random_texts(650, seed=12)]:
+    for text in ["", " ", "e", "''s's1", *random_texts(500, seed=12)]:
         assert case.ours(text) == oracle(case, text), ascii(text)
 
 

@@ -51,8 +51,6 @@ def bpe_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
     name = metadata.get(key("pre"), "default")
     row = splitter(name if isinstance(name, str) else repr(name))
-    if row.no_bos:
-        metadata = {**metadata, key("bos_token_id"): None}
     if not row.spells_bytes:
         return characters_from_gguf(metadata, row)
     vocab, merges = Vocab(*tokens_and_types(metadata)), array(metadata, "merges", str)

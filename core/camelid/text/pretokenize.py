@@ -21,10 +21,7 @@ class Splitter:
     patterns: tuple[str, ...]
     ignore_merges: bool = False  # a word that is a token is taken whole, whatever the merges say
     add_bos: bool = False  # what the family does when the file does not say
-    no_bos: bool = False  # the beginning is not marked, even if the file names a token for it
-    spells_bytes: bool = (
-        True  # tokens are spelled in the alphabet of bytes; else in characters, ▁ for a space
-    )
+    spells_bytes: bool = True  # tokens are spelled in the byte alphabet; else in characters, ▁ for a space
 
     def split(self, text: str) -> list[str]:
         """Cut `text` into words; joined, they are `text` again."""
@@ -57,9 +54,8 @@ SPLITTERS: dict[str, Splitter] = {
         ignore_merges=True,
         add_bos=True,
     ),
-    **rows("dbrx smaug-bpe", LLAMA3),
-    **rows("chatglm-bpe", LLAMA3, no_bos=True),
-    **rows("glm4 glm5", LLAMA3, no_bos=True, ignore_merges=True),
+    **rows("dbrx smaug-bpe chatglm-bpe", LLAMA3),
+    **rows("glm4 glm5", LLAMA3, ignore_merges=True),
     **rows("jais-2", published.JAIS2),
     **rows("minicpm5", r"\p{N}{1,3}", published.MINICPM5, ignore_merges=True),
     **rows("qwen2 stablelm2 megrez deepseek-r1-qwen kormo f2llmv2 hunyuan grok-2 solar-open", QWEN2),

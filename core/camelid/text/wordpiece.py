@@ -31,9 +31,9 @@ class WordPiece:
     def __init__(
         self, ids: Mapping[str, int], unk_id: int, *, prefix: str = "##", max_chars: int | None = MAX_CHARS
     ) -> None:
-        self._starts = trie(ids)
-        goes_on = {token[len(prefix) :]: i for token, i in ids.items() if token.startswith(prefix)}
-        self._goes_on = trie(goes_on) if prefix else self._starts
+        self._starts = self._goes_on = trie(ids)
+        if prefix:
+            self._goes_on = trie({t[len(prefix) :]: i for t, i in ids.items() if t.startswith(prefix)})
         self._unk_id = unk_id
         self._max_chars = max_chars
 
