@@ -29,7 +29,10 @@ TEXTS = [*random_texts(200, seed=21), *ASCII, "", " ", "a<|im_end|>b", "<s>a</s>
 # Family -> what its conversion tells as lost, and the texts that this is about.
 LOST = {
     "qwen2": (["normalised to NFC"], r"[^\t -~]"),
-    "phi3": (["the spaces beside them", "single_word"], r"<\||\[|don't|  |(^|>) "),
+    "phi3": (
+        ["the spaces beside them", "single_word", "for the same in added tokens"],
+        r"<\||\[|don't|  |(^|>) ",
+    ),
     "mistral": (["before the start of a text", "begins with one"], r"<|\[|^[ ▁]"),
     "metaspace": (["begins with one"], r"(^|>|\])[ ▁]"),
     "llama2": (["for the same in added tokens"], r"▁|   |^  "),
@@ -75,6 +78,26 @@ def stored(found: GgufWords, folder: Path) -> dict[str, Any]:
     """The metadata as a file has it."""
     write_gguf(folder / "m.gguf", metadata=found.metadata, kinds=found.kinds, tensors=[])
     return open_gguf(folder / "m.gguf").metadata
+
+
+def test_the_character_map_is_carried_over(tmp_path: Path) -> None:
+    ways = tokenizer_from_json(published("mt5")), tokenizer_from_gguf(stored(words("mt5"), tmp_path))
+    for text in ("\ufb01 lla\uff4d\uff41", "\u2460\u00bd\tx", "a\u00a0\u3000b", "e\u0301a"):
+        assert ways[0].encode(text) == ways[1].encode(text), repr(text)
+        assert ways[0].encode(text) != tokenizer_from_json({**published("mt5"), "normalizer": None}).encode(
+            text
+        )
+
+
+def test_word_pieces_with_a_mark_of_their_own_are_not_mixed_up() -> None:
+    """A token that goes on with ▁ would be spelled like one that begins words; [UNK] is the default."""
+    made: Any = published("bert")
+    vocab = {"##▁a": 0, "a": 1, "[CLS]": 2, "[UNK]": 3, "[SEP]": 4}
+    model = {"type": "WordPiece", "vocab": vocab}
+    found = tokenizer_metadata(
+        {**made, "model": model, "added_tokens": []}, {}, {}, {}, {}, chat_templates={}, vocab_size=5
+    )
+    assert tokenizer_from_gguf(found.metadata).encode("a b a") == [1, 3, 1]
 
 
 @pytest.mark.parametrize("name", REFUSED)
