@@ -278,7 +278,10 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "no merges": ({"merges": None}, "merges is NoneType"),
     "merge of an unknown token": ({"merges": ["a qqq"]}, "'qqq' is no text token"),
     "merge into an unknown token": ({"merges": ["! ?"]}, r"'!\?' is no text token"),
-    "merge without a space": ({"merges": ["ab"]}, "merge 0 is 'ab'"),
+    "merge without a space": (
+        {"tokens": ["a", "ab", "aab"], "token_type": [1, 1, 1], "merges": ["ab"], **NO_IDS},
+        "merge 0 is 'ab'",
+    ),
     "merge of nothing": ({"merges": ["a "]}, "merge 0"),
     "merge into a control token": (
         {"tokens": ["a", "b", "ab"], "token_type": [1, 1, CONTROL], "merges": ["a b"], **NO_IDS},
