@@ -22,7 +22,7 @@ from camelid.model.read import read_model
 from camelid.plan.ops import check_op
 from camelid.plan.plan import Op
 from camelid.sampling import SamplingParams
-from camelid.text.template import compile_template
+from camelid.text.templates.template import compile_template
 
 CORE = Path(__file__).parents[1] / "core" / "camelid"
 CLASSES = {

@@ -12,8 +12,8 @@ from camelid.answers import AnswerText, ChatText, Shown
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.messages import checked_messages, checked_tools, shown
-from camelid.text.chat_templates import chosen_template, named_templates
-from camelid.text.template import Template, compile_template
+from camelid.text.templates.named import chosen_template, named_templates
+from camelid.text.templates.template import Template, compile_template
 from camelid.text.tokenizer import Tokenizer
 from camelid.text.toolcalls import Family, detect, opens_reasoning, parser_for
 

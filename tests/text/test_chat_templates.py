@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
-from camelid.text.chat_templates import chosen_template, named_templates
+from camelid.text.templates.named import chosen_template, named_templates
 
 KEY = "tokenizer.chat_template"
 NAMED = {"tokenizer.chat_templates": ["tool_use", "rag"], f"{KEY}.tool_use": "T", f"{KEY}.rag": "R"}

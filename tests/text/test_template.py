@@ -17,9 +17,9 @@ from tests.text.template_cases import DATA, EXPRESSIONS, STATEMENTS
 from tests.text.template_fuzz import source as random_source
 
 from camelid.errors import RequestError, TemplateError
-from camelid.text.template import STANDARD, Template, compile_template
-from camelid.text.template_filters import FILTERS
-from camelid.text.template_tests import TESTS
+from camelid.text.templates.filters import FILTERS
+from camelid.text.templates.template import STANDARD, Template, compile_template
+from camelid.text.templates.tests import TESTS
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "templates.json").read_text("utf-8"))
 # What jinja2 prints with an address in memory, or cannot compile for a fault of its own.

@@ -11,8 +11,8 @@ import pytest
 from tests.text.made import byte_level
 
 from camelid.errors import TemplateError
-from camelid.text.template import compile_template
-from camelid.text.template_values import trusted
+from camelid.text.templates.template import compile_template
+from camelid.text.templates.values import trusted
 from camelid.text.vocab import ALPHABET
 
 # What users write, and what filters make of it, are control tokens all.

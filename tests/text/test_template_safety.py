@@ -12,7 +12,7 @@ from tests.text.made import byte_level
 from tests.text.template_cases import HOSTILE
 
 from camelid.errors import TemplateError
-from camelid.text.template import compile_template
+from camelid.text.templates.template import compile_template
 from camelid.text.vocab import ALPHABET
 
 CONTROLS = ["<|im_start|>", "<|im_end|>"]

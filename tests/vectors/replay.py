@@ -49,7 +49,7 @@ def family(facts: Any) -> Answer:
 def template(facts: Any) -> Answer:
     """The rendering of a conversation, None where it is refused; facts are the template's source."""
     from camelid.errors import CamelidError
-    from camelid.text.template import STANDARD, compile_template
+    from camelid.text.templates.template import STANDARD, compile_template
 
     made = compile_template(facts)
 

@@ -17,7 +17,7 @@ from camelid.text.grammar.automaton import compile_rules
 from camelid.text.grammar.json_schema import rules_of_schema
 from camelid.text.grammar.matcher import Matcher
 from camelid.text.grammar.trie import TokenTable
-from camelid.text.template import compile_template
+from camelid.text.templates.template import compile_template
 from camelid.text.tokenizer import tokenizer_from_gguf
 
 MEGABYTE = 1_000_000

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, cast
 
 from camelid.errors import TemplateError
-from camelid.text import template_ast as ast
-from camelid.text.template_filters import filter_named
-from camelid.text.template_methods import methods
-from camelid.text.template_operators import OPERATORS, arithmetic
-from camelid.text.template_scope import GLOBALS, LOOP, Loop, Scope
-from camelid.text.template_tests import TESTS, test_named
-from camelid.text.template_values import (
+from camelid.text.templates import ast
+from camelid.text.templates.filters import filter_named
+from camelid.text.templates.methods import methods
+from camelid.text.templates.operators import OPERATORS, arithmetic
+from camelid.text.templates.scope import GLOBALS, LOOP, Loop, Scope
+from camelid.text.templates.tests import TESTS, test_named
+from camelid.text.templates.values import (
     Bound,
     Budget,
     Namespace,

@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import Any
 
 from camelid.errors import TemplateError
-from camelid.text import template_ast as ast
-from camelid.text.template_eval import Evaluator
-from camelid.text.template_filters import filter_named
-from camelid.text.template_scope import Loop, Scope
-from camelid.text.template_values import Bound, Budget, Namespace, Undefined, brief, iterated, shown
+from camelid.text.templates import ast
+from camelid.text.templates.eval import Evaluator
+from camelid.text.templates.filters import filter_named
+from camelid.text.templates.scope import Loop, Scope
+from camelid.text.templates.values import Bound, Budget, Namespace, Undefined, brief, iterated, shown
 
 
 class Renderer(Evaluator):

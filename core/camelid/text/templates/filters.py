@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any, cast
 
 from camelid.errors import TemplateError
-from camelid.text.template_format import interpolate
-from camelid.text.template_methods import (
+from camelid.text.templates.format import interpolate
+from camelid.text.templates.methods import (
     Function,
     capitalize,
     center,
@@ -27,9 +27,9 @@ from camelid.text.template_methods import (
     strip,
     upper,
 )  # fmt: skip
-from camelid.text.template_operators import add, arithmetic
-from camelid.text.template_sequences import SEQUENCE_FILTERS, map_filter
-from camelid.text.template_values import (
+from camelid.text.templates.operators import add, arithmetic
+from camelid.text.templates.sequences import SEQUENCE_FILTERS, map_filter
+from camelid.text.templates.values import (
     Budget,
     Markup,
     Stream,

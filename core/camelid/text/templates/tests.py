@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from camelid.errors import TemplateError
-from camelid.text.template_methods import Function, named
-from camelid.text.template_operators import arithmetic
-from camelid.text.template_values import (
+from camelid.text.templates.methods import Function, named
+from camelid.text.templates.operators import arithmetic
+from camelid.text.templates.values import (
     Bound,
     Budget,
     Markup,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camelid.errors import TemplateError
-from camelid.text.template_values import (
+from camelid.text.templates.values import (
     Budget,
     Markup,
     Undefined,

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from camelid.errors import RequestError, TemplateError
-from camelid.text import template_ast as ast
-from camelid.text.template_inputs import (
+from camelid.text.templates import ast
+from camelid.text.templates.inputs import (
     FUNCTION_VARIABLES,
     TOKEN_VARIABLES,
     admitted,
     conversation,
     plain,
 )  # fmt: skip
-from camelid.text.template_parser import parse
-from camelid.text.template_scope import GLOBALS
-from camelid.text.template_statements import Renderer
-from camelid.text.template_values import Budget, runs
+from camelid.text.templates.parser import parse
+from camelid.text.templates.scope import GLOBALS
+from camelid.text.templates.statements import Renderer
+from camelid.text.templates.values import Budget, runs
 
 MAX_STEPS = 1_000_000
 MAX_BYTES = 16 << 20

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from camelid.errors import TemplateError
-from camelid.text.template_values import (
+from camelid.text.templates.values import (
     Bound,
     Budget,
     Namespace,

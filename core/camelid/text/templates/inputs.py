@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from camelid.text.template_values import Bound, Budget, checked_depth, is_list, trusted
+from camelid.text.templates.values import Bound, Budget, checked_depth, is_list, trusted
 
 # Variables from the model's file, whose text is trusted: never to be taken from a request.
 TOKEN_VARIABLES = frozenset({"bos_token", "eos_token", "pad_token", "unk_token"})

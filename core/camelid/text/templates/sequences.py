@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from camelid.errors import TemplateError
-from camelid.text.template_methods import Function, items, lookup
-from camelid.text.template_operators import add
-from camelid.text.template_tests import test_named
-from camelid.text.template_values import (
+from camelid.text.templates.methods import Function, items, lookup
+from camelid.text.templates.operators import add
+from camelid.text.templates.tests import test_named
+from camelid.text.templates.values import (
     Budget,
     Stream,
     Undefined,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from camelid.errors import TemplateError
-from camelid.text.template_format import format_map, format_method, pad
-from camelid.text.template_values import (
+from camelid.text.templates.format import format_map, format_method, pad
+from camelid.text.templates.values import (
     Budget,
     Markup,
     Namespace,

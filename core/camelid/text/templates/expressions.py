@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from camelid.errors import TemplateError
-from camelid.text import template_ast as ast
-from camelid.text.template_lexer import Token, unescape
-from camelid.text.template_values import MAX_INT_BITS, trusted
+from camelid.text.templates import ast
+from camelid.text.templates.lexer import Token, unescape
+from camelid.text.templates.values import MAX_INT_BITS, trusted
 
 MAX_NESTING = 40  # of brackets, operators and tags: each level is up to 15 Python frames deep
 

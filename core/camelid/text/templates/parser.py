@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from camelid.text import template_ast as ast
-from camelid.text.template_expressions import CONSTANTS, ExpressionParser
-from camelid.text.template_lexer import Lexer, Token
-from camelid.text.template_values import trusted
+from camelid.text.templates import ast
+from camelid.text.templates.expressions import CONSTANTS, ExpressionParser
+from camelid.text.templates.lexer import Lexer, Token
+from camelid.text.templates.values import trusted
 
 
 @dataclass(frozen=True, slots=True)

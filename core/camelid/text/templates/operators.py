@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from camelid.errors import TemplateError
-from camelid.text.template_format import interpolate
-from camelid.text.template_values import (
+from camelid.text.templates.format import interpolate
+from camelid.text.templates.values import (
     Budget,
     Markup,
     Undefined,
