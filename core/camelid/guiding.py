@@ -20,7 +20,7 @@ from camelid.text.grammar.rules import Rules
 from camelid.text.grammar.trie import TokenTable
 from camelid.text.tokenizer import Tokenizer
 
-CACHED = 64  # grammars kept compiled
+CACHED = 16  # grammars kept compiled, with up to 128 MiB of masks each
 
 Guide: TypeAlias = Callable[[], Constraint]
 
