@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -22,60 +22,62 @@ ALLOWED_SKIPS = (
     "no llama.cpp wheel",  # it takes six minutes to build; .ci/run takes it where it is cached
     "not on this platform",  # another system's adapter or file semantics
 )
-collected: Counter[str] = Counter()
+begun: Counter[str] = Counter()
 passed: Counter[str] = Counter()
-unknown_skips: list[str] = []
 
 
 def strict() -> bool:
     return any(os.environ.get(name, "") not in {"", "0", "false"} for name in ("CI", "CAMELID_NO_SKIPS"))
 
 
-def tier(item: pytest.Item) -> str:
-    return next((name for name in TIERS if item.get_closest_marker(name)), "unit")
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if tier(item) == "unit":
+    if not any(item.get_closest_marker(name) for name in TIERS):
         item.add_marker("unit")
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    collected.update(tier(item) for item in session.items)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.when == "call" and report.passed:
-        passed[tier(item)] += 1
-    if report.skipped and not hasattr(report, "wasxfail"):
-        note_skip(item.nodeid, report)
+    if not hasattr(report, "wasxfail"):
+        refuse_skip(report)
+    report.user_properties.append(("tier", next(n for n in TIERS if item.get_closest_marker(n))))
     return report
 
 
-def pytest_collectreport(report: pytest.CollectReport) -> None:
-    if report.skipped:
-        note_skip(report.nodeid, report)
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    refuse_skip(report)
+    return report
 
 
-def note_skip(nodeid: str, report: pytest.TestReport | pytest.CollectReport) -> None:
+def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Under CI, a skip for a reason that is not known is a failure."""
+    if not strict() or not report.skipped:
+        return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     reason = reason.removeprefix("Skipped: ")
     if not reason.startswith(ALLOWED_SKIPS):
-        unknown_skips.append(f"{nodeid}: skipped, {reason!r} is not in ALLOWED_SKIPS")
+        report.outcome = "failed"
+        report.longrepr = f"CI: skipped, {reason!r} is not in ALLOWED_SKIPS"
 
 
-def complaints() -> Iterator[str]:
-    yield from unknown_skips
-    for name in TIERS:
-        if collected[name] and not passed[name]:
-            yield f"tier {name}: {collected[name]} tests, none passed"
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Counted where reports arrive, so that it holds for tests that other processes run."""
+    name = str(dict(report.user_properties).get("tier"))
+    begun[name] += report.when == "setup"
+    passed[name] += report.when == "call" and report.passed
+
+
+def complaints() -> list[str]:
+    return [
+        f"tier {name}: {begun[name]} tests, none passed" for name in TIERS if begun[name] and not passed[name]
+    ]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if strict() and not exitstatus and any(complaints()):
+    if strict() and not exitstatus and complaints():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
