@@ -65,7 +65,7 @@ def load_cases() -> Iterator[OpCase]:
         (("concat", 0),),
     )
     for stored in ("f32", "f16", "bf16"):
-        for to in {stored, "f32"}:
+        for to in dict.fromkeys((stored, "f32")):
             cast = (("cast", stored),) if to != stored else ()
             for ops in ways:
                 n = {"rows": 40 * 16, "transpose": 16 * ops[0][-1]}.get(ops[0][0], 0)
