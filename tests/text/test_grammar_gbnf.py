@@ -74,7 +74,7 @@ def llama(shared: Path) -> Iterator[Llama]:
     yield Llama(api, vocab, tokenizer, TokenTable.of(tokenizer))
     api.llama_model_free(model)
     # llama.cpp would call `silent` after it is gone.
-    api.llama_log_set(ctypes.cast(None, api.llama_log_callback), ctypes.c_void_p(0))
+    api.llama_log_set(ctypes.cast(0, api.llama_log_callback), ctypes.c_void_p(0))
 
 
 def bits(mask: bytes) -> NDArray[np.bool_]:
