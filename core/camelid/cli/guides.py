@@ -36,7 +36,7 @@ def read_guide(given: Mapping[str, Any]) -> GuideOptions:
     if len(asked) > 1:
         names = " and ".join("--" + name.replace("_", "-") for name in asked)
         raise click.UsageError(f"{names} are given; an answer follows one of them")
-    return {name.removesuffix("_file"): read(value) for name, value in asked.items()}  # type: ignore[return-value]
+    return {name.removesuffix("_file"): read(value) for name, value in asked.items()}  # type: ignore[return-value]  # the options' names
 
 
 def read(value: str | Path | tuple[str, ...]) -> str | list[str]:
