@@ -28,7 +28,7 @@ web: .venv/.web
 
 test: .venv/.test
 	@$(BIN)/python web/build.py
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: .venv/.lint
 	@$(BIN)/ruff check
