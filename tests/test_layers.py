@@ -20,6 +20,7 @@ FACE = {
     "messages",
     "asking",
     "guiding",
+    "grammars",
     "options",
     "runner",
     "loading",
