@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -14,33 +14,45 @@ from camelid.model.blocks.delta import delta_state
 from camelid.model.blocks.mamba import mamba2_state
 from camelid.model.blocks.mla import mla_state
 from camelid.model.encoder import lower_encode
+from camelid.model.kv_types import KvType, check_columns, kv_row
 from camelid.model.layers import apply_layer, embed
 from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
 from camelid.model.rope import rope_weights
-from camelid.model.spec import LayerSpec, ModelSpec
+from camelid.model.spec import ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import ProgramKey
+from camelid.plan.tiers import TAIL_WINDOW, tail_of
 
 # The mixers that keep one slot a sequence, and what a layer of them keeps there; a model has one of them.
 MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {"mamba2": mamba2_state, "delta": delta_state}
 
 PAGE_ROWS = 16
 RING_ROWS = 128  # penalties look back 64 tokens; the rest covers steps in flight
-GROUP_KINDS = {"kv": "paged", "window": "window"}
+KV, WINDOW = "kv", "window"  # the state groups of layers that see all rows, and of sliding-window layers
 TABLE_KINDS = ("paged", "window", "static")
 Entry: TypeAlias = Callable[[Lowering], None]
 
 
-def declare_states(spec: ModelSpec) -> tuple[StateSpec, ...]:
-    """The state groups that every plan of this model shares."""
-    kv = mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
-    owners = [(i, layer) for i, layer in enumerate(spec.layers) if layer.kv_layer < 0]
-    groups = {name: _layers(owners, name) for name in GROUP_KINDS}
-    declared = [StateSpec(name, GROUP_KINDS[name], ls, kv, PAGE_ROWS) for name, ls in groups.items() if ls]
-    if crossed := cross_layers(spec):
-        declared.append(StateSpec(CROSS, "static", crossed, kv, PAGE_ROWS))
+def declare_states(spec: ModelSpec, kv_type: str = "f32") -> tuple[StateSpec, ...]:
+    """The state groups that every plan of this model shares, keys and values held as `kv_type` says.
+
+    RequestError for a `kv_type` that there is not, or whose blocks do not fill the model's rows.
+    """
+    declared = [check_columns(state, kv_type) for state in _kv_states(spec, kv_row(kv_type)) if state.layers]
     return (*declared, *_recurrent(spec), StateSpec(TOKENS, "ring", (), (("id", 1),), RING_ROWS))
+
+
+def _kv_states(spec: ModelSpec, types: KvType) -> Iterator[StateSpec]:
+    """The groups of keys and values, those without layers too."""
+    kv = mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
+    full, local = (_owners(spec, group) for group in (KV, WINDOW))
+    window = max((layer.window for layer in spec.layers if layer.state_group == WINDOW), default=0)
+    yield StateSpec(KV, "paged", full, kv, PAGE_ROWS, types.kv)
+    if types.tail:
+        yield StateSpec(tail_of(KV), "window", full, kv, PAGE_ROWS, types.tail, TAIL_WINDOW)
+    yield StateSpec(WINDOW, "window", local, kv, PAGE_ROWS, types.window, window)
+    yield StateSpec(CROSS, "static", cross_layers(spec), kv, PAGE_ROWS, types.static)
 
 
 def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
@@ -50,21 +62,24 @@ def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
             yield StateSpec(RECURRENT, RECURRENT, layers, tensors(spec), 1)
 
 
-def _layers(owners: Sequence[tuple[int, LayerSpec]], group: str) -> tuple[int, ...]:
-    return tuple(i for i, layer in owners if layer.state_group == group)
+def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
+    """The layers that write keys and values of their own into a group."""
+    return tuple(
+        i for i, layer in enumerate(spec.layers) if layer.kv_layer < 0 and layer.state_group == group
+    )
 
 
-def lower(model: Model, key: ProgramKey) -> Plan:
+def lower(model: Model, key: ProgramKey, kv_type: str = "f32") -> Plan:
     """The plan of one entry. `decode` and `mixed` share their ops and differ in capacity.
 
-    Raises PlanError for an entry that the model does not have.
+    Raises PlanError for an entry that the model does not have; as `declare_states` does for a `kv_type`.
     """
     spec, entries = model.spec, entries_of(model.spec)
     if key.entry not in entries:
         known = ", ".join(entries)
         raise PlanError(f"{spec.name} has no entry {key.entry!r}; it has {known}", op=key.entry)
     n_channels = 2 if "token_types" in model.weights else 1
-    plan = PlanBuilder(key, declare_states(spec), n_channels=n_channels)
+    plan = PlanBuilder(key, declare_states(spec, kv_type), n_channels=n_channels)
     _state_changes(plan)
     entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}))
     return plan.build()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import ProgramKey
+from camelid.plan.tiers import tail_of
 from camelid.plan.weights import Weight
 
 
@@ -131,7 +132,13 @@ class PlanBuilder:
         self.add_op("rope", operands, head_dim=head_dim, dim=dim, style=style, offset=offset)
 
     def kv_write(self, k: View, v: View | None, state: StateRef) -> None:
-        self.add_op("kv_write", {"k": k, "v": v, "state": state})
+        """The step's keys and values into a state, and into its tail where it has two tiers."""
+        for tier in filter(None, (state, self._tail(state))):
+            self.add_op("kv_write", {"k": k, "v": v, "state": tier})
+
+    def _tail(self, state: StateRef) -> StateRef | None:
+        name = tail_of(state.group)
+        return StateRef(name, state.layer) if any(s.name == name for s in self.states) else None
 
     def attention(
         self,
@@ -148,8 +155,10 @@ class PlanBuilder:
         sinks: Weight | None = None,
         bias: Weight | None = None,
     ) -> View:
+        """Over the rows of a state, the recent ones read from its tail where it has two tiers."""
         y = self.new("attn", q.rows, n_heads * v_dim)  # [T, H*D]
-        operands: dict[str, Operand | None] = {"y": y, "q": q, "sinks": sinks, "bias": bias, "state": state}
+        places: dict[str, Operand | None] = {"state": state, "tail": self._tail(state)}
+        operands: dict[str, Operand | None] = {"y": y, "q": q, "sinks": sinks, "bias": bias, **places}
         how: dict[str, Attr] = {"mask": mask, "window": window, "softcap": softcap}
         self.add_op("attention", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **how)
         return y

@@ -8,8 +8,14 @@ from camelid.plan.plan import Op
 MASKS = ("causal", "held")
 
 
+def attended(op: Op, counts: Counts) -> int:
+    """Keys that an attention op reads, summed over its rows; a window bounds those of each row."""
+    window = op.integer("window")
+    return min(counts.keys, counts.rows["T"] * window) if window else counts.keys
+
+
 def _attention_flops(op: Op, counts: Counts) -> int:
-    return 2 * (op.view("q").cols + op.view("y").cols) * counts.keys
+    return 2 * (op.view("q").cols + op.view("y").cols) * attended(op, counts)
 
 
 def _rope_rule(op: Op) -> bool:
@@ -26,12 +32,17 @@ def _attention_rule(op: Op) -> bool:
     q, y, n_heads = op.view("q"), op.view("y"), op.integer("n_heads")
     heads = n_heads % op.integer("n_kv_heads") == 0 == q.cols % n_heads
     widths = q.rows == y.rows and y.cols % n_heads == 0
-    return heads and widths and op.word("mask") in MASKS and _bias_fits(op, n_heads)
+    return heads and widths and op.word("mask") in MASKS and _bias_fits(op, n_heads) and _tail_fits(op)
 
 
 def _bias_fits(op: Op, n_heads: int) -> bool:
     """By distance, which rows of another sequence do not have."""
     return not op.has("bias") or (op.weight("bias").cols == n_heads and op.word("mask") == "causal")
+
+
+def _tail_fits(op: Op) -> bool:
+    """The border between tiers is that of a row which sees all rows up to its own."""
+    return not op.has("tail") or (op.word("mask"), op.integer("window")) == ("causal", 0)
 
 
 ROWS: tuple[OpRow, ...] = (
@@ -51,14 +62,15 @@ ROWS: tuple[OpRow, ...] = (
         reads=("k", "v?"),
         states=("state",),
         rule=_kv_rule,
-        meaning="pool[table[state_row // n], state_row % n] = k, v",
+        meaning="pool[table[state_row // n], state_row % n] = k, v, each row quantized by itself where the "
+        "state's kv_type has blocks",
     ),
     OpRow(
         name="attention",
         writes=("y",),
         reads=("q",),
         weights=("sinks?", "bias?"),
-        states=("state",),
+        states=("state", "tail?"),
         attrs=("n_heads", "n_kv_heads", "scale"),
         defaults={"mask": "causal", "window": 0, "softcap": 0.0},
         rule=_attention_rule,
@@ -66,6 +78,7 @@ ROWS: tuple[OpRow, ...] = (
         meaning="y = softmax(cap(scale * q @ K.T) + bias) @ V; causal: over keys max(first_kept, state_row - "
         "window + 1) .. state_row (window 0: no such bound); held: over the rows held before the step. A "
         "state without v holds it in the first columns of k. A sink is one more score a head, with no value. "
-        "A bias [n, heads] adds its row min(state_row - key, n - 1)",
+        "A bias [n, heads] adds its row min(state_row - key, n - 1). With a tail (plan/tiers.py), keys from "
+        "first_tail_row(state_row) on are read there, those before in state, under one softmax",
     ),
 )

@@ -59,9 +59,10 @@ class OpRow:
 
     def kind(self, role: str) -> str:
         """The class that the operand of this role must have."""
-        if role in self.states:
+        marked = {role, f"{role}?"}
+        if marked & {*self.states}:
             return "StateRef"
-        return "Weight" if role in self.weights or f"{role}?" in self.weights else "View"
+        return "Weight" if marked & {*self.weights} else "View"
 
 
 def elementwise(role: str, each: int) -> Cost:

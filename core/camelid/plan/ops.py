@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from camelid.errors import PlanError
 from camelid.plan import op_rows, op_rows_encoder, op_rows_recurrent, op_rows_state, op_rows_streams
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
+from camelid.plan.op_rows_state import attended
 from camelid.plan.oprow import Counts, OpRow
 from camelid.plan.plan import Attr, Op, Operand, Plan
+from camelid.plan.tiers import TAIL
 from camelid.plan.weights import Weight
 
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
@@ -84,7 +86,19 @@ def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
 def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
     if op.name in SLOT_TENSORS:  # read once and written once a sequence
         return 8 * counts.rows["S"] * dict(plan.state(op.state("state").group).tensors)[SLOT_TENSORS[op.name]]
-    per_row = {"kv_write": counts.rows["T"], "attention": counts.keys}
-    if op.name not in per_row:
-        return 0
-    return plan.state(op.state("state").group).row_bytes * per_row[op.name]
+    if op.name == "kv_write":
+        return counts.rows["T"] * _row_bytes(op, plan, "state")
+    return _read_bytes(op, plan, counts) if op.name == "attention" else 0
+
+
+def _read_bytes(op: Op, plan: Plan, counts: Counts) -> int:
+    """What attention reads; of two tiers, each row reads at least `TAIL` rows from the tail."""
+    n_keys = attended(op, counts)
+    if not op.has("tail"):
+        return n_keys * _row_bytes(op, plan, "state")
+    recent = min(n_keys, counts.rows["T"] * TAIL)
+    return recent * _row_bytes(op, plan, "tail") + (n_keys - recent) * _row_bytes(op, plan, "state")
+
+
+def _row_bytes(op: Op, plan: Plan, role: str) -> int:
+    return plan.state(op.state(role).group).row_bytes

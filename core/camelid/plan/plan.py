@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from camelid.formats.quants import row_bytes
 from camelid.plan.step import ProgramKey, StepLayout
 from camelid.plan.weights import Weight
 
@@ -58,6 +59,9 @@ class StateSpec:
     `kind` is paged, window, recurrent, static or ring. A paged unit holds `unit_rows` rows of each tensor in
     `tensors` (name, floats a row) for each of `layers` layers; a recurrent unit is one slot, `unit_rows` 1;
     a ring unit holds one sequence's last `unit_rows` rows of u32.
+
+    Rows of a tensor are stored as `kv_type`: f32, f16, q8_0 or q4_0, in GGUF's blocks along its columns.
+    `window` > 0: no query reads a row more than `window` - 1 before its own, so that older pages may go.
     """
 
     name: str
@@ -66,14 +70,16 @@ class StateSpec:
     tensors: tuple[tuple[str, int], ...]
     unit_rows: int
     kv_type: str = "f32"
+    window: int = 0
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row in one layer."""
-        return sum(cols for _, cols in self.tensors) * 4
+        """Bytes of one row in one layer, as GGUF stores it. ModelFormatError if blocks do not fill it."""
+        return sum(row_bytes(self.kv_type, cols) for _, cols in self.tensors)
 
     @property
     def unit_bytes(self) -> int:
+        """The size of what `Backend.read_state` gives: by layer, by tensor, `unit_rows` rows."""
         return self.row_bytes * self.unit_rows * max(len(self.layers), 1)
 
 
@@ -191,7 +197,9 @@ class Plan:
 
 def _state_line(s: StateSpec) -> str:
     tensors = " ".join(f"{name}[{cols}]" for name, cols in s.tensors)
-    return f"state {s.name} {s.kind} {s.kv_type} layers={len(s.layers)} unit={s.unit_rows} rows  {tensors}"
+    window = f" window={s.window}" if s.window else ""
+    kind = f"{s.kind} {s.kv_type}{window}"
+    return f"state {s.name} {kind} layers={len(s.layers)} unit={s.unit_rows} rows  {tensors}"
 
 
 def _op_line(op: Op) -> str:

@@ -1,0 +1,54 @@
+"""How keys and values are held: the words that a caller chooses from, as rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from camelid.errors import RequestError
+from camelid.formats.quants import quant
+from camelid.plan.plan import StateSpec
+
+
+@dataclass(frozen=True, slots=True)
+class KvType:
+    """The storage type of each group under one word.
+
+    `kv` holds all rows, `window` those of sliding-window layers, `static` an encoder's, which the decoder
+    attends to with no recent rows among them. `tail` is the type of a second tier of recent rows, "" none.
+    """
+
+    kv: str
+    window: str
+    static: str
+    tail: str = ""
+
+
+KV_TYPES: dict[str, KvType] = {
+    "f32": KvType("f32", "f32", "f32"),
+    "f16": KvType("f16", "f16", "f16"),
+    "q8_0": KvType("q8_0", "q8_0", "f32"),
+    "q4_0": KvType("q4_0", "q4_0", "f32"),
+    "two-tier": KvType("q8_0", "f16", "f32", tail="f16"),
+    "two-tier-q4_0": KvType("q4_0", "f16", "f32", tail="f16"),
+}
+
+
+def kv_row(kv_type: str) -> KvType:
+    """The row of a word; RequestError names the words there are."""
+    row = KV_TYPES.get(kv_type)
+    if row is None:
+        raise RequestError(f"kv_type is {kv_type!r}, expected one of {', '.join(KV_TYPES)}", field="kv_type")
+    return row
+
+
+def check_columns(state: StateSpec, kv_type: str) -> StateSpec:
+    """The state itself; RequestError if the blocks of its type do not fill its rows."""
+    block = quant(state.kv_type).block
+    for name, cols in state.tensors:
+        if cols % block:
+            raise RequestError(
+                f"kv_type is {kv_type!r}, but a row of {name} has {cols} values in this model, which blocks of "
+                f"{block} do not fill; use f16",
+                field="kv_type",
+            )
+    return state
