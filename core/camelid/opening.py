@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf, fetch_gguf
-from camelid.formats.hf_config import HfDirectory, open_hf
 from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
 from camelid.model.facts import FACTOR_TENSORS
-from camelid.model.hf import checkpoint_of_hf
 from camelid.model.read import read_model
 from camelid.model.shards import merge_shards, n_shards, shard_names
 from camelid.plan.weights import Weight, inline_f32
-from camelid.text.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizer import Tokenizer, tokenizer_from_gguf
+
+if TYPE_CHECKING:
+    from camelid.formats.hf_config import HfDirectory
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
 
@@ -148,14 +148,19 @@ async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model whose header has been read and checked. `sources` are what a backend reads weights from."""
+    """A model whose header has been read and checked. `origins` are where its weights lie, by name."""
 
     name: str
     n_bytes: int
     checkpoint: Checkpoint
     model: Model
-    sources: Mapping[str, Any]
+    origins: Mapping[str, ModelSource]
     directory: HfDirectory | None = None
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        """The handles that a backend reads weights from."""
+        return {name: origin.handle for name, origin in self.origins.items()}
 
     @property
     def gguf(self) -> Gguf:
@@ -187,6 +192,8 @@ class ModelFile:
 
 def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
     """A directory's tokenizer. Raises ModelFormatError if it has none, and as `tokenizer_from_json`."""
+    from camelid.text.hf.tokenizer import tokenizer_from_json  # a page has no directories
+
     if not directory.tokenizer:
         raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
     return tokenizer_from_json(
@@ -224,7 +231,7 @@ async def open_model(model: ModelName, *, progress: Progress | None = None) -> M
         return await _open_shards(source.path, n_shards(header))
     checkpoint = checkpoint_of_gguf(header)
     read = await drive_async(read_model(checkpoint), source.read)
-    return ModelFile(source.name, source.size, checkpoint, read, {"model": source.handle})
+    return ModelFile(source.name, source.size, checkpoint, read, {"model": source})
 
 
 async def _open_shards(path: Path, count: int) -> ModelFile:
@@ -235,8 +242,7 @@ async def _open_shards(path: Path, count: int) -> ModelFile:
     checkpoint = replace(checkpoint, tensors=await _with_facts(checkpoint.tensors, sources))
     model = await drive_async(read_model(checkpoint), _nothing_asked)
     n_bytes = sum(source.size for source in sources.values())
-    handles = {name: source.handle for name, source in sources.items()}
-    return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, handles)
+    return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, sources)
 
 
 async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, ModelSource]) -> dict[str, Weight]:
@@ -251,10 +257,13 @@ async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, Model
 
 
 async def _open_directory(path: Path) -> ModelFile:
+    from camelid.formats.hf_config import open_hf  # a page has no directories
+    from camelid.model.hf import checkpoint_of_hf
+
     directory = open_hf(path)
     checkpoint = checkpoint_of_hf(directory)
     model = await drive_async(read_model(checkpoint), _nothing_asked)
-    sources = {name: str(file) for name, file in directory.files.items()}
+    sources = {name: find_source(file) for name, file in directory.files.items()}
     return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory)
 
 
@@ -278,6 +287,8 @@ async def open_tokenizer(model: ModelName) -> Tokenizer:
     path = find_directory(model)
     if path is None:
         return tokenizer_from_gguf((await _first_header(find_source(model))).metadata)
+    from camelid.formats.hf_config import open_hf
+
     directory = open_hf(path, with_weights=False)
     size = directory.settings.count("vocab_size") if directory.settings.has("vocab_size") else None
     return tokenizer_of(directory, size)
