@@ -47,8 +47,8 @@ def check_columns(state: StateSpec, kv_type: str) -> StateSpec:
     for name, cols in state.tensors:
         if cols % block:
             raise RequestError(
-                f"kv_type is {kv_type!r}, but a row of {name} has {cols} values in this model, which blocks of "
-                f"{block} do not fill; use f16",
+                f"kv_type is {kv_type!r}, but blocks of {block} do not fill this model's rows of {cols} values "
+                f"({name}); use f16",
                 field="kv_type",
             )
     return state
