@@ -47,8 +47,8 @@ def check_columns(state: StateSpec, kv_type: str) -> StateSpec:
     for name, cols in state.tensors:
         if cols % block:
             raise RequestError(
-                f"kv_type is {kv_type!r}, but blocks of {block} do not fill this model's rows of {cols} values "
-                f"({name}); use f16",
+                f"kv_type is {kv_type!r}, but blocks of {block} do not fill rows of {cols} values "
+                f"(this model's {name}); use f16",
                 field="kv_type",
             )
     return state
