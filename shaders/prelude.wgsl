@@ -12,6 +12,7 @@ override SEQUENCES_AT: u32 = 6u;
 override SEQUENCE_WORDS: u32 = 4u;
 override OUTPUTS_AT: u32 = 6u;
 override SAMPLING_AT: u32 = 6u;
+override BIASES_AT: u32 = 6u;
 override UPDATES_AT: u32 = 6u;
 override COPIES_AT: u32 = 6u;
 

@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let output = OUTPUTS_AT + 3u * group.x;
   let sequence = step[output + 1u];
   let position = step[output + 2u];
-  let sampling = SAMPLING_AT + 4u * step[SEQUENCES_AT + sequence * SEQUENCE_WORDS + 3u];
+  let sampling = SAMPLING_AT + 14u * step[SEQUENCES_AT + sequence * SEQUENCE_WORDS + 3u];
   let row = group.x * LOGITS_STRIDE + LOGITS_OFFSET;
   bests[lane] = scan(row, lane, position, sampling);
   for (var width = LANES / 2u; width > 0u; width /= 2u) {

@@ -26,13 +26,28 @@ from camelid.plan.step import (
 )
 from camelid.plan.weights import inline_f32
 
-CAPACITY = Capacity(rows=2, sequences=1, outputs=1, updates=1, copies=1)
+CAPACITY = Capacity(rows=2, sequences=1, outputs=1, updates=1, copies=1, biases=3)
 LAYOUT = StepLayout(CAPACITY, n_groups=1)
 STEP = Step(
     rows=[StepRow(source=FROM_RING, value=7, sequence=0, state_row=40, positions=(41,))],
     sequences=[StepSequence(first_row=0, rows=1, groups=((1, 2, 40),), adapter=3, sampling=0)],
     outputs=[(0, 0, 41)],
-    sampling=[StepSampling(temperature=0.5, seed=2**32 + 9, choice=4)],
+    sampling=[
+        StepSampling(
+            temperature=0.5,
+            seed=2**32 + 9,
+            choice=4,
+            offset=17,
+            top_k=40,
+            top_p=0.75,
+            min_p=0.125,
+            repeat_penalty=1.5,
+            frequency_penalty=0.25,
+            presence_penalty=-0.5,
+            penalty_last_n=64,
+            biases=((21, -2.0), (11, 0.5)),
+        )
+    ],
     updates=[(0, 1, 2, 5)],
     copies=[(0, 6, 7, 16)],
     ordinal=99,
@@ -43,7 +58,11 @@ WORDS = [
     *(0, 0, 0, 0, 0),  # the second row is not used
     *(0, 1, 3, 0, 1, 2, 40),  # first row, rows, adapter, sampling; table row, first kept, held
     *(0, 0, 41),  # row, sequence, position
-    *(0x3F000000, 9, 1, 4),  # temperature 0.5, seed low and high, choice
+    *(0x3F000000, 9, 1, 4, 17),  # temperature 0.5, seed low and high, choice, offset
+    *(40, 0x3F400000, 0x3E000000),  # top-k, top-p 0.75, min-p 0.125
+    *(0x3FC00000, 0x3E800000, 0xBF000000, 64),  # repeat 1.5, frequency 0.25, presence -0.5, last n
+    *(2, 0),  # biases, the first of them
+    *(21, 0xC0000000, 11, 0x3F000000, 0, 0),  # id and value of each bias, the third is not used
     *(0, 1, 2, 5),  # group, table row, index, unit
     *(0, 6, 7, 16),  # group, source, destination, rows
 ]
@@ -60,6 +79,19 @@ def test_a_step_comes_back() -> None:
 def test_a_step_beyond_capacity_is_refused() -> None:
     with pytest.raises(PlanError, match="3 rows, but the program takes 2"):
         encode_step(replace(STEP, rows=STEP.rows * 3), LAYOUT)
+
+
+def test_biases_beyond_capacity_are_refused() -> None:
+    how = replace(STEP.sampling[0], biases=((1, 1.0),) * 4)
+    with pytest.raises(PlanError, match="4 biases, but the program takes 3"):
+        encode_step(replace(STEP, sampling=[how]), LAYOUT)
+
+
+def test_each_sequence_has_its_own_biases() -> None:
+    layout = StepLayout(replace(CAPACITY, sequences=2), n_groups=1)
+    sampling = [StepSampling(biases=((3, 1.0),)), StepSampling(biases=((4, -0.5), (5, 2.0)))]
+    step = replace(STEP, sequences=STEP.sequences * 2, sampling=sampling)
+    assert decode_step(encode_step(step, layout), layout) == step
 
 
 @pytest.mark.parametrize("copies", [[(0, 6, 7, 16), (0, 7, 8, 1)], [(0, 6, 7, 16), (0, 5, 7, 1)]])

@@ -77,15 +77,29 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """A row's largest raw logits, largest first, ties by id: `CANDIDATES` of them, or all if they are fewer.
+
+    `mean` and `variance` (over n, not n - 1) are of all the row's logits above -inf.
+    """
+
+    ids: memoryview[int]  # u32
+    logits: memoryview[float]  # float32
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRow:
     """What came back for one output row. `logits` only with the program's `all_logits` feature, or from a
-    program that emits floats in their place and draws nothing."""
+    program that emits floats in their place and draws nothing; `candidates` only with that feature."""
 
     token_id: int
     status: str
     logit: float
     log_sum_exp: float
     logits: memoryview[Any] | None = None  # [V] float32, or as many as are emitted
+    candidates: Candidates | None = None
 
     @property
     def logprob(self) -> float:

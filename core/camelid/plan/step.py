@@ -7,7 +7,8 @@ WGSL, C, CUDA and JavaScript read the same words at constant places:
     rows      per row: source, value, sequence, state row, position (1-4 channels)
     sequences per sequence: first row, rows, adapter slot, sampling row; per state group 3 words
     outputs   per output: row, sequence, position of the sampled token
-    sampling  per sampling row: temperature (f32 bits), seed (low, high), choice
+    sampling  per sampling row: see `SAMPLING`; the last two words tell its rows of the next section
+    biases    per bias: token id, what is added to its logit (f32 bits)
     updates   per page-table change: group, table row, index, unit
     copies    per copy: group, source unit, destination unit, rows; all at once, so no unit is both a source
               and a destination, or twice a destination
@@ -20,14 +21,19 @@ numbers. Unit 0 of every group is trash for unused rows.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from camelid.errors import PlanError
 
 FROM_ID, FROM_RING, FROM_SIDE = 0, 1, 2
 RESULT_WORDS = 4  # id, status, logit (f32 bits), log-sum-exp (f32 bits): 16 bytes a token
+CANDIDATES = 256  # the largest logits that a program with the feature of this name gives back
+CANDIDATE_WORDS = 2 * CANDIDATES + 2  # ids, logits, then mean and variance of all logits (f32 bits)
+MOST_TOP_K, MOST_BIASES, MOST_LAST_N = CANDIDATES, 16, 64  # what a device's chain takes
 STATUS = ("ok", "nan", "zero")
 
 HEADER = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
@@ -35,7 +41,13 @@ ROW = ("source", "value", "sequence", "state_row")
 SEQUENCE = ("first_row", "rows", "adapter", "sampling")
 GROUP = ("read", "write", "held")
 OUTPUT = ("row", "sequence", "position")
-SAMPLING = ("temperature", "seed_low", "seed_high", "choice")
+SAMPLING = (
+    "temperature", "seed_low", "seed_high", "choice", "offset", "top_k", "top_p", "min_p", "repeat_penalty",
+    "frequency_penalty", "presence_penalty", "penalty_last_n", "biases", "first_bias",
+)  # fmt: skip
+HOW = struct.Struct("<f5I5f2I")  # the types of all but the last
+HOW_WORDS = struct.Struct(f"<{len(SAMPLING) - 1}I")
+BIAS = ("id", "value")
 UPDATE = ("group", "table_row", "index", "unit")
 COPY = ("group", "source", "destination", "rows")
 
@@ -49,6 +61,7 @@ class Capacity:
     outputs: int
     updates: int
     copies: int = 0
+    biases: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +75,10 @@ class ProgramKey:
     def __str__(self) -> str:
         c = self.capacity
         features = "".join(f"+{name}" for name in sorted(self.features))
-        return f"{self.entry}-r{c.rows}-s{c.sequences}-o{c.outputs}-u{c.updates}-c{c.copies}{features}"
+        biases = f"-b{c.biases}" if c.biases else ""
+        return (
+            f"{self.entry}-r{c.rows}-s{c.sequences}-o{c.outputs}-u{c.updates}-c{c.copies}{biases}{features}"
+        )
 
 
 @dataclass(frozen=True)
@@ -98,8 +114,12 @@ class StepLayout:
         return self.outputs_at + len(OUTPUT) * self.capacity.outputs
 
     @cached_property
-    def updates_at(self) -> int:
+    def biases_at(self) -> int:
         return self.sampling_at + len(SAMPLING) * self.capacity.sequences
+
+    @cached_property
+    def updates_at(self) -> int:
+        return self.biases_at + len(BIAS) * self.capacity.biases
 
     @cached_property
     def copies_at(self) -> int:
@@ -145,17 +165,44 @@ class StepSequence:
         return (self.first_row, self.rows, self.adapter, self.sampling, *flat)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepSampling:
-    """How one sequence draws. Temperature 0 is greedy."""
+    """How one sequence draws: biases, penalties, top-k, top-p, min-p, temperature, in this order.
+
+    The defaults change nothing; temperature 0 is greedy. A draw's noise is keyed by the output's position
+    + `offset`. Penalties look at the last `penalty_last_n` positions. `biases` are (token id, what is added
+    to its logit). Without slots, since the words of one are wanted again each step.
+    """
 
     temperature: float = 0.0
     seed: int = 0
     choice: int = 0
+    offset: int = 0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    penalty_last_n: int = 0
+    biases: tuple[tuple[int, float], ...] = ()
 
+    @cached_property
     def words(self) -> tuple[int, ...]:
-        bits: int = struct.unpack("<I", struct.pack("<f", self.temperature))[0]
-        return (bits, self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF, self.choice)
+        """All words but `first_bias`, which is up to the step."""
+        return HOW_WORDS.unpack(
+            HOW.pack(
+                *(self.temperature, self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF, self.choice),
+                *(self.offset, self.top_k, self.top_p, self.min_p, self.repeat_penalty),
+                *(self.frequency_penalty, self.presence_penalty, self.penalty_last_n, len(self.biases)),
+            )
+        )
+
+    @cached_property
+    def bias_words(self) -> tuple[int, ...]:
+        flat = chain.from_iterable(self.biases)
+        n = len(self.biases)
+        return struct.unpack(f"<{2 * n}I", struct.pack("<" + n * "If", *flat))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,39 +223,52 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
 
     Raises PlanError where a count exceeds the program's capacity, or copies depend on their order.
     """
-    c = layout.capacity
-    counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
-    _check_capacity(counts, (c.rows, c.sequences, c.outputs, c.updates, c.copies))
+    _check_capacity(step, layout.capacity)
     _check_copies(step.copies)
-    words = [*counts, step.ordinal & 0xFFFFFFFF]
-    _put(words, layout.sequences_at, [row.words() for row in step.rows])
-    _put(words, layout.outputs_at, [sequence.words() for sequence in step.sequences])
-    _put(words, layout.sampling_at, step.outputs)
-    _put(words, layout.updates_at, [row.words() for row in step.sampling])
-    _put(words, layout.copies_at, step.updates)
-    _put(words, layout.n_words, step.copies)
-    return struct.pack(f"<{layout.n_words}I", *words)
+    c, at = layout.capacity, layout
+    counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
+    sections = (
+        ((counts, (step.ordinal & 0xFFFFFFFF,)), at.rows_at),
+        ([row.words() for row in step.rows], at.sequences_at - at.rows_at),
+        ([sequence.words() for sequence in step.sequences], at.outputs_at - at.sequences_at),
+        (step.outputs, at.sampling_at - at.outputs_at),
+        (_sampling_words(step.sampling), at.biases_at - at.sampling_at),
+        ([how.bias_words for how in step.sampling if how.biases], len(BIAS) * c.biases),
+        (step.updates, len(UPDATE) * c.updates),
+        (step.copies, len(COPY) * c.copies),
+    )
+    return b"".join([_packed(records, n_words) for records, n_words in sections])
 
 
 def decode_step(data: bytes, layout: StepLayout) -> Step:
     """The inverse of `encode_step`, for backends that interpret."""
     words = struct.unpack(f"<{layout.n_words}I", data)
     n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(HEADER)]
+    biases = _take(words, layout.biases_at, layout.capacity.biases, len(BIAS))
     return Step(
         rows=[_row(r) for r in _take(words, layout.rows_at, n_rows, layout.row_words)],
         sequences=[
             _sequence(s) for s in _take(words, layout.sequences_at, n_sequences, layout.sequence_words)
         ],
         outputs=[(r, s, p) for r, s, p in _take(words, layout.outputs_at, n_outputs, len(OUTPUT))],
-        sampling=[_sampling(s) for s in _take(words, layout.sampling_at, n_sequences, len(SAMPLING))],
+        sampling=[_sampling(s, biases) for s in _take(words, layout.sampling_at, n_sequences, len(SAMPLING))],
         updates=[(g, t, i, u) for g, t, i, u in _take(words, layout.updates_at, n_updates, len(UPDATE))],
         copies=[(g, s, d, n) for g, s, d, n in _take(words, layout.copies_at, n_copies, len(COPY))],
         ordinal=ordinal,
     )
 
 
-def _check_capacity(counts: Seq[int], limits: Seq[int]) -> None:
-    for name, count, limit in zip(HEADER, counts, limits, strict=False):
+def _check_capacity(step: Step, c: Capacity) -> None:
+    limits = (
+        ("rows", len(step.rows), c.rows),
+        ("sequences", len(step.sequences), c.sequences),
+        ("outputs", len(step.outputs), c.outputs),
+        ("sampling rows", len(step.sampling), c.sequences),
+        ("biases", sum(len(how.biases) for how in step.sampling), c.biases),
+        ("updates", len(step.updates), c.updates),
+        ("copies", len(step.copies), c.copies),
+    )
+    for name, count, limit in limits:
         if count > limit:
             raise PlanError(f"step has {count} {name}, but the program takes {limit}; submit less", op="step")
 
@@ -223,11 +283,19 @@ def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
         )
 
 
-def _put(words: list[int], end: int, records: Seq[tuple[int, ...]]) -> None:
-    """Appends records, then zeros up to word `end`."""
-    for record in records:
-        words.extend(record)
-    words.extend([0] * (end - len(words)))
+def _packed(records: Iterable[Iterable[int]], n_words: int) -> bytes:
+    """The records, then zeros up to `n_words`."""
+    flat = list(chain.from_iterable(records))
+    return struct.pack(f"<{len(flat)}I", *flat).ljust(4 * n_words, b"\0")
+
+
+def _sampling_words(sampling: Iterable[StepSampling]) -> list[tuple[int, ...]]:
+    records: list[tuple[int, ...]] = []
+    first_bias = 0
+    for how in sampling:
+        records.append((*how.words, first_bias))
+        first_bias += len(how.biases)
+    return records
 
 
 def _take(words: tuple[int, ...], start: int, n: int, width: int) -> list[tuple[int, ...]]:
@@ -247,6 +315,14 @@ def _sequence(words: tuple[int, ...]) -> StepSequence:
     return StepSequence(first_row=first_row, rows=rows, adapter=adapter, sampling=sampling, groups=groups)
 
 
-def _sampling(words: tuple[int, ...]) -> StepSampling:
-    temperature: float = struct.unpack("<f", struct.pack("<I", words[0]))[0]
-    return StepSampling(temperature=temperature, seed=words[1] | words[2] << 32, choice=words[3])
+def _sampling(words: tuple[int, ...], biases: Seq[tuple[int, ...]]) -> StepSampling:
+    *how, first_bias = words
+    temperature, low, high, *rest, n_biases = HOW.unpack(HOW_WORDS.pack(*how))
+    names = (name for name in SAMPLING if name not in ("seed_low", "seed_high", "biases", "first_bias"))
+    values = dict(zip(names, (temperature, *rest), strict=True))
+    own = biases[first_bias : first_bias + n_biases]
+    return StepSampling(**values, seed=low | high << 32, biases=tuple((i, _float(bits)) for i, bits in own))
+
+
+def _float(bits: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", bits))[0]

@@ -202,6 +202,7 @@ def step_constants(layout: StepLayout) -> dict[str, float]:
         "SEQUENCE_WORDS": layout.sequence_words,
         "OUTPUTS_AT": layout.outputs_at,
         "SAMPLING_AT": layout.sampling_at,
+        "BIASES_AT": layout.biases_at,
         "UPDATES_AT": layout.updates_at,
         "COPIES_AT": layout.copies_at,
     }
