@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from camelid.backends.reference.frame import F64, Frame
 from camelid.backends.reference.rows import softmax
+from camelid.backends.reference.stored import load_rows, store_rows
 from camelid.plan.plan import Op, StateRef
 from camelid.plan.step import StepRow
+from camelid.plan.tiers import first_tail_row
 
 
 def op_kv_write(op: Op, f: Frame) -> None:
     state = op.state("state")
     for name in (role for role in ("k", "v") if op.has(role)):
         pool = f.state.tensor(state, name)
-        for row, value in zip(f.step.rows, f.read(op.view(name)), strict=True):
+        values = store_rows(f.plan.state(state.group).kv_type, f.read(op.view(name)))
+        for row, value in zip(f.step.rows, values, strict=True):
             units = f.state.tables[state.group][f.sequence_words(row, state.group)[0]]
             pool[units[row.state_row // pool.shape[1]], row.state_row % pool.shape[1]] = value
 
@@ -49,11 +54,12 @@ def attend(
 
 def _attend(op: Op, f: Frame, row: StepRow, q: F64) -> F64:  # q [H, D] -> [H*V]
     n_kv_heads, v_dim = op.integer("n_kv_heads"), op.view("y").cols // len(q)
-    keys = _keys(op, f, row)
-    k = _cached(op.state("state"), "k", f, row, keys).reshape(len(keys), n_kv_heads, -1)  # [keys, K, D]
-    v = _values(op, f, row, keys, k)[..., :v_dim]  # [keys, K, V]
+    parts = _tiers(op, f, row)
+    k = _cached(parts, "k", f, row, n_kv_heads)  # [keys, K, D]
+    has_v = "v" in dict(f.plan.state(op.state("state").group).tensors)
+    v = (_cached(parts, "v", f, row, n_kv_heads) if has_v else k)[..., :v_dim]  # [keys, K, V]
     sinks = f.store.vector(op.weight("sinks")) if op.has("sinks") else None
-    bias = _bias(op, f, row, keys) if op.has("bias") else None
+    bias = _bias(op, f, row, _keys(op, f, row)) if op.has("bias") else None
     return attend(q, k, v, scale=op.number("scale"), cap=op.number("softcap"), sinks=sinks, bias=bias)
 
 
@@ -67,7 +73,7 @@ def _bias(op: Op, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, H]
 
 
 def _keys(op: Op, f: Frame, row: StepRow) -> range:
-    """State rows that this row sees."""
+    """State rows that this row sees, in one tier or the other."""
     _, first_kept, held = f.sequence_words(row, op.state("state").group)
     if op.word("mask") == "held":
         return range(first_kept, held)
@@ -76,16 +82,28 @@ def _keys(op: Op, f: Frame, row: StepRow) -> range:
     return range(max(first_kept, start), row.state_row + 1)
 
 
-def _values(op: Op, f: Frame, row: StepRow, keys: range, k: F64) -> F64:  # [keys, K, V]
-    state = op.state("state")
-    if "v" not in dict(f.plan.state(state.group).tensors):
-        return k
-    return _cached(state, "v", f, row, keys).reshape(len(keys), op.integer("n_kv_heads"), -1)
+def _tiers(op: Op, f: Frame, row: StepRow) -> list[tuple[StateRef, range]]:
+    """Where these state rows are read: the store's before the border, then the tail's."""
+    keys = _keys(op, f, row)
+    if not op.has("tail"):
+        return [(op.state("state"), keys)]
+    tail, border = op.state("tail"), first_tail_row(row.state_row)
+    _, tail_kept, _ = f.sequence_words(row, tail.group)
+    recent = range(max(keys.start, border, tail_kept), keys.stop)
+    return [(op.state("state"), range(keys.start, border)), (tail, recent)]
 
 
-def _cached(state: StateRef, name: str, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, K*D]
-    table_row = f.sequence_words(row, state.group)[0]
-    pool = f.state.tensor(state, name)
-    n_units = -(-keys.stop // pool.shape[1])
-    rows = pool[f.state.tables[state.group][table_row, :n_units]].reshape(-1, pool.shape[2])
-    return rows[keys.start : keys.stop].astype(np.float64)
+def _cached(
+    parts: Sequence[tuple[StateRef, range]], name: str, f: Frame, row: StepRow, n_kv_heads: int
+) -> F64:  # [keys, K, D]
+    rows = [_held(state, name, f, row, keys) for state, keys in parts if keys]
+    return np.concatenate(rows).reshape(sum(map(len, rows)), n_kv_heads, -1)
+
+
+def _held(state: StateRef, name: str, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, K*D]
+    pool, table_row = f.state.tensor(state, name), f.sequence_words(row, state.group)[0]
+    n = pool.shape[1]
+    first, end = keys.start // n, -(-keys.stop // n)
+    pages = pool[f.state.tables[state.group][table_row, first:end]].reshape(-1, pool.shape[2])
+    rows = pages[keys.start - first * n : keys.stop - first * n]
+    return load_rows(f.plan.state(state.group).kv_type, rows)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from camelid.backends.base import OutputRow, Pool
 from camelid.backends.reference.rows import F32, F64
 from camelid.backends.reference.store import WeightStore
+from camelid.backends.reference.stored import Stored, empty_rows
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
 from camelid.plan.step import Step, StepRow
 
@@ -22,29 +23,34 @@ U32 = npt.NDArray[np.uint32]
 class StatePools:
     """The memory of all state groups: pools by (group, layer, tensor), page tables by group."""
 
-    pools: dict[tuple[str, int, str], npt.NDArray[Any]]
+    pools: dict[tuple[str, int, str], Stored]
     tables: dict[str, U32]
 
     @classmethod
     def allocate(cls, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> StatePools:
-        pools: dict[tuple[str, int, str], npt.NDArray[Any]] = {}
+        pools: dict[tuple[str, int, str], Stored] = {}
         for s in states:
-            dtype = np.uint32 if s.kind == "ring" else np.float32
             for layer in s.layers or (0,):
                 for name, cols in s.tensors:
-                    pools[s.name, layer, name] = np.zeros((units[s.name].units, s.unit_rows, cols), dtype)
+                    pools[s.name, layer, name] = _empty_pool(s, units[s.name].units, cols)
         tables = {n: np.zeros((p.table_rows, p.table_cols), np.uint32) for n, p in units.items()}
         return cls(pools, tables)
 
-    def tensor(self, state: StateRef, name: str) -> npt.NDArray[Any]:  # [units, unit_rows, cols]
+    def tensor(self, state: StateRef, name: str) -> Stored:  # [units, unit_rows, cols as stored]
         return self.pools[state.group, state.layer, name]
 
-    def of_unit(self, group: str, unit: int) -> list[npt.NDArray[Any]]:
+    def of_unit(self, group: str, unit: int) -> list[Stored]:
         return [pool[unit] for (name, _, _), pool in self.pools.items() if name == group]
 
     @property
     def n_bytes(self) -> int:
         return sum(p.nbytes for p in self.pools.values()) + sum(t.nbytes for t in self.tables.values())
+
+
+def _empty_pool(state: StateSpec, n_units: int, cols: int) -> Stored:
+    if state.kind == "ring":
+        return np.zeros((n_units, state.unit_rows, cols), np.uint32)
+    return empty_rows(state.kv_type, n_units, state.unit_rows, cols)
 
 
 @dataclass(slots=True)
