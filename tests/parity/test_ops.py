@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parity
 
 # Ops that the reference alone has so far: webgpu refuses them by name.
 REFERENCE_ONLY = {
-    "affine", "attend_rows", "concat", "conv1d", "cutoff", "emit", "length", "linear_heads", "mix", "pool",
+    "affine", "attend_rows", "candidates", "concat", "conv1d", "cutoff", "emit", "length", "linear_heads", "mix", "pool",
     "scan_delta", "scan_mamba2",
 }  # fmt: skip
 

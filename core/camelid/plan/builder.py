@@ -282,4 +282,7 @@ class PlanBuilder:
         self.add_op("emit", {"x": x})
 
     def sample(self, logits: View, tokens: str) -> None:
+        """Draws an id for each output; the feature `candidates` adds each row's largest logits."""
         self.add_op("sample", {"logits": logits, "tokens": StateRef(tokens)})
+        if "candidates" in self.key.features:
+            self.add_op("candidates", {"logits": logits})

@@ -74,7 +74,7 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"scale": 1.0},
         rule=lambda op: op.weight("weight").cols == op.view("y").cols,
         meaning="y = scale * weight[token]; the token is the row's id, or ring[sequence, state_row] "
-        "if sampled on the device",
+        "if sampled on the device. Ids of a sequence's last rows, as many as the ring has, go to the ring",
     ),
     OpRow(
         name="embed_position",
@@ -220,7 +220,18 @@ ROWS: tuple[OpRow, ...] = (
         reads=("logits",),
         states=("tokens",),
         flops=elementwise("logits", 4),
-        meaning="id = argmax(logits / temperature + gumbel); ring[sequence, position] = id; "
-        "result = id, status, logit, log-sum-exp",
+        meaning="a copy of the logits: bias added; of each id at the last n positions of the ring, a logit "
+        "<= 0 multiplied by the repeat penalty, else divided by it, less count * frequency + presence; of "
+        "the top k largest (ties: lowest id) the fewest whose probabilities sum to top p; of these, those at "
+        "least min p times as likely as the first; id = argmax(logit / temperature + gumbel), ties to the "
+        "lowest id. The id of a sequence's last output: ring[sequence, position] = id. Result = id, status, "
+        "and of the logits as they are, logit and log-sum-exp",
+    ),
+    OpRow(
+        name="candidates",
+        reads=("logits",),
+        flops=elementwise("logits", 6),
+        meaning="result += the largest 256 logits (ties: lowest id), largest first, with ids, and the mean "
+        "and variance of all above -inf",
     ),
 )

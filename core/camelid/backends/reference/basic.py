@@ -10,7 +10,7 @@ import numpy as np
 from camelid.backends.reference.frame import Frame
 from camelid.backends.reference.rows import F64, per_row, sigmoid
 from camelid.plan.plan import Op
-from camelid.plan.step import FROM_RING, StepRow
+from camelid.plan.step import FROM_ID, FROM_RING, StepRow
 
 
 def op_tables(op: Op, f: Frame) -> None:
@@ -40,6 +40,12 @@ def op_embed(op: Op, f: Frame) -> None:
 
     rows = f.store.rows(op.weight("weight"), [token(row) for row in f.step.rows])
     f.write(op.view("y"), rows * op.number("scale"))
+    for sequence in f.step.sequences:
+        slot = sequence.groups[f.plan.group(op.state("tokens").group)][1]
+        end = sequence.first_row + sequence.rows
+        for row in f.step.rows[max(sequence.first_row, end - ring.shape[1]) : end]:
+            if row.source == FROM_ID:
+                ring[slot, row.state_row % ring.shape[1], 0] = row.value
 
 
 def op_embed_position(op: Op, f: Frame) -> None:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.base import OutputRow
-from camelid.backends.reference.frame import F64, Frame
+from camelid.backends.base import Candidates, OutputRow
+from camelid.backends.reference.frame import Frame
+from camelid.backends.reference.rows import F64, softmax
 from camelid.plan.plan import Op
-from camelid.plan.step import STATUS, Step
+from camelid.plan.step import CANDIDATES, STATUS, StepSampling
 
 U64 = npt.NDArray[np.uint64]
 
 
 def op_sample(op: Op, f: Frame) -> None:
-    ring = f.state.tensor(op.state("tokens"), "id")
+    ring = f.state.tensor(op.state("tokens"), "id")  # [slots, R, 1]
     keep = "all_logits" in f.plan.key.features
-    for logits, (_, number, position) in zip(f.read(op.view("logits")), f.step.outputs, strict=True):
+    last = {number: i for i, (_, number, _) in enumerate(f.step.outputs)}
+    for i, (logits, (_, number, position)) in enumerate(
+        zip(f.read(op.view("logits")), f.step.outputs, strict=True)
+    ):
         sequence = f.step.sequences[number]
-        row = _draw(logits, f.step, sequence.sampling, position, keep=keep)
-        slot = sequence.groups[f.plan.group(op.state("tokens").group)][1]
-        ring[slot, position % ring.shape[1], 0] = row.token_id
-        f.result.append(row)
+        ids = ring[sequence.groups[f.plan.group(op.state("tokens").group)][1], :, 0]  # [R]
+        how = f.step.sampling[sequence.sampling]
+        window = range(max(0, position - how.penalty_last_n), position)
+        token_id = _draw(logits, how, [int(ids[p % len(ids)]) for p in window], position)
+        if last[number] == i:
+            ids[position % len(ids)] = token_id
+        f.result.append(_row(logits, token_id, keep=keep))
+
+
+def op_candidates(op: Op, f: Frame) -> None:
+    pairs = zip(f.result, f.read(op.view("logits")), strict=True)
+    f.result[:] = [replace(row, candidates=_candidates(logits)) for row, logits in pairs]
 
 
 def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) -> U64:  # [n] u32 values
@@ -40,14 +56,46 @@ def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) 
     return c[0]
 
 
-def _draw(logits: F64, step: Step, sampling: int, position: int, *, keep: bool) -> OutputRow:
+def _draw(logits: F64, how: StepSampling, history: Sequence[int], position: int) -> int:
     with np.errstate(all="ignore"):
-        how, scores = step.sampling[sampling], logits
+        scores = _penalized(_biased(logits, how), how, history)
+        ids = np.sort(_survivors(scores, how))  # so that of equals the lowest id is the first
+        scores = scores[ids]
         if how.temperature > 0.0:
-            ids = np.arange(len(logits), dtype=np.uint64)
-            u = ((philox(how.seed, ids, position, how.choice, 0) >> np.uint64(8)) + 0.5) * 2.0**-24
-            scores = logits / how.temperature - np.log(-np.log(u))
-        token_id = int(np.argmax(scores))
+            words = philox(how.seed, ids.astype(np.uint64), position + how.offset, how.choice, 0)
+            u = ((words >> np.uint64(8)) + 0.5) * 2.0**-24
+            scores = scores / how.temperature - np.log(-np.log(u))
+    return int(ids[np.argmax(scores)])
+
+
+def _biased(logits: F64, how: StepSampling) -> F64:
+    scores = logits.copy()
+    for token_id, value in how.biases:
+        scores[token_id : token_id + 1] += value  # nothing where there is no such id
+    return scores
+
+
+def _penalized(scores: F64, how: StepSampling, history: Sequence[int]) -> F64:
+    for token_id, count in Counter(history).items():
+        own = scores[token_id : token_id + 1]
+        own[:] = np.where(own > 0.0, own / how.repeat_penalty, own * how.repeat_penalty)
+        own -= count * how.frequency_penalty + how.presence_penalty
+    return scores
+
+
+def _survivors(scores: F64, how: StepSampling) -> npt.NDArray[np.intp]:
+    """Their ids, likeliest first; at least one, even where scores are NaN."""
+    ids = np.argsort(-scores, kind="stable")[: how.top_k or None]
+    if how.top_p < 1.0:
+        sums = np.cumsum(softmax(scores[ids]))
+        ids = ids[: int(np.searchsorted(sums, how.top_p)) + 1]
+    if how.min_p > 0.0:
+        ids = ids[~(scores[ids] < scores[ids[0]] + np.log(how.min_p))]
+    return ids
+
+
+def _row(logits: F64, token_id: int, *, keep: bool) -> OutputRow:
+    with np.errstate(all="ignore"):
         top = logits.max()
         log_sum_exp = float(top + np.log(np.exp(logits - top).sum()))
     return OutputRow(
@@ -56,4 +104,17 @@ def _draw(logits: F64, step: Step, sampling: int, position: int, *, keep: bool) 
         logit=float(logits[token_id]),
         log_sum_exp=log_sum_exp,
         logits=logits.astype(np.float32).data if keep else None,
+    )
+
+
+def _candidates(logits: F64) -> Candidates:
+    ids = np.argsort(-logits, kind="stable")[:CANDIDATES]
+    with np.errstate(all="ignore"):
+        finite = logits[logits > -np.inf]
+        mean, variance = (finite.mean(), finite.var()) if len(finite) else (0.0, 0.0)
+    return Candidates(
+        ids=memoryview(ids.astype(np.uint32).tobytes()).cast("I"),
+        logits=memoryview(logits[ids].astype(np.float32).tobytes()).cast("f"),
+        mean=float(mean),
+        variance=float(variance),
     )
