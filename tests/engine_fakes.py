@@ -1,76 +1,83 @@
-"""A backend whose "model" is a hash of the tokens that a sequence's pages really hold.
-
-It keeps page tables, pages and rings as a device would, so a wrong page, slot, position or a unit shared by
-two sequences changes ids. `expected_ids` computes the same from the prompt alone, and is the oracle.
-"""
+"""Engines over `HashBackend`, whose "model" is a hash of the tokens that its memory really holds."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from statistics import mean, pvariance
 from typing import Any
 
-from camelid.backends.base import Capabilities, OutputRow, Pool, Program, Result, Ticket
-from camelid.backends.null import NullBackend
+from tests import shadow
+from tests.shadow import VOCAB, Shadow, View, Watch, chain_key, drawn
+
+from camelid.backends.base import Candidates, Capabilities, OutputRow, Pool, Program, Result, Ticket
+from camelid.backends.null import NullBackend, Work
 from camelid.engine import StepEngine, Stream
 from camelid.plan.plan import Plan, StateSpec
-from camelid.plan.step import FROM_RING, Step, decode_step
+from camelid.plan.step import Step, decode_step
 from camelid.sampling import SamplingParams
-from camelid.scheduler import DECODE, MIXED, Limits, program_key
+from camelid.scheduler import ALL_LOGITS, DECODE, MIXED, Limits, program_key
 from camelid.sequence import Request
 from camelid.state import StateManager
 
-VOCAB, PAGE_ROWS, RING_ROWS = 1000, 4, 16
+PAGE_ROWS, RING_ROWS = 4, 16
 EOS = 0  # no hash is 0
 STATES = (
     StateSpec("kv", "paged", (0,), (("k", 1), ("v", 1)), PAGE_ROWS),
     StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS),
 )
 GREEDY = SamplingParams(temperature=0.0, seed=0)
+# Logits of any row: its likeliest token has 0, each next id, round the vocabulary, FALL less.
+FALL = 100.0
+FALLING: memoryview[Any] = memoryview(array("f", [-FALL * (i % VOCAB) for i in range(2 * VOCAB)]))
+CANDIDATES = 256
 
 
-def hashed(token_ids: Sequence[int]) -> int:
-    """The id that follows these: 1 .. VOCAB - 1."""
-    digest = hashlib.blake2b(repr(list(token_ids)).encode(), digest_size=8).digest()
-    return 1 + int.from_bytes(digest, "little") % (VOCAB - 1)
+def logits_of(token_id: int) -> memoryview[float]:
+    """[V] float32, largest at `token_id`."""
+    return FALLING[VOCAB - token_id : 2 * VOCAB - token_id]
+
+
+@cache
+def spread() -> tuple[float, float]:
+    """Mean and variance of any row's logits."""
+    return mean(FALLING[:VOCAB]), pvariance(FALLING[:VOCAB])
+
+
+def candidates_of(token_id: int) -> Candidates:
+    n = min(CANDIDATES, VOCAB)
+    ids = array("I", [(token_id + i) % VOCAB for i in range(n)])
+    average, variance = spread()
+    return Candidates(ids=memoryview(ids), logits=FALLING[:n], mean=average, variance=variance)
 
 
 def expected_ids(prompt: Sequence[int], n: int) -> list[int]:
-    ids = list(prompt)
-    for _ in range(n):
-        ids.append(hashed(ids))
-    return ids[len(prompt) :]
-
-
-@dataclass
-class Memory:
-    """What the device holds: pages, page tables and rings, all poisoned at first."""
-
-    pages: list[list[int]]
-    table: list[list[int]]
-    rings: list[list[int]]
+    return shadow.expected_ids(STATES, prompt, n)
 
 
 @dataclass
 class HashBackend(NullBackend):
-    """Computes in `run`, answers in `read`, keeps every step. `faults` maps a step to what goes wrong."""
+    """The shadow of a device as a backend; keeps every step. `faults` maps a step to what goes wrong.
+
+    With `late`, steps take effect late. A step whose read fails leaves poison where it wrote.
+    """
 
     depth: int = 2
-    eos_after: dict[int, int] = field(default_factory=dict)  # last prompt token -> position where EOS comes
+    late: Random | None = None
+    eos_after: dict[int, int] = field(default_factory=dict)  # first token -> position where EOS comes
     run_faults: dict[int, Exception] = field(default_factory=dict)
     read_faults: dict[int, Exception] = field(default_factory=dict)
-    statuses: dict[int, str] = field(
-        default_factory=dict
-    )  # position -> status, for prompts that begin with 7
+    statuses: dict[int, str] = field(default_factory=dict)  # position -> status, in prompts that begin with 7
     steps: list[Step] = field(default_factory=list)
     entries: list[str] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
-    memory_: Memory | None = None
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__(late=self.late, counts=False)
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -79,57 +86,65 @@ class HashBackend(NullBackend):
         )  # fmt: skip
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
-        kv, tokens = units["kv"], units["tokens"]
-        self.memory_ = Memory(
-            [[-1] * PAGE_ROWS for _ in range(kv.units)],
-            [[0] * kv.table_cols for _ in range(kv.table_rows)],
-            [[-1] * RING_ROWS for _ in range(tokens.units)],
-        )
+        self.shadow, self.watch = Shadow(states, units), Watch(states, units)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
-        decoded = decode_step(step, program.plan.layout)
         number = len(self.steps)
-        self.steps.append(decoded)
+        self.steps.append(decode_step(step, program.plan.layout))
         self.entries.append(program.key.entry)
         if number in self.run_faults:
+            self.counters["runs"] += 1
             raise self.run_faults[number]
-        return Ticket(program, len(decoded.outputs), (number, self.compute(decoded)))
+        self.watch.submitted(number, self.steps[number])
+        return super().run(program, step, inputs)
 
     async def read(self, ticket: Ticket) -> Result:
-        number, rows = ticket.handle
-        await asyncio.sleep(0)
+        rows, number = await super().read(ticket), ticket.handle.number
         self.reads.append(number)
+        self.watch.retired(number)
         if number in self.read_faults:
             raise self.read_faults[number]
         return rows
 
-    def compute(self, step: Step) -> list[OutputRow]:
-        memory = self.memory_
-        assert memory is not None
-        for group, table_row, index, unit in step.updates:
-            assert group == 0
-            assert table_row and unit, "row and unit 0 are trash"
-            memory.table[table_row][index] = unit
-        for row in step.rows:
-            (table_row, _, _), (slot, _, _) = step.sequences[row.sequence].groups
-            token = memory.rings[slot][row.state_row % RING_ROWS] if row.source == FROM_RING else row.value
-            unit = memory.table[table_row][row.state_row // PAGE_ROWS]
-            assert unit, "a row was written to trash"
-            assert row.positions == (row.state_row,)
-            memory.pages[unit][row.state_row % PAGE_ROWS] = token
-        return [self.output(step, *output) for output in step.outputs]
+    def effect(self, work: Work) -> Result:
+        step = self.steps[work.number]
+        views = self.shadow.run(step, is_lost=work.number in self.read_faults)
+        features = work.program.key.features
+        rows = [self.output(step, o, v, features) for o, v in zip(step.outputs, views, strict=True)]
+        self.shadow.keep(step, [row.token_id for row in rows])
+        return rows
 
-    def output(self, step: Step, row: int, sequence: int, position: int) -> OutputRow:
-        memory = self.memory_
-        assert memory is not None
-        (table_row, _, _), (_, slot, _) = step.sequences[sequence].groups
-        assert step.rows[row].state_row == position - 1
-        table = memory.table[table_row]
-        tokens = [memory.pages[table[i // PAGE_ROWS]][i % PAGE_ROWS] for i in range(position)]
-        token = EOS if self.eos_after.get(tokens[0]) == position else hashed(tokens)
-        memory.rings[slot][position % RING_ROWS] = token
-        status = self.statuses.get(position, "ok") if tokens[0] == 7 else "ok"
-        return OutputRow(token_id=token, status=status, logit=1.0, log_sum_exp=1.5)
+    def output(
+        self, step: Step, output: tuple[int, int, int], views: Sequence[View], features: Collection[str]
+    ) -> OutputRow:
+        row, sequence, position = output
+        assert step.rows[row].state_row == position - 1, "an output's position is that of the next row"
+        first = views[0][0]
+        token = drawn(views, how=() if features else self._key(step, sequence, position))
+        token = EOS if self.eos_after.get(first) == position else token
+        return OutputRow(
+            token_id=token,
+            status=self.statuses.get(position, "ok") if first == 7 else "ok",
+            logit=1.0,
+            log_sum_exp=1.5,
+            logits=logits_of(token) if ALL_LOGITS in features else None,
+            candidates=candidates_of(token) if "candidates" in features else None,
+        )
+
+    def _key(self, step: Step, sequence: int, position: int) -> tuple[object, ...]:
+        how = step.sampling[step.sequences[sequence].sampling]
+        return chain_key(how, position, self.shadow.recent(step, sequence, position))
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        self.finish()
+        data = self.shadow.read(group, unit)
+        await asyncio.sleep(0)
+        return data
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        self.finish()
+        self.shadow.write(group, unit, data)
+        await asyncio.sleep(0)
 
 
 def make_plan(entry: str, limits: Limits) -> Plan:

@@ -55,8 +55,9 @@ def output_words(step: bytes, plan: Plan) -> list[tuple[int, int, int]]:
 
 @dataclass(slots=True)
 class Work:
-    """A step in the queue, and its result once it took effect."""
+    """A step in the queue, and its result once it took effect. `number` counts the submissions."""
 
+    number: int
     program: Program
     step: bytes
     result: Result | None = None
@@ -108,7 +109,7 @@ class NullBackend:
         return Program(plan, None)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
-        work = Work(program, step)
+        work = Work(self.counters["runs"], program, step)
         self.counters["runs"] += 1
         if self._counts:
             self._count(program.plan, decode_step(step, program.plan.layout))
