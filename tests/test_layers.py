@@ -39,6 +39,7 @@ ENGINE = {
     "answers",
     "speculative",
     "metrics",
+    "evaluation",
 }
 MIDDLE = {"model", "text", "plan", "formats", "backends"}
 # Layer -> the layers that it may import, besides itself and errors.

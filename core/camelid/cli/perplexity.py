@@ -1,0 +1,135 @@
+"""`camelid perplexity`: how well a model predicts a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from time import perf_counter
+
+import click
+
+from camelid.cli.fetching import local_model
+from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.errors import BackendError
+from camelid.evaluation import Estimate, Window, chunk_windows, strided_windows, window_losses
+from camelid.llm import LLM, load
+from camelid.text.tokenizer import Tokenizer
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
+
+
+@verb
+@model_argument
+@click.option("-f", "--file", "text_file", type=FILE, required=True, help="The text; - reads it from stdin.")
+@click.option("-c", "--ctx-size", "context", type=click.IntRange(4), default=512, show_default=True,
+              help="Tokens read at once; of each such chunk the second half is scored.")  # fmt: skip
+@click.option("--stride", type=click.IntRange(1),
+              help="Let windows overlap, each this much further on, and score every token once.")  # fmt: skip
+@click.option("--chunks", type=click.IntRange(1), help="Stop after so many chunks or windows.")
+@backend_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(
+    model: str, text_file: Path, context: int, stride: int | None, chunks: int | None,
+    backend: str, adapter: str, as_json: bool, verbose: bool,
+) -> None:  # fmt: skip
+    """Measure how well a model predicts a text: e to the mean loss a token, and its standard error.
+
+    By default as llama.cpp's perplexity does, so that the figures compare.
+    """
+    text = read_text(text_file)
+    with loading_bar() as progress:
+        llm = load(
+            local_model(model), backend=backend, adapter=adapter, context=context, parallel=1,
+            progress=progress,
+        )  # fmt: skip
+    with llm:
+        if backend == "auto" or verbose:
+            say(llm.backend_note)
+        windows = list(cut(llm.tokenizer, text, context, stride))[:chunks]
+        began = perf_counter()
+        estimate = evaluate(llm, windows, say_each=verbose)
+        seconds = perf_counter() - began
+        facts = figures(llm, estimate, windows, seconds) | {
+            "model": model, "file": str(text_file), "context": context, "stride": stride,
+        }  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    n = len(windows)
+    click.echo(f"perplexity {estimate.perplexity:.4f} ± {estimate.error:.4f}")
+    click.echo(f"{estimate.n_tokens:,} tokens scored in {n} {'windows' if stride else 'chunks'} of {context}")
+
+
+def read_text(path: Path) -> str:
+    """The text. A usage error for one that is empty or not UTF-8."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    if not text:
+        raise click.UsageError(f"{path}: the text is empty")
+    return text
+
+
+def cut(tokenizer: Tokenizer, text: str, context: int, stride: int | None) -> Iterator[Window]:
+    """The text's windows. A model that reads BOS gets it before the text, and in every chunk."""
+    before = tokenizer.frame.before
+    ids = [*before, *tokenizer.encode(text)]
+    return strided_windows(ids, context, stride) if stride else chunk_windows(ids, context, before)
+
+
+def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> Estimate:
+    """Scores the windows in order. BackendError where the loss is beyond all numbers."""
+    estimate = Estimate()
+    with scoring_bar(len(windows)) as shown:
+        for number, window in enumerate(windows, 1):
+            estimate = estimate.plus(window_losses(window, llm.logits(window.token_ids)))
+            if not isfinite(estimate.perplexity):
+                name = llm.capabilities.name
+                raise BackendError(
+                    f"backend {name!r}: the loss up to window {number} is {estimate.loss:g} nats a token, "
+                    "which has no perplexity; compare with --backend reference",
+                    backend=name,
+                )
+            shown(number, estimate.perplexity)
+            if say_each:
+                say(f"window {number} of {len(windows)}: {estimate.perplexity:.4f} so far")
+    return estimate
+
+
+def figures(llm: LLM, estimate: Estimate, windows: Sequence[Window], seconds: float) -> dict[str, object]:
+    """What --json prints besides the words of the call."""
+    n_read = sum(len(window.token_ids) for window in windows)
+    return {
+        "perplexity": estimate.perplexity,
+        "error": estimate.error,
+        "loss": estimate.loss,
+        "n_tokens": estimate.n_tokens,
+        "n_windows": len(windows),
+        "backend": llm.capabilities.name,
+        "device": llm.capabilities.device,
+        "model_bytes": llm.weight_bytes,
+        "total_s": seconds,
+        "prefill_tps": n_read / seconds,
+    }
+
+
+@contextmanager
+def scoring_bar(n_windows: int) -> Generator[Callable[[int, float], object]]:
+    """A bar of windows with the estimate so far and the time left; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda done, perplexity: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("perplexity", total=n_windows)
+        yield lambda done, perplexity: bar.update(
+            task, completed=done, description=f"perplexity {perplexity:.4f}"
+        )
