@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Backend, OutputRow, Pool, Program, Ticket
+from camelid.backends.codecs import decode, encode
+from camelid.formats.quants import row_bytes
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
@@ -27,11 +29,12 @@ from camelid.plan.step import (
     StepSequence,
     encode_step,
 )
+from camelid.plan.tiers import TAIL_WINDOW, first_tail_row, tail_of
 from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 F32 = npt.NDArray[np.float32]
 PAGE_ROWS, RING_ROWS = 16, 128
-KV, TOKENS = 0, 1
+KV, TOKENS, TAIL = 0, 1, 2
 MARGIN = 7.0  # what fills the margins of inputs
 OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}}  # views with a row for each output
 
@@ -51,9 +54,10 @@ class OpCase:
     """One op with its inputs.
 
     `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
-    `keys` and `values` `[n, K*D]` what the sequence's state holds, those before `first_kept` given up. Row t
-    sits at `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the
-    plan has room for `spare` more rows than the step has: results depend on neither.
+    `keys` and `values` `[n, K*D]` what the sequence's state holds as `kv_type`, those before `first_kept`
+    given up; with `has_tail` a tail of float16 holds them too, NaN where no row may read it. Row t sits at
+    `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the plan has
+    room for `spare` more rows than the step has: results depend on neither.
     """
 
     op: str
@@ -64,6 +68,8 @@ class OpCase:
     values: F32 | None = None
     positions: Sequence[int] = ()
     first_kept: int = 0
+    kv_type: str = "f32"
+    has_tail: bool = False
     token_ids: Sequence[int] = ()
     output_rows: Sequence[int] = ()
     sampling: StepSampling = field(default_factory=StepSampling)
@@ -75,7 +81,8 @@ class OpCase:
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after."""
+    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after, as
+    the values that they stand for."""
 
     views: Mapping[str, F32]
     rows: Sequence[OutputRow]
@@ -96,7 +103,8 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     weights = plan.weights()
     await backend.load(list(weights.values()), {})
     pages = _pages(case)
-    await backend.allocate(plan.states, {"kv": Pool(len(pages) + 2, 2, len(pages)), "tokens": Pool(2)})
+    paged = Pool(len(pages) + 2, 2, len(pages))
+    await backend.allocate(plan.states, {s.name: Pool(2) if s.kind == "ring" else paged for s in plan.states})
     await _fill_state(backend, case, pages)
     program = await backend.compile(plan)
     step = encode_step(_case_step(case, pages), plan.layout)
@@ -124,21 +132,24 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
         for role, a in case.views.items()
     }
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
-    operands |= {
-        r: ref for r, ref in (("state", StateRef("kv")), ("tokens", StateRef("tokens"))) if r in row.states
-    }
+    states = _states(case)
+    places = dict(zip(("state", "tokens", "tail"), states, strict=False))
+    operands |= {r: StateRef(state.name) for r, state in places.items() if r in row.roles}
     op = make_op(case.op, operands, case.attrs)
-    counts = {"updates": len(_pages(case)), "copies": len(case.copies)}
+    paged = [number for number, state in enumerate(states) if state.kind != "ring"]
+    counts = {"updates": len(paged) * len(_pages(case)), "copies": len(case.copies)}
     room = {"rows": n_rows + case.spare, "outputs": max(n_outputs, 1) + case.spare}
     capacity = Capacity(sequences=1, **room, **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
-    tables = Op("tables", (("state", StateRef("kv")),))
-    return Plan(key=key, stages=(Stage("main", (tables, op)),), states=_states(case)), roles
+    tables = [Op("tables", (("state", StateRef(states[number].name)),)) for number in paged]
+    return Plan(key=key, stages=(Stage("main", (*tables, op)),), states=states), roles
 
 
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
-    kv = StateSpec("kv", "paged", (0,), _tensors(case), PAGE_ROWS)
-    return kv, StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
+    tensors = _tensors(case)
+    kv = StateSpec("kv", "paged", (0,), tensors, PAGE_ROWS, case.kv_type)
+    tail = StateSpec(tail_of(kv.name), "window", (0,), tensors, PAGE_ROWS, "f16", TAIL_WINDOW)
+    return kv, StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS), *([tail] if case.has_tail else [])
 
 
 def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
@@ -167,9 +178,10 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
         for i, p in zip(ids, positions, strict=True)
     ]
     outputs = [(r, 0, p + 1) for p, r in enumerate(case.output_rows or range(n_outputs))]
-    groups = (1, case.first_kept, positions[0]), (1, 1, positions[0])
+    groups = [(1, case.first_kept, positions[0]), (1, 1, positions[0]), (1, _tail_kept(case), positions[0])]
+    groups, paged = (tuple(groups), (KV, TAIL)) if case.has_tail else (tuple(groups[:TAIL]), (KV,))
     sequence = StepSequence(first_row=0, rows=n_rows, groups=groups)
-    updates = [(KV, 1, index, unit) for index, unit in enumerate(pages)]
+    updates = [(group, 1, index, unit) for group in paged for index, unit in enumerate(pages)]
     copies = [(KV, pages[a], pages[b], n) for a, b, n in case.copies]
     return Step(
         rows=rows,
@@ -198,10 +210,20 @@ def _bytes(array: F32) -> bytes:
 async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
     if case.keys is None or case.values is None:
         return
-    for index, unit in enumerate(pages):
-        chunk = slice(index * PAGE_ROWS, (index + 1) * PAGE_ROWS)
-        data = b"".join(_bytes(_padded(tensor[chunk])) for tensor in (case.keys, case.values))
-        await backend.write_state("kv", unit, data)
+    for state in _states(case):
+        for index, unit in enumerate(pages if state.kind != "ring" else ()):
+            rows = slice(index * PAGE_ROWS, (index + 1) * PAGE_ROWS)
+            held = [_padded(tensor[rows]) for tensor in (case.keys, case.values)]
+            if state.kind == "window" and rows.start < _tail_kept(case):
+                data = [np.full_like(a, np.nan, np.float16).tobytes() for a in held]
+            else:
+                data = [encode(state.kv_type, a).tobytes() for a in held]
+            await backend.write_state(state.name, unit, b"".join(data))
+
+
+def _tail_kept(case: OpCase) -> int:
+    """What no row of the case reads from its tail: a whole number of pages."""
+    return first_tail_row(min(case.positions, default=0))
 
 
 def _padded(rows: F32) -> F32:
@@ -209,13 +231,14 @@ def _padded(rows: F32) -> F32:
 
 
 async def _read_state(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
-    units = [np.frombuffer(await backend.read_state("kv", unit), np.float32) for unit in pages]
+    units = [await backend.read_state("kv", unit) for unit in pages]
     state: dict[str, F32] = {}
     at = 0
     for name, width in _tensors(case):
-        rows = [unit[at : at + PAGE_ROWS * width].reshape(PAGE_ROWS, width) for unit in units]
-        state[name] = np.concatenate(rows)  # [pages * PAGE_ROWS, width]
-        at += PAGE_ROWS * width
+        end = at + PAGE_ROWS * row_bytes(case.kv_type, width)
+        rows = [decode(case.kv_type, unit[at:end], PAGE_ROWS * width) for unit in units]
+        state[name] = np.concatenate(rows).reshape(-1, width)  # [pages * PAGE_ROWS, width]
+        at = end
     return state
 
 
