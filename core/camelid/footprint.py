@@ -43,16 +43,22 @@ class Footprint:
 
 
 def predict_memory(
-    model: Model, *, context: int | None = None, limits: Limits | None = None, fused: Collection[str] = ()
+    model: Model,
+    *,
+    context: int | None = None,
+    limits: Limits | None = None,
+    fused: Collection[str] = (),
+    kv_type: str = "f32",
 ) -> Footprint:
     """What loading takes: `context` rows a sequence (None: as `load` chooses), with a backend's rewrites.
 
-    Reads no weights, so that they need not exist. RequestError for a context that the model does not have.
+    Reads no weights, so that they need not exist. RequestError for a context that the model does not have,
+    and for a `kv_type` that does not fit it.
     """
     limits, rows = limits or Limits(), check_context(context, model)
     model = at_context(model, rows)
-    plans = {entry: make_plan(model, entry, limits, fused) for entry in (DECODE, MIXED)}
-    states = declare_states(model.spec)
+    plans = {entry: make_plan(model, entry, limits, fused, kv_type=kv_type) for entry in (DECODE, MIXED)}
+    states = declare_states(model.spec, kv_type)
     pools = StateManager(states, context=rows, n_sequences=limits.parallel).sizes()
     weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
     return Footprint(

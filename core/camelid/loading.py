@@ -29,13 +29,15 @@ STAGES = ("reading the header", "opening a backend", "loading weights", "compili
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How to run a model. `context` is rows a sequence, `parallel` sequences at once."""
+    """How to run a model. `context` is rows a sequence, `parallel` sequences at once, `kv_type` one of
+    `KV_TYPES`."""
 
     backend: str = "auto"
     adapter: str = ""
     context: int | None = None
     parallel: int = 4
     chunk: int = 64
+    kv_type: str = "f32"
     max_in_flight: int | None = None
     record_tape: bool = False
 
@@ -55,7 +57,7 @@ async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> 
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
-        reason = _reason_against(backend, model, limits)
+        reason = _reason_against(backend, model, limits, options.kv_type)
         if not reason:
             return backend, _named(backend)
         await backend.close()
@@ -81,7 +83,7 @@ def _named(backend: Backend) -> str:
     return f"{capabilities.name} on {capabilities.device}"
 
 
-def _reason_against(backend: Backend, model: Model, limits: Limits) -> str:
+def _reason_against(backend: Backend, model: Model, limits: Limits, kv_type: str) -> str:
     capabilities = backend.capabilities()
     # In a browser there is no other backend to fall back to.
     if capabilities.is_software and sys.platform != "emscripten":
@@ -89,20 +91,27 @@ def _reason_against(backend: Backend, model: Model, limits: Limits) -> str:
     missing = {w.type for w in model.weights.values()} - capabilities.weight_types
     if missing:
         return f"it has no kernel for {', '.join(sorted(missing))}"
-    plan = make_plan(model, MIXED, limits, capabilities.fused, most_bytes=capabilities.most_bytes)
-    large = next((w for w in plan.weights().values() if w.n_bytes > capabilities.most_bytes), None)
+    most_bytes = capabilities.most_bytes
+    plan = make_plan(model, MIXED, limits, capabilities.fused, most_bytes=most_bytes, kv_type=kv_type)
+    large = next((w for w in plan.weights().values() if w.n_bytes > most_bytes), None)
     if large:
-        return f"{large.name} has {large.n_bytes:,} bytes, and it binds at most {capabilities.most_bytes:,}"
+        return f"{large.name} has {large.n_bytes:,} bytes, and it binds at most {most_bytes:,}"
     return reason_against(plan, capabilities)
 
 
 def make_plan(
-    model: Model, entry: str, limits: Limits, fused: Collection[str], *, most_bytes: int = UNBOUNDED
+    model: Model,
+    entry: str,
+    limits: Limits,
+    fused: Collection[str],
+    *,
+    most_bytes: int = UNBOUNDED,
+    kv_type: str = "f32",
 ) -> Plan:
     """The plan of one entry, with the rewrites that a backend wants."""
-    n_paged = sum(state.kind in PAGED for state in declare_states(model.spec))
+    n_paged = sum(state.kind in PAGED for state in declare_states(model.spec, kv_type))
     key = program_key(entry, limits, PAGE_ROWS, n_paged=n_paged)
-    return fuse(lower(model, key), fused, most_bytes=most_bytes)
+    return fuse(lower(model, key, kv_type), fused, most_bytes=most_bytes)
 
 
 def check_context(context: int | None, model: Model) -> int:
@@ -128,12 +137,14 @@ class Running:
     limits: Limits
     engine: StepEngine
     is_recorded: bool = False
+    kv_type: str = "f32"
     _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def plan(self, entry: str) -> Plan:
         """The plan of an entry, as this backend runs it."""
         can = self.backend.capabilities()
-        return make_plan(self.file.model, entry, self.limits, can.fused, most_bytes=can.most_bytes)
+        model, most_bytes = self.file.model, can.most_bytes
+        return make_plan(model, entry, self.limits, can.fused, most_bytes=most_bytes, kv_type=self.kv_type)
 
     async def compile(self, entry: str) -> None:
         """Compiles an entry's program if that has not happened yet."""
@@ -151,6 +162,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     file = await open_model(model, progress=progress)
     context = check_context(options.context, file.model)
     file = replace(file, model=at_context(file.model, context))
+    declare_states(file.model.spec, options.kv_type)  # refuses what does not fit before a backend is opened
     report(STAGES[1], 1, len(STAGES))
     backend, note = await choose_backend(options, file.model, limits)
     try:
@@ -159,7 +171,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
         await backend.close()
         raise
     report("ready", len(STAGES), len(STAGES))
-    return Running(file, backend, note, limits, engine, options.record_tape)
+    return Running(file, backend, note, limits, engine, options.record_tape, options.kv_type)
 
 
 def _silent(what: str, stage: int, of: int) -> None:
@@ -171,7 +183,7 @@ async def _prepare(
 ) -> StepEngine:
     model, can = file.model, backend.capabilities()
     plans = {
-        entry: make_plan(model, entry, limits, can.fused, most_bytes=can.most_bytes)
+        entry: make_plan(model, entry, limits, can.fused, most_bytes=can.most_bytes, kv_type=options.kv_type)
         for entry in (DECODE, MIXED)
     }
     for plan in plans.values():
@@ -182,7 +194,8 @@ async def _prepare(
     weights = _union(plans.values())
     named = {part.source for w in weights for part in w.parts}  # a directory has other files too
     await backend.load(weights, {name: file.sources[name] for name in named & file.sources.keys()})
-    state = StateManager(declare_states(model.spec), context=context, n_sequences=limits.parallel)
+    states = declare_states(model.spec, options.kv_type)
+    state = StateManager(states, context=context, n_sequences=limits.parallel)
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))
     programs: dict[str, Program] = {}

@@ -53,7 +53,9 @@ class LoadWords(TypedDict, total=False):
     `backend` auto takes webgpu on a hardware adapter, else the reference; `adapter` asks for a device whose
     name contains this text. `context` bounds prompt and answer of one sequence (the model's own length up to
     4096 unless given), `parallel` the sequences that run at once, `chunk` the prompt rows of one step; these
-    three bound the memory. `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
+    three bound the memory. `kv_type` is how keys and values are held: f32, f16, q8_0, q4_0, or two-tier and
+    two-tier-q4_0: q8_0 or q4_0, with the latest 256 rows or more in f16 as well. `max_in_flight` lowers the
+    steps that run ahead; `record_tape` is for `save_tape`.
     """
 
     backend: str
@@ -61,6 +63,7 @@ class LoadWords(TypedDict, total=False):
     context: int | None
     parallel: int
     chunk: int
+    kv_type: str
     max_in_flight: int | None
     record_tape: bool
 
