@@ -12,7 +12,7 @@ from statistics import mean, pvariance
 from typing import Any
 
 from tests import shadow
-from tests.shadow import VOCAB, Shadow, View, Watch, chain_key, drawn
+from tests.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
 
 from camelid.backends.base import Candidates, Capabilities, OutputRow, Pool, Program, Result, Ticket
 from camelid.backends.null import NullBackend, Work
@@ -20,7 +20,7 @@ from camelid.engine import StepEngine, Stream
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import Step, decode_step
 from camelid.sampling import SamplingParams
-from camelid.scheduler import ALL_LOGITS, DECODE, MIXED, Limits, program_key
+from camelid.scheduler import ALL_LOGITS, DECODE, GUIDED, MIXED, Limits, program_key
 from camelid.sequence import Request
 from camelid.state import StateManager
 
@@ -35,6 +35,7 @@ GREEDY = SamplingParams(temperature=0.0, seed=0)
 FALL = 100.0
 FALLING: memoryview[Any] = memoryview(array("f", [-FALL * (i % VOCAB) for i in range(2 * VOCAB)]))
 CANDIDATES = 256
+ENTRIES = (DECODE, MIXED, GUIDED, ALL_LOGITS)
 
 
 def logits_of(token_id: int) -> memoryview[float]:
@@ -86,7 +87,7 @@ class HashBackend(NullBackend):
         )  # fmt: skip
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
-        self.shadow, self.watch = Shadow(states, units), Watch(states, units)
+        self.shadow = Shadow(states, units)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
         number = len(self.steps)
@@ -95,13 +96,11 @@ class HashBackend(NullBackend):
         if number in self.run_faults:
             self.counters["runs"] += 1
             raise self.run_faults[number]
-        self.watch.submitted(number, self.steps[number])
         return super().run(program, step, inputs)
 
     async def read(self, ticket: Ticket) -> Result:
         rows, number = await super().read(ticket), ticket.handle.number
         self.reads.append(number)
-        self.watch.retired(number)
         if number in self.read_faults:
             raise self.read_faults[number]
         return rows
@@ -147,8 +146,11 @@ class HashBackend(NullBackend):
         await asyncio.sleep(0)
 
 
-def make_plan(entry: str, limits: Limits) -> Plan:
-    return Plan(key=program_key(entry, limits, PAGE_ROWS), stages=(), states=STATES)
+def make_plan(entry: str, limits: Limits, states: Sequence[StateSpec] = STATES) -> Plan:
+    n_paged = sum(state.kind in TABLES for state in states)
+    return Plan(
+        key=program_key(entry, limits, PAGE_ROWS, n_paged=max(n_paged, 1)), stages=(), states=tuple(states)
+    )
 
 
 async def make_engine(
@@ -160,10 +162,27 @@ async def make_engine(
     n_pages: int | None = None,
     max_in_flight: int | None = None,
 ) -> StepEngine:
-    limits = Limits(chunk, parallel)
-    state = StateManager(STATES, context=context, n_sequences=parallel, n_pages=n_pages)
-    await backend.allocate(STATES, state.sizes())
-    programs = {entry: await backend.compile(make_plan(entry, limits)) for entry in (DECODE, MIXED)}
+    """An engine over one paged group and the ring, with the programs for plain requests."""
+    return await open_engine(
+        backend, STATES, Limits(chunk, parallel), context=context, n_pages=n_pages,
+        max_in_flight=max_in_flight, entries=(DECODE, MIXED),
+    )  # fmt: skip
+
+
+async def open_engine(
+    backend: HashBackend,
+    states: Sequence[StateSpec],
+    limits: Limits,
+    *,
+    context: int,
+    n_pages: int | None,
+    max_in_flight: int | None = None,
+    entries: Collection[str] = ENTRIES,
+) -> StepEngine:
+    """An engine over any groups of state."""
+    state = StateManager(states, context=context, n_sequences=limits.parallel, n_pages=n_pages)
+    await backend.allocate(states, state.sizes())
+    programs = {entry: await backend.compile(make_plan(entry, limits, states)) for entry in entries}
     return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight)
 
 

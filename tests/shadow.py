@@ -9,6 +9,7 @@ alone, and is the oracle.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -23,7 +24,6 @@ POISON = -1  # what memory holds before anybody wrote to it, and what a failed s
 TABLES = ("paged", "window")
 START = 0  # a recurrent slot before the first token
 View = tuple[int, ...]
-Cell = tuple[int, int, int]  # group, unit, row
 GREEDY_STEP = StepSampling()
 
 
@@ -184,14 +184,23 @@ class Shadow:
         """What recurrent groups hold after each row, by (group, row); all slots are read, then written."""
         after: dict[tuple[int, int], int] = {}
         for at, group in self.kind("recurrent"):
-            targets = [s.groups[at][1] for s in step.sequences]
-            assert len(set(targets)) == len(targets), "two sequences write one recurrent slot"
+            self._check_slots([s.groups[at] for s in step.sequences])
             starts = [group.units[s.groups[at][0]][0] if s.groups[at][2] else START for s in step.sequences]
-            for sequence, state, target in zip(step.sequences, starts, targets, strict=True):
+            for sequence, state in zip(step.sequences, starts, strict=True):
                 for row in range(sequence.first_row, sequence.first_row + sequence.rows):
                     state = after[at, row] = mixed(state, tokens[row])
-                group.units[target][0] = state
+                group.units[sequence.groups[at][1]][0] = state
         return after
+
+    @staticmethod
+    def _check_slots(words: Sequence[tuple[int, int, int]]) -> None:
+        """All sequences of a step run at once: a slot has one writer, and then no other reader."""
+        targets = Counter(write for _, write, _ in words)
+        assert max(targets.values()) == 1, "two sequences write one recurrent slot"
+        for read, write, held in words:
+            assert not held or read == write or not targets[read], (
+                f"slot {read} is read and written in a step"
+            )
 
     def _views(self, step: Step, slots: Mapping[tuple[int, int], int], row: int) -> Iterator[View]:
         for at, group in self.kind(*TABLES, "recurrent"):
@@ -233,47 +242,3 @@ class Shadow:
 
     def _code(self, name: str) -> str:
         return "q" if self.group(name).spec.kind == "recurrent" else "i"
-
-
-class Watch:
-    """Sees rows that are written while a step that has not been read yet looks at them.
-
-    It follows the page tables as the host changes them. Rings and recurrent slots are left out: there a
-    step's order on the device is enough.
-    """
-
-    def __init__(self, states: Sequence[StateSpec], sizes: Mapping[str, Pool]) -> None:
-        self._shadow = Shadow(states, sizes)
-        self._unread: dict[int, set[Cell]] = {}
-        self.hazards: list[str] = []
-
-    def submitted(self, number: int, step: Step) -> None:
-        self._shadow.update(step)
-        written = self._written(step)
-        for other, looked_at in self._unread.items():
-            self.hazards += [
-                f"step {number} writes {self._shadow.groups[at].spec.name} unit {unit} row {i}, which step "
-                f"{other} still reads"
-                for at, unit, i in sorted(written & looked_at)
-            ]
-        self._unread[number] = self._read(step)
-
-    def retired(self, number: int) -> None:
-        self._unread.pop(number, None)
-
-    def _written(self, step: Step) -> set[Cell]:
-        rows = {
-            (at, *self._shadow.place(step, row, at))
-            for at, _ in self._shadow.kind(*TABLES)
-            for row in step.rows
-        }
-        return rows | {(group, target, i) for group, _, target, n in step.copies for i in range(n)}
-
-    def _read(self, step: Step) -> set[Cell]:
-        rows = {
-            (at, *group.place(step.sequences[sequence].groups[at][0], i))
-            for row, sequence, _ in step.outputs
-            for at, group in self._shadow.kind(*TABLES)
-            for i in self._shadow.seen(step, row, at)
-        }
-        return rows | {(group, source, i) for group, source, _, n in step.copies for i in range(n)}

@@ -1,0 +1,127 @@
+"""Tokens a second of several streams against one: `python -m tests.perf.streams [--backend webgpu]`.
+
+Greedy decoding on cria, or on a random llama with `--hidden`. Each row says how often a step read the
+weights, which is what several streams share: on the reference its store is counted, on webgpu the
+workgroups of the products' grids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from unittest.mock import patch
+
+from tests.gguf_files import write_tiny_llama
+from tests.parity.adapters import show_drivers
+
+import camelid
+from camelid.backends.reference.store import WeightStore
+from camelid.backends.webgpu.kernel import Context
+from camelid.backends.webgpu.kernels import KERNELS
+from camelid.llm import LLM
+from camelid.scheduler import DECODE
+
+PROMPT = tuple(range(40, 72))
+SOFTWARE = "llvmpipe"
+PRODUCTS = ("linear", "linear_glu")
+
+
+async def tokens_per_second(llm: LLM, n_streams: int, n_tokens: int) -> float:
+    """Of all streams together, between the first token of the last one and the end."""
+
+    async def stream(i: int) -> list[float]:
+        prompt = [PROMPT[(i + j) % len(PROMPT)] for j in range(len(PROMPT))]
+        options: dict[str, Any] = {"max_tokens": n_tokens, "temperature": 0.0, "ignore_eos": True}
+        return [perf_counter() async for _ in llm.astream(prompt, **options)]
+
+    times = await asyncio.gather(*(stream(i) for i in range(n_streams)))
+    start, end = max(t[0] for t in times), max(t[-1] for t in times)
+    return sum(t > start for one in times for t in one) / (end - start)
+
+
+@contextmanager
+def counted_tiles() -> Iterator[list[int]]:
+    """Values of the weights that products went through on the reference."""
+    values, tile = [0], WeightStore._tile
+
+    def counting(self: WeightStore, *args: Any) -> Any:
+        found = tile(self, *args)
+        values[0] += found.size
+        return found
+
+    with patch.object(WeightStore, "_tile", counting):
+        yield values
+
+
+def products(llm: LLM) -> list[Any]:
+    return [op for op in llm.plan(DECODE).ops if op.name in PRODUCTS]
+
+
+async def reference_reads(llm: LLM, run: Callable[[], Awaitable[object]]) -> float:
+    """How often a step went through the weights, counted over a run of decode steps."""
+    weights = {w.name: w for op in llm.plan(DECODE).ops for w in op.weights()}
+    size = sum(w.rows * w.cols for w in weights.values() if len(w.shape) > 1 and "rope" not in w.name)
+    before = llm.counters.steps_submitted
+    with counted_tiles() as values:
+        await run()
+    return values[0] / size / (llm.counters.steps_submitted - before)
+
+
+def webgpu_reads(llm: LLM, n_rows: int) -> float:
+    """How often a decode step of so many rows reads each matrix: a grid's workgroups along the token rows."""
+    context = Context(llm.plan(DECODE), {})
+    grids = [KERNELS[op.name].grid(op, context)[1] for op in products(llm)]
+    return sum(-(-n_rows // (entry[1] if isinstance(entry, tuple) else 1)) for entry in grids) / len(grids)
+
+
+async def measured(model: str, backend: str, n_streams: int, n_tokens: int) -> dict[str, Any]:
+    """One row: streams, tokens a second, and how often a step reads the weights."""
+    adapter = SOFTWARE if backend == "webgpu" else ""
+    async with await camelid.aload(
+        model, backend=backend, adapter=adapter, context=256, parallel=n_streams
+    ) as llm:
+        await tokens_per_second(llm, n_streams, 4)  # first runs finish pipelines and fill caches
+        rate = max([await tokens_per_second(llm, n_streams, n_tokens) for _ in range(3)])
+        if backend == "reference":
+            reads = await reference_reads(llm, lambda: tokens_per_second(llm, n_streams, n_tokens))
+        else:
+            reads = webgpu_reads(llm, n_streams)
+        row = {"backend": backend, "device": llm.capabilities.device, "streams": n_streams}
+        return row | {"tok/s": round(rate, 1), "weight reads a step": round(reads, 2)}
+
+
+async def compare(model: str, options: argparse.Namespace) -> None:
+    for backend in options.backend:
+        alone = 0.0
+        for n in options.streams:
+            row = await measured(model, backend, n, options.tokens)
+            alone = alone or row["tok/s"] / n
+            print(json.dumps(row | {"against one": round(row["tok/s"] / alone, 2)}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", nargs="+", default=["reference", "webgpu"])
+    parser.add_argument("--streams", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--hidden", type=int, help="of a random llama with 8 layers, instead of cria")
+    options = parser.parse_args()
+    show_drivers()
+    with tempfile.TemporaryDirectory() as folder:
+        model = "cria"
+        if options.hidden:
+            model = str(Path(folder) / "random.gguf")
+            sizes = {"hidden": options.hidden, "ffn": 3 * options.hidden, "n_heads": options.hidden // 64}
+            write_tiny_llama(model, seed=1, n_layers=8, **sizes)
+        asyncio.run(compare(model, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""A share of the engine's fuzz: `python -m tests.engine_fuzz` runs 10,000 scenarios, this 800."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.engine_fuzz import Failure, attempt, fuzz, shrunk
+from tests.engine_scenario import draw_scenario
+from tests.engine_world import World
+
+SCENARIOS = 800
+# What each counts must have happened, or the fuzz proves nothing about it.
+MUST_HAPPEN = (
+    "length", "stop", "cancelled", "failed", "drop", "interrupt", "gather", "ring_rows", "discarded_rows",
+    "guided_rows", "redrawn_rows", "failed_steps",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_random_scenarios_hold_to_the_oracle_and_leak_nothing() -> None:
+    seen, failure = fuzz(range(SCENARIOS))
+    assert failure is None, f"\n{failure}"
+    assert {name for name in MUST_HAPPEN if not seen[name]} == set()
+    assert seen["scenarios"] == SCENARIOS
+
+
+def test_failure_is_made_small_and_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: World) -> None:
+        assert not self.seen["cancel"], "planted"
+
+    monkeypatch.setattr(World, "check", wrong)
+    scenario = next(s for s in map(draw_scenario, range(100)) if isinstance(attempt(s), Failure))
+    failure = attempt(scenario)
+    assert isinstance(failure, Failure)
+    small = shrunk(failure)
+    assert str(small).splitlines()[1].split()[:2] == ["0", "cancel"]
+    assert "planted" in str(small)
+    assert len(small.scenario.actions) == 1
+    assert small.scenario.config == replace(small.scenario.config, model=("kv", "tokens"), depth=1, late=None)
