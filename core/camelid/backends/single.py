@@ -55,9 +55,10 @@ class OpCase:
 
     `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
     `keys` and `values` `[n, K*D]` what the sequence's state holds as `kv_type`, those before `first_kept`
-    given up; with `has_tail` a tail of float16 holds them too, NaN where no row may read it. Row t sits at
-    `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the plan has
-    room for `spare` more rows than the step has: results depend on neither.
+    given up; without `values` the keys' first columns are those. With `has_tail` a tail of float16 holds them
+    too, NaN where no row may read it. Row t sits at `positions[t]`. Views lie in buffers with `margins` more
+    columns before and after them, and the plan has room for `spare` more rows than the step has: results
+    depend on neither.
     """
 
     op: str
@@ -154,6 +155,8 @@ def _states(case: OpCase) -> tuple[StateSpec, ...]:
 
 def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
     held = {"k": (case.keys, case.views.get("k")), "v": (case.values, case.views.get("v"))}
+    if case.keys is not None and case.values is None:
+        del held["v"]
     return tuple((n, next((a.shape[1] for a in both if a is not None), 4)) for n, both in held.items())
 
 
@@ -208,12 +211,13 @@ def _bytes(array: F32) -> bytes:
 
 
 async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
-    if case.keys is None or case.values is None:
+    tensors = [tensor for tensor in (case.keys, case.values) if tensor is not None]
+    if not tensors:
         return
     for state in _states(case):
         for index, unit in enumerate(pages if state.kind != "ring" else ()):
             rows = slice(index * PAGE_ROWS, (index + 1) * PAGE_ROWS)
-            held = [_padded(tensor[rows]) for tensor in (case.keys, case.values)]
+            held = [_padded(tensor[rows]) for tensor in tensors]
             if state.kind == "window" and rows.start < _tail_kept(case):
                 data = [np.full_like(a, np.nan, np.float16).tobytes() for a in held]
             else:
