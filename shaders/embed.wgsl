@@ -1,9 +1,11 @@
 // embed: y[t] = SCALE * weight[token], the token being the row's id or the sequence's last sampled id, still on the
-// device.  grid: one workgroup a token row.
+// device. Ids of a sequence's last RING_ROWS rows go to its ring: no two of these share a place there.
+// grid: one workgroup a token row.
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
-@group(0) @binding(3) var<storage, read> ring: array<u32>;
+@group(0) @binding(3) var<storage, read_write> ring: array<u32>;
 
+const FROM_ID: u32 = 0u;
 const FROM_RING: u32 = 1u;
 override K: u32 = 8u;
 override SCALE: f32 = 1.0;
@@ -18,9 +20,18 @@ fn token_of(row: Row) -> u32 {
   return ring[group_at(row.sequence, GROUP).read * RING_ROWS + row.state_row % RING_ROWS];
 }
 
+fn goes_to_ring(t: u32, row: Row) -> bool {
+  let sequence = SEQUENCES_AT + row.sequence * SEQUENCE_WORDS;
+  return row.source == FROM_ID && t + RING_ROWS >= step[sequence] + step[sequence + 1u];
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let token = min(token_of(row_at(group.x)), VOCAB - 1u);
+  let row = row_at(group.x);
+  let token = min(token_of(row), VOCAB - 1u);
+  if (lane == 0u && goes_to_ring(group.x, row)) {
+    ring[group_at(row.sequence, GROUP).write * RING_ROWS + row.state_row % RING_ROWS] = row.value;
+  }
   let to = (group.x * Y_STRIDE + Y_OFFSET) / 4u;
   for (var unit = lane; unit < K / 8u; unit += 64u) {
     let w = decode8(token * (K / 8u) + unit);

@@ -1,5 +1,5 @@
-// reduce: sums over the 64 lanes of a workgroup, in one fixed order. Every lane gets the sum.
-const LANES: u32 = 64u;
+// reduce: sums over the lanes of a workgroup, in one fixed order. Every lane gets the sum.
+override LANES: u32 = 64u;
 var<workgroup> scratch: array<f32, LANES>;
 
 fn workgroup_sum(value: f32, lane: u32) -> f32 {

@@ -1,6 +1,7 @@
-// sample: id = argmax(logits / temperature + gumbel), ties to the lowest id; temperature 0 is greedy. The id
-// goes to the sequence's ring, where the next step finds it, and to the result: id, status, logit,
-// log-sum-exp. Noise: Philox4x32-10 (Salmon et al., SC 2011), key = seed, counter = (id, position, choice, 0).
+// sample: of a row's logits with bias and penalties, the top k, of these the fewest that sum to top p, of these
+// those within min p; id = argmax(logit / temperature + gumbel), ties to the lowest id; temperature 0 is greedy.
+// A sequence's last id goes to its ring, where the next step finds it, and each to the result: id, status, and
+// of the logits as they are (as they are again afterwards), logit and log-sum-exp.
 // grid: one workgroup an output row.
 @group(0) @binding(1) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(2) var<storage, read_write> ring: array<u32>;
@@ -12,89 +13,156 @@ override LOGITS_OFFSET: u32 = 0u;
 override RING_ROWS: u32 = 128u;
 override GROUP: u32 = 0u;
 
-const LANES: u32 = 64u;
 const NOT_A_NUMBER: u32 = 1u;
 const NOT_ZERO: u32 = 2u;
 const LOWEST: f32 = -3.4e38;
+const MOST_TOP_K: u32 = 256u;
+// Noise is from -2.86 to 17.33: what is farther below the top than both cannot win.
+const HOPELESS: f32 = -20.5;
 
-struct Best { score: f32, id: u32, top: f32, flags: u32 }
-var<workgroup> bests: array<Best, LANES>;
-var<workgroup> sums: array<f32, LANES>;
-
-fn mul_high(a: u32, b: u32) -> u32 {
-  let low = (a & 0xffffu) * (b & 0xffffu);
-  let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
-  let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
-  return (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u);
+struct How {
+  temperature: f32,
+  seed: vec2<u32>,
+  choice: u32,
+  draw: u32,  // the position that keys the noise
+  top_k: u32,
+  top_p: f32,
+  log_min_p: f32,
 }
 
-fn philox(counter: vec4<u32>, seed: vec2<u32>) -> u32 {
-  var c = counter;
-  var key = seed;
-  for (var round = 0u; round < 10u; round++) {
-    let high = vec2<u32>(mul_high(0xD2511F53u, c.x), mul_high(0xCD9E8D57u, c.z));
-    c = vec4<u32>(high.y ^ c.y ^ key.x, c.z * 0xCD9E8D57u, high.x ^ c.w ^ key.y, c.x * 0xD2511F53u);
-    key += vec2<u32>(0x9E3779B9u, 0xBB67AE85u);
-  }
-  return c.x;
-}
+var<workgroup> flags: atomic<u32>;
+var<workgroup> parts: array<vec2<f32>, LANES>;
+var<workgroup> weights: array<f32, MOST_TOP_K>;
+var<workgroup> n_alive: u32;
 
-fn gumbel(id: u32, position: u32, sampling: u32) -> f32 {
-  let seed = vec2<u32>(step[sampling + 1u], step[sampling + 2u]);
-  let x = philox(vec4<u32>(id, position, step[sampling + 3u], 0u), seed);
-  // Near u = 1 float32 rounds u to 1 and log is loose: there -log(u) is the series of d = 1 - u.
-  let u = (f32(x >> 8u) + 0.5) * 5.9604644775390625e-8;
-  let d = (f32(0xffffffu - (x >> 8u)) + 0.5) * 5.9604644775390625e-8;
-  return -log(select(-log(u), d * (1.0 + d * (0.5 + d * (1.0 / 3.0 + d * 0.25))), d < 0.01));
-}
-
-fn better(a: Best, b: Best) -> Best {
-  var best = a;
-  if (b.score > a.score || (b.score == a.score && b.id < a.id)) { best = b; }
-  return Best(best.score, best.id, max(a.top, b.top), a.flags | b.flags);
-}
-
-fn scan(row: u32, lane: u32, position: u32, sampling: u32) -> Best {
+fn how_at(sampling: u32, position: u32) -> How {
   let temperature = bitcast<f32>(step[sampling]);
-  var best = Best(LOWEST, 0xffffffffu, LOWEST, 0u);
+  let seed = vec2<u32>(step[sampling + 1u], step[sampling + 2u]);
+  let draw = position + step[sampling + 4u];
+  let top_k = min(step[sampling + 5u], MOST_TOP_K);
+  let top_p = bitcast<f32>(step[sampling + 6u]);
+  let min_p = bitcast<f32>(step[sampling + 7u]);
+  let log_min_p = select(LOWEST, log(min_p), min_p > 0.0);
+  return How(temperature, seed, step[sampling + 3u], draw, top_k, top_p, log_min_p);
+}
+
+fn small_exp(v: f32) -> f32 { return exp(max(v, -104.0)); }  // of v <= 0
+
+// (largest, sum of exp(logit - largest)) of two parts of a row
+fn joined(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+  let most = max(a.x, b.x);
+  return vec2<f32>(most, a.y * small_exp(a.x - most) + b.y * small_exp(b.x - most));
+}
+
+struct Scan { lane_top: vec2<u32>, log_sum_exp: f32 }
+
+fn scan(row: u32, lane: u32) -> Scan {
+  var part = vec2<f32>(LOWEST, 0.0);
+  var top = vec2<u32>(0u);
+  var own = 0u;
   for (var id = lane; id < V; id += LANES) {
     let logit = logits[row + id];
-    var score = logit;
-    if (temperature > 0.0) { score = logit / temperature + gumbel(id, position, sampling); }
-    let flags = select(0u, NOT_A_NUMBER, is_nan(logit)) | select(0u, NOT_ZERO, logit != 0.0);
-    best = better(best, Best(score, id, logit, flags));
+    top = higher(top, place_of(logit, id));
+    let ratio = small_exp(-abs(logit - part.x));
+    part = vec2<f32>(max(part.x, logit), select(part.y + ratio, part.y * ratio + 1.0, logit > part.x));
+    own |= select(0u, NOT_A_NUMBER, is_nan(logit)) | select(0u, NOT_ZERO, logit != 0.0);
+  }
+  if (lane == 0u) { atomicStore(&flags, 0u); }  // drivers do not all start with zeros
+  workgroupBarrier();
+  atomicOr(&flags, own);
+  parts[lane] = part;
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if (lane < width) { parts[lane] = joined(parts[lane], parts[lane + width]); }
+  }
+  workgroupBarrier();
+  return Scan(top, parts[0].x + log(parts[0].y));
+}
+
+fn lane_highest(row: u32, lane: u32) -> vec2<u32> {
+  var top = vec2<u32>(0u);
+  for (var id = lane; id < V; id += LANES) { top = higher(top, place_of(logits[row + id], id)); }
+  return top;
+}
+
+// The score of a logit so much beyond the largest, which is at most 0, and its place among scores.
+fn score(beyond: f32, id: u32, how: How) -> vec2<u32> {
+  let level = beyond / how.temperature;
+  if (level < HOPELESS || beyond < how.log_min_p) { return vec2<u32>(0u); }
+  return place_of(level + gumbel(vec4<u32>(id, how.draw, how.choice, 0u), how.seed), id);
+}
+
+fn draw_of_all(row: u32, top: f32, how: How, lane: u32) -> vec2<u32> {
+  var best = vec2<u32>(0u);
+  for (var id = lane; id < V; id += LANES) { best = higher(best, score(logits[row + id] - top, id, how)); }
+  return best;
+}
+
+fn count_alive(n: u32, top_p: f32) -> u32 {  // the fewest of the first n whose weights sum to top p of all
+  var total = 0.0;
+  for (var i = 0u; i < n; i++) { total += weights[i]; }
+  var sum = weights[0];
+  var alive = 1u;
+  while (alive < n && sum < top_p * total) {
+    sum += weights[alive];
+    alive++;
+  }
+  return alive;
+}
+
+fn draw_of_few(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u32> {
+  let n = min(how.top_k, V);
+  keep_highest(row, n, lane_top, lane);
+  for (var i = lane; i < n; i += LANES) { weights[i] = small_exp(value_of(kept[i].x) - top); }
+  workgroupBarrier();
+  if (lane == 0u) { n_alive = n; }
+  if (lane == 0u && how.top_p < 1.0) { n_alive = count_alive(n, how.top_p); }
+  let alive = workgroupUniformLoad(&n_alive);
+  var best = vec2<u32>(0u);
+  for (var i = lane; i < alive; i += LANES) {
+    best = higher(best, score(value_of(kept[i].x) - top, ~kept[i].y, how));
   }
   return best;
 }
 
-@compute @workgroup_size(64)
+fn is_last(output: u32) -> bool {  // of its sequence
+  for (var later = output + 1u; later < step[OUTPUTS]; later++) {
+    if (step[OUTPUTS_AT + 3u * later + 1u] == step[OUTPUTS_AT + 3u * output + 1u]) { return false; }
+  }
+  return true;
+}
+
+@compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let output = OUTPUTS_AT + 3u * group.x;
-  let sequence = step[output + 1u];
-  let position = step[output + 2u];
+  let sequence = step[OUTPUTS_AT + 3u * group.x + 1u];
+  let position = step[OUTPUTS_AT + 3u * group.x + 2u];
   let sampling = SAMPLING_AT + 14u * step[SEQUENCES_AT + sequence * SEQUENCE_WORDS + 3u];
   let row = group.x * LOGITS_STRIDE + LOGITS_OFFSET;
-  bests[lane] = scan(row, lane, position, sampling);
-  for (var width = LANES / 2u; width > 0u; width /= 2u) {
-    workgroupBarrier();
-    if (lane < width) { bests[lane] = better(bests[lane], bests[lane + width]); }
+  let ring_at = group_at(sequence, GROUP).write * RING_ROWS;
+  let scanned = scan(row, lane);
+  var lane_top = scanned.lane_top;
+  let penalties = penalties_at(sampling);
+  let adjusts = penalties.last_n + penalties.biases > 0u;
+  if (adjusts) {
+    note_touched(penalties, ring_at, position, lane);
+    adjust(row, penalties, lane);
+    lane_top = lane_highest(row, lane);
   }
-  workgroupBarrier();
-  let best = bests[0];
-  var sum = 0.0;
-  for (var id = lane; id < V; id += LANES) { sum += exp(logits[row + id] - best.top); }
-  sums[lane] = sum;
-  for (var width = LANES / 2u; width > 0u; width /= 2u) {
-    workgroupBarrier();
-    if (lane < width) { sums[lane] += sums[lane + width]; }
+  let how = how_at(sampling, position);
+  var best = highest(lane_top, lane);
+  if (how.temperature > 0.0) {
+    let top = value_of(best.x);
+    if (how.top_k > 0u) { best = draw_of_few(row, lane_top, top, how, lane); }
+    if (how.top_k == 0u) { best = draw_of_all(row, top, how, lane); }
+    best = highest(best, lane);
   }
-  workgroupBarrier();
+  if (adjusts) { restore(row, lane); }
   if (lane != 0u) { return; }
-  let id = min(best.id, V - 1u);
-  let status = select(select(2u, 0u, (best.flags & NOT_ZERO) != 0u), 1u, (best.flags & NOT_A_NUMBER) != 0u);
-  ring[group_at(sequence, GROUP).write * RING_ROWS + position % RING_ROWS] = id;
+  let id = min(~best.y, V - 1u);
+  let seen = atomicLoad(&flags);
+  if (is_last(group.x)) { ring[ring_at + position % RING_ROWS] = id; }
   result[4u * group.x] = id;
-  result[4u * group.x + 1u] = status;
+  result[4u * group.x + 1u] = select(select(2u, 0u, (seen & NOT_ZERO) != 0u), 1u, (seen & NOT_A_NUMBER) != 0u);
   result[4u * group.x + 2u] = bitcast<u32>(logits[row + id]);
-  result[4u * group.x + 3u] = bitcast<u32>(best.top + log(sums[0]));
+  result[4u * group.x + 3u] = bitcast<u32>(scanned.log_sum_exp);
 }

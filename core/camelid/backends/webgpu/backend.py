@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from camelid import shaders
 from camelid.backends.base import (
+    Candidates,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -39,6 +40,8 @@ from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMem
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateRef, StateSpec, View
 from camelid.plan.step import (
+    CANDIDATE_WORDS,
+    CANDIDATES,
     FROM_ID,
     RESULT_WORDS,
     STATUS,
@@ -194,7 +197,7 @@ class WebGpuBackend:
         return MemoryReport(
             weight_bytes=total("weight/"),
             state_bytes=total("state/", "table/"),
-            arena_bytes=total("arena/", "step/", "result/"),
+            arena_bytes=total("arena/", "step/", "result/", "candidates/"),
             counters=dict(self._counters),
         )
 
@@ -259,21 +262,39 @@ def _trash_step(plan: Plan) -> Step:
 
 
 def _output_rows(data: bytes, ticket: Ticket) -> Result:
-    n, words = ticket.n_outputs, 4 * RESULT_WORDS
-    logits_bytes = (len(data) - n * words) // max(n, 1)
-    rows: list[OutputRow] = []
-    for i in range(n if data else 0):
-        token_id, status, logit, log_sum_exp = struct.unpack_from("<IIff", data, i * words)
-        at = n * words + i * logits_bytes
-        logits: memoryview[Any] | None = None
-        if logits_bytes:
-            logits = memoryview(data)[at : at + logits_bytes].cast("f")
-        rows.append(
-            OutputRow(
-                token_id=token_id, status=STATUS[status], logit=logit, log_sum_exp=log_sum_exp, logits=logits
-            )
+    """Rows of the results that `lower.RESULTS` lists, then of the logits if the program returns them."""
+    n = ticket.n_outputs if data else 0
+    rows = [struct.unpack_from("<IIff", data, i * 4 * RESULT_WORDS) for i in range(n)]
+    rest = memoryview(data)[n * 4 * RESULT_WORDS :]
+    found: list[Candidates | None] = [None] * n
+    if "candidates" in ticket.program.key.features:
+        each = 4 * CANDIDATE_WORDS
+        found = [_candidates(rest[i * each : (i + 1) * each], ticket.program.plan) for i in range(n)]
+        rest = rest[n * each :]
+    each = len(rest) // max(n, 1)
+    return [
+        OutputRow(
+            token_id=token_id,
+            status=STATUS[status],
+            logit=logit,
+            log_sum_exp=log_sum_exp,
+            logits=rest[i * each : (i + 1) * each].cast("f") if each else None,
+            candidates=found[i],
         )
-    return rows
+        for i, (token_id, status, logit, log_sum_exp) in enumerate(rows)
+    ]
+
+
+def _candidates(data: memoryview[int], plan: Plan) -> Candidates:
+    vocab_size = next(op.view("logits").cols for op in plan.ops if op.name == "candidates")
+    n_bytes, room = 4 * min(CANDIDATES, vocab_size), 4 * CANDIDATES
+    mean, variance = struct.unpack_from("<ff", data, 2 * room)
+    return Candidates(
+        ids=data[:n_bytes].cast("I"),
+        logits=data[room : room + n_bytes].cast("f"),
+        mean=mean,
+        variance=variance,
+    )
 
 
 def open_backend(api: str = "") -> WebGpuBackend:

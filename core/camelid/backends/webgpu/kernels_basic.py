@@ -28,6 +28,7 @@ GATES: dict[str, Files] = {
     **{act: (*files, "gate_plain") for act, files in ACTS.items()},
     "swiglu_oai": ("gate_swiglu_oai",),
 }
+VOCAB_LANES = 256  # WebGPU's default limit: a workgroup goes over a whole vocabulary
 NORM_KINDS = {"rms": 0, "layer": 1, "l2": 2}
 
 
@@ -66,8 +67,12 @@ def _combine_constants(op: Op, _: Context) -> Constants:
     return {"C": op.view("y").cols, "SLOTS": op.view("probs").cols}
 
 
+def _vocab_constants(op: Op, _: Context) -> Constants:
+    return {"V": op.view("logits").cols, "LANES": VOCAB_LANES}
+
+
 def _sample_constants(op: Op, c: Context) -> Constants:
-    return {"V": op.view("logits").cols} | ring_constants(op, c)
+    return _vocab_constants(op, c) | ring_constants(op, c)
 
 
 KERNELS: dict[str, Kernel] = {
@@ -86,5 +91,8 @@ KERNELS: dict[str, Kernel] = {
     "glu": Kernel(("glu",), ("y", "gate", "up"), width("y"), width_grid("y"), acts=GATES),
     "combine": Kernel(("combine",), ("y", "x", "probs"), _combine_constants, width_grid("y")),
     "gather_rows": Kernel(("gather_rows",), ("y", "x"), width("y"), width_grid("y")),
-    "sample": Kernel(("sample",), ("logits", "tokens.id+", "result+"), _sample_constants, row_grid("logits")),
+    "sample": Kernel(("reduce", "place", "topk", "philox", "adjust", "sample"),
+                     ("logits", "tokens.id+", "result+"), _sample_constants, row_grid("logits")),
+    "candidates": Kernel(("reduce", "place", "topk", "candidates"), ("logits", "candidates+"),
+                         _vocab_constants, row_grid("logits")),
 }  # fmt: skip

@@ -85,7 +85,7 @@ def _refuses_many(op: Op, _: Plan) -> str:
 
 
 KERNELS: dict[str, Kernel] = {
-    "embed": Kernel(("embed",), ("y", "weight", "tokens.id"), _embed_constants, row_grid("y"),
+    "embed": Kernel(("embed",), ("y", "weight", "tokens.id+"), _embed_constants, row_grid("y"),
                     codec="weight", attrs=("scale",), vec4=("y",)),
     "embed_position": Kernel(("embed_position",), ("x", "weight"), _position_constants, row_grid("x"),
                              codec="weight", attrs=("channel",), vec4=("x",), refuses=_refuses_channel),

@@ -22,13 +22,15 @@ from camelid.backends.webgpu.tape import Section
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
-from camelid.plan.step import RESULT_WORDS, StepLayout
+from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
 from camelid.plan.weights import Weight
 
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 Binding = tuple[str, int, int]
 
 STATE_KINDS = ("paged", "window", "ring")
+# What comes back, in this order: its name among the bindings, the op that writes it, bytes an output.
+RESULTS = {"result": ("sample", 4 * RESULT_WORDS), "candidates": ("candidates", 4 * CANDIDATE_WORDS)}
 READBACK_RING = 3  # two steps in flight, one being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 
@@ -82,16 +84,22 @@ def arena_name(plan: Plan) -> str:
     return f"arena/{plan.key}"
 
 
+def _results(plan: Plan) -> dict[str, int]:
+    """Bytes an output of each result that some op of the plan writes."""
+    ops = {op.name for op in plan.ops}
+    return {name: n_bytes for name, (op, n_bytes) in RESULTS.items() if op in ops}
+
+
 def program_section(plan: Plan, pools: Mapping[str, Pool], join: Join, lanes: int) -> Section:
     """The dispatches of one plan, over an arena planned ahead. `lanes` share a weight row."""
     section = Section(str(plan.key), "program")
     arena = plan_arena(plan)
-    names = {"step": f"step/{plan.key}", "result": f"result/{plan.key}", "arena": arena_name(plan)}
     sizes = {
         "step": 4 * plan.layout.n_words,
-        "result": 4 * RESULT_WORDS * plan.key.capacity.outputs,
+        **{name: n_bytes * plan.key.capacity.outputs for name, n_bytes in _results(plan).items()},
         "arena": max(arena.n_bytes, 16),
     }
+    names = {role: f"{role}/{plan.key}" for role in sizes}
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
     lowering = _Lowering(section, plan, Context(plan, dict(pools), lanes), arena, names, join)
@@ -136,8 +144,8 @@ class _Lowering:
 
     def results(self) -> Iterable[tuple[str, int, int, int]]:
         word = StepLayout.header_word("outputs")
-        if any(op.name == "sample" for op in self.plan.ops):
-            yield self.names["result"], 0, word, 4 * RESULT_WORDS
+        for name, n_bytes in _results(self.plan).items():
+            yield self.names[name], 0, word, n_bytes
         if "all_logits" in self.plan.key.features:
             logits = next(op.view("logits") for op in self.plan.ops if op.name == "sample")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, 4 * logits.cols
@@ -162,8 +170,9 @@ class _Lowering:
     def _binding(self, op: Op, role: str) -> tuple[str, Binding]:
         access = "write" if role.endswith("+") else "read"
         name, _, tensor = role.rstrip("+?").partition(".")
-        if name == "result":
-            return "write", (self.names["result"], 0, self._result_bytes())
+        if name in RESULTS:
+            n_outputs = self.plan.key.capacity.outputs
+            return "write", (self.names[name], 0, RESULTS[name][1] * n_outputs)
         if role.endswith("?") and not op.has(name):
             return "read", self._step()  # something must be bound; the kernel never reads it
         operand = dict(op.operands)[name]
@@ -181,9 +190,6 @@ class _Lowering:
     def _view(self, view: View) -> Binding:
         n_bytes = buffer_bytes(view.buffer, self.plan)
         return self.names["arena"], self.arena.offsets[view.buffer.name], n_bytes
-
-    def _result_bytes(self) -> int:
-        return 4 * RESULT_WORDS * self.plan.key.capacity.outputs
 
     def _table(self, spec: StateSpec) -> Binding:
         return table_name(spec.name), 0, _table_bytes(self.context.pools[spec.name])

@@ -1,0 +1,30 @@
+// place: a logit's place among all: a key, which orders as floats do, then the id, the lowest first. So no two
+// logits of a row share a place, and the first k are one certain set.
+fn key_of(v: f32) -> u32 {
+  let bits = bitcast<u32>(v);
+  if (bits == 0x80000000u) { return bits; }  // -0, which equals 0
+  return bits ^ select(0x80000000u, 0xffffffffu, bits > 0x80000000u);
+}
+
+fn value_of(key: u32) -> f32 {
+  return bitcast<f32>(key ^ select(0xffffffffu, 0x80000000u, key >= 0x80000000u));
+}
+
+fn place_of(v: f32, id: u32) -> vec2<u32> { return vec2<u32>(key_of(v), ~id); }
+
+fn is_below(a: vec2<u32>, b: vec2<u32>) -> bool { return a.x < b.x || (a.x == b.x && a.y < b.y); }
+
+fn higher(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, is_below(a, b)); }
+
+var<workgroup> places: array<vec2<u32>, LANES>;
+
+fn highest(place: vec2<u32>, lane: u32) -> vec2<u32> {  // of all lanes
+  workgroupBarrier();  // the last reader of places may still be reading
+  places[lane] = place;
+  for (var width = LANES / 2u; width > 0u; width /= 2u) {
+    workgroupBarrier();
+    if (lane < width) { places[lane] = higher(places[lane], places[lane + width]); }
+  }
+  workgroupBarrier();
+  return places[0];
+}
