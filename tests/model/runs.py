@@ -33,13 +33,19 @@ Steps = Sequence[tuple[int, ...]]  # of each step: how many rows of each prompt
 
 
 def make_plan(
-    model: Model, n_rows: int, n_sequences: int = 1, *, context: int, features: frozenset[str] = ALL_LOGITS
+    model: Model,
+    n_rows: int,
+    n_sequences: int = 1,
+    *,
+    context: int,
+    features: frozenset[str] = ALL_LOGITS,
+    kv_type: str = "f32",
 ) -> Plan:
     """A mixed step of so many rows in all. One step may fill all pages."""
-    paged = [state for state in declare_states(model.spec) if state.kind in PAGED]
+    paged = [state for state in declare_states(model.spec, kv_type) if state.kind in PAGED]
     pages = n_sequences * sum(-(-context // state.unit_rows) for state in paged)
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=pages)
-    return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features))
+    return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features), kv_type)
 
 
 def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> StateManager:

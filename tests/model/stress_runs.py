@@ -43,17 +43,19 @@ def run(
     *,
     edit: Edit | None = None,
     drop: bool = False,
+    kv_type: str = "f32",
 ) -> Logits:
     """Logits of every row. Slots are poisoned at first; `drop` runs each step once more before, with other
     tokens, as one whose rows are not wanted after all."""
-    return asyncio.run(_run(model, prompts, steps, edit or (lambda plan: plan), drop))
+    return asyncio.run(_run(model, prompts, steps, edit or (lambda plan: plan), drop, kv_type))
 
 
 async def _run(
-    model: Model, prompts: Sequence[Sequence[int]], steps: Steps, edit: Edit, drop: bool
+    model: Model, prompts: Sequence[Sequence[int]], steps: Steps, edit: Edit, drop: bool, kv_type: str
 ) -> Logits:
-    plan = edit(make_plan(model, max(map(sum, steps)), len(prompts), context=CONTEXT))
-    state = make_state(plan.states, context=CONTEXT, n_sequences=len(prompts))
+    context = max(CONTEXT, *map(len, prompts))
+    plan = edit(make_plan(model, max(map(sum, steps)), len(prompts), context=context, kv_type=kv_type))
+    state = make_state(plan.states, context=context, n_sequences=len(prompts))
     backend = ReferenceBackend()
     started = await start(backend, [plan], state)
     await _poison(backend, state)
