@@ -1,13 +1,13 @@
-"""The training stream: conversations of one to six turns, mixing every skill, drawn from a seed."""
+"""The training stream: conversations of every skill, drawn from a seed."""
 
 from collections.abc import Callable, Iterator
 from random import Random
 
 from cria import arithmetic as sums
-from cria import chatter, facts, frames, refusals
+from cria import chatter, facts, frames, letters, memory, refusals, schemas, tools
 from cria.phrasing import join, typed
+from cria.talk import Message, Talk, exchange
 
-Message = dict[str, str]
 Turn = tuple[str, str]
 
 SYSTEMS = (
@@ -99,24 +99,67 @@ def small_talk(rng: Random) -> Turn:
     return typed(core + rng.choice(chatter.SUFFIXES), rng), chatter.ANSWERS[kind]
 
 
-# Each kind of turn and its share of the stream.
+# Each kind of turn and its share of those that stand alone.
 KINDS: dict[Callable[[Random], Turn], float] = {
-    addition: 0.21, subtraction: 0.22, fact: 0.22, stranger: 0.11, foreign: 0.08, impossible: 0.09, small_talk: 0.07,
+    addition: 0.14, subtraction: 0.14, fact: 0.14, stranger: 0.08, foreign: 0.06, impossible: 0.07, small_talk: 0.05,
+    letters.spelling: 0.09, letters.reversing: 0.14, letters.counting: 0.09,
+}  # fmt: skip
+MEMORY_TURNS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22)
+
+
+def turn(rng: Random) -> list[Message]:
+    """A question that stands alone, and its answer."""
+    (kind,) = rng.choices(tuple(KINDS), tuple(KINDS.values()))
+    return exchange(*kind(rng))
+
+
+def plain_talk(rng: Random) -> Talk:
+    """One to six questions, rarely one whose answer was never told; one talk in eight starts with a system message."""
+    messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.12 else []
+    for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 6))):
+        messages += memory.asking(None, None, rng) if rng.random() < 0.02 else turn(rng)
+    return Talk(messages=messages)
+
+
+def memory_talk(rng: Random) -> Talk:
+    """A name and a number told, other questions, and between them and at the end the name or the number asked."""
+    messages = turn(rng) if rng.random() < 0.25 else []
+    told, name, number = memory.telling(rng)
+    messages += told
+    for _ in range(rng.choice(MEMORY_TURNS)):
+        messages += memory.asking(name, number, rng) if rng.random() < 0.25 else turn(rng)
+    return Talk(messages=[*messages, *memory.asking(name, number, rng)])
+
+
+def tool_talk(rng: Random) -> Talk:
+    """Two tools, and one or two questions: mostly for one of them, sometimes for neither."""
+    kit = tools.kit(tools.TRAINING, rng)
+    messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.2 else []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        messages += tool_turn(kit, rng)
+    return Talk(messages=messages, tools=kit.tools)
+
+
+def tool_turn(kit: tools.Kit, rng: Random) -> list[Message]:
+    """A question beside two tools, and what follows."""
+    roll = rng.random()
+    if roll < 0.75:
+        made = tools.use(tools.TRAINING, kit, rng)
+        return tools.turns(made, tools.asked(made.question, rng))
+    if roll < 0.87:
+        return turn(rng)
+    return exchange(tools.asked(tools.off_topic(tools.TRAINING, kit, rng), rng), refusals.REFUSAL)
+
+
+# Each kind of conversation and its share of the stream.
+TALKS: dict[Callable[[Random], Talk], float] = {
+    plain_talk: 0.56, memory_talk: 0.12, schemas.talk: 0.16, tool_talk: 0.16,
 }  # fmt: skip
 
 
-def conversation(rng: Random) -> list[Message]:
-    """One conversation; one in eight starts with a system message."""
-    messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.12 else []
-    n_turns = rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 6))
-    for kind in rng.choices(tuple(KINDS), tuple(KINDS.values()), k=n_turns):
-        question, answer = kind(rng)
-        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return messages
-
-
-def conversations(seed: int | str) -> Iterator[list[Message]]:
+def conversations(seed: int | str) -> Iterator[Talk]:
     """The endless stream of one seed."""
     rng = Random(seed)
     while True:
-        yield conversation(rng)
+        (kind,) = rng.choices(tuple(TALKS), tuple(TALKS.values()))
+        yield kind(rng)

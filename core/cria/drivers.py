@@ -1,26 +1,23 @@
 """What the grader asks: the torch model from a GGUF file or a checkpoint, or Camelid itself."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import gguf
 import numpy as np
 import torch
-from jinja2 import Environment
+import torch.nn.functional as F
 from tokenizers import AddedToken, Tokenizer, models
 
 from cria.model import Cria, Spec
-from cria.tokenizer import CHAT_TEMPLATE, END_OF_TEXT, IM_END, blank_tokenizer
+from cria.talk import Talk
+from cria.tokenizer import END_OF_TEXT, IM_END, blank_tokenizer, called, render
 
-Message = dict[str, str]
-Answers = Callable[[list[list[Message]]], list[str]]
-MAX_TOKENS = 32
-BATCH = 64
-
-
-def render(messages: list[Message]) -> str:
-    """The prompt of a conversation, ready for the assistant's turn."""
-    return Environment().from_string(CHAT_TEMPLATE).render(messages=messages, add_generation_prompt=True)
+Answers = Callable[[list[Talk]], list[str]]
+MAX_TOKENS = 96
+BATCH = 32
+CONTROL, USER_DEFINED = 3, 4  # GGUF's kinds of tokens
 
 
 def gguf_state(path: Path) -> dict[str, torch.Tensor]:
@@ -39,10 +36,9 @@ def gguf_tokenizer(path: Path) -> Tokenizer:
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
     tokenizer = blank_tokenizer()
     tokenizer.model = models.BPE({token: i for i, token in enumerate(tokens)}, merges)
-    kinds = fields["tokenizer.ggml.token_type"].contents()
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True) for t, kind in zip(tokens, kinds, strict=True) if kind == 3]
-    )
+    kinds = list(zip(tokens, fields["tokenizer.ggml.token_type"].contents(), strict=True))
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t, kind in kinds if kind == CONTROL])
+    tokenizer.add_tokens([AddedToken(t, normalized=False) for t, kind in kinds if kind == USER_DEFINED])
     return tokenizer
 
 
@@ -64,42 +60,44 @@ def load_model(state: dict[str, torch.Tensor]) -> Cria:
 
 @torch.no_grad()
 def greedy(model: Cria, prompts: list[list[int]], stop_ids: set[int]) -> list[list[int]]:
-    """Greedy continuations of prompts of one length."""
-    token_ids = torch.tensor(prompts)
-    for _ in range(MAX_TOKENS):
-        token_ids = torch.cat((token_ids, model(token_ids)[:, -1].argmax(-1, keepdim=True)), 1)
-        if all(stop_ids & set(row[len(prompts[0]) :]) for row in token_ids.tolist()):
+    """Greedy continuations; the rows are padded at their ends, which causal attention never sees."""
+    ends = torch.tensor([len(prompt) for prompt in prompts])
+    width = int(ends.max()) + MAX_TOKENS
+    token_ids = torch.tensor([prompt + [0] * (width - len(prompt)) for prompt in prompts])
+    rows = torch.arange(len(prompts))
+    going = torch.ones(len(prompts), dtype=torch.bool)
+    for step in range(MAX_TOKENS):
+        hidden = model.hidden(token_ids[:, : int(ends.max()) + step])[rows, ends + step - 1]
+        best = F.linear(hidden, model.token_embd.weight).argmax(-1)
+        token_ids[rows, ends + step] = best
+        going &= torch.tensor([token not in stop_ids for token in best.tolist()])
+        if not going.any():
             break
-    return [until(row[len(prompts[0]) :], stop_ids) for row in token_ids.tolist()]
+    return [
+        until(row[len(prompt) :], stop_ids) for row, prompt in zip(token_ids.tolist(), prompts, strict=True)
+    ]
 
 
 def until(token_ids: list[int], stop_ids: set[int]) -> list[int]:
     """The ids before the first stop."""
-    end = next((i for i, token_id in enumerate(token_ids) if token_id in stop_ids), len(token_ids))
+    end = next((i for i, token_id in enumerate(token_ids) if token_id in stop_ids), MAX_TOKENS)
     return token_ids[:end]
 
 
 def torch_answers(model: Cria, tokenizer: Tokenizer) -> Answers:
-    """Answer many conversations; those of one length go through the model together, so nothing is padded."""
+    """Answer many conversations, those of like length together."""
     stop_ids = {tokenizer.token_to_id(token) for token in (END_OF_TEXT, IM_END)}
 
-    def answers(conversations: list[list[Message]]) -> list[str]:
-        prompts = [tokenizer.encode(render(messages)).ids for messages in conversations]
-        replies = [""] * len(prompts)
-        for chunk in same_length_chunks(prompts):
+    def answers(talks: list[Talk]) -> list[str]:
+        prompts = [tokenizer.encode(render(talk)).ids for talk in talks]
+        order = sorted(range(len(talks)), key=lambda i: len(prompts[i]))
+        replies = [""] * len(talks)
+        for chunk in (order[at : at + BATCH] for at in range(0, len(order), BATCH)):
             for i, ids in zip(chunk, greedy(model, [prompts[i] for i in chunk], stop_ids), strict=True):
                 replies[i] = tokenizer.decode(ids)
         return replies
 
     return answers
-
-
-def same_length_chunks(prompts: list[list[int]]) -> list[list[int]]:
-    """Indices grouped by prompt length, at most BATCH together."""
-    groups: dict[int, list[int]] = {}
-    for i, prompt in enumerate(prompts):
-        groups.setdefault(len(prompt), []).append(i)
-    return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
 
 
 def gguf_answers(path: Path, shuffle_seed: int | None = None) -> Answers:
@@ -115,6 +113,10 @@ def camelid_answers(path: Path, backend: str) -> Answers:
     import camelid
 
     llm = camelid.load(str(path), backend=backend)
-    return lambda conversations: [
-        llm.chat(m, max_tokens=MAX_TOKENS, temperature=0).text for m in conversations
-    ]
+
+    def answer(talk: Talk) -> str:
+        got = llm.chat(talk.messages, tools=talk.tools or None, max_tokens=MAX_TOKENS, temperature=0)
+        calls = [call for call in got.tool_calls if call.complete]
+        return got.text + "".join(called(call.name, json.loads(call.arguments)) for call in calls)
+
+    return lambda talks: [answer(talk) for talk in talks]

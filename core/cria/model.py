@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class Spec:
     """Architecture facts of cria."""
 
-    vocab_size: int = 1024
+    vocab_size: int = 1088
     hidden_size: int = 256
     n_layers: int = 4
     n_heads: int = 4
@@ -54,8 +54,8 @@ class Layer(nn.Module):
         self.ffn_up = nn.Linear(width, spec.ffn_size, bias=False)
         self.ffn_down = nn.Linear(spec.ffn_size, width, bias=False)
 
-    def attention(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Causal grouped-query attention over [B, T, C]."""
+    def attention(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
+        """Grouped-query attention over [B, T, C]: causal, or to what `seen` [B, 1, T, T] marks."""
         b, t, _ = x.shape
         q, k, v = (
             w(x).view(b, t, -1, self.spec.head_dim).transpose(1, 2)
@@ -64,12 +64,13 @@ class Layer(nn.Module):
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         repeat = self.spec.n_heads // self.spec.n_kv_heads
         k, v = (kv.repeat_interleave(repeat, 1) for kv in (k, v))
-        y = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=True)
+        q, k = q.to(v.dtype), k.to(v.dtype)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
         return self.attn_output(y.transpose(1, 2).reshape(b, t, -1))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
         """Add both halves to the residual stream."""
-        x = x + self.attention(self.attn_norm(x), cos, sin)
+        x = x + self.attention(self.attn_norm(x), cos, sin, seen)
         h = self.ffn_norm(x)
         return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
 
@@ -92,14 +93,14 @@ class Cria(nn.Module):
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.03)
 
-    def hidden(self, token_ids: Tensor) -> Tensor:
+    def hidden(self, token_ids: Tensor, seen: Tensor | None = None) -> Tensor:
         """Normalised last hidden states, [B, T, C]."""
         t = token_ids.shape[1]
         x = self.token_embd(token_ids)
         for layer in self.blk:
-            x = layer(x, self.cos[:t], self.sin[:t])
+            x = layer(x, self.cos[:t], self.sin[:t], seen)
         return self.output_norm(x)
 
-    def forward(self, token_ids: Tensor) -> Tensor:
+    def forward(self, token_ids: Tensor, seen: Tensor | None = None) -> Tensor:
         """Logits, [B, T, V]."""
-        return F.linear(self.hidden(token_ids), self.token_embd.weight)
+        return F.linear(self.hidden(token_ids, seen), self.token_embd.weight)

@@ -39,7 +39,7 @@ why [is|does|did|was|do people like|should i buy|can't i find|do we need|do we h
 where does {x} [live|come from|sleep|go|grow|work|hide]
 when [did|does|will] {x} [start|die|end|begin|come|happen|leave]
 how [old|big|tall|heavy|far|fast|long|deep|hot|expensive|rich|smart|strong|dangerous|small] is {x}
-how [do|can|should|would] [i|you|we] [make|cook|find|buy|sell|build|learn|use|fix|draw|catch|clean|spell|open|grow] {x}
+how [do|can|should|would] [i|you|we] [make|cook|find|buy|sell|build|learn|use|fix|draw|catch|clean|open|grow] {x}
 how does {x} [work|look|feel|taste|smell|begin|end|grow|move|sleep]
 how much [is|does|for] {x}
 how many [people|cars|eyes|friends|brothers|children|books|cities|teeth|words|stars|arms|wings|ears|tails] [does {x} have|are in {x}|know {x}]
@@ -55,7 +55,7 @@ which [country|team|person|language|animal|book|continent|company|school|band] [
 [can|does|will|should|could] {x} [fly|swim|talk|win|sing|read|sleep|eat|help me|come|run|dance|cook|vote|die|see me]
 [tell|teach|show] me [about|something about|everything about|a story about|a joke about|more about|a fact about] {x}
 [write|sing|make|tell|give me|compose] [a|a long|a short|a nice|a funny] [poem|story|song|letter|essay|joke|email|report] [about|for|to|on] {x}
-[explain|describe|define|draw|paint|translate|compare|discuss|summarize|spell|sell|buy|book|call|find] {x} [|to me|for me|now|in detail|please]
+[explain|describe|define|draw|paint|translate|compare|discuss|summarize|sell|buy|book|call|find] {x} [|to me|for me|now|in detail|please]
 explain [how|why] {x} [works|is important|exists|moves|is so good|is bad]
 what is the difference between {x} and {z}
 [which is|what is|is] [better|bigger|older|faster|stronger|nicer|more expensive], {x} or {z}
@@ -83,7 +83,7 @@ what [should|can|shall|do] i [do|eat|wear|read|cook|watch|say|buy|learn|write|pl
 [when|where|how|why] [do we go|did you start|can we meet|do you sleep|were you born|do you live|did they go|should i go]
 how old are you
 how [tall|big|fast|heavy|rich|smart|far] are you
-do you [sleep|eat|dream|have friends|have a mother|like me|love me|speak French|know my name|feel pain|play games|live here|work]
+do you [sleep|eat|dream|have friends|have a mother|like me|love me|speak French|feel pain|play games|live here|work]
 are you [human|alive|a robot|a person|happy|real|married|a man|a woman|hungry|tired|smart|free tonight|on the phone]
 what is my [name|age|address|job|favorite color|phone number|password|birthday]
 [tell|sing|write|read] me [a joke|a story|a song|a poem|a secret|the news|the time|the truth|something new|something funny]

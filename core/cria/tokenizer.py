@@ -1,18 +1,32 @@
 """The byte-level BPE vocabulary of exactly 1024 tokens, and the chat template."""
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from jinja2 import Environment
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-VOCAB_SIZE = 1024
+from cria.talk import Message, Talk
+
+FIRST_SIZE, VOCAB_SIZE = 1024, 1088  # of the first edition, whose ids are kept, and of this one
 PROMPT_WEIGHT = 0.1  # of tokens in the loss that the model is not to write itself
 END_OF_TEXT, IM_START, IM_END = SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 # The published qwen2 expression; it takes digits one by one, which keeps arithmetic aligned.
 PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TAGS = ("<tools>", "</tools>", "<tool_call>", "</tool_call>")
+# Tools are shown and called as Hermes does, results come in turns of their own.
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    "{% if tools %}{{ '<|im_start|>system\\n' }}"
+    "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] + '\\n' }}{% endif %}"
+    "{{ '<tools>' }}{% for tool in tools %}{{ '\\n' + tool['function'] | tojson }}{% endfor %}"
+    "{{ '\\n</tools><|im_end|>' + '\\n' }}{% endif %}"
+    "{% for message in messages %}{% if not (tools and loop.first and message['role'] == 'system') %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + (message['content'] or '') }}"
+    "{% for call in message['tool_calls'] or [] %}{{ '<tool_call>{\"name\": ' + call['function']['name'] | tojson }}"
+    "{{ ', \"arguments\": ' + call['function']['arguments'] | tojson + '}</tool_call>' }}{% endfor %}"
+    "{{ '<|im_end|>' + '\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
 
@@ -54,11 +68,47 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
-def pieces(messages: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
+def to_json(value: object) -> str:
+    """JSON text as chat templates write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def render(talk: Talk) -> str:
+    """The prompt of a conversation, ready for the assistant's turn."""
+    environment = Environment(keep_trailing_newline=True)
+    environment.filters["tojson"] = to_json
+    template = environment.from_string(CHAT_TEMPLATE)
+    return template.render(messages=talk.messages, tools=talk.tools, add_generation_prompt=True)
+
+
+def written(message: Message) -> str:
+    """What stands between a message's header and its end: its text, then its tool calls."""
+    calls = (call["function"] for call in message.get("tool_calls", ()))
+    return message["content"] + "".join(called(call["name"], call["arguments"]) for call in calls)
+
+
+def called(name: str, arguments: object) -> str:
+    """A tool call as the template writes it."""
+    return f'<tool_call>{{"name": {to_json(name)}, "arguments": {to_json(arguments)}}}</tool_call>'
+
+
+def offered(talk: Talk) -> Iterator[Message]:
+    """The messages, the tools being part of the system message."""
+    messages = talk.messages
+    if talk.tools:
+        has_system = messages[0]["role"] == "system"
+        head = messages[0]["content"] + "\n" if has_system else ""
+        lines = "".join("\n" + to_json(tool["function"]) for tool in talk.tools)
+        yield {"role": "system", "content": f"{head}<tools>{lines}\n</tools>"}
+        messages = messages[1:] if has_system else messages
+    yield from messages
+
+
+def pieces(talk: Talk) -> Iterator[tuple[str, float]]:
     """The text of a conversation in pieces, each with the weight of its tokens in the loss."""
-    for message in messages:
+    for message in offered(talk):
         taught = message["role"] == "assistant"
         yield f"<|im_start|>{message['role']}\n", PROMPT_WEIGHT
-        yield message["content"] + "<|im_end|>", 1.0 if taught else PROMPT_WEIGHT
+        yield written(message) + "<|im_end|>", 1.0 if taught else PROMPT_WEIGHT
         yield "\n", PROMPT_WEIGHT
     yield END_OF_TEXT, PROMPT_WEIGHT

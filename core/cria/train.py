@@ -18,17 +18,18 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from cria import conversations, drivers
+from cria import conversations, drivers, schemas, vocabulary
 from cria.model import Cria, Spec
-from cria.tokenizer import END_OF_TEXT, load_tokenizer, pieces, train_tokenizer
+from cria.talk import Talk, exchange
+from cria.tokenizer import END_OF_TEXT, load_tokenizer, offered, pieces, written
 
-TOKENS_PER_STEP = 8192
-LENGTH, LONG_LENGTH, LONG_SHARE = 256, 1024, 0.08
+ROWS = {256: 6, 512: 3, 1024: 1}  # rows of each length in a step: attention to long rows costs more
+TALKS_PER_STEP = 40
 PEAK_RATE, FINAL_RATE, WARMUP = 2e-3, 4e-5, 0.03
-VALIDATION_ITEMS = 200
+VALIDATION_ITEMS = 32
 
-Message = dict[str, str]
-Loss = Callable[[Cria, Tensor, Tensor], Tensor]
+Rows = tuple[Tensor, Tensor, Tensor]
+Loss = Callable[[Cria, Tensor, Tensor, Tensor], Tensor]
 
 
 def rate(progress: float) -> float:
@@ -38,9 +39,9 @@ def rate(progress: float) -> float:
     return FINAL_RATE + (PEAK_RATE - FINAL_RATE) * 0.5 * (1 + cos(pi * (progress - WARMUP) / (1 - WARMUP)))
 
 
-def encode(talks: list[list[Message]], tokenizer: Tokenizer) -> list[tuple[list[int], list[float]]]:
+def encode(talks: list[Talk], tokenizer: Tokenizer) -> list[tuple[list[int], list[float]]]:
     """Token ids and weights of each conversation."""
-    parts = [list(pieces(messages)) for messages in talks]
+    parts = [list(pieces(talk)) for talk in talks]
     encoded = iter(tokenizer.encode_batch_fast([text for talk in parts for text, _ in talk]))
     return [join(((next(encoded).ids, weight) for _, weight in talk)) for talk in parts]
 
@@ -54,58 +55,97 @@ def join(parts: Iterator[tuple[list[int], float]]) -> tuple[list[int], list[floa
     return ids, weights
 
 
-def batch(seed: int, step: int, length: int, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-    """Rows of whole conversations, [B, T + 1] ids and weights; a pure function of seed and step, so a run can resume."""
-    n_rows = TOKENS_PER_STEP // length
-    ids = np.full((n_rows, length + 1), tokenizer.token_to_id(END_OF_TEXT))
-    weights = np.zeros((n_rows, length + 1), np.float32)
-    used = np.zeros(n_rows, int)
+class Sheet:
+    """Rows of one length that conversations are packed into."""
+
+    def __init__(self, n_rows: int, length: int, padding: int) -> None:
+        self.ids = np.full((n_rows, length + 1), padding)
+        self.weights = np.zeros((n_rows, length + 1), np.float32)
+        self.talks = np.zeros((n_rows, length + 1), int)  # which of its row's conversations a token is of
+        self.used = np.zeros(n_rows, int)
+
+    def put(self, ids: list[int], weights: list[float]) -> bool:
+        """Place a conversation in the first row with room; whether there was one."""
+        fits = np.flatnonzero(self.used + len(ids) <= self.ids.shape[1])
+        if len(fits) == 0:
+            return False
+        row, start = fits[0], self.used[fits[0]]
+        place = slice(start, start + len(ids))
+        self.ids[row, place], self.weights[row, place], self.talks[row, place] = ids, weights, start + 1
+        self.used[row] += len(ids)
+        return True
+
+    def tensors(self) -> Rows:
+        """Ids, weights and conversations, [B, T + 1] each."""
+        return torch.from_numpy(self.ids), torch.from_numpy(self.weights), torch.from_numpy(self.talks)
+
+
+def batch(seed: int, step: int, tokenizer: Tokenizer) -> list[Rows]:
+    """Whole conversations in rows of each length; a pure function of seed and step, so a run can resume."""
+    sheets = [Sheet(n_rows, length, tokenizer.token_to_id(END_OF_TEXT)) for length, n_rows in ROWS.items()]
     stream = conversations.conversations(f"{seed}/{step}")
-    for talk_ids, talk_weights in encode(list(islice(stream, TOKENS_PER_STEP // 70)), tokenizer):
-        row = next((r for r in range(n_rows) if used[r] + len(talk_ids) <= length + 1), None)
-        if row is not None:
-            place = slice(used[row], used[row] + len(talk_ids))
-            ids[row, place], weights[row, place] = talk_ids, talk_weights
-            used[row] += len(talk_ids)
-    return torch.from_numpy(ids), torch.from_numpy(weights)
+    for ids, weights in encode(list(islice(stream, TALKS_PER_STEP)), tokenizer):
+        any(sheet.put(ids, weights) for sheet in sheets)
+    return [sheet.tensors() for sheet in sheets]
 
 
-def loss_of(model: Cria, ids: Tensor, weights: Tensor) -> Tensor:
-    """Weighted mean cross entropy of the next token."""
+def loss_of(model: Cria, ids: Tensor, weights: Tensor, talks: Tensor) -> Tensor:
+    """Weighted sum of the cross entropy of the next token; a token sees its own conversation only."""
+    seen = (talks[:, None, :-1, None] == talks[:, None, None, :-1]).tril()
     with torch.autocast("cpu", torch.bfloat16):
-        logits = model(ids[:, :-1])
+        logits = model(ids[:, :-1], seen)
     losses = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-    weights = weights[:, 1:].flatten()
-    return (losses * weights).sum() / weights.sum()
+    return (losses * weights[:, 1:].flatten()).sum()
 
 
-def optimizer_of(model: Cria) -> torch.optim.AdamW:
-    """AdamW that decays matrices only."""
-    matrices = [w for w in model.parameters() if w.ndim == 2]
-    vectors = [w for w in model.parameters() if w.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=PEAK_RATE, betas=(0.9, 0.98), fused=True)
+def optimizers_of(model: Cria) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, AdamW for the embedding and the norms, at one learning rate."""
+    inner = [w for name, w in model.named_parameters() if w.ndim == 2 and name.startswith("blk")]
+    outer = [w for name, w in model.named_parameters() if w.ndim < 2 or not name.startswith("blk")]
+    return [
+        torch.optim.Muon(inner, lr=PEAK_RATE, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(outer, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
+    ]
+
+
+def questions(kind: Callable[[Random], object], rng: Random) -> Iterator[tuple[Talk, str]]:
+    """Some conversations of a kind of turn or talk, each with the answer wanted."""
+    for _ in range(VALIDATION_ITEMS):
+        made = kind(rng)
+        talk = made if isinstance(made, Talk) else Talk(messages=exchange(*made))
+        ends = [i for i, message in enumerate(talk.messages) if message["role"] == "assistant"]
+        end = rng.choice(ends) if talk.tools else ends[-1]
+        yield Talk(messages=talk.messages[:end], tools=talk.tools), written(talk.messages[end])
 
 
 def validation(model: Cria, tokenizer: Tokenizer) -> str:
-    """Exact answers by kind of turn: fresh questions in training phrasings, never the grader's."""
+    """Exact answers by kind of turn and talk: fresh questions in training phrasings, never the grader's."""
     rng, answers = Random("validation"), drivers.torch_answers(model, tokenizer)
     report = []
-    for kind in conversations.KINDS:
-        turns = [kind(rng) for _ in range(VALIDATION_ITEMS // 4)]
-        got = answers([[{"role": "user", "content": question}] for question, _ in turns])
-        exact = sum(answer == want for answer, (_, want) in zip(got, turns, strict=True)) / len(turns)
+    for kind in (*conversations.KINDS, conversations.memory_talk, schemas.talk, conversations.tool_talk):
+        asked, wanted = zip(*questions(kind, rng), strict=True)
+        exact = sum(a == b for a, b in zip(answers(list(asked)), wanted, strict=True)) / VALIDATION_ITEMS
         report.append(f"{kind.__name__} {exact:.2f}")
     return ", ".join(report)
 
 
-def prepare_tokenizer(out: Path, seed: int) -> Tokenizer:
-    """The tokenizer of this run, fitted to its first conversations when it is not there yet."""
+def prepare_tokenizer(out: Path, first: Path, seed: int) -> Tokenizer:
+    """The tokenizer of this run: the first edition's file's, grown to fit some conversations when it is not there yet."""
     path = out / "tokenizer.json"
     if not path.exists():
-        talks = islice(conversations.conversations(f"{seed}/tokenizer"), 30_000)
-        train_tokenizer(message["content"] for talk in talks for message in talk).save(str(path))
+        talks = islice(conversations.conversations(f"{seed}/tokenizer"), 6_000)
+        texts = (message["content"] for talk in talks for message in offered(talk))
+        vocabulary.grown(drivers.gguf_tokenizer(first), texts).save(str(path))
     return load_tokenizer(path)
+
+
+def start(model: Cria, tokenizer: Tokenizer, path: Path) -> None:
+    """Begin with a file's weights; a token that it does not have begins as the mean of its parts."""
+    state, before = drivers.gguf_state(path), drivers.gguf_tokenizer(path)
+    rows = state["token_embd.weight"]
+    words = [tokenizer.decode([i]) for i in range(len(rows), tokenizer.get_vocab_size())]
+    new = [rows[before.encode(word).ids].mean(0) for word in words]
+    model.load_state_dict(state | {"token_embd.weight": torch.cat((rows, torch.stack(new)))})
 
 
 @dataclass(slots=True)
@@ -127,19 +167,20 @@ class Clock:
         return min(1.0, max(self.step / self.steps, self.elapsed_s() / self.limit_s))
 
 
-def save(path: Path, model: Cria, optimizer: torch.optim.Optimizer, clock: Clock) -> None:
+def save(path: Path, model: Cria, optimizers: list[torch.optim.Optimizer], clock: Clock) -> None:
     """Write a checkpoint, whole or not at all."""
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    state = {"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers]}
     torch.save({**state, "step": clock.step, "elapsed_s": clock.elapsed_s()}, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
 
 
-def resume(path: Path, model: Cria, optimizer: torch.optim.Optimizer, clock: Clock) -> None:
+def resume(path: Path, model: Cria, optimizers: list[torch.optim.Optimizer], clock: Clock) -> None:
     """Load a checkpoint, if there is one."""
     if path.exists():
         saved = torch.load(path)
         model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
+        for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
         clock.step, clock.before_s = saved["step"], saved["elapsed_s"]
 
 
@@ -147,50 +188,51 @@ def train(args: argparse.Namespace) -> None:
     """The whole run."""
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
-    tokenizer, model = prepare_tokenizer(args.out, args.seed), Cria(Spec())
-    optimizer, clock = optimizer_of(model), Clock(args.steps, args.minutes * 60)
+    tokenizer, model = prepare_tokenizer(args.out, args.start, args.seed), Cria(Spec())
+    optimizers, clock = optimizers_of(model), Clock(args.steps, args.minutes * 60)
     checkpoint, loss_fn = args.out / "checkpoint.pt", torch.compile(loss_of, dynamic=False)
-    if args.start:
-        model.load_state_dict(torch.load(args.start)["model"])
-    resume(checkpoint, model, optimizer, clock)
+    start(model, tokenizer, args.start)
+    resume(checkpoint, model, optimizers, clock)
     mean, saved_at = 0.0, time.monotonic()
     while (progress := clock.progress()) < 1:
-        length = LONG_LENGTH if progress >= 1 - LONG_SHARE else LENGTH
-        rows = batch(args.seed, clock.step, length, tokenizer)
-        loss = update(model, optimizer, loss_fn, rows, rate(progress))
+        loss = update(model, optimizers, loss_fn, batch(args.seed, clock.step, tokenizer), rate(progress))
         mean = 0.98 * mean + 0.02 * loss if mean else loss
         clock.step += 1
         if clock.step % 50 == 0:
             print(f"step {clock.step} loss {mean:.4f} elapsed_s {clock.elapsed_s():.0f}", flush=True)
         if time.monotonic() - saved_at > args.every_s or clock.progress() == 1:
-            save(checkpoint, model, optimizer, clock)
+            save(checkpoint, model, optimizers, clock)
             print(f"step {clock.step} exact: {validation(model, tokenizer)}", flush=True)
             saved_at = time.monotonic()
 
 
 def update(
-    model: Cria, optimizer: torch.optim.Optimizer, loss_fn: Loss, rows: tuple[Tensor, Tensor], lr: float
+    model: Cria, optimizers: list[torch.optim.Optimizer], loss_fn: Loss, sheets: list[Rows], lr: float
 ) -> float:
-    """One step of the optimizer; the loss."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    loss = loss_fn(model, *rows)
-    loss.backward()
+    """One step of the optimizers; the mean loss of the step's tokens."""
+    total, mean = sum(float(weights[:, 1:].sum()) for _, weights, _ in sheets), 0.0
+    for rows in sheets:
+        loss = loss_fn(model, *rows) / total
+        loss.backward()
+        mean += loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss.item()
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.step()
+        optimizer.zero_grad()
+    return mean
 
 
 def main() -> None:
     """Parse the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, required=True, help=f"steps of {TOKENS_PER_STEP} tokens")
+    parser.add_argument("--steps", type=int, required=True, help="steps of 4096 tokens")
     parser.add_argument("--minutes", type=float, default=1e9, help="most minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/cria"))
     parser.add_argument("--every-s", type=float, default=300, help="seconds between checkpoints")
-    parser.add_argument("--start", type=Path, help="begin with this checkpoint's weights")
+    parser.add_argument("--start", type=Path, required=True, help="begin with the weights of this GGUF file")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

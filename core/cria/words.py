@@ -61,7 +61,7 @@ next year, the weekend, the holiday, Paris, Egypt, the end, the war, Wednesday, 
 COUNTED = split("""stars in the sky, fish in the sea, people in the world, people in France, countries in Europe, countries in the world,
 planets in the sky, cities in Japan, days in a year, days in a month, weeks in a year, hours in a week, minutes in a day,
 seconds in an hour, seconds in a day, bones in the body, teeth in a mouth, keys on a piano, strings on a guitar, players in a team,
-cards in a deck, letters in a word, pages in a book, words in English, grains of sand, trees in a forest, books in the library,
+cards in a deck, pages in a book, words in English, grains of sand, trees in a forest, books in the library,
 students in my class, rooms in my house, cars in London, eggs in a box, apples in a tree, birds in the sky, cows on a farm,
 eyes on a spider, wheels on a car, wheels on a bus, sides in a triangle, corners in a square, colors in the rainbow, months in a day,
 days in an hour, years in a century, years in a decade, grams in a kilo, meters in a mile, inches in a foot, cents in a dollar""")

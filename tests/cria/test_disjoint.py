@@ -82,7 +82,7 @@ def test_held_out_numbers_are_never_drawn():
 def test_no_graded_prompt_in_twenty_thousand_conversations():
     graded = {normalise(item.prompt) for seed in range(5) for item in graded_items.items(seed, 300)}
     stream = islice(conversations.conversations("sample"), 20_000)
-    seen = {normalise(m["content"]) for talk in stream for m in talk if m["role"] == "user"}
+    seen = {normalise(m["content"]) for talk in stream for m in talk.messages if m["role"] == "user"}
     assert len(seen) > 30_000
     assert graded & seen == set()
 

@@ -21,7 +21,6 @@ WANT = {
     "general.sampling.temp": 0.0,
     "llama.rope.freq_base": 10000.0, "llama.rope.dimension_count": 64, "llama.vocab_size": 1024,
     "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.add_bos_token": False,
-    "tokenizer.chat_template": tokenizer.CHAT_TEMPLATE,
 }  # fmt: skip
 
 
@@ -63,8 +62,6 @@ def test_size(reader):
 
 
 def test_training_text_is_what_the_template_writes():
-    jinja2 = pytest.importorskip("jinja2")
-    template = jinja2.Environment(keep_trailing_newline=True).from_string(tokenizer.CHAT_TEMPLATE)
-    for talk in islice(conversations.conversations("template"), 50):
+    for talk in islice(conversations.conversations("template"), 200):
         text = "".join(piece for piece, _ in tokenizer.pieces(talk)).removesuffix(tokenizer.END_OF_TEXT)
-        assert text == template.render(messages=talk)
+        assert text + "<|im_start|>assistant\n" == tokenizer.render(talk)

@@ -1,0 +1,160 @@
+"""Two tools, a question that one of them answers, its call, its result, and the answer made of it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from cria import lexicon
+from cria.phrasing import capitalised, expand_all
+from cria.talk import Message, Tool, assistant, user
+
+NAMES = expand_all("""
+[get|find|read|show|fetch_the|give]_{t}
+{t}_[of|for|info|finder|tool]
+{t}
+""")
+ABOUTS = expand_all("""
+[Get|Find|Give|Return|Read|Tell] the {t} of [a|the|one] {a}
+[Gets|Finds|Returns|Gives|Knows] the {t} of [a|the|any] {a}
+The {t} of [a|one] {a}
+[Get|Find|Returns] [a|the] {t} for a {a}
+{t} of a {a}
+""")
+QUESTIONS = expand_all("""
+what is the {t} of {v}
+[what's|whats] the {t} of {v}
+what {t} does {v} have
+[tell|give|show] me the {t} of {v}
+[find|get|read|look up|check|say] the {t} of {v}
+[can|could] you [tell me|find|check|get] the {t} of {v}
+i [need|want|would like] [the|to know the] {t} [of|for] {v}
+the {t} of {v}
+{v}'s {t}
+[do you know|i wonder about|what about] the {t} of {v}
+what is {v}'s {t}
+which {t} has {v}
+""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a generator draws from."""
+
+    topics: tuple[str, ...]
+    arguments: tuple[str, ...]
+    names: tuple[str, ...]
+    abouts: tuple[str, ...]
+    questions: tuple[str, ...]
+    value: Callable[[Random], str]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One use of a tool: its topic and argument, what is asked, the call and the result."""
+
+    topic: str
+    value: str
+    question: str
+    call: dict[str, Any]
+    result: str
+    told: str
+
+
+def value(rng: Random) -> str:
+    """What a question is about: a person, a place, or a number."""
+    draw = rng.choice((lexicon.person, lexicon.place, lexicon.place))
+    return str(rng.randint(1, 999)) if rng.random() < 0.12 else draw(rng)
+
+
+TRAINING = Words(
+    topics=lexicon.TOPICS, arguments=lexicon.ARGUMENTS, names=NAMES, abouts=ABOUTS, questions=QUESTIONS, value=value,
+    results=lexicon.RESULT_WORDS,
+)  # fmt: skip
+
+
+def tool(name: str, about: str, argument: str) -> Tool:
+    """A tool of one string argument, in OpenAI's shape."""
+    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+
+
+def made_tool(words: Words, topic: str, rng: Random) -> Tool:
+    """A tool for a topic."""
+    argument = rng.choice(words.arguments)
+    name = rng.choice(words.names).format(t=topic.replace(" ", "_"))
+    about = capitalised(rng.choice(words.abouts).format(t=topic, a=argument))
+    return tool(name, about, argument)
+
+
+def result(words: Words, topic: str, rng: Random) -> tuple[str, str]:
+    """What a tool says, as JSON or as plain text, and the same as a sentence says it."""
+    roll = rng.random()
+    number, word = rng.randint(0, 10 ** rng.randint(1, 4) - 1), rng.choice(words.results)
+    raw: str | int = number if roll < 0.6 else word if roll < 0.85 else words.value(rng)
+    style = rng.random()
+    if style < 0.4:
+        return str(raw), str(raw)
+    key = "result" if style < 0.7 else topic.replace(" ", "_")
+    return json.dumps({key: raw}, ensure_ascii=False), str(raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """Two tools and the topic of each."""
+
+    tools: tuple[Tool, ...]
+    topics: tuple[str, ...]
+
+
+def kit(words: Words, rng: Random) -> Kit:
+    """Two tools of different topics."""
+    topics = tuple(rng.sample(words.topics, 2))
+    return Kit(tools=tuple(made_tool(words, topic, rng) for topic in topics), topics=topics)
+
+
+def use(words: Words, of: Kit, rng: Random) -> Use:
+    """A question for one tool of a kit."""
+    at, subject = rng.randrange(2), words.value(rng)
+    topic, function = of.topics[at], of.tools[at]["function"]
+    question = rng.choice(words.questions).format(t=topic, v=subject)
+    arguments = {next(iter(function["parameters"]["properties"])): subject}
+    text, told = result(words, topic, rng)
+    return Use(
+        topic=topic, value=subject, question=question, call={"name": function["name"], "arguments": arguments},
+        result=text, told=told,
+    )  # fmt: skip
+
+
+def off_topic(words: Words, of: Kit, rng: Random) -> str:
+    """A question of the same kind that neither tool answers."""
+    topic = next(t for t in iter(lambda: rng.choice(words.topics), "") if t not in of.topics)
+    return rng.choice(words.questions).format(t=topic, v=words.value(rng))
+
+
+def calling(call: dict[str, Any]) -> Message:
+    """The assistant's message that calls a tool."""
+    return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}
+
+
+def answer(made: Use) -> str:
+    """The sentence that states the tool's result."""
+    return f"The {made.topic} of {made.value} is {made.told}."
+
+
+def turns(made: Use, question: str) -> list[Message]:
+    """Question, call, result, answer."""
+    return [
+        user(question),
+        calling(made.call),
+        {"role": "tool", "content": made.result},
+        assistant(answer(made)),
+    ]
+
+
+def asked(question: str, rng: Random) -> str:
+    """A question as typed; values keep their capitals."""
+    text = capitalised(question) if rng.random() < 0.7 else question
+    return text + rng.choice(("?", "?", ".", ""))
