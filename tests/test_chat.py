@@ -26,7 +26,7 @@ class Spans:
 
     vocab_size = 0
 
-    def encode_spans(self, spans: Iterable[tuple[str, bool]]) -> list[int]:
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
         text = "".join(text.replace(BOS, "\1") if trusted else text for text, trusted in spans)
         return [ord(char) for char in text]
 

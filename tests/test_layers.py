@@ -21,6 +21,11 @@ FACE = {
     "asking",
     "guiding",
     "grammars",
+    "past",
+    "turns",
+    "session",
+    "session_file",
+    "fingerprint",
     "options",
     "runner",
     "loading",
@@ -35,6 +40,11 @@ ENGINE = {
     "sequence",
     "state",
     "sampling",
+    "samplers",
+    "samplers_history",
+    "samplers_options",
+    "samplers_pool",
+    "samplers_table",
     "drawing",
     "answers",
     "speculative",
@@ -99,6 +109,7 @@ DOORS: dict[str, set[str]] = {
 # The same, but inside a function only: importing the module must not need the package.
 LAZY_DOORS: dict[str, set[str]] = {
     "backends/": {"numpy", "wgpu"},
+    "cli/bench_llama_cpp.py": {"llama_cpp"},  # a rival, if it is there
     "formats/hub/": {"huggingface_hub"},
     "text/": {"tokenizers"},
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
-from camelid.answers import AnswerText, NoText, TextSink
-from camelid.chat import ChatTemplate
+from camelid.answers import AnswerText, NoText
+from camelid.chat import ChatPrompt, ChatTemplate, MakeSink
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.guiding import WAYS, Guide, Guides
 from camelid.opening import ModelFile
@@ -17,8 +17,6 @@ from camelid.sequence import Request
 from camelid.text.tokenizer import Tokenizer, framed
 
 CHAT_OPTIONS = ("tools", "variables")
-
-MakeSink = Callable[[tuple[str, ...]], TextSink]
 
 
 class Asking:
@@ -46,8 +44,11 @@ class Asking:
         """The grammars that requests asked for."""
         return Guides(self.tokenizer)
 
-    def request(self, prompt: Prompt, options: Mapping[str, object]) -> Request:
-        """The request. Raises RequestError, UnsupportedModelError, TemplateError."""
+    def request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, object]) -> Request:
+        """The request; a conversation may have been rendered already.
+
+        Raises RequestError, UnsupportedModelError, TemplateError.
+        """
         # A copy, since unknown names may be in it whatever its type says.
         named: dict[str, Any] = {**self._defaults, **options}
         max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
@@ -82,15 +83,15 @@ class Asking:
         return guide
 
     def _prompt(
-        self, prompt: Prompt, chat: Mapping[str, Any], *, special: bool
+        self, prompt: Prompt | ChatPrompt, chat: Mapping[str, Any], *, special: bool
     ) -> tuple[tuple[int, ...], MakeSink]:
         """A prompt's ids, and what turns the answer's ids into text."""
+        if special and not isinstance(prompt, str):
+            raise RequestError("special is for a prompt of text; ids and messages need none", field="special")
+        if isinstance(prompt, ChatPrompt):
+            return tuple(prompt.token_ids), prompt.answer
         if not isinstance(prompt, str):
             items = _items(prompt)
-            if special:
-                raise RequestError(
-                    "special is for a prompt of text; ids and messages need none", field="special"
-                )
             if not _are_ids(items):
                 made = self.chat.prompt(cast("list[Message]", items), **chat)
                 return tuple(made.token_ids), made.answer

@@ -6,26 +6,51 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import cast
+from typing import TypeAlias, cast
 
-from camelid.answers import AnswerText, ChatText, Shown
+from camelid.answers import AnswerText, ChatText, Shown, TextSink
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.messages import checked_messages, checked_tools, shown
+from camelid.past import Rendering, ids_of, renewed
 from camelid.text.templates.named import chosen_template, named_templates
 from camelid.text.templates.template import Template, compile_template
 from camelid.text.tokenizer import Tokenizer
-from camelid.text.toolcalls import Family, detect, opens_reasoning, parser_for
+from camelid.text.toolcalls import Family, OutputParser, detect, opens_reasoning, parser_for
 
 TAIL = 200  # characters of a rendering that show whether it ends within the model's thoughts
 
 
+MakeSink: TypeAlias = Callable[[tuple[str, ...]], TextSink]  # given stop strings, what reads the answer
+TextOf: TypeAlias = Callable[
+    [int | None, tuple[str, ...]], AnswerText
+]  # the same after some id, as text alone
+
+
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered conversation, and what reads the answer to it, given its stop strings."""
+    """A conversation's ids up to where the answer begins, and what reads the answer."""
 
     token_ids: list[int]
-    answer: Callable[[tuple[str, ...]], ChatText]
+    answer: MakeSink
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """A conversation as text up to where the answer begins. `parser` finds thoughts and calls in answers."""
+
+    rendering: Rendering
+    text_of: TextOf
+    parser: Callable[[], OutputParser] | None = None
+
+    def prompt(self, token_ids: list[int]) -> ChatPrompt:
+        """The same as these ids."""
+        last = token_ids[-1] if token_ids else None
+        return ChatPrompt(token_ids, lambda stops: self._sink(last, stops))
+
+    def _sink(self, last: int | None, stops: tuple[str, ...]) -> TextSink:
+        text = self.text_of(last, stops)
+        return ChatText(text, self.parser()) if self.parser else text
 
 
 @dataclass(frozen=True)
@@ -53,6 +78,13 @@ class ChatTemplate:
         self, messages: Sequence[object], *, tools: object = None, variables: object = None
     ) -> ChatPrompt:
         """Token ids up to where the answer begins. RequestError for malformed messages, TemplateError."""
+        rendered = self.rendered(messages, tools=tools, variables=variables)
+        return rendered.prompt(ids_of(renewed((), rendered.rendering, self.tokenizer)))
+
+    def rendered(
+        self, messages: Sequence[object], *, tools: object = None, variables: object = None
+    ) -> RenderedChat:
+        """The text up to where the answer begins. RequestError for malformed messages, TemplateError."""
         checked = checked_tools(tools)
         source = chosen_template(self.sources, tools=bool(checked))
         template = self._template(source)
@@ -65,26 +97,18 @@ class ChatTemplate:
             strftime_now=strftime_now,
             **checked_variables(variables, template.variables),
         )
-        token_ids = self._framed(self.tokenizer.encode_spans(spans))
         family = detect(source)
         thinks = opens_reasoning("".join(text for text, _ in spans[-TAIL:])[-TAIL:], family)
-        last = token_ids[-1] if token_ids else None
-
-        def answer(stops: tuple[str, ...]) -> ChatText:
-            parser = parser_for(family, tools=checked or (), starts_in_reasoning=thinks)
-            return ChatText(AnswerText(self._shown(family), stops, after=last), parser)
-
-        return ChatPrompt(token_ids, answer)
+        return RenderedChat(
+            Rendering.of(spans),
+            lambda last, stops: AnswerText(self._shown(family), stops, after=last),
+            lambda: parser_for(family, tools=checked or (), starts_in_reasoning=thinks),
+        )
 
     def _template(self, source: str) -> Template:
         if source not in self._compiled:
             self._compiled[source] = compile_template(source)
         return self._compiled[source]
-
-    def _framed(self, token_ids: list[int]) -> list[int]:
-        before = list(self.tokenizer.frame.before)
-        # Most templates write BOS themselves; two of them cost quality.
-        return token_ids if token_ids[: len(before)] == before else before + token_ids
 
     def _shown(self, family: Family) -> Shown:
         """The tokenizer, with the family's markers as text."""

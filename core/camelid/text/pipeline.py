@@ -125,10 +125,11 @@ class Pipeline:
         """
         return self.encode_spans([(text, special)])
 
-    def encode_spans(self, spans: Iterable[tuple[str, bool]]) -> list[int]:
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
         """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only.
 
-        Borders of spans leave no trace: words run across them, as if one string had been encoded.
+        Borders of spans leave no trace: words run across them, as if one string had been encoded. Without
+        `opens` the text goes on with another, so that kinds which put a space before a first word do not.
         """
         text, trusted = join(spans)
         check_surrogates(text)
@@ -137,7 +138,7 @@ class Pipeline:
             if isinstance(part, int):
                 token_ids.append(part)
             else:
-                token_ids += self._encode_stretch(part, opens=i == 0)
+                token_ids += self._encode_stretch(part, opens=opens and i == 0)
         return token_ids
 
     def _encode_stretch(self, text: str, *, opens: bool) -> list[int]:

@@ -46,8 +46,11 @@ class Tokenizer(Protocol):
         """Token ids of `text`; control tokens written in it are recognised only with `special`."""
         ...
 
-    def encode_spans(self, spans: Iterable[tuple[str, bool]]) -> list[int]:
-        """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only."""
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
+        """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only.
+
+        Without `opens` the text goes on with another.
+        """
         ...
 
     def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
