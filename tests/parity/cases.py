@@ -196,10 +196,10 @@ def sample_cases() -> Iterator[OpCase]:
     yield OpCase(op="sample", views={"logits": array(20, 2, 37)}, features=ALL)
     for seed in (1, 2**63 + 12345):
         how = StepSampling(temperature=0.7, seed=seed, choice=3)
-        yield OpCase(op="sample", views={"logits": array(21, 4, 1024, scale=2.0)}, sampling=how)
+        yield OpCase(op="sample", views={"logits": array(21, 4, 1024, scale=2.0)}, sampling=(how,))
     tail = array(23, 1, 1024)
     tail[0, 561] = -30.0  # with seed 332 its u is 1 - 2^-25, which float32 rounds to 1
-    yield OpCase(op="sample", views={"logits": tail}, sampling=StepSampling(temperature=1.0, seed=332))
+    yield OpCase(op="sample", views={"logits": tail}, sampling=(StepSampling(temperature=1.0, seed=332),))
     broken = array(22, 2, 64)
     broken[1, 40] = np.nan
     yield OpCase(op="sample", views={"logits": broken})

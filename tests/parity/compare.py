@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from camelid.backends.base import OpenSpec
+from camelid.backends.base import Candidates, OpenSpec
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.single import OpCase, OpResult, run_case
 
@@ -36,7 +36,18 @@ def errors(got: OpResult, want: OpResult) -> list[float]:
         found.append(nmse([a.logit, a.log_sum_exp], [b.logit, b.log_sum_exp]) if same else np.inf)
         if b.logits is not None:
             found.append(nmse(a.logits, b.logits))
+        if b.candidates is not None:
+            found += candidate_errors(a.candidates, b.candidates)
+    if all(row.status != "nan" for row in want.rows):
+        found.append(0.0 if list(map(list, got.rings)) == list(map(list, want.rings)) else np.inf)
     return found
+
+
+def candidate_errors(got: Candidates | None, want: Candidates) -> list[float]:
+    """Ids must be equal, and the logits are no sums: they are copies."""
+    if got is None or list(got.ids) != list(want.ids) or list(got.logits) != list(want.logits):
+        return [np.inf]
+    return [nmse([got.mean, got.variance], [want.mean, want.variance])]
 
 
 def reference_result(case: OpCase) -> OpResult:

@@ -21,6 +21,7 @@ from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
     FROM_ID,
+    FROM_RING,
     Capacity,
     ProgramKey,
     Step,
@@ -59,6 +60,10 @@ class OpCase:
     too, NaN where no row may read it. Row t sits at `positions[t]`. Views lie in buffers with `margins` more
     columns before and after them, and the plan has room for `spare` more rows than the step has: results
     depend on neither.
+
+    The ring holds `history` from position 0 on, and a negative token id stands for the ring's. Outputs are at
+    `first_output` and the positions after it. With one way of `sampling` all are of one sequence, with more
+    each is of its own, which has the same history.
     """
 
     op: str
@@ -73,7 +78,9 @@ class OpCase:
     has_tail: bool = False
     token_ids: Sequence[int] = ()
     output_rows: Sequence[int] = ()
-    sampling: StepSampling = field(default_factory=StepSampling)
+    sampling: Sequence[StepSampling] = (StepSampling(),)
+    history: Sequence[int] = ()
+    first_output: int = 1
     copies: Sequence[tuple[int, int, int]] = ()  # page index, page index, rows
     features: frozenset[str] = frozenset()
     margins: tuple[int, int] = (0, 0)
@@ -83,11 +90,12 @@ class OpCase:
 @dataclass(frozen=True, slots=True)
 class OpResult:
     """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after, as
-    the values that they stand for."""
+    the values that they stand for, and the ids in the ring of each sequence."""
 
     views: Mapping[str, F32]
     rows: Sequence[OutputRow]
     state: Mapping[str, F32]
+    rings: Sequence[memoryview[int]] = ()
 
 
 class BufferRunner(Backend, Protocol):
@@ -105,8 +113,12 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     await backend.load(list(weights.values()), {})
     pages = _pages(case)
     paged = Pool(len(pages) + 2, 2, len(pages))
-    await backend.allocate(plan.states, {s.name: Pool(2) if s.kind == "ring" else paged for s in plan.states})
+    slots = range(1, 1 + len(case.sampling))
+    rings = Pool(1 + len(slots))
+    await backend.allocate(plan.states, {s.name: rings if s.kind == "ring" else paged for s in plan.states})
     await _fill_state(backend, case, pages)
+    for slot in slots:
+        await backend.write_state("tokens", slot, _ring(case.history))
     program = await backend.compile(plan)
     step = encode_step(_case_step(case, pages), plan.layout)
     row = OPS[case.op]
@@ -119,7 +131,8 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     views = {r: a[: len(case.views[r])] for r, a in views.items()}
     rows: Sequence[OutputRow] = await backend.read(ticket) if case.op == "sample" else ()
     state = await _read_state(backend, case, pages) if case.op in ("kv_write", "copy") else {}
-    return OpResult(views, rows, state)
+    ids = [memoryview(await backend.read_state("tokens", slot)).cast("I") for slot in slots]
+    return OpResult(views, rows, state, ids)
 
 
 def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
@@ -140,10 +153,12 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     paged = [number for number, state in enumerate(states) if state.kind != "ring"]
     counts = {"updates": len(paged) * len(_pages(case)), "copies": len(case.copies)}
     room = {"rows": n_rows + case.spare, "outputs": max(n_outputs, 1) + case.spare}
-    capacity = Capacity(sequences=1, **room, **counts)
+    counts |= {"sequences": len(case.sampling), "biases": sum(len(how.biases) for how in case.sampling)}
+    capacity = Capacity(**room, **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
     tables = [Op("tables", (("state", StateRef(states[number].name)),)) for number in paged]
-    return Plan(key=key, stages=(Stage("main", (*tables, op)),), states=states), roles
+    more = [make_op("candidates", roles, {})] if "candidates" in case.features else []
+    return Plan(key=key, stages=(Stage("main", (*tables, op, *more)),), states=states), roles
 
 
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
@@ -173,27 +188,47 @@ def _pages(case: OpCase) -> list[int]:
 
 
 def _case_step(case: OpCase, pages: list[int]) -> Step:
-    n_rows, n_outputs = _counts(case)
-    positions = case.positions or range(n_rows)
-    ids = case.token_ids or [0] * n_rows
-    rows = [
-        StepRow(source=FROM_ID, value=i, sequence=0, state_row=p, positions=(p,))
-        for i, p in zip(ids, positions, strict=True)
+    _, n_outputs = _counts(case)
+    outputs = [
+        (row, i % len(case.sampling), case.first_output + i)
+        for i, row in enumerate(case.output_rows or range(n_outputs))
     ]
-    outputs = [(r, 0, p + 1) for p, r in enumerate(case.output_rows or range(n_outputs))]
-    groups = [(1, case.first_kept, positions[0]), (1, 1, positions[0]), (1, _tail_kept(case), positions[0])]
-    groups, paged = (tuple(groups), (KV, TAIL)) if case.has_tail else (tuple(groups[:TAIL]), (KV,))
-    sequence = StepSequence(first_row=0, rows=n_rows, groups=groups)
-    updates = [(group, 1, index, unit) for group in paged for index, unit in enumerate(pages)]
-    copies = [(KV, pages[a], pages[b], n) for a, b, n in case.copies]
+    paged = (KV, TAIL) if case.has_tail else (KV,)
     return Step(
-        rows=rows,
-        sequences=[sequence],
+        rows=_case_rows(case),
+        sequences=_case_sequences(case),
         outputs=outputs,
-        sampling=[case.sampling],
-        updates=updates,
-        copies=copies,
+        sampling=list(case.sampling[::-1]),
+        updates=[(group, 1, index, unit) for group in paged for index, unit in enumerate(pages)],
+        copies=[(KV, pages[a], pages[b], n) for a, b, n in case.copies],
     )
+
+
+def _case_rows(case: OpCase) -> list[StepRow]:
+    n_rows, _ = _counts(case)
+    pairs = zip(case.token_ids or [0] * n_rows, case.positions or range(n_rows), strict=True)
+    return [
+        StepRow(
+            source=FROM_RING if i < 0 else FROM_ID, value=max(i, 0), sequence=0, state_row=p, positions=(p,)
+        )
+        for i, p in pairs
+    ]
+
+
+def _case_sequences(case: OpCase) -> list[StepSequence]:
+    """Their rows of sampling are not in order, so that no kernel passes by taking them so."""
+    n_rows, _ = _counts(case)
+    held = case.positions[0] if case.positions else 0
+    kv, tail = (1, case.first_kept, held), (1, _tail_kept(case), held)
+    return [
+        StepSequence(
+            first_row=0,
+            rows=n_rows,
+            groups=(kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else [])),
+            sampling=len(case.sampling) - 1 - i,
+        )
+        for i in range(len(case.sampling))
+    ]
 
 
 def _inline(name: str, weight: Quantized) -> Weight:
@@ -228,6 +263,13 @@ async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
 def _tail_kept(case: OpCase) -> int:
     """What no row of the case reads from its tail: a whole number of pages."""
     return first_tail_row(min(case.positions, default=0))
+
+
+def _ring(history: Sequence[int]) -> bytes:
+    ids = np.zeros(RING_ROWS, np.uint32)
+    for position, token_id in enumerate(history):
+        ids[position % RING_ROWS] = token_id
+    return ids.tobytes()
 
 
 def _padded(rows: F32) -> F32:
