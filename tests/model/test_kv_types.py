@@ -1,0 +1,164 @@
+"""Whole models with keys and values of every kv_type: what they compute, that no schedule changes a bit, that
+windows are as wide as they say, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.kv_oracle import held
+from tests.model.kv_models import MODELS
+from tests.model.kv_runs import Loss, run
+from tests.model.runs import cuts
+from tests.model.stress import plain, t5
+from tests.model.stress.shape import random_ids
+from tests.model.stress.shapes import SHAPES
+from tests.model.stress_runs import run as run_all
+from tests.parity.compare import nmse
+
+from camelid.errors import RequestError
+from camelid.model.decoder import declare_states
+from camelid.model.kv_types import KV_TYPES
+from camelid.plan.plan import StateSpec
+from camelid.plan.tiers import TAIL_WINDOW
+
+QUANTIZED = [name for name in KV_TYPES if name not in ("f32", "f16")]
+SHORT, LONG = random_ids(61, 60, 48), random_ids(62, 390, 48)
+
+
+def prompt_of(kv_type: str) -> list[int]:
+    """Long enough for every tier to be read."""
+    return LONG if "tier" in kv_type else SHORT
+
+
+def through(kv_type: str) -> Callable[..., Any]:
+    """The plain model's attention, over keys and values that were stored."""
+    attend = plain.attend
+
+    def stored(x: Any) -> Any:  # [T, K, D]
+        return held(kv_type, x.reshape(len(x), -1).astype(np.float32)).reshape(x.shape)
+
+    return lambda q, k, v, *rest, **how: attend(q, stored(k), stored(v), *rest, **how)
+
+
+PLAIN = [
+    (name, kv_type) for name in ("gpt_oss", "mamba2", "qwen3next") for kv_type in ("f16", "q8_0", "q4_0")
+]
+
+
+@pytest.mark.parametrize(("name", "kv_type"), [*PLAIN, ("gemma3n", "f16")])
+def test_logits_equal_the_plain_model_s(name: str, kv_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearer by far than float32 keys and values are."""
+    shape = SHAPES[name]
+    exact = shape.oracle()
+    monkeypatch.setattr(plain, "attend", through(kv_type))
+    want = shape.oracle()
+    (got,) = run_all(shape.model(), [shape.token_ids], [(len(shape.token_ids),)], kv_type=kv_type)
+    assert nmse(got, want) <= nmse(want, exact) / 50
+
+
+@pytest.fixture(scope="module")
+def wholes() -> dict[tuple[str, str], Any]:
+    """Every model at every kv_type, its prompt in one step."""
+    pairs = [(name, kv_type) for name in MODELS for kv_type in KV_TYPES]
+    return {(n, t): run(MODELS[n], prompt_of(t), len(prompt_of(t)), t) for n, t in pairs}
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 64, 512])
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+@pytest.mark.parametrize("name", MODELS)
+def test_chunks_give_identical_bits(name: str, kv_type: str, chunk: int, wholes: Any) -> None:
+    assert np.array_equal(run(MODELS[name], prompt_of(kv_type), chunk, kv_type), wholes[name, kv_type])
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+@pytest.mark.parametrize("name", MODELS)
+def test_company_changes_no_bit(name: str, kv_type: str, wholes: Any) -> None:
+    ids = prompt_of(kv_type)
+    steps = cuts(100, len(ids), 77)
+    found, _ = run_all(MODELS[name], [ids, ids[::-1][:77]], steps, kv_type=kv_type)
+    assert np.array_equal(found, wholes[name, kv_type])
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_rows_beyond_a_window_are_never_missed(kv_type: str, is_told: bool, wholes: Any) -> None:
+    """Sliding-window layers and the tail: what has left the window is NaN, and no bit changes."""
+    lossy = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(is_told=is_told))
+    assert np.array_equal(lossy, wholes["mixed", kv_type])
+
+
+@pytest.mark.parametrize(("kv_type", "n_more"), [("f32", 1), ("q8_0", 1), ("two-tier", 1)])
+def test_a_window_has_no_row_too_many(kv_type: str, n_more: int) -> None:
+    assert not np.isfinite(run(MODELS["mixed"], SHORT, 7, kv_type, Loss(n_more=n_more, is_told=False))).all()
+
+
+@pytest.mark.parametrize(("n_more", "is_enough"), [(1, True), (2, False)])
+def test_the_tail_s_window(n_more: int, is_enough: bool) -> None:
+    """At most 319 of the 320 rows are read: the border moves when the 64th row has left."""
+    found = run(MODELS["latent"], LONG, 1, "two-tier", Loss(n_more=n_more, is_told=False))
+    assert np.isfinite(found).all() == is_enough
+
+
+def groups(model: str, kv_type: str) -> dict[str, tuple[str, str, int]]:
+    states = declare_states(SPECS[model], kv_type)
+    return {s.name: (s.kind, s.kv_type, s.window) for s in states}
+
+
+WIDE = replace(t5.SPEC, n_heads=4, n_kv_heads=4, head_dim=16)
+SPECS = {
+    **{name: model.spec for name, model in MODELS.items()},
+    **{name: shape.spec for name, shape in SHAPES.items()},
+    "t5": WIDE,
+}
+RING = {"tokens": ("ring", "f32", 0)}
+DECLARED = {
+    ("mixed", "f16"): {"kv": ("paged", "f16", 0), "window": ("window", "f16", 21)},
+    ("mixed", "q8_0"): {"kv": ("paged", "q8_0", 0), "window": ("window", "q8_0", 21)},
+    ("mixed", "two-tier-q4_0"): {
+        "kv": ("paged", "q4_0", 0),
+        "kv_tail": ("window", "f16", TAIL_WINDOW),
+        "window": ("window", "f16", 21),
+    },
+    ("latent", "two-tier"): {"kv": ("paged", "q8_0", 0), "kv_tail": ("window", "f16", TAIL_WINDOW)},
+    ("gemma3n", "f16"): {"kv": ("paged", "f16", 0), "window": ("window", "f16", 8)},
+    ("mamba2", "q4_0"): {"kv": ("paged", "q4_0", 0), "recurrent": ("recurrent", "f32", 0)},
+    ("t5", "f16"): {"kv": ("paged", "f16", 0), "cross": ("static", "f16", 0)},
+    ("t5", "two-tier"): {
+        "kv": ("paged", "q8_0", 0),
+        "kv_tail": ("window", "f16", TAIL_WINDOW),
+        "cross": ("static", "f32", 0),
+    },
+}
+
+
+@pytest.mark.parametrize(("model", "kv_type"), DECLARED)
+def test_groups_are_declared(model: str, kv_type: str) -> None:
+    assert groups(model, kv_type) == DECLARED[model, kv_type] | RING
+
+
+@pytest.mark.parametrize("kv_type", QUANTIZED)
+@pytest.mark.parametrize(("model", "cols"), [("deepseek2", 28), ("gemma3n", 16)])
+def test_rows_that_blocks_do_not_fill_are_refused(model: str, cols: int, kv_type: str) -> None:
+    with pytest.raises(RequestError, match=f"{kv_type}.*blocks of 32.*{cols} values.*use f16") as caught:
+        declare_states(SPECS[model], kv_type)
+    assert caught.value.field == "kv_type"
+    assert declare_states(SPECS[model], "f16")
+
+
+def test_a_word_that_there_is_not_is_refused() -> None:
+    with pytest.raises(RequestError, match="kv_type is 'q5_1', expected one of f32, f16, q8_0") as caught:
+        declare_states(SPECS["mixed"], "q5_1")
+    assert caught.value.field == "kv_type"
+
+
+ROW_BYTES = {"f32": 4 * 96, "f16": 2 * 96, "q8_0": 3 * 34, "q4_0": 3 * 18}
+
+
+@pytest.mark.parametrize("kv_type", ROW_BYTES)
+def test_bytes_of_a_unit(kv_type: str) -> None:
+    state = StateSpec("kv", "paged", (0, 3, 4), (("k", 64), ("v", 32)), 16, kv_type)
+    assert (state.row_bytes, state.unit_bytes) == (ROW_BYTES[kv_type], 3 * 16 * ROW_BYTES[kv_type])
