@@ -106,7 +106,8 @@ def test_seed_decides_a_draw_and_temperature_zero_needs_none(llm: LLM) -> None:
 def test_draws_follow_the_softmax(llm: LLM) -> None:
     """Frequencies of first tokens over 400 seeds, against the probabilities at that temperature."""
     n = 400
-    streams = [llm.submit(PROMPT[:3], max_tokens=1, seed=seed, temperature=0.6) for seed in range(n)]
+    how: Any = {"max_tokens": 1, "temperature": 0.6, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    streams = [llm.submit(PROMPT[:3], seed=seed, **how) for seed in range(n)]
 
     async def main() -> list[int]:
         firsts: list[int] = []

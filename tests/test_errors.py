@@ -65,7 +65,7 @@ RAISERS: dict[str, Callable[[], object]] = {
     "TensorShapeError": lambda: next(
         read_model(header("llama", GgufTensor("rope_freqs.weight", "q8_0", (32,), 0, 34)))
     ),
-    "RequestError": lambda: SamplingParams.from_options({"top_k": 1}),
+    "RequestError": lambda: SamplingParams.from_options({"top_k": "1"}),
     "TemplateError": lambda: compile_template("{{ a..b }}"),
     "UnsupportedModelError": lambda: quant("q3_9"),
 }

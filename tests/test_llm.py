@@ -132,8 +132,8 @@ def test_malformed_messages_are_refused(llm: LLM, messages: Any, words: str) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"top_k": 3}, "'top_k' is not available"),
-        ({"temprature": 1}, "'temprature' is unknown; known: .*grammar, .*max_tokens, .*temperature, seed"),
+        ({"n": 3}, "'n' is not available"),
+        ({"temprature": 1}, "'temprature' is unknown; known: .*grammar, .*temperature, .*seed, .*max_tokens"),
         ({"tools": []}, "tools is for the chat template; give messages"),
         ({"stop": ""}, "stop is"),
         ({"stop": [1]}, "stop is"),

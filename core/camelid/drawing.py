@@ -8,6 +8,7 @@ then what the device drew stands, and its logits are not looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf, log
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from camelid.errors import RequestError
 from camelid.plan.step import StepSampling
 
 WORD = 0xFFFFFFFF
-PURPOSE_DRAW = 0
+PURPOSE_DRAW, PURPOSE_XTC = 0, 1
 # The bounds of noise: u is from 2**-25 to 1 - 2**-25.
 MOST_NOISE = -log(-log(1 - 2.0**-25))
 LEAST_NOISE = -log(-log(2.0**-25))
@@ -57,10 +58,27 @@ def philox(seed: int, counter: tuple[int, int, int, int]) -> int:
     return a
 
 
+@dataclass(frozen=True, slots=True)
+class Dice:
+    """The random numbers of one draw: the same whatever was drawn before, beside it, or on which machine."""
+
+    seed: int
+    choice: int
+    position: int
+
+    def uniform(self, purpose: int, token_id: int = 0) -> float:
+        """Above 0 and below 1."""
+        word = philox(self.seed, (token_id, self.position, self.choice, purpose))
+        return ((word >> 8) + 0.5) * 2.0**-24
+
+    def gumbel(self, token_id: int) -> float:
+        """Noise of one token: the argmax of logit + noise is a draw from the softmax (Gumbel, 1954)."""
+        return -log(-log(self.uniform(PURPOSE_DRAW, token_id)))
+
+
 def noise(how: StepSampling, token_id: int, position: int) -> float:
     """Gumbel noise of one token."""
-    word = philox(how.seed, (token_id, position, how.choice, PURPOSE_DRAW))
-    return -log(-log(((word >> 8) + 0.5) * 2.0**-24))
+    return Dice(how.seed, how.choice, position).gumbel(token_id)
 
 
 def draw(logits: Sequence[float], mask: bytes, how: StepSampling, position: int) -> int:

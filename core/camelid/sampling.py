@@ -1,38 +1,140 @@
-"""How a request draws its tokens: greedy and temperature for now, both on the device."""
+"""How a request draws its tokens: its options, checked, with llama.cpp's defaults and names."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import cast
 
 from camelid.errors import RequestError
-from camelid.messages import shown
+from camelid.formats.gguf_header import Gguf
 from camelid.options import Options
-from camelid.plan.step import StepSampling
+from camelid.plan.step import MOST_BIASES, MOST_LAST_N, MOST_TOP_K, StepSampling
+from camelid.samplers_options import Check, integer, items
+from camelid.samplers_table import SAMPLERS, TEMPERATURES
+
+__all__ = ["ORDERS", "TEMPERATURES", "SamplingParams", "file_defaults"]
 
 MAX_SEED = 2**64 - 1
-TEMPERATURES = (0.01, 100.0)  # besides 0; below, logits / temperature overflows float32
+MOST_LOGPROBS = 20
 # Options that other runtimes know and this one does not have yet: named, so that none is dropped in silence.
-LATER = frozenset(
-    (
-        "dry_multiplier", "frequency_penalty", "logit_bias", "logprobs", "min_p",
-        "mirostat", "n", "presence_penalty", "repeat_penalty", "top_k",
-        "top_n_sigma", "top_p", "typical_p", "xtc_probability",
-    )
-)  # fmt: skip
+LATER = frozenset(("n",))
+DEFAULT_ORDER = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typical_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+# Orders by name.
+ORDERS = {
+    "default": DEFAULT_ORDER,
+    "temperature-first": ("penalties", "temperature", "top_k", "top_p", "min_p", "typical_p", "mirostat"),
+}
+# Other names of samplers, as llama.cpp's --samplers takes them; a dash may stand for each underscore.
+ALIASES = {"typ_p": "typical_p", "typ": "typical_p", "typical": "typical_p", "typp": "typical_p",
+           "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p",
+           "topnsigma": "top_n_sigma", "top_nsigma": "top_n_sigma"}  # fmt: skip
+DEVICE_CHAIN = ("logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature")
+# What a GGUF may recommend, by its own name -> option and stored type (llama.cpp's keys).
+FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
+    "sequence": ("order", str),
+    "top_k": ("top_k", int),
+    "top_p": ("top_p", float),
+    "min_p": ("min_p", float),
+    "xtc_probability": ("xtc_probability", float),
+    "xtc_threshold": ("xtc_threshold", float),
+    "temp": ("temperature", float),
+    "penalty_last_n": ("repeat_last_n", int),
+    "penalty_repeat": ("repeat_penalty", float),
+    "mirostat": ("mirostat", int),
+    "mirostat_tau": ("mirostat_tau", float),
+    "mirostat_eta": ("mirostat_eta", float),
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def ordered(value: object) -> tuple[str, ...] | None:
+    """The samplers of an order: by its name, separated by semicolons, or in a list. None if one is unknown,
+    listed twice, or follows mirostat, which draws."""
+    if isinstance(value, str):
+        value = ORDERS.get(value) or value.split(";")
+    names = [sampler_name(item) for item in items(value) or ()]
+    is_known = items(value) is not None and all(name in ORDERABLE for name in names)
+    if not is_known or len(set(names)) < len(names) or "mirostat" in names[:-1]:
+        return None
+    return tuple(names)
+
+
+def sampler_name(item: object) -> str:
+    name = item.strip().lower().replace("-", "_") if isinstance(item, str) else ""
+    return ALIASES.get(name, name)
+
+
+ORDERABLE = [name for name in SAMPLERS if name != "logit_bias"]  # that one always comes first
+CHECKS: Mapping[str, Check] = {
+    **{name: check for row in SAMPLERS.values() for name, check in row.options.items()},
+    "seed": Check(
+        "an integer from 0 to 2**64 - 1", lambda value: value is None or integer(0, MAX_SEED).test(value)
+    ),
+    "min_keep": integer(0),
+    "order": Check(
+        f"{' or '.join(map(repr, ORDERS))}, or a list of some of {', '.join(ORDERABLE)}, each once, "
+        "mirostat last",
+        lambda value: ordered(value) is not None,
+        ordered,
+    ),
+    "logprobs": Check(
+        f"an integer from 0 to {MOST_LOGPROBS}, or a bool",
+        lambda value: isinstance(value, int) and 0 <= value <= MOST_LOGPROBS,
+        lambda value: int(cast(int, value)),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """Temperature 0 is greedy; without a seed, one is drawn and reported in the completion."""
+    """Every sampling option. The defaults are llama.cpp's; `options.SamplingOptions` says what each means.
 
-    temperature: float = 0.8  # llama.cpp's default
+    Without slots, since what follows from the options is computed once.
+    """
+
+    temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    min_keep: int = 0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    order: tuple[str, ...] = DEFAULT_ORDER
+    logprobs: int = 0
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _check_temperature(self.temperature)
-        _check_seed(self.seed)
+        for name, check in CHECKS.items():
+            check.read(name, getattr(self, name))
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -40,41 +142,129 @@ class SamplingParams:
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def from_options(cls, options: Mapping[str, object]) -> SamplingParams:
-        """Checked options. RequestError for one that is unknown, not there yet, or out of range."""
-        unknown = sorted(options.keys() - set(cls.names()))
+    def from_options(
+        cls, options: Mapping[str, object], defaults: Mapping[str, object] | None = None
+    ) -> SamplingParams:
+        """Checked options. RequestError for one that is unknown, not there yet, ill-typed or out of range.
+
+        `defaults` are what the model's file recommends, for options that are not given.
+        """
+        unknown = sorted(options.keys() - CHECKS.keys())
         if unknown:
             raise _unknown(unknown[0])
-        return cls(**options)  # type: ignore[arg-type]  # checked in __post_init__
+        given = {name: CHECKS[name].read(name, value) for name, value in options.items()}
+        return cls(**_recommended(defaults or {}, given), **given)  # type: ignore[arg-type]  # by the checks
 
     def seeded(self) -> SamplingParams:
         """The same with a seed: the one given, or 32 random bits."""
         return self if self.seed is not None else replace(self, seed=secrets.randbits(32))
 
-    def words(self) -> StepSampling:
-        """The sampling row of a step. The seed must be set."""
+    def check_vocab(self, vocab_size: int) -> None:
+        """RequestError for a bias of a token that the model does not have."""
+        bad = next((i for i, _ in self.logit_bias if i >= vocab_size), None)
+        if bad is not None:
+            raise RequestError(
+                f"logit_bias names token {bad}, outside the vocabulary of {vocab_size}", field="logit_bias"
+            )
+
+    @cached_property
+    def chain(self) -> tuple[str, ...]:
+        """The samplers that have something to do, in order; with mirostat only temperature and itself, unless
+        the order lists it."""
+        replaced = self.mirostat > 0 and "mirostat" not in self.order
+        order = ("temperature", "mirostat") if replaced else self.order
+        active = [name for name in ("logit_bias", *order) if SAMPLERS[name].is_active(self)]
+        return tuple(_until_greedy(active) if self.is_greedy else active)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Temperature 0: nothing is drawn."""
+        return self.temperature == 0 and self.dynatemp_range == 0
+
+    @cached_property
+    def fits_device(self) -> bool:
+        """Whether a device's own chain draws these tokens; if not, a `HostSampler` does."""
+        return (
+            self.chain == tuple(name for name in DEVICE_CHAIN if name in self.chain)
+            and (self.top_k <= MOST_TOP_K or "top_k" not in self.chain)
+            and ("top_p" not in self.chain or ("top_k" in self.chain and self.min_keep <= 1))
+            and (0 <= self.repeat_last_n <= MOST_LAST_N or "penalties" not in self.chain)
+            and ("min_p" not in self.chain or self.min_keep <= 1)
+            and ("temperature" not in self.chain or self.dynatemp_range == 0)
+            and len(self.logit_bias) <= MOST_BIASES
+        )
+
+    @cached_property
+    def is_pointwise(self) -> bool:
+        """Whether each token's final logit depends on no other token: a mask then changes no draw that it
+        lets through."""
+        return self.dynatemp_range == 0 and set(self.chain) <= {
+            "logit_bias",
+            "penalties",
+            "dry",
+            "temperature",
+        }
+
+    def words(self, choice: int = 0, offset: int = 0) -> StepSampling:
+        """The sampling row of a step: the device's chain, or greedy where the host draws.
+
+        The seed must be set. `offset` is added to an output's position where its noise is keyed.
+        """
         assert self.seed is not None, "seeded() comes first"
-        return StepSampling(temperature=self.temperature, seed=self.seed)
+        if not self.fits_device:
+            return StepSampling(seed=self.seed, choice=choice, offset=offset)
+        chain = self.chain
+        has_penalties = "penalties" in chain
+        return StepSampling(
+            temperature=self.temperature if "temperature" in chain else 1.0,
+            seed=self.seed,
+            choice=choice,
+            offset=offset,
+            top_k=self.top_k if "top_k" in chain else 0,
+            top_p=self.top_p if "top_p" in chain else 1.0,
+            min_p=self.min_p if "min_p" in chain else 0.0,
+            repeat_penalty=self.repeat_penalty if has_penalties else 1.0,
+            frequency_penalty=self.frequency_penalty if has_penalties else 0.0,
+            presence_penalty=self.presence_penalty if has_penalties else 0.0,
+            penalty_last_n=self.repeat_last_n if has_penalties else 0,
+            biases=self.logit_bias if "logit_bias" in chain else (),
+        )
+
+
+def file_defaults(gguf: Gguf) -> dict[str, object]:
+    """The sampling options that a file recommends under `general.sampling`, by their names here.
+
+    ModelFormatError for a value of another type than llama.cpp stores.
+    """
+    found: dict[str, object] = {
+        option: gguf.get(f"general.sampling.{key}", kind, default=None)
+        for key, (option, kind) in FILE_OPTIONS.items()
+    }
+    return {option: value for option, value in found.items() if value is not None}
+
+
+def _recommended(defaults: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+    """The file's values for what is not given. RequestError for one out of range, with the way out."""
+    try:
+        return {name: CHECKS[name].read(name, defaults[name]) for name in defaults.keys() - given.keys()}
+    except RequestError as error:
+        raise RequestError(
+            f"the model's file recommends a value that cannot be: {error.message}; give your own",
+            **error.facts,
+        ) from error
+
+
+def _until_greedy(active: list[str]) -> list[str]:
+    """The same without what changes nothing for greedy: all after temperature, and just before it samplers
+    that always leave the likeliest token."""
+    if "temperature" not in active:
+        return active
+    before = active[: active.index("temperature")]
+    while before and SAMPLERS[before[-1]].keeps_first:
+        before.pop()
+    return [*before, "temperature"]
 
 
 def _unknown(name: str) -> RequestError:
     what = "is not available in this version" if name in LATER else "is unknown"
     return RequestError(f"option {name!r} {what}; known: {', '.join(Options.__annotations__)}", field=name)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _check_temperature(value: object) -> None:
-    low, high = TEMPERATURES
-    if not (_is_number(value) and (value == 0 or low <= float(str(value)) <= high)):
-        raise RequestError(
-            f"temperature is {shown(value)}, expected 0 (greedy) or {low} to {high}", field="temperature"
-        )
-
-
-def _check_seed(value: object) -> None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SEED):
-        return
-    raise RequestError(f"seed is {shown(value)}, expected an integer from 0 to 2**64 - 1", field="seed")
