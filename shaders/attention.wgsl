@@ -1,23 +1,21 @@
 // attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in pages,
 // with an online softmax over tiles of 64 keys. Causal: keys first_kept .. state_row, of them the last WINDOW
-// (0: all); held: first_kept .. held - 1. A sink is one more score a head, with no value. A bias [BIAS_ROWS,
-// query heads] adds to the scores by distance, its last row beyond.  grid: (query heads, rows).
+// (0: all); held: first_kept .. held - 1. With a tail, those from the border on are read there, as f16; see
+// plan/tiers.py. A sink is one more score a head, with no value. A bias [BIAS_ROWS, query heads] adds to the
+// scores by distance, its last row beyond.  grid: (query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
-@group(0) @binding(3) var<storage, read> keys: array<f32>;
-@group(0) @binding(4) var<storage, read> values: array<f32>;
-@group(0) @binding(5) var<storage, read> units: array<u32>;
-@group(0) @binding(6) var<storage, read> sinks: array<f32>;
-@group(0) @binding(7) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read> keys: array<u32>;
+@group(0) @binding(4) var<storage, read> values: array<u32>;
+@group(0) @binding(6) var<storage, read> tail: array<u32>;  // keys, then values
+@group(0) @binding(7) var<storage, read> extra: array<f32>;  // sinks or bias, of which an op has one at most
 
 const LANES: u32 = 64u;
 const HELD: u32 = 1u;
-const MAX_SLICES: u32 = 4u;  // a lane makes V_DIM / 64 outputs; V_DIM is at most 256, as is HEAD_DIM
-override GROUP: u32 = 0u;
-override TABLE_COLS: u32 = 1u;
-override UNIT_ROWS: u32 = 16u;
+const KEYS: u32 = 0u;
+const VALUES: u32 = 1u;
 override HEADS_PER_KV: u32 = 1u;
-override HEAD_DIM: u32 = 64u;
+override HEAD_DIM: u32 = 64u;  // at most 256, as V_DIM; all four are multiples of 4
 override V_DIM: u32 = 64u;  // floats of a value that are used
 override V_HEAD: u32 = 64u;  // floats of a value
 override WIDTH: u32 = 64u;  // floats of a key row: kv heads x HEAD_DIM
@@ -30,21 +28,78 @@ override HAS_SINKS: bool = false;
 override HAS_BIAS: bool = false;
 override BIAS_ROWS: u32 = 1u;
 override HEADS: u32 = 1u;
+override HAS_TAIL: bool = false;
+override TAIL_GROUP: u32 = 0u;
+override TAIL_TABLE_AT: u32 = 0u;
+override TAIL_TABLE_COLS: u32 = 1u;
+override TAIL_VALUES_AT: u32 = 0u;
+override TAIL_ROWS: u32 = 256u;
+override TAIL_BATCH: u32 = 64u;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
 override Q_STRIDE: u32 = 0u;
 override Q_OFFSET: u32 = 0u;
+override PARTS: u32 = V_DIM / 4u;  // lanes that share a value
+override SHARES: u32 = LANES / PARTS;  // values in work at once
 
-var<workgroup> query: array<f32, 256>;
+var<workgroup> query: array<vec4<f32>, LANES>;
 var<workgroup> scores: array<f32, LANES>;
 var<workgroup> places: array<u32, LANES>;  // the row of the pool that holds each key of the tile
+var<workgroup> parts: array<vec4<f32>, LANES>;
+var<workgroup> part_sums: array<f32, LANES>;
+var<private> top: f32 = -3.0e38;  // the highest score so far
+var<private> weight_sum: f32 = 0.0;  // of the lane's share
+var<private> out: vec4<f32>;
 
-fn score(at: u32) -> f32 {
+fn word(tensor: u32, at: u32) -> u32 {
+  if (tensor == KEYS) { return keys[at]; }
+  return values[at];
+}
+
+fn held4(is_tail: bool, tensor: u32, row: u32, i: u32) -> vec4<f32> {
+  let width = select(V_WIDTH, WIDTH, tensor == KEYS);
+  if (!is_tail) { return stored4(tensor, row, width, i); }
+  let at = select(TAIL_VALUES_AT, 0u, tensor == KEYS) + row * (width / 2u) + 2u * i;
+  return vec4(unpack2x16float(tail[at]), unpack2x16float(tail[at + 1u]));
+}
+
+fn score(is_tail: bool, row: u32, kv_head: u32) -> f32 {
   var sum = 0.0;
-  for (var d = 0u; d < HEAD_DIM; d++) { sum += query[d] * keys[at + d]; }
+  for (var i = 0u; i < HEAD_DIM / 4u; i++) {
+    sum += dot(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i));
+  }
   sum *= SCALE;
   if (SOFTCAP > 0.0) { sum = SOFTCAP * smooth_tanh(sum / SOFTCAP); }
   return sum;
+}
+
+// Takes keys first .. end - 1 into the lane's sums; `head` counts query heads.
+fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head: u32, lane: u32) {
+  let kv_head = head / HEADS_PER_KV;
+  for (var tile = first; tile < end; tile += LANES) {
+    let key = tile + lane;
+    let n = min(LANES, end - tile);
+    workgroupBarrier();  // query is there; the last tile's scores are used up
+    if (lane < n) {
+      places[lane] = pool_row(table, key);
+      scores[lane] = score(is_tail, places[lane], kv_head);
+      if (HAS_BIAS) { scores[lane] += extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
+    }
+    workgroupBarrier();
+    var tile_top = top;
+    for (var i = 0u; i < n; i++) { tile_top = max(tile_top, scores[i]); }
+    let fade = exp(top - tile_top);
+    top = tile_top;
+    weight_sum *= fade;
+    out *= fade;
+    if (lane < PARTS * SHARES) {
+      for (var i = lane / PARTS; i < n; i += SHARES) {
+        let prob = exp(scores[i] - top);
+        weight_sum += prob;
+        out += prob * held4(is_tail, VALUES, places[i], kv_head * (V_HEAD / 4u) + lane % PARTS);
+      }
+    }
+  }
 }
 
 fn first_key(row: Row, state: Group) -> u32 {
@@ -53,49 +108,40 @@ fn first_key(row: Row, state: Group) -> u32 {
   return max(state.write, next - WINDOW);
 }
 
+fn first_tail_key(row: Row) -> u32 {
+  let next = row.state_row + 1u;
+  return (max(next, TAIL_ROWS) - TAIL_ROWS) / TAIL_BATCH * TAIL_BATCH;
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let row = row_at(group.y);
   let state = group_at(row.sequence, GROUP);
-  let head = group.x * HEAD_DIM;
-  let kv_head = group.x / HEADS_PER_KV;
-  for (var d = lane; d < HEAD_DIM; d += LANES) { query[d] = q[group.y * Q_STRIDE + Q_OFFSET + head + d]; }
-  var top = -3.0e38;
-  var weight_sum = 0.0;
+  let q_at = group.y * Q_STRIDE + Q_OFFSET + group.x * HEAD_DIM + 4u * lane;
+  if (lane < HEAD_DIM / 4u) { query[lane] = vec4(q[q_at], q[q_at + 1u], q[q_at + 2u], q[q_at + 3u]); }
   if (HAS_SINKS) {
-    top = sinks[group.x];
-    weight_sum = 1.0;
+    top = extra[group.x];
+    weight_sum = select(0.0, 1.0, lane < PARTS);  // in the first share alone
   }
-  var out: array<f32, MAX_SLICES>;
+  let first = first_key(row, state);
   let end = select(row.state_row + 1u, state.held, MASK == HELD);
-  for (var tile = first_key(row, state); tile < end; tile += LANES) {
-    let key = tile + lane;
-    let n = min(LANES, end - tile);
-    workgroupBarrier();  // query is there; the last tile's scores are used up
-    if (lane < n) {
-      let unit = units[state.read * TABLE_COLS + key / UNIT_ROWS];
-      places[lane] = unit * UNIT_ROWS + key % UNIT_ROWS;
-      scores[lane] = score(places[lane] * WIDTH + kv_head * HEAD_DIM);
-      if (HAS_BIAS) { scores[lane] += bias[min(row.state_row - key, BIAS_ROWS - 1u) * HEADS + group.x]; }
-    }
-    workgroupBarrier();
-    var tile_top = top;
-    for (var i = 0u; i < n; i++) { tile_top = max(tile_top, scores[i]); }
-    let fade = exp(top - tile_top);
-    top = tile_top;
-    weight_sum *= fade;
-    for (var slice = 0u; slice < MAX_SLICES; slice++) { out[slice] *= fade; }
-    for (var i = 0u; i < n; i++) {
-      let prob = exp(scores[i] - top);
-      weight_sum += prob;
-      let at = places[i] * V_WIDTH + kv_head * V_HEAD;
-      for (var slice = 0u; slice * LANES + lane < V_DIM; slice++) {
-        out[slice] += prob * values[at + slice * LANES + lane];
-      }
-    }
+  let border = select(end, first_tail_key(row), HAS_TAIL);
+  attend(false, table_of(state), first, border, row.state_row, group.x, lane);
+  if (HAS_TAIL) {
+    let recent = group_at(row.sequence, TAIL_GROUP);
+    let table = TAIL_TABLE_AT + recent.read * TAIL_TABLE_COLS;
+    attend(true, table, max(max(first, border), recent.write), end, row.state_row, group.x, lane);
   }
-  let to = group.y * Y_STRIDE + Y_OFFSET + group.x * V_DIM;
-  for (var slice = 0u; slice * LANES + lane < V_DIM; slice++) {
-    y[to + slice * LANES + lane] = out[slice] / weight_sum;
+  parts[lane] = out;
+  part_sums[lane] = weight_sum;
+  workgroupBarrier();
+  if (lane < PARTS) {
+    for (var share = 1u; share < SHARES; share++) {
+      out += parts[share * PARTS + lane];
+      weight_sum += part_sums[share * PARTS + lane];
+    }
+    let to = group.y * Y_STRIDE + Y_OFFSET + group.x * V_DIM + 4u * lane;
+    let mean = out / weight_sum;
+    for (var i = 0u; i < 4u; i++) { y[to + i] = mean[i]; }
   }
 }

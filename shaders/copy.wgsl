@@ -1,15 +1,15 @@
-// copy: pool[destination][:rows] = pool[source][:rows], for each of the step's copies of this group.
-// grid: (tiles of 64 floats of a unit, copies).
-@group(0) @binding(1) var<storage, read_write> pool: array<f32>;
+// copy: pool[destination][:rows] = pool[source][:rows], for each of the step's copies of this group, word by
+// word.  grid: (tiles of 64 words of a unit, copies).
+@group(0) @binding(1) var<storage, read_write> pool: array<u32>;
 
 override GROUP: u32 = 0u;
 override UNIT_ROWS: u32 = 16u;
-override WIDTH: u32 = 1u;
+override WORDS: u32 = 1u;  // of a row
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let at = COPIES_AT + 4u * id.y;
-  if (step[at] != GROUP || id.x >= step[at + 3u] * WIDTH) { return; }
-  let unit = UNIT_ROWS * WIDTH;
+  if (step[at] != GROUP || id.x >= step[at + 3u] * WORDS) { return; }
+  let unit = UNIT_ROWS * WORDS;
   pool[step[at + 2u] * unit + id.x] = pool[step[at + 1u] * unit + id.x];
 }

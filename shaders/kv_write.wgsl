@@ -1,13 +1,11 @@
-// kv_write: the row's key and value go to its page.  grid: (tiles of 64 floats of the wider, rows).
+// kv_write: the row's key and value go to its page, as the words of the state's type: for each tile of 64 values
+// TILE_WORDS of quants, all of a row first, then SCALE_WORDS.  grid: (tiles of the wider, rows, key and value).
 @group(0) @binding(1) var<storage, read_write> k: array<f32>;
 @group(0) @binding(2) var<storage, read_write> v: array<f32>;
-@group(0) @binding(3) var<storage, read_write> keys: array<f32>;
-@group(0) @binding(4) var<storage, read_write> values: array<f32>;
-@group(0) @binding(5) var<storage, read> units: array<u32>;
+@group(0) @binding(3) var<storage, read_write> keys: array<u32>;
+@group(0) @binding(4) var<storage, read_write> values: array<u32>;
 
-override GROUP: u32 = 0u;
-override TABLE_COLS: u32 = 1u;
-override UNIT_ROWS: u32 = 16u;
+const TILE: u32 = 64u;
 override WIDTH: u32 = 1u;
 override V_WIDTH: u32 = 1u;
 override K_STRIDE: u32 = 0u;
@@ -15,12 +13,32 @@ override K_OFFSET: u32 = 0u;
 override V_STRIDE: u32 = 0u;
 override V_OFFSET: u32 = 0u;
 
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let row = row_at(id.y);
-  let table = group_at(row.sequence, GROUP).read * TABLE_COLS;
-  let unit = units[table + row.state_row / UNIT_ROWS];
-  let to = unit * UNIT_ROWS + row.state_row % UNIT_ROWS;
-  if (id.x < WIDTH) { keys[to * WIDTH + id.x] = k[id.y * K_STRIDE + K_OFFSET + id.x]; }
-  if (id.x < V_WIDTH) { values[to * V_WIDTH + id.x] = v[id.y * V_STRIDE + V_OFFSET + id.x]; }
+var<workgroup> tile: array<f32, TILE>;
+
+fn given(is_key: bool, row: u32, c: u32) -> f32 {
+  if (is_key) { return k[row * K_STRIDE + K_OFFSET + c]; }
+  return v[row * V_STRIDE + V_OFFSET + c];
 }
+
+fn put(is_key: bool, at: u32, word: u32) {
+  if (is_key) { keys[at] = word; } else { values[at] = word; }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let is_key = group.z == 0u;
+  let width = select(V_WIDTH, WIDTH, is_key);
+  let c = group.x * TILE + lane;
+  tile[lane] = 0.0;
+  if (c < width) { tile[lane] = given(is_key, group.y, c); }
+  workgroupBarrier();
+  let row = row_at(group.y);
+  let row_quants = width * TILE_WORDS / TILE;
+  let row_words = row_quants + tiles_of(width) * SCALE_WORDS;
+  let to = pool_row(table_of(group_at(row.sequence, GROUP)), row.state_row) * row_words;
+  let word = group.x * TILE_WORDS + lane;
+  if (lane < TILE_WORDS && word < row_quants) { put(is_key, to + word, quants(lane)); }
+  if (lane < SCALE_WORDS && group.x < tiles_of(width)) { put(is_key, to + row_quants + group.x, scales()); }
+}
+
+fn tiles_of(width: u32) -> u32 { return (width + TILE - 1u) / TILE; }

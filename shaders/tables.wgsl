@@ -1,12 +1,13 @@
-// tables: table[table_row, index] = unit, for each of the step's updates of this group.  grid: tiles of 64.
-@group(0) @binding(1) var<storage, read_write> units: array<u32>;
+// tables: pages[table_row, index] = unit, for each of the step's updates of this group.  grid: tiles of 64.
+@group(0) @binding(1) var<storage, read_write> pages: array<u32>;
 
 override GROUP: u32 = 0u;
+override TABLE_AT: u32 = 0u;
 override TABLE_COLS: u32 = 1u;
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let at = UPDATES_AT + 4u * id.x;
   if (id.x >= step[UPDATES] || step[at] != GROUP) { return; }
-  units[step[at + 1u] * TABLE_COLS + step[at + 2u]] = step[at + 3u];
+  pages[TABLE_AT + step[at + 1u] * TABLE_COLS + step[at + 2u]] = step[at + 3u];
 }

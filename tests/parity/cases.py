@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from tests.parity.case_tools import array, empty, loaded, vector, weight
 from tests.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
 from tests.parity.cases_experts import expert_cases
+from tests.parity.cases_state import attention_cases, state_cases, stored_cases, tail_cases
 
 from camelid.backends.single import OpCase, Quantized
 from camelid.model.rope import rope_tables
@@ -104,87 +105,6 @@ def _table(table: Any) -> Quantized:
     return Quantized("f32", table.shape, base64.b64decode(table.parts[0].data))
 
 
-def state_cases() -> Iterator[OpCase]:
-    yield OpCase(
-        op="kv_write",
-        views={"k": array(9, 3, 128), "v": array(10, 3, 128)},
-        positions=[15, 16, 17],
-        keys=array(11, 20, 128),
-        values=array(12, 20, 128),
-    )
-    yield OpCase(
-        op="copy",
-        views={},
-        keys=array(11, 60, 128),
-        values=array(12, 60, 128),
-        copies=[(0, 2, 16), (1, 3, 5)],
-    )
-
-
-def attention_cases() -> Iterator[OpCase]:
-    heads = ((4, 2, 64), (3, 1, 128), (2, 2, 32), (8, 2, 256))
-    for (n_heads, n_kv_heads, head_dim), positions in zip(
-        heads, ([0], [63, 64, 65], [200, 5], [130]), strict=True
-    ):
-        n = max(positions) + 1
-        sizes: Mapping[str, int] = {"n_heads": n_heads, "n_kv_heads": n_kv_heads}
-        q = array(13, len(positions), n_heads * head_dim)
-        yield OpCase(
-            op="attention",
-            views={"y": np.zeros_like(q), "q": q},
-            positions=positions,
-            keys=array(14, n, n_kv_heads * head_dim),
-            values=array(15, n, n_kv_heads * head_dim),
-            attrs={**sizes, "scale": head_dim**-0.5, "mask": "causal"},
-        )
-    yield from attention_ways()
-
-
-def attention_ways() -> Iterator[OpCase]:
-    ways: tuple[dict[str, Any], ...] = (
-        *({"window": n} for n in (1, 5, 64, 66, 67, 1000)),
-        {"softcap": 2.0},
-        {"mask": "held"},
-        {"mask": "held", "softcap": 1.0},
-        {"window": 70, "softcap": 0.5},
-    )
-    for way in ways:
-        for sinks in ({}, {"sinks": vector(37, 4)}):
-            for first_kept in (0, 33):
-                yield attention_case([66, 67], 4, 2, 32, 32, way, sinks, first_kept)
-    for n in (1, 9, 80):  # a bias by distance, its last row for all beyond
-        bias = {"bias": weight("f32", 58, n, 4)}
-        yield attention_case([66, 67], 4, 2, 32, 32, {"window": 40 if n == 9 else 0}, bias, 33)
-    yield attention_case([200], 2, 1, 32, 32, {"scale": 50.0, "softcap": 30.0}, {}, 0)
-    yield attention_case([20, 21], 4, 2, 48, 32, {}, {}, 0)  # values narrower than keys
-    yield attention_case([20, 21], 4, 4, 32, 80, {"window": 6}, {}, 0)  # and wider
-
-
-def attention_case(
-    positions: list[int],
-    n_heads: int,
-    n_kv_heads: int,
-    head_dim: int,
-    v_dim: int,
-    way: Mapping[str, Any],
-    weights: Mapping[str, Quantized],
-    first_kept: int,
-) -> OpCase:
-    n = max(positions) + 1
-    sizes = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "scale": head_dim**-0.5}
-    views = {"y": empty(len(positions), n_heads * v_dim), "q": array(13, len(positions), n_heads * head_dim)}
-    return OpCase(
-        op="attention",
-        views=views,
-        weights=weights,
-        positions=positions,
-        first_kept=first_kept,
-        keys=array(14, n, n_kv_heads * head_dim),
-        values=array(15, n, n_kv_heads * v_dim),
-        attrs={**sizes, **way},
-    )
-
-
 def other_cases() -> Iterator[OpCase]:
     yield OpCase(op="gather_rows", views={"y": empty(3, 70), "x": array(18, 5, 70)}, output_rows=[4, 0, 4])
 
@@ -218,6 +138,8 @@ def make_cases() -> Sequence[OpCase]:
         rope_cases,
         state_cases,
         attention_cases,
+        stored_cases,
+        tail_cases,
         other_cases,
         sample_cases,
     )

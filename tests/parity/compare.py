@@ -24,10 +24,10 @@ def nmse(got: Any, want: Any) -> float:
 
 
 def errors(got: OpResult, want: OpResult) -> list[float]:
-    """NMSE of everything that was written; ids and states of samples must be equal."""
-    pairs = [(got.views[role], want.views[role]) for role in want.views]
-    pairs += [(got.state[name], want.state[name]) for name in want.state]
-    found = [nmse(a, b) for a, b in pairs]
+    """NMSE of everything that was written; state, ids and the status of rows must be equal."""
+    found = [nmse(got.views[role], want.views[role]) for role in want.views]
+    equal = [np.array_equal(got.state[name], want.state[name], equal_nan=True) for name in want.state]
+    found += [0.0 if is_equal else np.inf for is_equal in equal]
     for a, b in zip(got.rows, want.rows, strict=True):
         if b.status == "nan":  # such a row is refused, its numbers mean nothing
             found.append(0.0 if a.status == "nan" else np.inf)

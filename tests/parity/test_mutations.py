@@ -63,8 +63,18 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "glu": ("gated(g, up[", "gated(1.0, up["),
     "rope": ("a.x * b.y + a.y * b.x", "a.x * b.y - a.y * b.x"),
     "tables": ("step[at + 2u]] =", "0u] ="),
-    "copy": ("step[at + 3u] * WIDTH", "WIDTH"),
-    "kv_write": ("row.state_row % UNIT_ROWS", "0u"),
+    "copy": ("step[at + 3u] * WORDS", "WORDS"),
+    "pages": ("row % UNIT_ROWS", "0u"),
+    "half_bits": ("((bits >> by) & 1u)", "1u"),
+    "kv_write": ("group.x * TILE_WORDS + lane", "lane"),
+    "kv_write_f32": ("tile[i]", "tile[i ^ 1u]"),
+    "kv_write_f16": ("half_bits(tile[2u * i + 1u])", "half_bits(tile[2u * i])"),
+    "kv_write_q8_0": ("floor(2.0 * (size - whole))", "0.0"),
+    "kv_write_q4_0": ("size > top", "size >= top"),
+    "kv_f32": ("word(tensor, at + 3u)", "word(tensor, at + 2u)"),
+    "kv_f16": ("word(tensor, at + 1u)", "word(tensor, at)"),
+    "kv_q8_0": ("(width / 32u + 1u) / 2u", "width / 64u"),
+    "kv_q4_0": ("(i & 4u)", "(i & 0u)"),
     "attention": ("next - WINDOW)", "next - WINDOW + 1u)"),
     "gather_rows": ("3u * id.y", "3u"),
     "sample": ("b.id < a.id", "b.id > a.id"),
@@ -84,7 +94,8 @@ def cases_with(name: str) -> list[OpCase]:
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
-    kinds = {(case.op, *case.weights): case for case in cases}  # with and without bias, gain, sinks
+    # With and without bias, gain, sinks, a tail.
+    kinds = {(case.op, *case.weights, case.has_tail): case for case in cases}
     return [*kinds.values(), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.parity.case_tools import array, empty, f32, weight
-from tests.parity.cases import attention_case
+from tests.parity.cases_state import attention_case
 from tests.parity.sections import PaperHost
 
 from camelid.backends.base import OpenSpec, check_plan, reason_against
@@ -25,9 +25,12 @@ from camelid.plan.weights import LoadOp, Part, Weight
 KV = StateSpec("kv", "paged", (0,), (("k", 64), ("v", 64)), 16)
 
 
-def plan_of(op: Op, state: StateSpec = KV) -> Plan:
+TAIL = StateSpec("kv_tail", "window", (0,), KV.tensors, 16, "f16", 320)
+
+
+def plan_of(op: Op, state: StateSpec = KV, tail: StateSpec = TAIL) -> Plan:
     key = ProgramKey(entry="decode", capacity=Capacity(rows=1, sequences=1, outputs=1, updates=1))
-    return Plan(key=key, stages=(Stage("main", (op,)),), states=(state,))
+    return Plan(key=key, stages=(Stage("main", (op,)),), states=(state, tail))
 
 
 def view(name: str, cols: int, offset: int = 0, of: str = "", width: int = 0) -> View:
@@ -75,8 +78,16 @@ def unary(act: str) -> Op:
     return make_op("unary", {"x": view("x", 8)}, {"act": act})
 
 
-def biased(op: Op) -> Op:
+def with_bias(op: Op) -> Op:
     return replace(op, operands=(*op.operands, ("bias", blank("b", 8, 2))))
+
+
+def with_sinks(op: Op) -> Op:
+    return replace(op, operands=(*op.operands, ("sinks", blank("s", 2))))
+
+
+def with_tail(op: Op) -> Op:
+    return replace(op, operands=(*op.operands, ("tail", StateRef("kv_tail"))))
 
 
 def norm(kind: str, gain: str = "f32") -> Op:
@@ -85,8 +96,10 @@ def norm(kind: str, gain: str = "f32") -> Op:
 
 
 REFUSED: Mapping[str, tuple[Op, str]] = {
-    "unknown operand": (biased(unary("tanh")), "operand bias"),
+    "unknown operand": (with_bias(unary("tanh")), "operand bias"),
     "wide heads": (attention((2, 512)), "512 floats"),
+    "heads of odd size": (attention((2, 30)), "30 floats"),
+    "sinks and a bias": (with_bias(with_sinks(attention())), "both sinks and a bias"),
     "groups of experts": (router(8, 2, n_groups=2), "n_groups = 2"),
     "too many experts": (router(2048, 2), "2048 experts"),
     "too many used": (router(512, 65), "65 of 512"),
@@ -119,13 +132,31 @@ def test_what_a_kernel_does_not_take_is_named(name: str) -> None:
 
 
 def test_the_same_ops_as_they_should_be_are_taken() -> None:
-    fine = (attention(), router(8, 2), unary("tanh"), norm("l2"), matrix(view("x", 8), 8, 8))
+    fine = (
+        attention(),
+        with_tail(with_sinks(attention())),
+        router(8, 2),
+        unary("tanh"),
+        norm("l2"),
+        matrix(view("x", 8), 8, 8),
+    )
     assert [plan_refusal(plan_of(op)) for op in fine] == [""] * len(fine)
 
 
-@pytest.mark.parametrize(("tensors", "kv_type"), [((("k", 64),), "f32"), (KV.tensors, "f16")])
+@pytest.mark.parametrize(
+    ("tensors", "kv_type"),
+    [((("k", 64),), "f32"), (KV.tensors, "q6_k"), ((("k", 64), ("v", 30)), "f16")],
+)
 def test_state_of_another_form_is_refused(tensors: Any, kv_type: str) -> None:
     assert "state 'kv'" in plan_refusal(plan_of(attention(), replace(KV, tensors=tensors, kv_type=kv_type)))
+
+
+@pytest.mark.parametrize(
+    "change", [{"kv_type": "f32"}, {"tensors": (("k", 64), ("v", 32))}, {"unit_rows": 8}]
+)
+def test_a_tail_of_another_form_is_refused(change: dict[str, Any]) -> None:
+    plan = plan_of(with_tail(attention()), tail=replace(TAIL, **change))
+    assert "a tail 'kv_tail'" in plan_refusal(plan)
 
 
 def test_weights_that_cannot_be_loaded_are_refused_before_they_are() -> None:
@@ -139,6 +170,8 @@ def test_state_of_another_kind_is_refused() -> None:
     backend = WebGpuBackend(PaperHost())
     with pytest.raises(BackendError, match="recurrent"):
         asyncio.run(backend.allocate([replace(KV, kind="recurrent")], {}))
+    with pytest.raises(BackendError, match="q6_k"):
+        asyncio.run(backend.allocate([replace(KV, kv_type="q6_k")], {}))
 
 
 def test_a_refused_op_does_not_compile() -> None:

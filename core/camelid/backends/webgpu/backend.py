@@ -33,12 +33,13 @@ from camelid.backends.webgpu.lower import (
     arena_name,
     load_section,
     program_section,
-    state_name,
 )
+from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import FORMAT, VERSION, Section
 from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
+from camelid.formats.quants import row_bytes
 from camelid.plan.memory import plan_arena
-from camelid.plan.plan import Plan, StateRef, StateSpec, View
+from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import (
     CANDIDATE_WORDS,
     CANDIDATES,
@@ -160,13 +161,18 @@ class WebGpuBackend:
         return rows
 
     async def read_state(self, group: str, unit: int) -> bytes:
-        places = self._unit_places(group, unit)
-        return b"".join([await self._host.read_state(*place) for place in places])
+        pieces: list[bytes] = []
+        for r in unit_regions(self._states[group], self._pools[group].units):
+            data = await self._host.read_state(r.buffer, r.offset + unit * r.unit_bytes, r.unit_bytes)
+            pieces.append(file_rows(r.kv_type, r.cols, data))
+        return b"".join(pieces)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
-        at = 0
-        for name, offset, n_bytes in self._unit_places(group, unit):
-            await self._host.write_state(name, offset, data[at : at + n_bytes])
+        spec, at = self._states[group], 0
+        for r in unit_regions(spec, self._pools[group].units):
+            n_bytes = spec.unit_rows * row_bytes(r.kv_type, r.cols)
+            rows = device_rows(r.kv_type, r.cols, data[at : at + n_bytes])
+            await self._host.write_state(r.buffer, r.offset + unit * r.unit_bytes, rows)
             at += n_bytes
 
     async def run_op(
@@ -226,15 +232,6 @@ class WebGpuBackend:
             self._tape["steps"].append(record | {"words": step.hex()})
             return self._tape["steps"][-1]
         return record
-
-    def _unit_places(self, group: str, unit: int) -> list[tuple[str, int, int]]:
-        spec = self._states[group]
-        places: list[tuple[str, int, int]] = []
-        for layer in spec.layers or (0,):
-            for tensor, cols in spec.tensors:
-                n_bytes = 4 * cols * spec.unit_rows
-                places.append((state_name(StateRef(group, layer), tensor), unit * n_bytes, n_bytes))
-        return places
 
 
 class _Errors:

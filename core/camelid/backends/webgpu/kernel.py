@@ -39,12 +39,13 @@ class Context:
 class Kernel:
     """One op on webgpu.
 
-    `bindings` follow the step: a view, a weight, `state.<tensor>`, `state.table` or `result`; a trailing `+`
-    marks state that is written, a trailing `?` a weight that may be absent (the step stands in for it, and
-    the constant HAS_<ROLE> says so). `codec` names the weight whose codec is joined, `acts` the files of
-    each activation. `attrs` are the attributes that the kernel obeys; of those in `words` it knows these
-    values, and the number beside each goes in as a constant. `vec4` lists views that it reads four floats at
-    a time. `refuses` gives the reason why an op cannot run, or "".
+    `bindings` follow the step: a view, a weight, `state.<tensor>` (of a layer; `*`: all that it has),
+    `state.tables` (of all groups) or `result`. A trailing `+` marks state that is written, a trailing `?` an
+    operand that may be absent (the step stands in for it, and the constant HAS_<ROLE> says so), `a|b` a place
+    for one of two. `codec` names the weight whose codec is joined, `state_codec` the files of each type of
+    state, `acts` those of each activation. `attrs` are the attributes that the kernel obeys; of those in
+    `words` it knows these values, and the number beside each goes in as a constant. `vec4` lists views that
+    it reads four floats at a time. `refuses` gives the reason why an op cannot run, or "".
     """
 
     files: Files
@@ -52,6 +53,7 @@ class Kernel:
     constants: Callable[[Op, Context], Constants]
     grid: Callable[[Op, Context], Grid]
     codec: str = ""
+    state_codec: Mapping[str, Files] = field(default_factory=dict[str, Files])
     acts: Mapping[str, Files] = field(default_factory=dict[str, Files])
     attrs: tuple[str, ...] = ()
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
@@ -61,7 +63,16 @@ class Kernel:
     @property
     def operands(self) -> frozenset[str]:
         """Every role that the kernel obeys."""
-        return frozenset(name.rstrip("+?").partition(".")[0] for name in self.bindings)
+        return frozenset(role for binding in self.bindings for role in roles_of(binding))
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The roles that may be absent."""
+        return tuple(role for b in self.bindings if b.endswith("?") for role in roles_of(b))
+
+
+def roles_of(binding: str) -> list[str]:
+    return binding.rstrip("+?").partition(".")[0].split("|")
 
 
 def rows_of(op: Op, role: str, per: int = 1) -> GridEntry:

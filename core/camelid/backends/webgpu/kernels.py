@@ -22,22 +22,22 @@ KERNELS: dict[str, Kernel] = {
 UNIT = 8  # weights that a codec decodes at once
 
 
-def shader_files(op: Op) -> tuple[str, ...]:
+def shader_files(op: Op, plan: Plan) -> tuple[str, ...]:
     """The files that make this op's module, prelude first."""
     kernel = KERNELS[op.name]
     codec = (LAYOUTS[op.weight(kernel.codec).type].codec,) if kernel.codec else ()
+    held = kernel.state_codec[plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()
     act = kernel.acts[op.word("act")] if kernel.acts else ()
-    return ("prelude", *codec, *act, *kernel.files)
+    return ("prelude", *codec, *held, *act, *kernel.files)
 
 
 def op_constants(op: Op) -> Constants:
     """What every kernel may ask of its op: `<ROLE>_STRIDE` and `<ROLE>_OFFSET` in floats of each view,
-    HAS_<ROLE> of each optional weight, and the number of each word."""
+    HAS_<ROLE> of each optional operand, and the number of each word."""
     kernel = KERNELS[op.name]
     constants: Constants = {f"{role.upper()}_STRIDE": view.stride for role, view in op.views()}
     constants |= {f"{role.upper()}_OFFSET": view.offset for role, view in op.views()}
-    optional = (role.removesuffix("?") for role in kernel.bindings if role.endswith("?"))
-    constants |= {f"HAS_{role.upper()}": int(op.has(role)) for role in optional}
+    constants |= {f"HAS_{role.upper()}": int(op.has(role)) for role in kernel.optional}
     return constants | {name.upper(): known[op.word(name)] for name, known in kernel.words.items()}
 
 

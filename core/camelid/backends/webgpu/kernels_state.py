@@ -2,45 +2,64 @@
 
 from __future__ import annotations
 
-from camelid.backends.webgpu.kernel import LANES, Constants, Context, Grid, Kernel, rows_of, tiles
-from camelid.plan.plan import Op, Plan
+from camelid.backends.webgpu.kernel import LANES, Constants, Context, Files, Grid, Kernel, rows_of, tiles
+from camelid.backends.webgpu.state_buffers import KV_TYPES, regions, row_words, table_at
+from camelid.plan.plan import Op, Plan, StateSpec
 from camelid.plan.step import StepLayout
+from camelid.plan.tiers import BATCH, TAIL
 
 MAX_HEAD_DIM = 256  # attention.wgsl keeps a query of this size
+VECTOR = 4  # values of a state row that it reads at once
+READ_STATE = {kv_type: (f"kv_{kv_type}", "pages") for kv_type in KV_TYPES}
+WRITE_STATE: dict[str, Files] = {
+    "f32": ("kv_write_f32", "pages"),
+    "f16": ("half_bits", "kv_write_f16", "pages"),
+    "q8_0": ("half_bits", "kv_write_q8_0", "pages"),
+    "q4_0": ("half_bits", "kv_write_q4_0", "pages"),
+}
 UPDATES_WORD, COPIES_WORD = StepLayout.header_word("updates"), StepLayout.header_word("copies")
 STYLES = {"norm": 0, "neox": 1}
 MASKS = {"causal": 0, "held": 1}
 
 
-def _paged_constants(op: Op, c: Context) -> Constants:
-    spec = c.plan.state(op.state("state").group)
+def _spec(op: Op, role: str, plan: Plan) -> StateSpec:
+    return plan.state(op.state(role).group)
+
+
+def _paged_constants(op: Op, c: Context, role: str = "state") -> Constants:
+    spec = _spec(op, role, c.plan)
     return {
         "GROUP": c.plan.group(spec.name),
+        "TABLE_AT": table_at(c.plan.states, c.pools, spec.name),
         "TABLE_COLS": c.pools[spec.name].table_cols,
         "UNIT_ROWS": spec.unit_rows,
     }
 
 
 def _copy_grid(op: Op, c: Context) -> Grid:
-    spec = c.plan.state(op.state("state").group)
-    return (tiles(spec.unit_rows * max(cols for _, cols in spec.tensors)), (COPIES_WORD, 1), 1)
+    spec = _spec(op, "state", c.plan)
+    words = max(row_words(spec.kv_type, cols) for _, cols in spec.tensors)
+    return (tiles(spec.unit_rows * words), (COPIES_WORD, 1), 1)
 
 
 def _kv_constants(op: Op, c: Context) -> Constants:
-    widths = dict(c.plan.state(op.state("state").group).tensors)
+    widths = dict(_spec(op, "state", c.plan).tensors)
     return {"WIDTH": widths["k"], "V_WIDTH": widths["v"]} | _paged_constants(op, c)
 
 
 def _kv_grid(op: Op, _: Context) -> Grid:
-    return (tiles(max(op.view("k").cols, op.view("v").cols)), rows_of(op, "k"), 1)
+    return (tiles(max(op.view("k").cols, op.view("v").cols)), rows_of(op, "k"), 2)
 
 
 def _refuses_state(op: Op, plan: Plan) -> str:
-    spec = plan.state(op.state("state").group)
+    spec = _spec(op, "state", plan)
     tensors = tuple(name for name, _ in spec.tensors)
     if tensors != ("k", "v"):
         return f"state {spec.name!r} of tensors {tensors}; keys and values apart are needed"
-    return "" if spec.kv_type == "f32" else f"state {spec.name!r} of type {spec.kv_type}; f32 is needed"
+    if spec.kv_type not in KV_TYPES:
+        return f"state {spec.name!r} of type {spec.kv_type}; it knows {', '.join(KV_TYPES)}"
+    odd = [cols for _, cols in spec.tensors if cols % VECTOR]
+    return f"state {spec.name!r} with rows of {odd[0]}, no multiple of {VECTOR}" if odd else ""
 
 
 def _head_dims(op: Op) -> tuple[int, int]:
@@ -49,9 +68,21 @@ def _head_dims(op: Op) -> tuple[int, int]:
 
 
 def _refuses_heads(op: Op, plan: Plan) -> str:
-    if max(_head_dims(op)) > MAX_HEAD_DIM:
-        return f"heads of {max(_head_dims(op))} floats, at most {MAX_HEAD_DIM}"
-    return _refuses_state(op, plan)
+    dims = _head_dims(op)
+    if max(dims) > MAX_HEAD_DIM or any(dim % VECTOR for dim in dims):
+        return f"heads of {max(dims)} floats, at most {MAX_HEAD_DIM} and a multiple of {VECTOR} are needed"
+    if op.has("sinks") and op.has("bias"):
+        return "both sinks and a bias"
+    return _refuses_state(op, plan) or (_refuses_tail(op, plan) if op.has("tail") else "")
+
+
+def _refuses_tail(op: Op, plan: Plan) -> str:
+    store, tail = (_spec(op, role, plan) for role in ("state", "tail"))
+    if (tail.kv_type, tail.tensors, tail.unit_rows) == ("f16", store.tensors, store.unit_rows):
+        return ""
+    return (
+        f"a tail {tail.name!r} of type {tail.kv_type}; one of f16 with rows and pages as in {store.name!r} is"
+    )
 
 
 def _attention_constants(op: Op, c: Context) -> Constants:
@@ -67,7 +98,15 @@ def _attention_constants(op: Op, c: Context) -> Constants:
         "WINDOW": op.integer("window"),
         "HEADS": op.integer("n_heads"),
         "BIAS_ROWS": op.weight("bias").rows if op.has("bias") else 1,
+        **(_tail_constants(op, c) if op.has("tail") else {}),
     }
+
+
+def _tail_constants(op: Op, c: Context) -> Constants:
+    spec = _spec(op, "tail", c.plan)
+    places: Constants = {f"TAIL_{name}": n for name, n in _paged_constants(op, c, "tail").items()}
+    values = regions(spec, op.state("tail").layer, c.pools[spec.name].units)["v"]
+    return places | {"TAIL_VALUES_AT": values.offset // 4, "TAIL_ROWS": TAIL, "TAIL_BATCH": BATCH}
 
 
 def _rope_constants(op: Op, _: Context) -> Constants:
@@ -89,16 +128,16 @@ def _rope_grid(op: Op, _: Context) -> Grid:
 
 
 KERNELS: dict[str, Kernel] = {
-    "tables": Kernel(("tables",), ("state.table+",), _paged_constants,
+    "tables": Kernel(("tables",), ("state.tables+",), _paged_constants,
                      lambda op, c: ((UPDATES_WORD, LANES), 1, 1)),
     "copy": Kernel(("copy",), ("state.*+",), _paged_constants, _copy_grid),
     "rope": Kernel(("rope",), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
                    attrs=("head_dim", "dim", "offset"), words={"style": STYLES}),
-    "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.table"), _kv_constants,
-                       _kv_grid, refuses=_refuses_state),
+    "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
+                       _kv_grid, state_codec=WRITE_STATE, refuses=_refuses_state),
     "attention": Kernel(("smooth_tanh", "attention"),
-                        ("y", "q", "state.k", "state.v", "state.table", "sinks?", "bias?"),
+                        ("y", "q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?"),
                         _attention_constants, lambda op, c: (op.integer("n_heads"), rows_of(op, "q"), 1),
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),
-                        words={"mask": MASKS}, refuses=_refuses_heads),
+                        state_codec=READ_STATE, words={"mask": MASKS}, refuses=_refuses_heads),
 }  # fmt: skip

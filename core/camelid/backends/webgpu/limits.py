@@ -24,12 +24,17 @@ WANTED = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None:
     """Raises OutOfMemoryError naming the first buffer that the device cannot bind whole."""
-    limit = min(limits["maxBufferSize"], limits["maxStorageBufferBindingSize"])
     for buffer in section["buffers"]:
-        if buffer["bytes"] > limit:
-            raise OutOfMemoryError(
-                f"{buffer['name']} needs {buffer['bytes']:,} bytes, this device binds at most {limit:,}; "
-                "use a smaller context or quantization, another device, or --backend reference",
-                want_bytes=buffer["bytes"],
-                limit_bytes=limit,
-            )
+        bound = buffer.get("bound", buffer["bytes"])
+        _check(f"{buffer['name']} binds", bound, limits["maxStorageBufferBindingSize"])
+        _check(f"{buffer['name']} needs", buffer["bytes"], limits["maxBufferSize"])
+
+
+def _check(what: str, want: int, limit: int) -> None:
+    if want > limit:
+        raise OutOfMemoryError(
+            f"{what} {want:,} bytes, this device takes at most {limit:,}; "
+            "use a smaller context or quantization, another device, or --backend reference",
+            want_bytes=want,
+            limit_bytes=limit,
+        )

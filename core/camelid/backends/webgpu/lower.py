@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from camelid.backends.base import Pool
-from camelid.backends.webgpu.kernel import Constants, Context
+from camelid.backends.webgpu.kernel import Constants, Context, roles_of
 from camelid.backends.webgpu.kernels import KERNELS, op_constants, refusal, shader_files
 from camelid.backends.webgpu.layouts import (
     READ_WRITE,
@@ -18,6 +18,14 @@ from camelid.backends.webgpu.layouts import (
     buffer_name,
 )
 from camelid.backends.webgpu.load import add_weight
+from camelid.backends.webgpu.state_buffers import (
+    KV_TYPES,
+    TABLES,
+    layer_binding,
+    regions,
+    row_words,
+    tables_bytes,
+)
 from camelid.backends.webgpu.tape import Section
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
@@ -46,38 +54,26 @@ def load_section(weights: Iterable[Weight], join: Join) -> Section:
 
 
 def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> Section:
-    """Buffers for all state: one a layer and tensor, and one page table a group."""
+    """Buffers for all state: one a layer, and one for all page tables."""
     section = Section("allocate", "allocate")
     for spec in states:
         _check_state(spec)
-        pool = pools[spec.name]
+        units = pools[spec.name].units
         for layer in spec.layers or (0,):
-            for tensor, cols in spec.tensors:
-                name = state_name(StateRef(spec.name, layer), tensor)
-                section.add_buffer(name, 4 * pool.units * spec.unit_rows * cols, READ_WRITE)
-        section.add_buffer(table_name(spec.name), _table_bytes(pool), READ_WRITE)
+            name, _, n_bytes = layer_binding(spec, layer, units)
+            bound = max(region.n_bytes for region in regions(spec, layer, units).values())
+            section.add_buffer(name, n_bytes, READ_WRITE, bound=bound)
+    section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
     return section
 
 
 def _check_state(spec: StateSpec) -> None:
-    if spec.kind not in STATE_KINDS or spec.kv_type != "f32":
+    if spec.kind not in STATE_KINDS or spec.kv_type not in KV_TYPES:
         raise BackendError(
-            f"webgpu: state {spec.name!r} is {spec.kind} of type {spec.kv_type}; it holds f32 state of kind "
-            f"{', '.join(STATE_KINDS)}. Use the reference backend",
+            f"webgpu: state {spec.name!r} is {spec.kind} of type {spec.kv_type}; it holds state of kind "
+            f"{', '.join(STATE_KINDS)} of type {', '.join(KV_TYPES)}. Use the reference backend",
             backend="webgpu",
         )
-
-
-def state_name(ref: StateRef, tensor: str) -> str:
-    return f"state/{ref}.{tensor}"
-
-
-def table_name(group: str) -> str:
-    return f"table/{group}"
-
-
-def _table_bytes(pool: Pool) -> int:
-    return max(16, 4 * pool.table_rows * pool.table_cols)
 
 
 def arena_name(plan: Plan) -> str:
@@ -131,7 +127,7 @@ class _Lowering:
         if reason:
             raise BackendError(f"{reason}. Use the reference backend", backend="webgpu")
         kernel = KERNELS[op.name]
-        files = shader_files(op)
+        files = shader_files(op, self.plan)
         wgsl = self.join(*files)
         constants = self._constants(op)
         for bindings, more in self._dispatches(op, kernel.bindings):
@@ -161,9 +157,8 @@ class _Lowering:
         if roles == ("state.*+",):
             spec = self.plan.state(op.state("state").group)
             for layer in spec.layers:
-                for tensor, cols in spec.tensors:
-                    place = self._state(spec, StateRef(spec.name, layer), tensor)
-                    yield [("write", place)], {"WIDTH": cols}
+                for region in regions(spec, layer, self.context.pools[spec.name].units).values():
+                    yield [("write", region.binding)], {"WORDS": row_words(spec.kv_type, region.cols)}
             return
         yield [self._binding(op, role) for role in roles], {}
 
@@ -173,16 +168,18 @@ class _Lowering:
         if name in RESULTS:
             n_outputs = self.plan.key.capacity.outputs
             return "write", (self.names[name], 0, RESULTS[name][1] * n_outputs)
-        if role.endswith("?") and not op.has(name):
+        if tensor == "tables":
+            return access, (TABLES, 0, tables_bytes(self.plan.states, self.context.pools))
+        present = next((one for one in roles_of(role) if op.has(one)), "")
+        if role.endswith("?") and not present:
             return "read", self._step()  # something must be bound; the kernel never reads it
-        operand = dict(op.operands)[name]
+        operand = dict(op.operands)[present]
         if isinstance(operand, View):
             return "write", self._view(operand)
         if isinstance(operand, Weight):
             return "read", (buffer_name(operand), 0, bound_bytes(operand))
-        spec = self.plan.state(operand.group)
         # The ring is read by one kernel and written by another, never in one dispatch.
-        return access, self._table(spec) if tensor == "table" else self._state(spec, operand, tensor)
+        return access, self._state(operand, tensor)
 
     def _step(self) -> Binding:
         return self.names["step"], 0, 4 * self.plan.layout.n_words
@@ -191,12 +188,13 @@ class _Lowering:
         n_bytes = buffer_bytes(view.buffer, self.plan)
         return self.names["arena"], self.arena.offsets[view.buffer.name], n_bytes
 
-    def _table(self, spec: StateSpec) -> Binding:
-        return table_name(spec.name), 0, _table_bytes(self.context.pools[spec.name])
-
-    def _state(self, spec: StateSpec, ref: StateRef, tensor: str) -> Binding:
-        cols = dict(spec.tensors)[tensor]
-        return state_name(ref, tensor), 0, 4 * self.context.pools[spec.name].units * spec.unit_rows * cols
+    def _state(self, ref: StateRef, tensor: str) -> Binding:
+        """One tensor of a layer, or with `*` all that the layer has."""
+        spec = self.plan.state(ref.group)
+        units = self.context.pools[spec.name].units
+        if tensor == "*":
+            return layer_binding(spec, ref.layer, units)
+        return regions(spec, ref.layer, units)[tensor].binding
 
 
 def step_constants(layout: StepLayout) -> dict[str, float]:

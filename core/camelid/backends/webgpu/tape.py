@@ -4,7 +4,8 @@ A section is self-contained. It creates buffers, names WGSL modules, bind-group 
 bind groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute sections and know
 nothing else:
 
-    buffers    [{"name", "bytes", "usage": ["storage", ...], "data": base64 or absent, "temporary": bool}]
+    buffers    [{"name", "bytes", "usage": ["storage", ...], "data": base64 or absent, "temporary": bool,
+                 "bound": the largest range that is bound at once, where it is not the whole}]
     modules    {key: WGSL}
     layouts    {key: ["read" | "write", ...]}        one compute storage binding each, in binding order
     pipelines  [{"module", "layout", "constants": {name: number}}]        entry point "main"
@@ -52,12 +53,18 @@ class Section:
     ring: int = 0
 
     def add_buffer(
-        self, name: str, n_bytes: int, usage: Sequence[str], *, data: str = "", temporary: bool = False
+        self,
+        name: str,
+        n_bytes: int,
+        usage: Sequence[str],
+        *,
+        data: str = "",
+        temporary: bool = False,
+        bound: int = 0,
     ) -> None:
         entry: dict[str, Any] = {"name": name, "bytes": -(-n_bytes // 16) * 16, "usage": list(usage)}
-        self.buffers.append(
-            entry | ({"data": data} if data else {}) | ({"temporary": True} if temporary else {})
-        )
+        more = {"data": data, "temporary": temporary, "bound": bound}
+        self.buffers.append(entry | {key: value for key, value in more.items() if value})
 
     def add_layout(self, access: Sequence[str]) -> str:
         key = "".join(word[0] for word in access)

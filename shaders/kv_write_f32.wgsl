@@ -1,0 +1,7 @@
+// kv_write_f32: a word a value.
+const TILE_WORDS: u32 = 64u;
+const SCALE_WORDS: u32 = 0u;
+
+fn quants(i: u32) -> u32 { return bitcast<u32>(tile[i]); }
+
+fn scales() -> u32 { return 0u; }
