@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from camelid.backends.bandwidth import read_gbps
 from camelid.cli.fetching import local_model
 from camelid.cli.guides import guide_options, read_guide
+from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
-from camelid.errors import RequestError
 from camelid.llm import LLM, Completion, load
 from camelid.metrics import predict_step
 from camelid.options import Options, Prompt
-from camelid.sampling import SamplingParams
-
-
-def checked_temperature(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """The temperature, if it can be used; a usage error before anything is loaded."""
-    try:
-        return value if value is None else SamplingParams(temperature=value).temperature
-    except RequestError as error:
-        raise click.BadParameter(error.message) from error
 
 
 @verb
@@ -35,9 +27,7 @@ def checked_temperature(_: click.Context, __: click.Parameter, value: float | No
               help="At most this many tokens. Default: what the context holds.")  # fmt: skip
 @click.option("-c", "--ctx-size", type=click.IntRange(1),
               help="Tokens of prompt and answer together. Default: the model's, at most 4096.")  # fmt: skip
-@click.option("--temp", "--temperature", "temperature", type=float, callback=checked_temperature,
-              help="0 is greedy. Default: what the model's file recommends, else 0.8.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Drawn unless given; -v shows it.")
+@sampling_options
 @guide_options
 @backend_options
 @click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
@@ -49,13 +39,11 @@ def command(
     raw: bool,
     n_predict: int | None,
     ctx_size: int | None,
-    temperature: float | None,
-    seed: int | None,
     backend: str,
     adapter: str,
     save_tape: Path | None,
     verbose: bool,
-    **guides: str | Path | tuple[str, ...] | None,
+    **others: Any,
 ) -> None:
     """Answer a prompt, streamed.
 
@@ -63,7 +51,8 @@ def command(
     """
     if raw and system:
         raise click.UsageError("--system needs the chat template, which --raw leaves out")
-    guide = read_guide(guides)
+    sampling = read_sampling(others)
+    guide = read_guide(others)
     text = read_prompt(prompt)
     path = local_model(model)
     with loading_bar() as progress:
@@ -75,9 +64,7 @@ def command(
         if backend == "auto" or verbose:
             say(llm.backend_note)
         asked = make_prompt(llm, text, system, raw)
-        options: Options = {"max_tokens": n_predict, "special": raw, "seed": seed, **guide}
-        if temperature is not None:
-            options["temperature"] = temperature
+        options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide}
         done = answer(llm, asked, options)
         say(closing_line(llm, done, verbose))
         if save_tape:
