@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, zip_longest
+from itertools import islice
 
 from camelid.text.detokenize import StreamDecoder, TokenBytes
 from camelid.text.pipeline import join
@@ -136,27 +136,26 @@ def _texts(token_ids: Sequence[int], tokenizer: TokenBytes, *, opens: bool = Fal
 
 def _held_given(piece: Piece, rendering: Rendering, at: int, tokenizer: Tokenizer) -> Piece | None:
     """The piece as far as it stands there: whole, or up to a control token."""
-    n = _n_same(piece, rendering, at)
-    if n == len(piece.text):
+    n = _n_same(piece.text, rendering.text, at)
+    trusted = tuple(clipped(rendering.trusted, at, at + n))
+    if n == len(piece.text) and trusted == piece.trusted:
         return piece
-    for cut in islice(_control_tokens(piece, n, tokenizer), MAX_CUTS):
+    whole = [n] if n == len(piece.text) else []
+    for cut in islice((*whole, *_control_tokens(piece, n, tokenizer)), MAX_CUTS):
         token_ids = tuple(_encoded(rendering, at, at + cut, tokenizer, opens=at == 0))
-        # Tokens that take the space beside them make other ids of a text that ends before them.
+        # Other ids come of text that has become trusted, or that ends before a token which takes the space
+        # beside it.
         if piece.token_ids[: len(token_ids)] == token_ids:
-            return Piece(piece.text[:cut], token_ids, tuple(clipped(piece.trusted, 0, cut)))
+            return Piece(piece.text[:cut], token_ids, tuple(clipped(trusted, 0, cut)))
     return None
 
 
-def _n_same(piece: Piece, rendering: Rendering, at: int) -> int:
-    """How many characters are the same there, and as trusted."""
-    pairs = enumerate(zip(piece.text, rendering.text[at : at + len(piece.text)], strict=False))
-    most = min(len(piece.text), len(rendering.text) - at)
-    n = next((i for i, (a, b) in pairs if a != b), most)
-    ours, theirs = clipped(piece.trusted, 0, n), clipped(rendering.trusted, at, at + n)
-    for a, b in zip_longest(ours, theirs, fillvalue=(n, n)):
-        if a != b:
-            return min(a[0], b[0]) if a[0] != b[0] else min(a[1], b[1])
-    return n
+def _n_same(text: str, other: str, at: int) -> int:
+    """How many characters of `text` the other one has at `at`."""
+    if other.startswith(text, at):
+        return len(text)
+    pairs = enumerate(zip(text, other[at : at + len(text)], strict=False))
+    return next((i for i, (a, b) in pairs if a != b), len(other) - at)
 
 
 def _control_tokens(piece: Piece, end: int, tokenizer: Tokenizer) -> Iterator[int]:

@@ -72,6 +72,7 @@ class Pipeline:
         *,
         roles: Roles,
         prepare: Prepare = unchanged,
+        joined: Prepare | None = None,
         split: Split = whole,
         opening: Opening = as_it_is,
         fast: Callable[[], Fast | None] = lambda: None,
@@ -82,6 +83,7 @@ class Pipeline:
         self.eos_ids = roles.eos_ids
         self.frame = roles.frame
         self._prepare = prepare
+        self._joined = joined or prepare  # for a text that goes on with another
         self._split = split
         self._encode_word = encode_word
         self._cached_word = lru_cache(CACHED_WORDS)(encode_word)
@@ -138,11 +140,11 @@ class Pipeline:
             if isinstance(part, int):
                 token_ids.append(part)
             else:
-                token_ids += self._encode_stretch(part, opens=opens and i == 0)
+                prepare = self._prepare if opens or i else self._joined
+                token_ids += self._encode_stretch(prepare(part, opens and i == 0))
         return token_ids
 
-    def _encode_stretch(self, text: str, *, opens: bool) -> list[int]:
-        text = self._prepare(text, opens)
+    def _encode_stretch(self, text: str) -> list[int]:
         if len(text) >= FAST_CHARS and self.fast:
             return self.fast(text)
         token_ids: list[int] = []

@@ -190,6 +190,7 @@ def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
         roles=roles({**DEFAULT_IDS, **metadata}, vocab, add_bos=True),
         # llama.cpp puts the space before every stretch, not only before the one that opens the text.
         prepare=lambda text, opens: prefix + text.replace(" ", SPACE),
+        joined=lambda text, opens: text.replace(" ", SPACE),
         split=model.split,
         opening=without_space if prefix else as_it_is,
     )
