@@ -91,6 +91,22 @@ def test_rows_beyond_a_window_are_never_missed(kv_type: str, is_told: bool, whol
     assert np.array_equal(lossy, wholes["mixed", kv_type])
 
 
+@pytest.mark.parametrize("kv_type", ["f32", "q4_0", "two-tier"])
+def test_rows_given_up_are_not_read(kv_type: str) -> None:
+    """Not even where they were given up too early."""
+    found = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(n_more=9))
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_short_text_is_read_from_the_tail_alone(name: str, wholes: Any) -> None:
+    """Which is f16."""
+    n = 256 + 63
+    found = [run(MODELS[name], LONG[:n], 64, kv_type) for kv_type in ("f16", "two-tier", "two-tier-q4_0")]
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    assert not np.array_equal(run(MODELS[name], LONG[: n + 1], 64, "f16")[n], wholes[name, "two-tier"][n])
+
+
 @pytest.mark.parametrize(("kv_type", "n_more"), [("f32", 1), ("q8_0", 1), ("two-tier", 1)])
 def test_a_window_has_no_row_too_many(kv_type: str, n_more: int) -> None:
     assert not np.isfinite(run(MODELS["mixed"], SHORT, 7, kv_type, Loss(n_more=n_more, is_told=False))).all()
@@ -138,6 +154,14 @@ DECLARED = {
 @pytest.mark.parametrize(("model", "kv_type"), DECLARED)
 def test_groups_are_declared(model: str, kv_type: str) -> None:
     assert groups(model, kv_type) == DECLARED[model, kv_type] | RING
+
+
+def test_a_group_s_window_is_that_of_its_widest_layer() -> None:
+    """Those included that share another layer's keys and values."""
+    own, wide = MODELS["mixed"].spec.layers[0], replace(MODELS["mixed"].spec.layers[0], window=40, kv_layer=0)
+    spec = replace(MODELS["mixed"].spec, layers=(own, wide, replace(own, window=3)), n_layers=3)
+    (state,) = (s for s in declare_states(spec) if s.name == "window")
+    assert (state.window, state.layers) == (40, (0, 2))
 
 
 @pytest.mark.parametrize("kv_type", QUANTIZED)
