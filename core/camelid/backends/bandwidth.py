@@ -1,4 +1,4 @@
-"""How fast this machine reads memory: the yardstick beside every speed."""
+"""How fast this machine reads memory and multiplies: the yardsticks beside every speed."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def read_gbps(n_bytes: int = SIZE, repetitions: int = 3) -> float:
             return perf_counter() - start
 
         return n_bytes / min(read() for _ in range(repetitions)) / 1e9
+
+
+def multiply_gflops(n: int = 1024, repetitions: int = 3) -> float:
+    """GFLOP/s of NumPy's float32 product of two [n, n] matrices: the best of some repetitions."""
+    import numpy as np
+
+    a = np.ones((n, n), np.float32)
+
+    def multiply() -> float:
+        start = perf_counter()
+        np.matmul(a, a)
+        return perf_counter() - start
+
+    return 2 * n**3 / min(multiply() for _ in range(repetitions)) / 1e9

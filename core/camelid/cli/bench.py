@@ -1,86 +1,201 @@
-"""`camelid bench`: prefill and decode, beside what this machine's memory allows, measured in the same run."""
+"""`camelid bench`: prefill and decode, beside what this machine allows, measured in the same minute."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from random import Random
-from statistics import median
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
 
 import click
 
-from camelid.backends.bandwidth import read_gbps
+from camelid import __version__
+from camelid.cli.bench_cases import Case, Counts, all_cases
+from camelid.cli.bench_compare import Stored, read_stored
+from camelid.cli.bench_llama_cpp import NAME as LLAMA_CPP
+from camelid.cli.bench_llama_cpp import LlamaCpp
+from camelid.cli.bench_predict import Yardstick, predict
+from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
+from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.fetching import local_model
-from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.cli.show import human
+from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, verb
 from camelid.errors import RequestError
-from camelid.llm import LLM, load
-from camelid.metrics import predict_step
-from camelid.sequence import Timings
+from camelid.loading import LoadOptions
+from camelid.opening import find_directory, find_source
+from camelid.programs import DECODE, MIXED, Limits
+
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to run, how often, and beside what."""
+
+    model: str
+    path: str
+    cases: Sequence[Case]
+    repetitions: int
+    options: LoadOptions
+    rival: str = ""
+    stored: Stored | None = None
+
+    @property
+    def context(self) -> int:
+        """Rows that a stream may come to hold."""
+        return max(case.rows(self.options.chunk) for case in self.cases)
 
 
 @verb
 @model_argument
-@click.option("-p", "--n-prompt", type=click.IntRange(1), default=512, show_default=True,
-              help="Prompt tokens, drawn with a fixed seed.")  # fmt: skip
-@click.option("-n", "--n-gen", type=click.IntRange(2), default=128, show_default=True,
-              help="Tokens generated, greedily and past any end token.")  # fmt: skip
+@click.option("-p", "--n-prompt", type=Counts(1, or_none=True), default="512", show_default=True,
+              help="Prompt tokens, drawn with a fixed seed; 0 leaves prefill out.")  # fmt: skip
+@click.option("-n", "--n-gen", type=Counts(2, or_none=True), default="128", show_default=True,
+              help="Tokens generated, greedily and past any end token; 0 leaves decode out.")  # fmt: skip
+@click.option("-d", "--depth", "depths", type=Counts(0), default="0", show_default=True,
+              help="Tokens that are there before, untimed.")  # fmt: skip
+@click.option("-b", "--batch", "batches", type=Counts(1), default="1", show_default=True,
+              help="Streams at once. These four take several numbers: -b 1,8.")  # fmt: skip
 @click.option("-r", "--repetitions", type=click.IntRange(1), default=5, show_default=True,
               help="Medians are over these; one more goes before to warm up.")  # fmt: skip
 @backend_options
+@click.option("--compare", default="", metavar="RIVAL",
+              help=f"{LLAMA_CPP}: run it in turns on the same file. FILE.json: an earlier result of --json; "
+              "fails if a figure is more than 10 % below it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
-    model: str, n_prompt: int, n_gen: int, repetitions: int, backend: str, adapter: str, as_json: bool,
-    verbose: bool,
+    model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
+    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, compare: str,
+    as_json: bool, verbose: bool,  # noqa: ARG001
 ) -> None:  # fmt: skip
-    """Measure prefill and decode against this machine's read bandwidth."""
-    path = local_model(model)
-    context = n_prompt + n_gen
-    try:
-        with loading_bar() as progress:
-            llm = load(path, backend=backend, adapter=adapter, context=context, parallel=1, progress=progress)
-    except RequestError as error:
-        if error.facts.get("field") != "context":
-            raise
-        message = f"-p {n_prompt} and -n {n_gen} take {context} rows: {error.message}; give smaller ones"
-        raise RequestError(message, **error.facts) from None
-    with llm:
-        if backend == "auto" or verbose:
-            say(llm.backend_note)
-        facts = measure(llm, model, n_prompt, n_gen, repetitions)
+    """Measure prefill and decode against what this machine allows.
+
+    Each case begins with a prediction: bytes over the read bandwidth, for prefill also arithmetic over a
+    matrix product, both measured right before.
+    """
+    cases = all_cases(n_prompt, n_gen, depths, batches)
+    stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
+    if stored:
+        stored.check_cases(cases)
+    n_streams = max(batches)
+    chunk = max(Limits().chunk, 2 * n_streams)
+    asked = Asked(
+        model=model,
+        path=local_model(model),
+        cases=cases,
+        repetitions=repetitions,
+        options=LoadOptions(backend=backend, adapter=adapter, chunk=chunk, parallel=n_streams),
+        rival="" if stored else compare,
+        stored=stored,
+    )
+    facts, rows = asyncio.run(measure(asked, _silent if as_json else click.echo))
     if as_json:
         click.echo(json.dumps(facts))
-        return
-    for name, value in facts.items():
-        click.echo(f"{name:<24}{value:.4g}" if isinstance(value, float) else f"{name:<24}{value}")
+    if stored and (slower := stored.slowdowns(rows)):
+        raise Failure(f"slower than {compare}: {', '.join(slower)} of it, expected at least 90%")
 
 
-def measure(llm: LLM, model: str, n_prompt: int, n_gen: int, repetitions: int) -> dict[str, object]:
-    """The prediction, then the numbers."""
-    peak = read_gbps()
-    per_token = predict_step(llm.plan("decode"), held=n_prompt + n_gen // 2).n_bytes
-    runs = [timed(llm, n_prompt, n_gen) for _ in range(repetitions + 1)][1:]
-    decode_tps = median(t.decode_tps for t in runs)
+def _silent(line: str) -> None:
+    """Only the JSON object is printed."""
+
+
+async def measure(asked: Asked, tell: Tell) -> tuple[Facts, list[Row]]:
+    """Loads the model and runs every case, telling each prediction before its figure."""
+    async with AsyncExitStack() as stack:
+        rival = stack.enter_context(open_rival(asked)) if asked.rival else None
+        with loading_bar() as progress, refused_context(asked):
+            options = replace(asked.options, context=asked.context)
+            bench = await stack.enter_async_context(open_bench(asked.path, options, perf_counter, progress))
+        facts = about(bench, asked, rival)
+        if asked.stored:
+            asked.stored.check_facts(facts)
+        tell(heading(facts))
+        rows = [await measure_case(bench, case, asked, rival, tell) for case in asked.cases]
+    for line in asked.stored.lines(rows) if asked.stored else ():
+        tell(line)
+    return {**facts, **summary(rows), "rows": [row.facts() for row in rows]}, rows
+
+
+async def measure_case(bench: Bench, case: Case, asked: Asked, rival: LlamaCpp | None, tell: Tell) -> Row:
+    """The yardstick, the prediction, then the runs: ours and the rival's in turns, the first not counted."""
+    plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
+    yardstick = Yardstick.measure()
+    prediction = predict(case, plan, yardstick, asked.options.chunk)
+    tell(prediction_line(case, prediction, yardstick))
+    ours: list[Run] = []
+    theirs: list[Run] = []
+    for repetition in range(asked.repetitions + 1):
+        ours.append(await bench.run(case, repetition))
+        if rival:
+            theirs.append(rival.run(case, repetition))
+    row = Row(case=case, yardstick=yardstick, prediction=prediction, runs=ours[1:], rival=theirs[1:])
+    for line in result_lines(row, asked.rival):
+        tell(line)
+    return row
+
+
+def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
+    """What ran, where, and how."""
+    llm = bench.llm
     return {
         "backend": llm.capabilities.name,
         "device": llm.capabilities.device,
-        "model": model,
+        "model": asked.model,
         "model_bytes": llm.weight_bytes,
-        "threads": os.cpu_count() or 1,
-        "n_prompt": n_prompt,
-        "n_gen": n_gen,
-        "repetitions": repetitions,
-        "predicted_decode_tps": peak * 1e9 / per_token,
-        "prefill_tps": median(t.prefill_tps for t in runs),
-        "decode_tps": decode_tps,
-        "ttft_s": median(t.ttft_s for t in runs),
-        "bytes_per_token": per_token,
-        "read_gbps": peak,
-        "bandwidth_share": per_token * decode_tps / (peak * 1e9),
+        "model_id": bench.model_id,
+        "threads": n_threads(),
+        "repetitions": asked.repetitions,
+        "context": llm.context,
+        "version": __version__,
+        **({"rival": asked.rival, "rival_build": rival.build} if rival else {}),
     }
 
 
-def timed(llm: LLM, n_prompt: int, n_gen: int) -> Timings:
-    """One run. The ids are the same each time; none of them is reused, since nothing is cached yet."""
-    draw = Random(0)
-    ids = [draw.randrange(llm.spec.vocab_size) for _ in range(n_prompt)]
-    return llm.generate(ids, max_tokens=n_gen, temperature=0.0, ignore_eos=True).timings
+def heading(facts: Facts) -> str:
+    """The first line of a report."""
+    n_bytes = facts["model_bytes"]
+    assert isinstance(n_bytes, int)
+    line = (
+        f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(n_bytes)} of weights, "
+        f"{facts['threads']} threads, {facts['repetitions']} repetitions"
+    )
+    return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
+
+
+def n_threads() -> int:
+    """Threads that the reference's matrix products and a rival may use."""
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def refused_context(asked: Asked) -> Generator[None]:
+    """A context that the model does not have, said in this verb's words."""
+    try:
+        yield
+    except RequestError as error:
+        if error.facts.get("field") != "context":
+            raise
+        message = (
+            f"these cases take {asked.context} rows a stream: {error.message}; give smaller -p, -n, -d or -b"
+        )
+        raise RequestError(message, **error.facts) from None
+
+
+def open_rival(asked: Asked) -> LlamaCpp:
+    """llama.cpp on the same file. A usage error for a directory, which it does not read."""
+    if find_directory(asked.path):
+        raise click.UsageError(
+            f"{asked.path} is a directory, and llama.cpp reads GGUF; write one: camelid convert DIR OUT.gguf"
+        )
+    return LlamaCpp(
+        Path(find_source(asked.path).handle),
+        context=asked.context,
+        batch=asked.options.parallel,
+        threads=n_threads(),
+        kv_type="f32",
+        clock=perf_counter,
+    )

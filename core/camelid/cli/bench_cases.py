@@ -1,0 +1,92 @@
+"""What `camelid bench` runs: prefill or decode, so many tokens, after so many rows, in so many streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from typing import Any, Literal
+
+import click
+
+IN_FLIGHT = 4  # rows for steps that run ahead, so that no stream ends while it is timed
+Kind = Literal["pp", "tg"]  # prompt processing and text generation, as llama-bench names them
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`n` tokens a stream after `depth` rows that are there before, in `batch` streams at once."""
+
+    kind: Kind
+    n: int
+    depth: int = 0
+    batch: int = 1
+
+    def __str__(self) -> str:
+        streams = f" x {self.batch}" if self.batch > 1 else ""
+        return f"{self.kind}{self.n}{streams}" + (f" @ {self.depth}" if self.depth else "")
+
+    @property
+    def held(self) -> int:
+        """Rows before the first token that is timed; decode follows at least one."""
+        return self.depth if self.kind == "pp" else max(self.depth, 1)
+
+    def rows(self, chunk: int) -> int:
+        """Rows that a stream may come to hold, where a step has room for `chunk`.
+
+        The first stream to decode goes on while the others still read their prompts.
+        """
+        if self.kind == "pp":
+            return self.depth + self.n + 1
+        ahead = 0 if self.batch == 1 else -(-self.batch * self.held // (chunk - self.batch))
+        return self.held + self.n + 1 + ahead + IN_FLIGHT
+
+    def prompt(self, stream: int, repetition: int, vocab_size: int) -> list[int]:
+        """A stream's prompt. What is timed differs in each repetition, so that no cache has it."""
+        held = _draw(f"held {stream}", self.held, vocab_size)
+        fresh = self.n if self.kind == "pp" else 0
+        return held + _draw(f"timed {stream} {repetition}", fresh, vocab_size)
+
+
+def _draw(seed: str, n: int, vocab_size: int) -> list[int]:
+    draw = Random(seed)
+    return [draw.randrange(vocab_size) for _ in range(n)]
+
+
+def all_cases(
+    n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...], batches: tuple[int, ...]
+) -> list[Case]:
+    """Every combination, without those of no tokens. A usage error if none is left."""
+    numbers: dict[Kind, tuple[int, ...]] = {"pp": n_prompt, "tg": n_gen}
+    cases = [
+        Case(kind, n, depth, batch)
+        for kind in numbers
+        for n, depth, batch in product(filter(None, numbers[kind]), depths, batches)
+    ]
+    if not cases:
+        raise click.UsageError("-p 0 and -n 0 leave nothing to measure")
+    return cases
+
+
+class Counts(click.ParamType[tuple[int, ...]]):
+    """Whole numbers with commas between them, each at least `least`; 0 where `or_none`."""
+
+    name = "counts"
+
+    def __init__(self, least: int, *, or_none: bool = False) -> None:
+        self.least = least
+        self.or_none = or_none
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """The numbers, each once. A usage error for anything else."""
+        words = str(value).split(",")
+        if not all(word.strip().isdecimal() for word in words):
+            self.fail(f"{value!r} is not a whole number or several with commas between them", param, ctx)
+        numbers = tuple(dict.fromkeys(int(word) for word in words))
+        small = next((n for n in numbers if n < self.least and not (self.or_none and n == 0)), None)
+        if small is not None:
+            or_none = ", or 0 for none" if self.or_none else ""
+            self.fail(f"{small} is too small: expected at least {self.least}{or_none}", param, ctx)
+        return numbers

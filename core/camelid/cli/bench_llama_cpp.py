@@ -1,0 +1,125 @@
+"""llama.cpp beside Camelid: the same file, threads, depth and types of keys and values, through its C API.
+
+As llama-bench does it: random tokens, nothing sampled, decode of one token a stream and step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from camelid.cli.bench_cases import Case
+from camelid.cli.bench_runs import Clock, Run
+from camelid.errors import BackendError
+
+NAME = "llama.cpp"
+BATCH = 512  # rows a call, llama.cpp's own n_ubatch
+GGML_TYPES: Mapping[str, int] = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
+
+
+class LlamaCpp:
+    """A model in llama.cpp. Use as a context manager: it frees what it holds."""
+
+    def __init__(
+        self, path: Path, *, context: int, batch: int, threads: int, kv_type: str, clock: Clock
+    ) -> None:
+        if kv_type not in GGML_TYPES:
+            raise BackendError(
+                f"llama.cpp has no keys and values of type {kv_type!r}; it has {', '.join(GGML_TYPES)}",
+                backend=NAME,
+            )
+        self._lib = lib = load_library()
+        self._clock = clock
+        words = lib.llama_model_default_params()
+        words.n_gpu_layers = 0
+        lib.llama_backend_init()
+        self._model = lib.llama_model_load_from_file(str(path).encode(), words)
+        if not self._model:
+            raise BackendError(
+                f"llama.cpp cannot load {path}; is it a GGUF file that it knows?", backend=NAME
+            )
+        self._context = lib.llama_init_from_model(self._model, self._words(context, batch, threads, kv_type))
+        if not self._context:
+            lib.llama_model_free(self._model)
+            raise BackendError(
+                f"llama.cpp cannot keep {batch} streams of {context} rows of type {kv_type}; give smaller "
+                "-p, -n, -d or -b, or another --kv-type",
+                backend=NAME,
+            )
+        self._batch = lib.llama_batch_init(BATCH, 0, 1)
+        self._n_vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model))
+
+    def _words(self, context: int, batch: int, threads: int, kv_type: str) -> Any:
+        words = self._lib.llama_context_default_params()
+        words.n_ctx, words.n_seq_max = context * batch, batch
+        words.n_batch = words.n_ubatch = BATCH
+        words.n_threads = words.n_threads_batch = threads
+        words.type_k = words.type_v = GGML_TYPES[kv_type]
+        return words
+
+    @property
+    def build(self) -> str:
+        """Its version, and what it was compiled for."""
+        system = self._lib.llama_print_system_info().decode("utf-8", "replace").strip(" |")
+        return f"llama-cpp-python {self._lib.__version__}, {system}"
+
+    def run(self, case: Case, repetition: int) -> Run:
+        """One timed run of the case."""
+        lib = self._lib
+        lib.llama_memory_clear(lib.llama_get_memory(self._context), True)
+        prompts = [case.prompt(i, repetition, self._n_vocab) for i in range(case.batch)]
+        rows = [(s, i, token) for s, prompt in enumerate(prompts) for i, token in enumerate(prompt)]
+        self._decode_all([row for row in rows if row[1] < case.held])
+        start = self._clock()
+        if case.kind == "pp":
+            self._decode_all([row for row in rows if row[1] >= case.held])
+        else:
+            for i in range(case.held, case.held + case.n):
+                self._decode([(s, i, prompt[0]) for s, prompt in enumerate(prompts)])
+        lib.llama_synchronize(self._context)
+        seconds = self._clock() - start
+        return Run(
+            seconds=seconds, n_tokens=case.n * case.batch, ttft_s=seconds if case.kind == "pp" else 0.0
+        )
+
+    def _decode_all(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        left = iter(rows)
+        while part := list(islice(left, BATCH)):
+            self._decode(part)
+        self._lib.llama_synchronize(self._context)
+
+    def _decode(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        """One call of rows (stream, position, token); logits for each stream's last."""
+        batch, last = self._batch, {stream: i for i, (stream, _, _) in enumerate(rows)}
+        batch.n_tokens = len(rows)
+        for i, (stream, position, token) in enumerate(rows):
+            batch.token[i], batch.pos[i] = token, position
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, stream
+            batch.logits[i] = i == last[stream]
+        if status := self._lib.llama_decode(self._context, batch):
+            raise BackendError(f"llama.cpp: llama_decode returned {status}, expected 0", backend=NAME)
+
+    def __enter__(self) -> LlamaCpp:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._lib.llama_batch_free(self._batch)
+        self._lib.llama_free(self._context)
+        self._lib.llama_model_free(self._model)
+
+
+def load_library() -> Any:
+    """The package llama_cpp, silent. BackendError names its pip line where it is missing."""
+    try:
+        library = import_module("llama_cpp")
+    except ModuleNotFoundError as error:
+        raise BackendError(
+            "--compare llama.cpp needs the package llama_cpp: pip install llama-cpp-python", backend=NAME
+        ) from error
+    logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL)
+    return library

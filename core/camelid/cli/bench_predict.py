@@ -1,0 +1,114 @@
+"""What this machine allows: a case's bytes and arithmetic over how fast it read and multiplied just now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from camelid.backends.bandwidth import multiply_gflops, read_gbps
+from camelid.backends.null import step_counts
+from camelid.cli.bench_cases import Case
+from camelid.metrics import StepCost
+from camelid.plan.ops import op_bytes, op_flops
+from camelid.plan.plan import Plan
+from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One sequence's part of a step: rows that it holds before, rows that it adds, outputs."""
+
+    held: int
+    n_rows: int
+    n_outputs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """Measured on this machine in the same minute: GB/s of a plain read, GFLOP/s of a plain product."""
+
+    read_gbps: float
+    gflops: float
+
+    @classmethod
+    def measure(cls) -> Yardstick:
+        """Takes a tenth of a second or two."""
+        return cls(read_gbps(), multiply_gflops())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The least time that a case can take: to read its bytes or to do its arithmetic, whichever is longer."""
+
+    n_tokens: int
+    n_bytes: int
+    flops: int
+    read_s: float
+    multiply_s: float
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether multiplying takes longer than reading."""
+        return self.multiply_s > self.read_s
+
+    @property
+    def tps(self) -> float:
+        """Tokens a second, over all streams."""
+        return self.n_tokens / max(self.read_s, self.multiply_s)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes that one token of one stream moves at least."""
+        return self.n_bytes / self.n_tokens
+
+
+def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Prediction:
+    """The case on `plan`, in steps of up to `chunk` rows.
+
+    Prefill by what takes longer, a plan's bytes or its arithmetic. Decode by its bytes alone: the middle
+    token's step, times all.
+    """
+    if case.kind == "tg":
+        middle = [Share(case.held + case.n // 2, 1) for _ in range(case.batch)]
+        costs = [step_cost(plan, middle)] * case.n
+    else:
+        costs = [step_cost(plan, shares) for shares in prefill_shares(case, chunk)]
+    n_bytes, flops = sum(cost.n_bytes for cost in costs), sum(cost.flops for cost in costs)
+    return Prediction(
+        n_tokens=case.n * case.batch,
+        n_bytes=n_bytes,
+        flops=flops,
+        read_s=n_bytes / (yardstick.read_gbps * 1e9),
+        multiply_s=flops / (yardstick.gflops * 1e9) if case.kind == "pp" else 0.0,
+    )
+
+
+def prefill_shares(case: Case, chunk: int) -> Iterator[list[Share]]:
+    """The steps of the case's prefill, as full as they can be: one stream after the other."""
+    left = [case.n] * case.batch
+    while any(left):
+        budget, shares = chunk, list[Share]()
+        for i, n_left in enumerate(left):
+            n = min(n_left, budget)
+            if n:
+                shares.append(Share(case.held + case.n - n_left, n, int(n == n_left)))
+            left[i] -= n
+            budget -= n
+        yield shares
+
+
+def step_cost(plan: Plan, shares: Sequence[Share]) -> StepCost:
+    """Bytes that one step of these sequences must move at least, and its floating-point operations."""
+    step = Step()
+    for number, share in enumerate(shares):
+        first, states = len(step.rows), range(share.held, share.held + share.n_rows)
+        step.rows += [
+            StepRow(source=FROM_ID, value=0, sequence=number, state_row=row, positions=(row,))
+            for row in states
+        ]
+        groups = tuple((1, 0, share.held) for _ in plan.states)
+        step.sequences.append(StepSequence(first_row=first, rows=share.n_rows, groups=groups))
+        step.outputs += [(first + share.n_rows - 1, number, states.stop)] * share.n_outputs
+    counts = step_counts(plan, step)
+    n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
+    return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))
