@@ -7,19 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from tests.parity.case_tools import array, empty, loaded, vector, weight
 from tests.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
 from tests.parity.cases_experts import expert_cases
+from tests.parity.cases_sampling import sample_cases
 from tests.parity.cases_state import attention_cases, state_cases, stored_cases, tail_cases
 
 from camelid.backends.single import OpCase, Quantized
 from camelid.model.rope import rope_tables
 from camelid.model.spec import RopeSpec
-from camelid.plan.step import StepSampling
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
-ALL = frozenset({"all_logits"})
 
 
 def embed_cases() -> Iterator[OpCase]:
@@ -36,6 +34,19 @@ def embed_cases() -> Iterator[OpCase]:
             views={"x": array(33, 3, 256)},
             weights={"weight": weight(type_, 34, 20, 256)},
             positions=[4, 19, 0],
+        )
+
+
+def ring_cases() -> Iterator[OpCase]:
+    """Ids from the ring and to it, more rows than it has, and some that a session left there before."""
+    for n, ids in ((3, [3, 9, -1]), (1, [-1]), (300, [i % 40 for i in range(300)])):
+        yield OpCase(
+            op="embed",
+            views={"y": empty(n, 32)},
+            weights={"weight": weight("f32", 71, 40, 32)},
+            token_ids=ids,
+            positions=range(125, 125 + n),
+            history=[i * 7 % 40 for i in range(130)],
         )
 
 
@@ -109,26 +120,10 @@ def other_cases() -> Iterator[OpCase]:
     yield OpCase(op="gather_rows", views={"y": empty(3, 70), "x": array(18, 5, 70)}, output_rows=[4, 0, 4])
 
 
-def sample_cases() -> Iterator[OpCase]:
-    tied = array(19, 3, 1000)
-    tied[:, [3, 77, 999]] = 9.0  # the lowest id wins
-    yield OpCase(op="sample", views={"logits": tied})
-    yield OpCase(op="sample", views={"logits": array(20, 2, 37)}, features=ALL)
-    for seed in (1, 2**63 + 12345):
-        how = StepSampling(temperature=0.7, seed=seed, choice=3)
-        yield OpCase(op="sample", views={"logits": array(21, 4, 1024, scale=2.0)}, sampling=(how,))
-    tail = array(23, 1, 1024)
-    tail[0, 561] = -30.0  # with seed 332 its u is 1 - 2^-25, which float32 rounds to 1
-    yield OpCase(op="sample", views={"logits": tail}, sampling=(StepSampling(temperature=1.0, seed=332),))
-    broken = array(22, 2, 64)
-    broken[1, 40] = np.nan
-    yield OpCase(op="sample", views={"logits": broken})
-    yield OpCase(op="sample", views={"logits": empty(1, 64)})
-
-
 def make_cases() -> Sequence[OpCase]:
     makers = (
         embed_cases,
+        ring_cases,
         norm_cases,
         scaling_cases,
         act_cases,

@@ -20,7 +20,7 @@ def nmse(got: Any, want: Any) -> float:
     if not np.array_equal(np.isfinite(got), np.isfinite(want)):
         return np.inf
     fine = np.isfinite(want)
-    return float(((got - want)[fine] ** 2).sum() / max((want[fine] ** 2).sum(), 1e-30))
+    return float(((got[fine] - want[fine]) ** 2).sum() / max((want[fine] ** 2).sum(), 1e-30))
 
 
 def errors(got: OpResult, want: OpResult) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from tests.parity.adapters import need_driver
 from tests.parity.cases import OP_CASES
-from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.parity.compare import TOLERANCE, errors, reference_result
 from tests.parity.sections import module_names
 
 from camelid import shaders
-from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase
+from camelid.backends.base import Candidates, OpenSpec, OutputRow
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.backends.single import OpCase, OpResult, run_case
 from camelid.backends.webgpu.backend import open_backend
 
 pytestmark = pytest.mark.parity
@@ -24,6 +25,11 @@ pytestmark = pytest.mark.parity
 MUTATIONS: dict[str, tuple[str, str]] = {
     "prelude": ("step[at + 3u], step[at + 4u]", "step[at + 3u] + 1u, step[at + 4u]"),
     "reduce": ("width = LANES / 2u", "width = LANES / 4u"),
+    "philox": ("round < 10u", "round < 9u"),
+    "place": ("bits > 0x80000000u", "bits > 0xff800000u"),
+    "topk": ("(a & run) == 0u", "(a & run) != 0u"),
+    "adjust": ("logit <= 0.0", "logit > 0.0"),
+    "candidates": ("squares += off * off", "squares += off"),
     "codec_f32": ("weights[at + 7u]", "weights[at + 6u]"),
     "codec_f16": ("weights[at + 3u]", "weights[at + 2u]"),
     "codec_q8_0": ("block % 2u == 1u", "block % 2u == 0u"),
@@ -77,7 +83,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "kv_q4_0": ("(i & 4u)", "(i & 0u)"),
     "attention": ("next - WINDOW)", "next - WINDOW + 1u)"),
     "gather_rows": ("3u * id.y", "3u"),
-    "sample": ("b.id < a.id", "b.id > a.id"),
+    "sample": ("sum < top_p * total", "sum <= total"),
 }
 
 MOST_CASES = 8  # of those that join a shader, besides one of each kind: this keeps it fast
@@ -94,16 +100,23 @@ def cases_with(name: str) -> list[OpCase]:
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
-    # With and without bias, gain, sinks, a tail.
-    kinds = {(case.op, *case.weights, case.has_tail): case for case in cases}
+    # With and without bias, gain, sinks, a tail, candidates, ids in the ring.
+    kinds = {
+        (case.op, *case.weights, case.features, bool(case.history), case.has_tail): case for case in cases
+    }
     return [*kinds.values(), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
 
-def is_caught(name: str) -> bool:
-    cases = cases_with(name)
-    results = asyncio.run(run_on(open_backend("Vulkan"), OpenSpec(adapter="llvmpipe"), cases))
-    found = [max(errors(got, reference_result(case))) for got, case in zip(results, cases, strict=True)]
-    return any(not error <= TOLERANCE for error in found)
+async def first_wrong(cases: Sequence[OpCase]) -> OpCase | None:
+    """Goes on until one is wrong, since drivers take long to compile what a mutation makes new."""
+    backend = open_backend("Vulkan")
+    await backend.open(OpenSpec(adapter="llvmpipe"))
+    for case in cases:
+        want = await run_case(ReferenceBackend(), case)
+        if not max(errors(await run_case(backend, case), want)) <= TOLERANCE:
+            await backend.close()
+            return case
+    return None
 
 
 def mutated(name: str) -> Callable[[str], str]:
@@ -120,9 +133,11 @@ def test_every_shader_has_a_mutation() -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutation_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_driver("llvmpipe")
-    assert not is_caught(name), "the unchanged shader must pass"
-    monkeypatch.setattr(shaders, "text", mutated(name))
-    assert is_caught(name)
+    with monkeypatch.context() as patch:
+        patch.setattr(shaders, "text", mutated(name))
+        caught = asyncio.run(first_wrong(cases_with(name)))
+    assert caught is not None
+    assert asyncio.run(first_wrong([caught])) is None, "the unchanged shader must pass"
 
 
 def test_a_planted_error_of_one_percent_fails_every_op() -> None:
@@ -131,6 +146,32 @@ def test_a_planted_error_of_one_percent_fails_every_op() -> None:
         want = reference_result(case)
         off = replace(want, views={r: np.float32(1.01) * a for r, a in want.views.items()})
         off = replace(off, state={n: np.float32(1.01) * a for n, a in want.state.items()})
-        numbers = [*want.views.values(), *want.state.values()]
-        if any(np.any(a[np.isfinite(a)]) for a in numbers):
+        off = replace(off, rows=[_off(row) for row in want.rows])
+        numbers = [*want.views.values(), *want.state.values(), *([row.log_sum_exp] for row in want.rows)]
+        if any(np.any(np.isfinite(a) & (np.asarray(a) != 0.0)) for a in numbers):
             assert max(errors(off, want)) > TOLERANCE, case.op
+
+
+def _off(row: OutputRow) -> OutputRow:
+    return replace(row, logit=1.01 * row.logit, log_sum_exp=1.01 * row.log_sum_exp)
+
+
+def test_planted_errors_of_candidates_and_rings_fail() -> None:
+    """Of what comes back beside the numbers: an id, a logit, mean or variance, an id in a ring."""
+    case = next(case for case in OP_CASES if case.features == {"all_logits", "candidates"} and case.history)
+    want = reference_result(case)
+    for name, value in (
+        ("ids", memoryview(bytes(4 * 60)).cast("I")),
+        ("logits", memoryview(bytes(4 * 60)).cast("f")),
+        ("mean", 1.01 * _candidates(want).mean),
+        ("variance", 1.01 * _candidates(want).variance),
+    ):
+        bad = replace(want.rows[0], candidates=replace(_candidates(want), **{name: value}))
+        assert max(errors(replace(want, rows=[bad, *want.rows[1:]]), want)) > TOLERANCE, name
+    assert max(errors(replace(want, rings=[want.rings[0]] * len(want.rings)), want)) > TOLERANCE
+
+
+def _candidates(result: OpResult) -> Candidates:
+    candidates = result.rows[0].candidates
+    assert candidates is not None
+    return candidates
