@@ -50,6 +50,18 @@ ENGINE = {
     "speculative",
     "metrics",
     "evaluation",
+    "admission",
+    "outputs",
+    "pace",
+    "pools",
+    "prefix",
+    "programs",
+    "results",
+    "reuse",
+    "seat",
+    "stream",
+    "timeouts",
+    "transfer",
 }
 MIDDLE = {"model", "text", "plan", "formats", "backends"}
 # Layer -> the layers that it may import, besides itself and errors.

@@ -5,23 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, make_plan, request
+from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request
 
 from camelid.errors import RequestError
-from camelid.plan.step import FROM_ID, FROM_RING, StepLayout, encode_step
-from camelid.scheduler import ALL_LOGITS, DECODE, MIXED, Batch, Limits, Scheduler, build_step, program_key
-from camelid.sequence import Sequence
+from camelid.pace import Pace
+from camelid.plan.step import FROM_ID, FROM_RING, Step, StepLayout, encode_step
+from camelid.programs import ALL_LOGITS, DECODE, MIXED, VERIFY, Limits, program_key
+from camelid.scheduler import Batch, Scheduler, build_step
+from camelid.sequence import Request, Sequence
 from camelid.state import StateManager
 
-LIMITS = Limits(chunk=8, parallel=3)
+LIMITS = Limits(chunk=8, parallel=3, context=64)
 
 
 def scheduler(*prompts: int, all_logits: int = 0, n_sequences: int = 3) -> Scheduler:
     made = Scheduler(StateManager(STATES, context=64, n_sequences=n_sequences), LIMITS)
     for number, n in enumerate(prompts):
         asked = request(range(1, n + 1), all_logits=number < all_logits)
-        made.add(Sequence(id=number, request=asked, max_tokens=8))
+        made.add(sequence(number, asked))
     return made
+
+
+def sequence(number: int, asked: Request) -> Sequence:
+    """As an engine makes it of a request for 8 tokens."""
+    return Sequence(id=number, request=asked, vocab_size=VOCAB, max_tokens=8, limit=asked.n_prompt + 8)
 
 
 def shape(batch: Batch | None) -> tuple[str, list[tuple[int, int, int]]] | None:
@@ -30,10 +37,19 @@ def shape(batch: Batch | None) -> tuple[str, list[tuple[int, int, int]]] | None:
 
 
 def advance(made: Scheduler) -> tuple[str, list[tuple[int, int, int]]] | None:
+    made.admit()
     batch = made.next_batch()
-    for work in batch.work if batch else ():
-        work.sequence.submitted(work.n_rows, work.n_outputs)
+    if batch:
+        submit(made, batch)
     return shape(batch)
+
+
+def submit(made: Scheduler, batch: Batch, ordinal: int = 0) -> Step:
+    """The batch as a step that is in flight from now on."""
+    step = build_step(batch, made.state, ordinal)
+    for work in batch.work:
+        work.sequence.submitted(work.n_rows, work.n_outputs)
+    return step
 
 
 def test_prompts_share_the_budget_in_order() -> None:
@@ -106,12 +122,11 @@ def test_fullest_steps_fit_their_capacity(entry: str) -> None:
     """Every sequence takes a page in every step: the worst case for table changes."""
     made = scheduler(8, 8, 8)
     plan = make_plan(entry, LIMITS)
+    made.admit()
     for _ in range(12):
         batch = made.next_batch()
         assert batch
-        step = build_step(batch, made.state, 0)
-        for work in batch.work:
-            work.sequence.submitted(work.n_rows, work.n_outputs)
+        step = submit(made, batch)
         if batch.program == entry:
             assert len(encode_step(step, plan.layout)) == 4 * plan.layout.n_words
         if not any(s.can_decode for s in made.running):
@@ -123,26 +138,120 @@ def test_every_paged_group_may_take_pages_at_once() -> None:
     states = (STATES[0], replace(STATES[0], name="window", kind="window"), STATES[1])
     made = Scheduler(StateManager(states, context=64, n_sequences=3), LIMITS)
     for number in range(3):
-        made.add(Sequence(id=number, request=request(range(1, 9)), max_tokens=8))
+        made.add(sequence(number, request(range(1, 9), reuses=False)))
+    made.admit()
     for _ in range(12):
         batch = made.next_batch()
         assert batch
-        step = build_step(batch, made.state, 0)
+        step = submit(made, batch)
         key = program_key(batch.program, LIMITS, PAGE_ROWS, n_paged=2)
         encode_step(step, StepLayout(key.capacity, len(states)))
-        for work in batch.work:
-            work.sequence.submitted(work.n_rows, work.n_outputs)
         if not any(s.can_decode for s in made.running):
             break
 
 
 def test_keys_state_capacities() -> None:
-    assert str(program_key(DECODE, LIMITS, PAGE_ROWS)) == "decode-r3-s3-o3-u3-c0"
-    assert str(program_key(MIXED, LIMITS, PAGE_ROWS)) == "mixed-r8-s3-o3-u5-c0"
-    assert str(program_key(ALL_LOGITS, LIMITS, PAGE_ROWS)) == "mixed-r8-s3-o8-u5-c0+all_logits"
+    """Besides decode, programs have room for the page tables of a whole context: here 16 pages."""
+    assert str(program_key(DECODE, LIMITS, PAGE_ROWS)) == "decode-r3-s3-o3-u3-c3-b48"
+    assert str(program_key(MIXED, LIMITS, PAGE_ROWS)) == "mixed-r8-s3-o3-u21-c3-b48"
+    assert str(program_key(ALL_LOGITS, LIMITS, PAGE_ROWS)) == "mixed-r8-s3-o8-u21-c3-b48+all_logits"
+    assert str(program_key(VERIFY, LIMITS, PAGE_ROWS)) == "mixed-r27-s3-o27-u26-c3-b48"
 
 
-@pytest.mark.parametrize(("chunk", "parallel"), [(4, 4), (4, 0), (0, 1)])
+@pytest.mark.parametrize(("chunk", "parallel"), [(4, 5), (4, 0), (0, 1)])
 def test_limits_that_would_starve_are_refused(chunk: int, parallel: int) -> None:
     with pytest.raises(RequestError, match=f"parallel is {parallel} and chunk {chunk}"):
         Limits(chunk, parallel)
+
+
+def test_higher_priority_goes_first_and_sends_a_lower_one_away() -> None:
+    made = scheduler(3, n_sequences=1)
+    assert advance(made) == (MIXED, [(0, 3, 1)])
+    low, high = made.running[0], sequence(1, request([5, 6], priority=1))
+    made.add(high)
+    made.admit()
+    assert made.next_batch() is None, "the one leaving still has a step in flight"
+    low.retired(3, 1)
+    made.drained(low)
+    assert advance(made) == (MIXED, [(1, 2, 1)])
+    assert [s.id for s in made.waiting] == [0]
+    assert made.n_preempted == 1
+
+
+def test_equal_priority_sends_nobody_away() -> None:
+    made = scheduler(3, 3, n_sequences=1)
+    advance(made)
+    advance(made)
+    assert made.n_preempted == 0
+    assert [s.id for s in made.waiting] == [1]
+
+
+def test_without_units_the_last_one_goes_back_and_comes_again() -> None:
+    """Two prompts of a page each in three pages: both need a second one for their fifth row."""
+    made = Scheduler(StateManager(STATES, context=16, n_sequences=2, n_pages=3), LIMITS)
+    for number in range(2):
+        made.add(sequence(number, request(range(10 * number + 1, 10 * number + PAGE_ROWS + 1))))
+    assert advance(made) == (MIXED, [(0, 4, 1), (1, 4, 1)])
+    assert advance(made) == (DECODE, [(0, 1, 1)]), "for the other's second page there is no unit"
+    second = next(s for s in made.running if s.id == 1)
+    assert second.is_leaving
+    second.retired(4, 1)
+    made.drained(second)
+    assert [s.id for s in made.waiting] == [1]
+    assert (second.n_rows, second.seat) == (0, None)
+
+
+def test_an_atomic_prompt_is_not_cut() -> None:
+    made = scheduler(5)
+    made.add(sequence(1, request(range(1, 7), is_atomic=True)))
+    assert advance(made) == (MIXED, [(0, 5, 1)]), "three rows are left, and it has six"
+    assert advance(made) == (MIXED, [(0, 1, 1), (1, 6, 1)])
+
+
+def test_page_tables_that_do_not_fit_a_step_wait_for_the_next() -> None:
+    made = Scheduler(StateManager(STATES, context=64, n_sequences=3), LIMITS)
+    first = sequence(0, request(range(1, 57)))
+    made.add(first)
+    while not first.n_done or first.n_prefill:
+        made.admit()
+        batch = made.next_batch()
+        assert batch
+        submit(made, batch)
+        first.retired(batch.work[0].n_rows, batch.work[0].n_outputs)
+        assert first.seat
+        made.state.settle(first.seat, first.token_ids, first.n_valid)
+    first.accept(57, 0.0)
+    for number in (1, 2):
+        made.add(sequence(number, request([*range(1, 57), 99])))
+    batch = (made.admit(), made.next_batch())[1]
+    assert batch
+    assert [work.sequence.id for work in batch.work] == [0, 1], "14 pages found, 21 changes fit"
+    submit(made, batch)
+    assert shape(made.next_batch()) == (MIXED, [(0, 1, 1), (1, 1, 1), (2, 1, 1)])
+
+
+def test_drafts_are_rows_with_outputs_of_their_own() -> None:
+    made = scheduler(2)
+    advance(made)
+    s = made.running[0]
+    s.retired(2, 1)
+    s.accept(70, 0.0)
+    s.drafts = (71, 72)
+    batch = made.next_batch()
+    assert batch
+    assert shape(batch) == (VERIFY, [(0, 3, 3)])
+    step = submit(made, batch)
+    assert [(row.source, row.value, row.state_row) for row in step.rows] == [
+        (FROM_ID, 70, 2), (FROM_ID, 71, 3), (FROM_ID, 72, 4)
+    ]  # fmt: skip
+    assert step.outputs == [(0, 0, 3), (1, 0, 4), (2, 0, 5)]
+
+
+def test_pace_keeps_prompts_from_those_who_generate() -> None:
+    pace = Pace(0.1)
+    assert pace.rows(512) == 512, "nothing is known yet"
+    pace.note(512, 1.024)
+    assert pace.rows(512) == 50
+    pace.note(10, 10.0)
+    assert pace.rows(512) == 32, "fewer would cost more than they save"
+    assert pace.rows(16) == 16

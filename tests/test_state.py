@@ -1,29 +1,48 @@
-"""Pools: the hard bound, reservations, shared units, page tables, trash."""
+"""Seats: the hard bound, page tables, reuse, copies on write, windows, recurrent slots, trash."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
-from tests.engine_fakes import PAGE_ROWS, STATES, request
+from tests.engine_fakes import PAGE_ROWS, STATES
 
 from camelid.backends.base import Pool
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.errors import OutOfMemoryError, PlanError
+from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import StateSpec
-from camelid.scheduler import Limits, Scheduler, build_step
-from camelid.sequence import Sequence
-from camelid.state import Seat, StateManager, UnitPool
+from camelid.seat import Seat
+from camelid.state import Change, StateManager
+
+TOKENS = list(range(1, 21))
 
 
-def manager(context: int = 20, n_sequences: int = 2, n_pages: int | None = None) -> StateManager:
-    return StateManager(STATES, context=context, n_sequences=n_sequences, n_pages=n_pages)
+def manager(context: int = 20, n_sequences: int = 2, n_pages: int | None = None, **more: int) -> StateManager:
+    return StateManager(STATES, context=context, n_sequences=n_sequences, n_pages=n_pages, **more)
 
 
-def seat_for(state: StateManager, n_rows: int) -> Seat:
-    seat = state.open_seat(n_rows)
+def seat_for(state: StateManager, token_ids: Sequence[int] = TOKENS) -> Seat:
+    seat = state.open_seat(token_ids)
     assert seat is not None
     return seat
+
+
+def grown(state: StateManager, seat: Seat, first_row: int, n_rows: int) -> Change:
+    change = state.grow(seat, first_row, n_rows)
+    assert change is not None
+    return change
+
+
+def left_behind(state: StateManager, token_ids: Sequence[int]) -> None:
+    """A sequence came, computed all these rows, and went."""
+    seat = seat_for(state, token_ids)
+    for row in range(seat.n_cached, len(token_ids), 4):
+        end = min(row + 4, len(token_ids))
+        grown(state, seat, row, end)
+        state.advance(seat, end)
+        state.settle(seat, token_ids, end)
+    state.close_seat(seat, token_ids, len(token_ids))
 
 
 def test_sizes_count_trash_and_cover_every_seat() -> None:
@@ -32,91 +51,277 @@ def test_sizes_count_trash_and_cover_every_seat() -> None:
 
 def test_seats_hold_disjoint_units_and_never_trash() -> None:
     state = manager()
-    seats = [seat_for(state, 20), seat_for(state, 20)]
+    seats = [seat_for(state), seat_for(state)]
     for seat in seats:
-        state.grow(seat, 20)
-    for name in ("kv", "tokens"):
-        held = [unit for seat in seats for unit in seat.units[name]]
-        assert len(set(held)) == len(held)
-        assert 0 not in held
+        grown(state, seat, 0, 20)
+    held = [unit for seat in seats for unit in seat.pages["kv"]]
+    assert sorted(held) == list(range(1, 11))
+    assert sorted(seat.slots["tokens"][0] for seat in seats) == [1, 2]
     assert {seat.table_row for seat in seats} == {1, 2}
 
 
 def test_pages_come_as_rows_need_them_and_as_table_changes() -> None:
     state = manager()
-    seat = seat_for(state, 20)
-    assert [u[:3] for u in state.grow(seat, 1)] == [(0, seat.table_row, 0)]
-    assert state.grow(seat, PAGE_ROWS) == []
-    assert [u[:3] for u in state.grow(seat, 2 * PAGE_ROWS + 1)] == [(0, seat.table_row, i) for i in (1, 2)]
-    assert [unit for *_, unit in state.grow(seat, 20)] == seat.units["kv"][3:]
+    seat = seat_for(state)
+    assert [u[:3] for u in grown(state, seat, 0, 1).updates] == [(0, seat.table_row, 0)]
+    assert not grown(state, seat, 1, PAGE_ROWS).updates
+    updates = grown(state, seat, PAGE_ROWS, 2 * PAGE_ROWS + 1).updates
+    assert [u[:3] for u in updates] == [(0, seat.table_row, i) for i in (1, 2)]
+    assert [unit for *_, unit in grown(state, seat, 9, 20).updates] == seat.pages["kv"][3:]
 
 
 def test_words_name_table_row_or_slot_and_rows_held() -> None:
     state = manager()
-    seat = seat_for(state, 20)
-    slot = seat.units["tokens"][0]
+    seat = seat_for(state)
+    slot = seat.slots["tokens"][0]
     assert state.words(seat, 7) == ((seat.table_row, 0, 7), (slot, slot, 7))
 
+
+def test_no_more_seats_than_sequences() -> None:
+    state = manager()
+    seats = [state.open_seat(TOKENS) for _ in range(3)]
+    assert [seat is None for seat in seats] == [False, False, True]
+
+
+def test_refused_seat_keeps_nothing() -> None:
+    state = manager(n_sequences=3, n_pages=4)
+    assert state.open_seat(TOKENS) is None
+    assert state.is_idle
+
+
+def test_growth_without_units_changes_nothing() -> None:
+    state = manager(n_pages=5)
+    first, second = seat_for(state, TOKENS[:12]), seat_for(state, TOKENS[:8])
+    grown(state, first, 0, 12)
+    grown(state, second, 0, 8)
+    before = list(first.pages["kv"])
+    assert state.grow(first, 12, 13) is None
+    assert first.pages["kv"] == before
+    state.close_seat(second, (), 0)
+    assert len(grown(state, first, 12, 16).updates) == 1
+    state.close_seat(first, (), 0)
+    assert state.is_idle
+
+
+def test_longest_sequence_is_bounded_by_context_and_by_pages() -> None:
+    assert manager().max_rows == 20
+    assert manager(n_pages=3).max_rows == 3 * PAGE_ROWS
+
+
+# Reuse
+
+
+@pytest.mark.parametrize(("n_known", "n_asked", "n_found"), [
+    (20, 20, 19), (20, 9, 8), (10, 20, 10), (10, 10, 9), (10, 9, 8), (3, 20, 3), (4, 5, 4), (4, 4, 3),
+])  # fmt: skip
+def test_what_ended_requests_left_is_found_but_for_the_last_token(
+    n_known: int, n_asked: int, n_found: int
+) -> None:
+    """Full pages, and the rows of the page that was not full. A page is never taken in part."""
+    state = manager()
+    left_behind(state, TOKENS[:n_known])
+    assert state.is_idle
+    assert state.n_cached == -(-n_known // PAGE_ROWS)
+    seat = seat_for(state, TOKENS[:n_asked])
+    whole = n_found // PAGE_ROWS * PAGE_ROWS
+    has_tail = n_known % PAGE_ROWS and n_known // PAGE_ROWS * PAGE_ROWS == whole
+    assert seat.n_cached == (n_found if has_tail else whole)
+
+
+def test_found_pages_are_told_to_the_device_and_not_computed() -> None:
+    state = manager()
+    left_behind(state, TOKENS[:10])
+    seat = seat_for(state)
+    found = list(seat.pages["kv"])
+    assert (seat.n_cached, len(found), seat.is_fresh) == (10, 3, True)
+    change = grown(state, seat, 10, 13)
+    assert change.updates == [(0, seat.table_row, i, unit) for i, unit in enumerate(seat.pages["kv"])]
+    assert seat.pages["kv"][:3] == found, "nobody else holds the page that it goes on writing"
+    assert not change.copies
+
+
+def test_two_that_go_on_from_one_page_do_not_write_to_the_same() -> None:
+    state = manager()
+    left_behind(state, TOKENS[:10])
+    one, other = seat_for(state), seat_for(state)
+    assert one.pages == other.pages
+    shared = one.pages["kv"][2]
+    change = grown(state, one, 10, 11)
+    assert change.copies == [(0, shared, one.pages["kv"][2], 2)], "two of its rows count"
+    assert (0, one.table_row, 2, one.pages["kv"][2]) in change.updates
+    assert not grown(state, other, 10, 11).copies
+    assert other.pages["kv"][2] == shared != one.pages["kv"][2]
+    for seat in (one, other):
+        state.close_seat(seat, TOKENS, 11)
+    assert state.is_idle
+
+
+def test_what_nobody_asked_for_gives_way_the_last_pages_first() -> None:
+    state = manager(n_sequences=1)
+    left_behind(state, TOKENS[:16])
+    others = [101, 102, 103, 104, 105, 106]
+    left_behind(state, others)
+    assert state.n_evicted == 1
+    assert state.find(TOKENS[:16], "").n_rows == 12
+    assert state.find(others, "").n_rows == 6
+
+
+def test_salts_and_requests_that_do_not_want_it_find_nothing() -> None:
+    state = manager()
+    left_behind(state, TOKENS[:10])
+    for more in ({"salt": "other"}, {"reuses": False}):
+        seat = state.open_seat(TOKENS, **more)  # type: ignore[arg-type]
+        assert seat
+        assert seat.n_cached == 0
+
+
+def test_forks_share_until_one_writes() -> None:
+    state = manager()
+    parent = seat_for(state, TOKENS[:6])
+    grown(state, parent, 0, 6)
+    state.advance(parent, 6)
+    child = state.fork(parent, 6)
+    assert child
+    assert child.pages == parent.pages
+    assert child.n_cached == 6
+    copied = grown(state, parent, 6, 7).copies
+    assert [(source, rows) for _, source, _, rows in copied] == [(child.pages["kv"][1], 2)]
+    change = grown(state, child, 6, 7)
+    assert not change.copies
+    assert [u[1:] for u in change.updates] == [
+        (child.table_row, i, u) for i, u in enumerate(child.pages["kv"])
+    ]
+    state.close_seat(parent, TOKENS[:6], 6)
+    state.close_seat(child, TOKENS[:6], 6)
+    assert state.is_idle
+
+
+def test_no_fork_without_a_seat() -> None:
+    state = manager(n_sequences=1)
+    assert state.fork(seat_for(state), 3) is None
+
+
+def test_what_failed_is_not_remembered() -> None:
+    state = manager()
+    seat = seat_for(state)
+    grown(state, seat, 0, 20)
+    state.close_seat(seat, TOKENS, 20, keeps=False)
+    assert (state.n_cached, state.is_idle) == (0, True)
+
+
+def test_state_from_elsewhere_is_found_like_any_other() -> None:
+    state = manager()
+    seat = state.adopt(10, "")
+    assert seat
+    assert {name: len(units) for name, units in state.units(seat).items()} == {"kv": 3}
+    state.close_seat(seat, TOKENS[:10], 10)
+    assert state.find(TOKENS, "").n_rows == 10
+    assert manager(n_pages=2).adopt(10, "") is None
+
+
+# Windows
+
+WINDOW = StateSpec("window", "window", (1,), (("k", 1),), PAGE_ROWS, window=6)
+
+
+def window_manager(context: int = 64, n_sequences: int = 2, chunk: int = 4) -> StateManager:
+    return StateManager((*STATES, WINDOW), context=context, n_sequences=n_sequences, chunk=chunk)
+
+
+def test_a_window_takes_no_more_units_than_it_and_a_step_can_touch() -> None:
+    assert window_manager().sizes()["window"].units == 2 * (3 + 2) + 1
+    assert window_manager(context=8).sizes()["window"].units == 2 * 2 + 1
+
+
+def test_pages_behind_the_window_are_given_back_and_said_so() -> None:
+    state = window_manager(n_sequences=1)
+    tokens = list(range(1, 65))
+    seat = seat_for(state, tokens)
+    for row in range(0, 64, 4):
+        grown(state, seat, row, row + 4)
+        state.settle(seat, tokens, row + 4)
+        first_needed = max(row + 4 - WINDOW.window + 1, 0)
+        held = [i for i, unit in enumerate(seat.pages["window"]) if unit]
+        assert held[0] == first_needed // PAGE_ROWS
+        assert state.words(seat, row + 4)[2] == (seat.table_row, held[0] * PAGE_ROWS, row + 4)
+    assert len(seat.pages["kv"]) == 16
+    state.close_seat(seat, tokens, 64)
+    assert state.is_idle
+
+
+def test_a_prefix_is_found_only_with_the_pages_that_its_window_needs() -> None:
+    state = window_manager(n_sequences=1)
+    tokens = list(range(1, 65))
+    left_behind(state, tokens[:30])
+    hit = state.find(tokens, "")
+    assert hit.n_rows == 30
+    assert [i for i, unit in enumerate(hit.units["window"]) if unit] == [6, 7], "rows 25 .. 29 and after"
+    left_behind(state, [101, *tokens[:15]])  # takes window pages that nobody holds
+    assert state.find(tokens, "").n_rows < 30
+
+
+# Recurrent slots
 
 RECURRENT = StateSpec("recurrent", "recurrent", (0, 1), (("conv", 6), ("scan", 8)), 1)
 
 
-def recurrent_manager(n_sequences: int = 2) -> StateManager:
-    return StateManager((*STATES, RECURRENT), context=20, n_sequences=n_sequences)
+def recurrent_manager(n_sequences: int = 2, **more: int) -> StateManager:
+    return StateManager((*STATES, RECURRENT), context=20, n_sequences=n_sequences, **more)
 
 
 def recurrent_words(state: StateManager, seat: Seat, held: int) -> tuple[int, int, int]:
     return state.words(seat, held)[2]
 
 
-def test_recurrent_state_has_two_slots_a_seat_and_no_table() -> None:
-    assert recurrent_manager(3).sizes()["recurrent"] == Pool(2 * 3 + 1)
+def test_recurrent_state_has_two_slots_a_seat_and_one_to_remember() -> None:
+    assert recurrent_manager(3).sizes()["recurrent"] == Pool(3 * 3 + 1)
 
 
 def test_each_step_reads_the_slot_that_the_last_one_wrote() -> None:
     state = recurrent_manager()
-    seat = seat_for(state, 20)
+    seat = seat_for(state)
     seen: list[tuple[int, int, int]] = []
     for held in (0, 7, 8, 9):
+        grown(state, seat, held, held + 1)
         seen.append(recurrent_words(state, seat, held))
-        state.advance(seat)
+        assert recurrent_words(state, seat, held) == seen[-1], "a step that was not submitted is built again"
+        state.advance(seat, held + 1)
     reads, writes, helds = zip(*seen, strict=True)
-    assert set(reads) == set(writes) == set(seat.units["recurrent"])
     assert all(read != write for read, write, _ in seen)
     assert reads[1:] == writes[:-1]
     assert helds == (0, 7, 8, 9)
 
 
-def test_a_step_that_was_not_submitted_is_built_again_from_the_same_slots() -> None:
+def test_a_step_taken_back_is_read_from_where_it_began() -> None:
     state = recurrent_manager()
-    seat = seat_for(state, 20)
-    assert recurrent_words(state, seat, 0) == recurrent_words(state, seat, 0)
+    seat = seat_for(state)
+    words = recurrent_words(state, seat, 0)
+    state.advance(seat, 5)
+    state.retreat(seat)
+    assert recurrent_words(state, seat, 0) == words
 
 
-def test_seats_share_no_slot_and_give_both_back() -> None:
+def test_recurrent_prefixes_are_found_where_a_step_left_them_and_nowhere_else() -> None:
     state = recurrent_manager()
-    seats = [seat_for(state, 20), seat_for(state, 20)]
-    slots = [slot for seat in seats for slot in seat.units["recurrent"]]
-    assert sorted(slots) == [1, 2, 3, 4]
-    for seat in seats:
-        state.close_seat(seat)
+    left_behind(state, TOKENS[:10])
+    assert state.find(TOKENS, "").n_rows == 10
+    assert state.find(TOKENS[:9], "").n_rows == 8, "the slot of the step before is there, too"
+    assert state.find(TOKENS[:7], "").n_rows == 0
+    seat = seat_for(state)
+    assert seat.n_cached == 10
+    start = seat.read_slot("recurrent")
+    other = seat_for(state)
+    for _ in range(3):
+        grown(state, seat, 10, 11)
+        assert seat.write_slot("recurrent") not in other.slots["recurrent"]
+        state.advance(seat, 11)
+    assert other.read_slot("recurrent") == start, "the other still reads where both began"
+    state.close_seat(seat, TOKENS, 10)
+    state.close_seat(other, TOKENS, 10)
     assert state.is_idle
 
 
-def test_steps_that_the_scheduler_builds_take_turns() -> None:
-    """Two steps in flight at once: the second reads what the first will write."""
-    state = recurrent_manager()
-    scheduler = Scheduler(state, Limits(chunk=4, parallel=2))
-    scheduler.add(Sequence(id=0, request=request(range(1, 9)), max_tokens=2))
-    words: list[tuple[int, int, int]] = []
-    for ordinal in range(2):
-        batch = scheduler.next_batch()
-        assert batch is not None
-        words.append(build_step(batch, state, ordinal).sequences[0].groups[2])
-        batch.work[0].sequence.submitted(batch.work[0].n_rows, batch.work[0].n_outputs)
-    (read, write, held), (next_read, next_write, next_held) = words
-    assert (next_read, next_write, held, next_held) == (write, read, 0, 4)
-
+# Static pages
 
 CROSS = StateSpec("cross", "static", (0, 1), (("k", 6), ("v", 6)), PAGE_ROWS)
 
@@ -126,7 +331,7 @@ def cross_manager(n_pages: int | None = None) -> StateManager:
 
 
 def seat_with_static(state: StateManager, n_rows: int, static_rows: int) -> Seat:
-    seat = state.open_seat(n_rows, static_rows=static_rows)
+    seat = state.open_seat(TOKENS[:n_rows], static_rows=static_rows)
     assert seat is not None
     return seat
 
@@ -135,10 +340,10 @@ def test_static_state_is_as_large_as_was_stated_and_is_there_from_the_first_step
     state = cross_manager()
     assert state.sizes()["cross"] == Pool(2 * 5 + 1, 3, 5)
     seat = seat_with_static(state, 20, static_rows=2 * PAGE_ROWS + 1)
-    assert [u[:3] for u in state.grow(seat, 0)] == [(2, seat.table_row, i) for i in range(3)]
-    assert {group for group, *_ in state.grow(seat, 20)} == {0}, "it never grows"
-    assert len({*seat.units["cross"]}) == 3
-    assert not seat.reserved["cross"]
+    updates = grown(state, seat, 0, 1).updates
+    assert [u[:3] for u in updates if u[0] == 2] == [(2, seat.table_row, i) for i in range(3)]
+    assert {group for group, *_ in grown(state, seat, 1, 20).updates} == {0}, "it never grows"
+    assert len({*seat.pages["cross"]}) == 3
 
 
 def test_words_of_static_state_name_its_rows_at_any_length() -> None:
@@ -149,69 +354,13 @@ def test_words_of_static_state_name_its_rows_at_any_length() -> None:
     ]
 
 
-def test_static_rows_are_reserved_and_given_back() -> None:
-    state = cross_manager(n_pages=4)
-    seat = seat_with_static(state, 1, static_rows=3 * PAGE_ROWS)
-    assert state.open_seat(1, static_rows=PAGE_ROWS + 1) is None, "1 of 4 pages is left"
-    assert state.open_seat(1, static_rows=PAGE_ROWS) is not None
-    state.grow(seat, 1)
-    state.close_seat(seat)
-    assert state.open_seat(1, static_rows=3 * PAGE_ROWS) is not None
-
-
-def test_reservation_lets_nobody_in_who_could_run_out() -> None:
-    state = manager(n_sequences=3, n_pages=5)
-    first = seat_for(state, 12)
-    assert state.open_seat(12) is None, "3 of 5 pages are promised, though none is taken"
-    second = seat_for(state, 8)
-    assert len(state.grow(first, 12)) + len(state.grow(second, 8)) == 5
-    state.close_seat(first)
-    assert state.open_seat(12) is not None
-
-
-def test_no_more_seats_than_sequences() -> None:
-    state = manager()
-    seats = [state.open_seat(1) for _ in range(3)]
-    assert [seat is None for seat in seats] == [False, False, True]
-
-
-def test_refused_seat_keeps_nothing() -> None:
-    state = manager(n_sequences=3, n_pages=5)
-    assert state.open_seat(24) is None
+def test_state_of_other_inputs_than_tokens_is_never_taken_for_known() -> None:
+    state = cross_manager()
+    seat = seat_with_static(state, 20, static_rows=9)
+    grown(state, seat, 0, 20)
+    state.close_seat(seat, TOKENS, 20)
     assert state.is_idle
-
-
-def test_closing_gives_back_taken_and_reserved_units() -> None:
-    state = manager()
-    seat = seat_for(state, 20)
-    state.grow(seat, 5)
-    assert not state.is_idle
-    state.close_seat(seat)
-    assert state.is_idle
-
-
-def test_longest_sequence_is_bounded_by_context_and_by_pages() -> None:
-    assert manager().max_rows == 20
-    assert manager(n_pages=3).max_rows == 3 * PAGE_ROWS
-
-
-def test_shared_unit_is_free_when_its_last_holder_lets_go() -> None:
-    pool = UnitPool(2)
-    assert pool.reserve(1)
-    unit = pool.take()
-    pool.share(unit)
-    pool.drop(unit)
-    assert pool.n_free == 1
-    pool.drop(unit)
-    assert pool.n_free == 2
-
-
-def test_bookkeeping_errors_are_found_where_they_happen() -> None:
-    pool = UnitPool(2)
-    with pytest.raises(PlanError, match="nobody had reserved"):
-        pool.take()
-    with pytest.raises(PlanError, match="nobody holds it"):
-        pool.drop(1)
+    assert state.find(TOKENS, "").n_rows == 0
 
 
 @pytest.mark.parametrize("width", [1 << 28, 1 << 60])

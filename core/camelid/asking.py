@@ -10,13 +10,25 @@ from camelid.answers import AnswerText, NoText
 from camelid.chat import ChatPrompt, ChatTemplate, MakeSink
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.guiding import WAYS, Guide, Guides
+from camelid.messages import shown
 from camelid.opening import ModelFile
-from camelid.options import Message, Prompt, checked_stops
-from camelid.sampling import SamplingParams
+from camelid.options import EngineOptions, Message, Prompt, checked_stops
+from camelid.sampling import SamplingParams, file_defaults
 from camelid.sequence import Request
+from camelid.speculative import proposer_of
 from camelid.text.tokenizer import Tokenizer, framed
 
 CHAT_OPTIONS = ("tools", "variables")
+ENGINE_NAMES = frozenset(EngineOptions.__annotations__)
+# Options whose field of a Request has another name.
+ENGINE_FIELDS = {"cache_prompt": "reuses", "cache_salt": "salt", "speculate": "proposer"}
+ENGINE_TYPES: dict[str, tuple[type, ...]] = {
+    "priority": (int,),
+    "n_keep": (int,),
+    "cache_prompt": (bool,),
+    "cache_salt": (str,),
+    "is_atomic": (bool,),
+}
 
 
 class Asking:
@@ -55,6 +67,7 @@ class Asking:
         special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
         chat = {name: named.pop(name, None) for name in CHAT_OPTIONS}
         guide = self._guide({name: named.pop(name, None) for name in WAYS}, ignore_eos=ignore_eos)
+        engine = engine_options({name: named.pop(name) for name in ENGINE_NAMES & named.keys()})
         sampling = SamplingParams.from_options(named).seeded()
         prompt_ids, make_sink = self._prompt(prompt, chat, special=special)
         return Request(
@@ -64,13 +77,19 @@ class Asking:
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
             sink=lambda: make_sink(stops),
             constraint=guide,
+            token_bytes=self._tokenizer.token_bytes if self._tokenizer else no_bytes,
+            **(self._kept | engine),
         )
 
     @cached_property
-    def _defaults(self) -> dict[str, float]:
+    def _defaults(self) -> Mapping[str, object]:
         """Sampling that the file itself recommends, as llama.cpp reads it."""
-        temperature = self._file.gguf.get("general.sampling.temp", float, default=None)
-        return {} if temperature is None else {"temperature": temperature}
+        return file_defaults(self._file.gguf)
+
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        """What a shift keeps unless told otherwise: the tokens that open every prompt."""
+        return {"n_keep": len(self._tokenizer.frame.before) if self._tokenizer else 0}
 
     def _guide(self, asked: Mapping[str, object], *, ignore_eos: bool) -> Guide | None:
         if all(value is None for value in asked.values()):
@@ -110,6 +129,22 @@ class Asking:
         if tokenizer is None:
             return lambda stops: NoText()
         return lambda stops: AnswerText(tokenizer, stops, after=last)
+
+
+def engine_options(given: Mapping[str, object]) -> dict[str, Any]:
+    """Fields of a Request. RequestError for what is not of its option's type; the engine checks the rest."""
+    for name, value in given.items():
+        kinds = ENGINE_TYPES.get(name)
+        if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            want = " or ".join(kind.__name__ for kind in kinds)
+            raise RequestError(f"{name} is {shown(value)}, expected {want}", field=name)
+    named = {ENGINE_FIELDS.get(name, name): value for name, value in given.items()}
+    return named | ({"proposer": proposer_of(named["proposer"])} if "proposer" in named else {})
+
+
+def no_bytes(token_id: int) -> bytes:  # noqa: ARG001
+    """The text of a token where there is no tokenizer."""
+    return b""
 
 
 def _items(prompt: object) -> list[object]:

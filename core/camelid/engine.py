@@ -9,66 +9,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import count
+from struct import pack
+from time import perf_counter
 
-from camelid.backends.base import Backend, Capabilities, OutputRow, Program, Result, Ticket
-from camelid.drawing import choose
-from camelid.errors import BackendError, ContextOverflowError, PlanError, RequestError
-from camelid.messages import shown
-from camelid.metrics import Counters
+from camelid.admission import check_depth, check_request, most_tokens
+from camelid.backends.base import Backend, Program, Result, Ticket
+from camelid.errors import PlanError, RequestError
+from camelid.metrics import Counters, StepFacts
+from camelid.outputs import Outputs
 from camelid.plan.step import FROM_RING, Step, encode_step
-from camelid.scheduler import ALL_LOGITS, GUIDED, Batch, Limits, Scheduler, build_step
-from camelid.sequence import Completion, Event, FinishReason, Outbox, Request, Sequence
+from camelid.programs import MIXED, Limits
+from camelid.results import Clock, FinishReason, Outbox
+from camelid.samplers import NeedsAllLogits
+from camelid.scheduler import Batch, Scheduler, Work, build_step
+from camelid.sequence import Request, Sequence
 from camelid.state import StateManager
+from camelid.stream import Stream
+from camelid.timeouts import Timeouts
+from camelid.transfer import Exported, export_rows, import_rows
 
-STATUS_HINT = "the weights or a kernel are broken: compare with backend 'reference'"
-
-
-class Stream(AsyncIterator[Event]):
-    """A request's events as they come. Dropping or closing it cancels the request."""
-
-    def __init__(self, engine: StepEngine, id: int, outbox: Outbox) -> None:  # noqa: A002
-        self.id = id
-        self._engine = engine
-        self._outbox = outbox
-
-    @property
-    def completion(self) -> Completion:
-        """The whole answer, once the stream has ended; RequestError before."""
-        if self._outbox.completion is None:
-            raise RequestError(f"request {self.id} has not finished; read its stream to the end", field="id")
-        return self._outbox.completion
-
-    @property
-    def logits(self) -> list[memoryview[float]]:
-        """A request's logits, [V] float32 a prompt row, if it asked for them."""
-        return self._outbox.logits
-
-    def __aiter__(self) -> Stream:
-        return self
-
-    async def __anext__(self) -> Event:
-        """The next event. Raises what made the request fail, after the events that came before it."""
-        await self._engine.serve(self._outbox)
-        if self._outbox.events:
-            return self._outbox.events.popleft()
-        if self._outbox.error:
-            raise self._outbox.error
-        raise StopAsyncIteration
-
-    def close(self) -> None:
-        """Cancels the request if it still runs; its units are free once its last step has retired."""
-        self._engine.cancel(self.id)
-
-    async def aclose(self) -> None:
-        """Cancels the request, and waits until its units are free."""
-        self.close()
-        await self._engine.settle(self.id)
-
-    def __del__(self) -> None:
-        self.close()
+Hook = Callable[[StepFacts], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +41,7 @@ class Flight:
 
     batch: Batch
     ticket: Ticket
+    submitted: float
 
 
 class StepEngine:
@@ -91,39 +56,76 @@ class StepEngine:
         limits: Limits,
         vocab_size: int,
         max_in_flight: int | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.backend = backend
         self.programs = programs
         self.vocab_size = vocab_size
-        capabilities = backend.capabilities()
-        self._name = capabilities.name
-        self.max_in_flight = _check_depth(max_in_flight, capabilities)
+        self.limits = limits
+        self.hooks: list[Hook] = []
         self.counters = Counters()
-        self._state = state
+        capabilities = backend.capabilities()
+        self.max_in_flight = check_depth(max_in_flight, capabilities)
+        self.state = state
         self._scheduler = Scheduler(state, limits)
+        self._outputs = Outputs(capabilities.name, vocab_size, self.counters)
+        self._clock = clock
+        self._timeouts = Timeouts(clock)
         self._flights: deque[Flight] = deque()
         self._sequences: dict[int, Sequence] = {}
         self._ids = count(1)
+        self._retired = 0.0
         self._turn = asyncio.Lock()  # one task steps at a time; uncontended it never touches a loop
 
     @property
     def context(self) -> int:
         """The most tokens that prompt and answer of one request may have together."""
-        return self._state.max_rows
+        return self.state.max_rows
 
     @property
     def is_idle(self) -> bool:
-        """No request, no step in flight, every unit free."""
-        return not self._sequences and not self._flights and self._state.is_idle
+        """No request, no step in flight, every unit free or cached."""
+        return not self._sequences and not self._flights and self.state.is_idle
+
+    @property
+    def n_running(self) -> int:
+        return len(self._scheduler.running)
+
+    @property
+    def n_waiting(self) -> int:
+        return len(self._scheduler.waiting)
 
     def submit(self, request: Request) -> Stream:
         """Queues a request. Raises RequestError or ContextOverflowError if it can never be served."""
-        max_tokens = self._check(request)
-        sequence = Sequence(id=next(self._ids), request=request, max_tokens=max_tokens)
-        self._sequences[sequence.id] = sequence
+        check_request(request, self.vocab_size, self.limits, self.programs)
+        n_tokens, context = most_tokens(request, self.context), self.context
+        limit = min(request.n_prompt + n_tokens, context)
+        sequence = Sequence(
+            id=next(self._ids), request=request, vocab_size=self.vocab_size, max_tokens=n_tokens, limit=limit,
+            clock=Clock(self._clock),
+        )  # fmt: skip
         self._scheduler.add(sequence)
+        self._timeouts.add(sequence)
         self.counters.requests += 1
-        return Stream(self, sequence.id, sequence.outbox)
+        return self._stream(sequence)
+
+    async def export_rows(self, token_ids: Seq[int], salt: str = "") -> Exported:
+        """The state of as many of these tokens as the prefix cache knows."""
+        async with self._turn:
+            return await export_rows(self.backend, self.state, token_ids, salt)
+
+    async def import_rows(self, token_ids: Seq[int], exported: Exported, salt: str = "") -> int:
+        """Puts exported state into the prefix cache; how many rows. RequestError if there is no room now."""
+        async with self._turn:
+            return await import_rows(self.backend, self.state, token_ids, exported, salt)
+
+    def cached_rows(self, token_ids: Seq[int], salt: str = "") -> int:
+        """Of how many of these tokens the prefix cache knows the state."""
+        return self.state.find(token_ids, salt).n_rows
+
+    def _stream(self, s: Sequence) -> Stream:
+        self._sequences[s.id] = s
+        return Stream(self, s.id, s.outbox)
 
     def cancel(self, id: int) -> None:  # noqa: A002
         """Ends a request: no further row of it is submitted. Unknown and finished ids are ignored."""
@@ -134,6 +136,41 @@ class StepEngine:
         """Ends every request."""
         for id in list(self._sequences):  # noqa: A001
             self.cancel(id)
+
+    async def fork(self, id: int, *, choice: int) -> Stream:  # noqa: A002
+        """Another stream that goes on from a running request's tokens, with draws of its own.
+
+        Both share their state until one writes to it. RequestError for a request that has not begun or has
+        ended, or while all seats are taken.
+        """
+        async with self._turn:
+            parent = self._sequences.get(id)
+            if parent is None or parent.is_finished or parent.request.all_logits:
+                raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
+            parent.n_holds += 1
+            try:
+                while parent.n_in_flight:
+                    await self._retire()
+            finally:
+                parent.n_holds -= 1
+            return self._fork(parent, choice)
+
+    def _fork(self, parent: Sequence, choice: int) -> Stream:
+        seat = None
+        if parent.seat and not parent.is_finished:
+            seat = self.state.fork(parent.seat, parent.n_rows)
+        if seat is None:
+            raise RequestError(
+                f"request {parent.id} cannot be forked: it has ended or waits, or all seats are taken; load "
+                "with a larger parallel",
+                field="id",
+            )
+        child = parent.fork(next(self._ids), choice)
+        child.seat = seat
+        self._scheduler.seat_at_once(child)
+        self._timeouts.add(child)
+        self.counters.forks += 1
+        return self._stream(child)
 
     async def step(self) -> bool:
         """Submits what can be submitted, then retires the oldest step. False if there was nothing to do."""
@@ -156,11 +193,46 @@ class StepEngine:
                 await self._retire()
 
     async def _step(self) -> bool:
+        for sequence in self._timeouts.due():
+            self.counters.timeouts += 1
+            self._end(sequence, "timeout")
+        await self._prepare()
         self._fill()
         if not self._flights:
             return False
         await self._retire()
         return True
+
+    async def _prepare(self) -> None:
+        """What must be awaited before a step is built: the history of found prompts, and drafts."""
+        for s in self._scheduler.admit():
+            self._note_seat(s)
+            if s.n_rows and s.words.penalty_last_n:
+                await self._write_history(s)
+        for s in self._scheduler.speculating():
+            await self._propose(s)
+
+    async def _propose(self, s: Sequence) -> None:
+        assert s.proposer is not None, "only sequences that speculate come here"
+        most = min(self.limits.drafts, s.limit - len(s.token_ids) - 1)
+        if most > 0:
+            s.drafts = tuple(await s.proposer.propose(s.token_ids, most, s.request.sampling))[:most]
+            self.counters.drafted += len(s.drafts)
+
+    def _note_seat(self, s: Sequence) -> None:
+        self.counters.cached_rows += s.n_rows
+        self.counters.prefix_hits += s.n_rows > 0
+
+    async def _write_history(self, s: Sequence) -> None:
+        """Ids that no step will embed, for penalties: those of found rows, in the sequence's ring."""
+        assert s.seat is not None, "it was just admitted"
+        for state in self.state.states:
+            if state.kind == "ring":
+                ring = [0] * state.unit_rows
+                for i in range(max(s.n_rows - state.unit_rows, 0), s.n_rows):
+                    ring[i % state.unit_rows] = s.token_ids[i]
+                data = pack(f"<{state.unit_rows}I", *ring)
+                await self.backend.write_state(state.name, s.seat.slots[state.name][0], data)
 
     def _fill(self) -> None:
         while len(self._flights) < self.max_in_flight:
@@ -171,15 +243,16 @@ class StepEngine:
 
     def _submit(self, batch: Batch) -> None:
         program = self.programs[batch.program]
+        now = self._clock()
         for work in batch.work:
             work.sequence.clock.start()
         try:
-            step = build_step(batch, self._state, self.counters.steps_submitted)
+            step = build_step(batch, self.state, self.counters.steps_submitted)
             ticket = self.backend.run(program, encode_step(step, program.plan.layout))
         except Exception as error:
             self._fail(batch, error)
             return
-        self._flights.append(Flight(batch, ticket))
+        self._flights.append(Flight(batch, ticket, now))
         for work in batch.work:
             work.sequence.submitted(work.n_rows, work.n_outputs)
         self._count(batch, step)
@@ -188,10 +261,13 @@ class StepEngine:
         counters = self.counters
         counters.steps_submitted += 1
         counters.max_in_flight = max(counters.max_in_flight, len(self._flights))
-        decode = sum(1 for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
+        decode = sum(work.n_rows for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
         counters.decode_rows += decode
         counters.prefill_rows += len(step.rows) - decode
         counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
+        counters.copied_units += len(step.copies)
+        counters.preemptions = self._scheduler.n_preempted
+        counters.evicted_units = self.state.n_evicted
 
     async def _retire(self) -> None:
         """Reads the oldest step. It stays in flight if this task is cancelled while it waits."""
@@ -203,13 +279,26 @@ class StepEngine:
         except Exception as failure:
             error = failure
         self._flights.popleft()
-        self.counters.steps_retired += 1
+        self._note_time(flight)
         for work in flight.batch.work:
-            work.sequence.n_in_flight -= 1
+            work.sequence.retired(work.n_rows, work.n_outputs)
         if error:
             self._fail(flight.batch, error)
         else:
             self._deliver(flight.batch, result)
+
+    def _note_time(self, flight: Flight) -> None:
+        """A step took the time since it was submitted, or since the one before it was done."""
+        self.counters.steps_retired += 1
+        now = self._clock()
+        seconds, self._retired = now - max(flight.submitted, self._retired), now
+        n_rows = sum(work.n_rows for work in flight.batch.work)
+        if flight.batch.program == MIXED:
+            self._scheduler.pace.note(n_rows, seconds)
+        if self.hooks:
+            facts = StepFacts(flight.batch.program, len(flight.batch.work), n_rows, seconds)
+            for hook in self.hooks:
+                hook(facts)
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         """Ends the sequences of a step that failed, and no others."""
@@ -226,70 +315,52 @@ class StepEngine:
                 self.counters.discarded_rows += work.n_rows
                 self._release(work.sequence)
             else:
-                self._take(work.sequence, rows)
+                self._take(work, rows)
 
-    def _take(self, s: Sequence, rows: Result) -> None:
+    def _take(self, work: Work, rows: Result) -> None:
         """Results of one sequence; whatever goes wrong with them ends this sequence only."""
-        accept = self._accept_logits if s.request.all_logits else self._accept
+        s = work.sequence
         try:
-            for row in rows:
-                self._check_row(row, s)
-                accept(s, row)
+            taken = self._outputs.take(s, rows)
+        except NeedsAllLogits:
+            self._run_again(s)
+            return
         except Exception as error:
             self._end(s, "error", error)
-
-    def _check_row(self, row: OutputRow, s: Sequence) -> None:
-        name = self._name
-        if row.status != "ok":
-            found = {"nan": "not a number", "zero": "all zero"}[row.status]
-            raise BackendError(
-                f"backend {name!r}: the logits after {len(s.token_ids)} tokens are {found}; {STATUS_HINT}",
-                backend=name, status=row.status,
-            )  # fmt: skip
-        if not 0 <= row.token_id < self.vocab_size:
-            raise BackendError(
-                f"backend {name!r} sampled token {row.token_id} of {self.vocab_size}; {STATUS_HINT}",
-                backend=name, token_id=row.token_id,
-            )  # fmt: skip
-
-    def _accept(self, s: Sequence, row: OutputRow) -> None:
-        s.clock.token()
-        token_id, logprob = self._guide(s, row) if s.constraint else (row.token_id, row.logprob)
-        if token_id in s.request.eos_ids:
-            s.emit(s.sink.flush(), None, 0.0)
-            self._end(s, "stop")
             return
-        s.token_ids.append(token_id)
-        text = s.sink.push(token_id)
-        is_stop = s.sink.stopped or (s.constraint is not None and s.constraint.is_finished)
-        is_last = is_stop or len(s.token_ids) == s.max_rows
-        if is_last:
-            text += s.sink.flush()
-        s.emit(text, token_id, logprob)
-        if is_last:
-            self._end(s, "stop" if is_stop else "length")
+        if taken.n_rows < work.n_outputs:
+            self._take_back(work, work.n_outputs - taken.n_rows)
+        if taken.reason:
+            self._end(s, taken.reason)
+            return
+        self._go_on(s)
 
-    def _guide(self, s: Sequence, row: OutputRow) -> tuple[int, float]:
-        """The token that the constraint lets through, and its log-probability before the mask."""
-        logits = self._logits(row)
-        assert s.constraint is not None, "only guided sequences come here"
-        how = s.request.sampling.words()
-        token_id = choose(row.token_id, logits, s.constraint, how, len(s.token_ids))
-        self.counters.guided_rows += 1
-        self.counters.redrawn_rows += token_id != row.token_id
-        return token_id, logits[token_id] - row.log_sum_exp
+    def _run_again(self, s: Sequence) -> None:
+        """The row's candidates prove no draw: it runs once more, for all its logits."""
+        self.counters.full_logits_rows += 1
+        s.needs_all = True
+        s.take_back(1)
+        assert s.seat is not None, "a sequence whose row has just retired holds a seat"
+        self.state.retreat(s.seat)
 
-    def _logits(self, row: OutputRow) -> memoryview[float]:
-        if row.logits is None:
-            raise BackendError(
-                f"backend {self._name!r} computes no logits; use reference or webgpu", backend=self._name
-            )
-        return row.logits
+    def _take_back(self, work: Work, n_rejected: int) -> None:
+        """Rows of wrong drafts hold nothing; recurrent state goes back the whole step."""
+        s = work.sequence
+        if self.state.has_recurrent:
+            assert s.seat is not None, "a sequence whose rows have just retired holds a seat"
+            self.state.retreat(s.seat)
+        s.take_back(work.n_rows if self.state.has_recurrent else n_rejected)
 
-    def _accept_logits(self, s: Sequence, row: OutputRow) -> None:
-        s.outbox.logits.append(self._logits(row))
-        if len(s.outbox.logits) == s.n_prompt:
-            self._end(s, "stop")
+    def _go_on(self, s: Sequence) -> None:
+        """Tells the cache what has retired, makes room in a full context, and lets a leaving one go."""
+        assert s.seat is not None, "a sequence whose rows have just retired holds a seat"
+        self.state.settle(s.seat, s.token_ids, s.n_valid)
+        if s.shifts and len(s.token_ids) == s.limit:
+            self._scheduler.send_away(s)
+            s.shift()
+            self.counters.shifted += 1
+        else:
+            self._scheduler.drained(s)
 
     def _end(self, s: Sequence, reason: FinishReason, error: Exception | None = None) -> None:
         s.finish(reason, error)
@@ -300,50 +371,3 @@ class StepEngine:
         self._scheduler.remove(s)
         if not s.n_in_flight:
             self._sequences.pop(s.id, None)
-
-    def _check(self, request: Request) -> int:
-        """The most tokens that the answer may have."""
-        self._check_prompt(request)
-        n_prompt, context = len(request.prompt_ids), self.context
-        if request.all_logits:
-            n_tokens = 0
-        elif request.max_tokens is None:
-            n_tokens = max(context - n_prompt, 1)
-        else:
-            n_tokens = request.max_tokens
-        if n_prompt + n_tokens > context:
-            raise ContextOverflowError(
-                f"{n_prompt} prompt tokens and {n_tokens} to answer exceed the context of {context}; shorten "
-                "the prompt, ask for fewer tokens, or load with a larger context",
-                field="prompt", n_tokens=n_prompt + n_tokens, context_length=context,
-            )  # fmt: skip
-        return n_tokens
-
-    def _check_prompt(self, request: Request) -> None:
-        if not request.prompt_ids:
-            raise RequestError("the prompt is empty; give at least one token", field="prompt")
-        bad = next((i for i in request.prompt_ids if not 0 <= i < self.vocab_size), None)
-        if bad is not None:
-            raise RequestError(
-                f"prompt token {bad} is outside the vocabulary of {self.vocab_size}", field="prompt"
-            )
-        n = request.max_tokens
-        if n is not None and (type(n) is not int or n < 1):
-            raise RequestError(f"max_tokens is {shown(n)}, expected an integer from 1 on", field="max_tokens")
-        for asked, entry in ((request.all_logits, ALL_LOGITS), (request.constraint, GUIDED)):
-            if asked and entry not in self.programs:
-                raise PlanError(f"{entry} was asked for before its program was compiled", op="sample")
-
-
-def _check_depth(asked: int | None, capabilities: Capabilities) -> int:
-    """Steps that may be in flight: as asked, else as many as the backend allows."""
-    most = capabilities.max_in_flight
-    if asked is None:
-        return most
-    if type(asked) is not int or not 1 <= asked <= most:
-        raise RequestError(
-            f"max_in_flight is {asked!r}, expected an integer from 1 to {most}, the most that backend "
-            f"{capabilities.name!r} allows",
-            field="max_in_flight",
-        )
-    return asked

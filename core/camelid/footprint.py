@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from camelid.backends.base import Pool
-from camelid.loading import check_context, make_plan
+from camelid.loading import check_context, make_plan, make_state
 from camelid.model.arch import Model
-from camelid.model.decoder import declare_states
 from camelid.model.facts import at_context
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.step import RESULT_WORDS
-from camelid.scheduler import DECODE, MIXED, Limits
-from camelid.state import StateManager
+from camelid.programs import DECODE, MIXED, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +53,11 @@ def predict_memory(
     Reads no weights, so that they need not exist. RequestError for a context that the model does not have,
     and for a `kv_type` that does not fit it.
     """
-    limits, rows = limits or Limits(), check_context(context, model)
-    model = at_context(model, rows)
+    rows = check_context(context, model)
+    limits, model = replace(limits or Limits(), context=rows), at_context(model, rows)
     plans = {entry: make_plan(model, entry, limits, fused, kv_type=kv_type) for entry in (DECODE, MIXED)}
-    states = declare_states(model.spec, kv_type)
-    pools = StateManager(states, context=rows, n_sequences=limits.parallel).sizes()
+    state = make_state(model, limits, kv_type)
+    states, pools = state.states, state.sizes()
     weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
     return Footprint(
         context=rows,

@@ -6,22 +6,26 @@ The synchronous calls drive the asynchronous engine on the calling thread; there
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any, Unpack
 
 from camelid.asking import Asking
 from camelid.backends.base import Capabilities, MemoryReport
-from camelid.engine import Stream
+from camelid.chat import ChatPrompt
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions, Progress, Running, start
 from camelid.metrics import Counters
 from camelid.model.spec import ModelSpec
-from camelid.opening import ModelName, open_tokenizer
+from camelid.opening import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.options import LoadWords, Message, Options, Prompt
 from camelid.plan.plan import Plan
+from camelid.programs import ALL_LOGITS
+from camelid.results import Completion, Event
 from camelid.runner import Runner
 from camelid.sampling import SamplingParams
-from camelid.scheduler import ALL_LOGITS, GUIDED
-from camelid.sequence import Completion, Event, Request
+from camelid.sequence import Request
+from camelid.session import Host, Session
+from camelid.stream import Stream
 from camelid.text.tokenizer import Tokenizer
 
 __all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
@@ -40,6 +44,7 @@ class LLM:
         self._runner = runner
         self._is_closed = False
         self._asking = Asking(running.file)
+        self._host = Host(running, self._asking, runner, self._start)
 
     @property
     def spec(self) -> ModelSpec:
@@ -196,6 +201,22 @@ class LLM:
         self._check_open()
         return self._engine.submit(self._asking.request(prompt, options))
 
+    def session(self, id: str | None = None) -> Session:  # noqa: A002
+        """A conversation that goes on, with a name of its own unless given one."""
+        return Session(self._host, id)
+
+    async def arestore(self, path: str | PathLike[str] | ModelSource) -> Session:
+        """The session that a file holds; its `note` says what could not be used.
+
+        Raises RequestError if another model saved it, ModelFormatError if the file is damaged.
+        """
+        self._check_open()
+        return await Session.restored(self._host, find_source(path))
+
+    def restore(self, path: str | PathLike[str]) -> Session:
+        """As `arestore`, for code without an event loop."""
+        return self._runner.run(self.arestore(path))
+
     def save_tape(self, path: str) -> None:
         """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
         save = getattr(self._running.backend, "save_tape", None)
@@ -208,12 +229,12 @@ class LLM:
             )
         save(path)
 
-    async def _start(self, prompt: Prompt, options: Mapping[str, Any]) -> Stream:
+    async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Stream:
         """As `submit`, with the program that a guided request needs."""
         self._check_open()
         request = self._asking.request(prompt, options)
-        if request.constraint:
-            await self._running.compile(GUIDED)
+        for program in request.programs:
+            await self._running.compile(program)
         return self._engine.submit(request)
 
     def _check_open(self) -> None:

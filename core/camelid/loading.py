@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from camelid.admission import check_depth
 from camelid.backends.base import Backend, OpenSpec, Program, check_plan, reason_against
 from camelid.backends.select import ADAPTERS, open_backend
 from camelid.engine import StepEngine
@@ -19,8 +20,9 @@ from camelid.opening import ModelFile, ModelName, open_model
 from camelid.plan.fuse import UNBOUNDED, fuse
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
-from camelid.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.state import PAGED, StateManager
+from camelid.programs import DECODE, MIXED, Limits, program_key
+from camelid.seat import PAGED
+from camelid.state import StateManager
 
 DEFAULT_CONTEXT = 4096
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
@@ -30,7 +32,7 @@ STAGES = ("reading the header", "opening a backend", "loading weights", "compili
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
     """How to run a model. `context` is rows a sequence, `parallel` sequences at once, `kv_type` one of
-    `KV_TYPES`."""
+    `KV_TYPES`; all sequences together share `kv_rows` rows of it (None: enough for all)."""
 
     backend: str = "auto"
     adapter: str = ""
@@ -38,6 +40,7 @@ class LoadOptions:
     parallel: int = 4
     chunk: int = 64
     kv_type: str = "f32"
+    kv_rows: int | None = None
     max_in_flight: int | None = None
     record_tape: bool = False
 
@@ -114,6 +117,22 @@ def make_plan(
     return fuse(lower(model, key, kv_type), fused, most_bytes=most_bytes)
 
 
+def make_state(
+    model: Model, limits: Limits, kv_type: str, *, n_rows: int | None = None, depth: int = 1
+) -> StateManager:
+    """The state of `limits.parallel` sequences, which share `n_rows` rows (None: enough for all of them)."""
+    if n_rows is not None and n_rows < PAGE_ROWS:
+        raise RequestError(f"kv_rows is {n_rows}, expected at least {PAGE_ROWS}, a page", field="kv_rows")
+    return StateManager(
+        declare_states(model.spec, kv_type),
+        context=limits.context,
+        n_sequences=limits.parallel,
+        n_pages=n_rows and n_rows // PAGE_ROWS,
+        chunk=limits.chunk * depth,
+        n_slots=max(2, depth),
+    )
+
+
 def check_context(context: int | None, model: Model) -> int:
     """Rows a sequence: as asked, else the model's own up to 4096. RequestError if the model has fewer."""
     most = model.spec.context_length
@@ -158,15 +177,16 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     """Loads a model and compiles its entries. What was opened is closed again if anything fails."""
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
-    limits = Limits(options.chunk, options.parallel)
+    limits = Limits(options.chunk, options.parallel)  # refused before anything is read
     file = await open_model(model, progress=progress)
     context = check_context(options.context, file.model)
+    limits = replace(limits, context=context)
     file = replace(file, model=at_context(file.model, context))
     declare_states(file.model.spec, options.kv_type)  # refuses what does not fit before a backend is opened
     report(STAGES[1], 1, len(STAGES))
     backend, note = await choose_backend(options, file.model, limits)
     try:
-        engine = await _prepare(file, backend, limits, context, options, report)
+        engine = await _prepare(file, backend, limits, options, report)
     except BaseException:
         await backend.close()
         raise
@@ -179,7 +199,7 @@ def _silent(what: str, stage: int, of: int) -> None:
 
 
 async def _prepare(
-    file: ModelFile, backend: Backend, limits: Limits, context: int, options: LoadOptions, report: Progress
+    file: ModelFile, backend: Backend, limits: Limits, options: LoadOptions, report: Progress
 ) -> StepEngine:
     model, can = file.model, backend.capabilities()
     plans = {
@@ -194,8 +214,8 @@ async def _prepare(
     weights = _union(plans.values())
     named = {part.source for w in weights for part in w.parts}  # a directory has other files too
     await backend.load(weights, {name: file.sources[name] for name in named & file.sources.keys()})
-    states = declare_states(model.spec, options.kv_type)
-    state = StateManager(states, context=context, n_sequences=limits.parallel)
+    depth = check_depth(options.max_in_flight, can)
+    state = make_state(model, limits, options.kv_type, n_rows=options.kv_rows, depth=depth)
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))
     programs: dict[str, Program] = {}
@@ -207,7 +227,7 @@ async def _prepare(
         state,
         limits=limits,
         vocab_size=model.spec.vocab_size,
-        max_in_flight=options.max_in_flight,
+        max_in_flight=depth,
     )
 
 

@@ -23,8 +23,41 @@ class Counters:
     ring_rows: int = 0  # rows whose id the host had not read yet: run-ahead really happened
     discarded_rows: int = 0  # rows whose result came after their sequence had ended
     failed_steps: int = 0
-    guided_rows: int = 0  # rows whose token a grammar had to let through
-    redrawn_rows: int = 0  # of these, rows whose drawn token it did not
+    hosted_rows: int = 0  # rows whose token the host drew
+    guided_rows: int = 0  # of these, rows whose token a grammar had to let through
+    redrawn_rows: int = 0  # of these, rows whose token is not what the device drew
+    full_logits_rows: int = 0  # rows that ran again, since their candidates proved no draw
+    prefix_hits: int = 0  # times that a sequence found its first rows computed
+    cached_rows: int = 0  # rows that were found
+    preemptions: int = 0  # times that a running sequence was sent back to wait
+    evicted_units: int = 0  # units that held what nobody had asked for again
+    copied_units: int = 0  # units copied since two held them and one wrote
+    forks: int = 0
+    shifted: int = 0  # times that a full context dropped tokens
+    drafted: int = 0  # tokens proposed by speculation
+    accepted: int = 0  # of these, tokens that the model drew itself
+    timeouts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """A step that has retired: its program, how many sequences and rows it had, and the seconds it took."""
+
+    program: str
+    n_sequences: int
+    n_rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """How an engine is doing now. Bytes are of state: held by requests, kept for prefixes, and in all."""
+
+    n_running: int
+    n_waiting: int
+    held_bytes: int
+    cached_bytes: int
+    total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,149 +1,219 @@
-"""Which rows the next step holds: decode rows first, then prefill chunks, up to the token budget."""
+"""Which rows the next step holds: decode rows first, then prefill chunks, within a budget of rows."""
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from camelid.errors import RequestError
-from camelid.plan.step import Capacity, ProgramKey, Step, StepSequence
+from camelid.pace import Pace
+from camelid.plan.step import Step, StepSequence
+from camelid.programs import (
+    ALL_LOGITS,
+    CANDIDATES,
+    DECODE,
+    ENTRIES,
+    GUIDED,
+    MIXED,
+    VERIFY,
+    Limits,
+    program_key,
+)
+from camelid.seat import PAGED
 from camelid.sequence import Sequence
-from camelid.state import StateManager
-
-DECODE, MIXED = "decode", "mixed"
-ALL_LOGITS, GUIDED = "all_logits", "guided"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`chunk` rows in a mixed step; at most `parallel` sequences run at once."""
-
-    chunk: int = 64
-    parallel: int = 4
-
-    def __post_init__(self) -> None:
-        # One row more than all decode rows, so that a prefill always advances.
-        if not 1 <= self.parallel < self.chunk:
-            raise RequestError(
-                f"parallel is {self.parallel} and chunk {self.chunk}; expected 1 <= parallel < chunk",
-                field="parallel",
-            )
-
-
-def program_key(entry: str, limits: Limits, page_rows: int, *, n_paged: int = 1) -> ProgramKey:
-    """The key of `decode`, `mixed`, or what is the same but returns logits: `guided`, `all_logits`.
-
-    Each of the model's `n_paged` groups may take new pages of `page_rows` in one step.
-    """
-    n = limits.parallel
-    if entry in (DECODE, GUIDED):
-        capacity = Capacity(rows=n, sequences=n, outputs=n, updates=n_paged * n)
-        return ProgramKey(
-            entry=DECODE, capacity=capacity, features=frozenset({ALL_LOGITS} if entry == GUIDED else ())
-        )
-    rows, is_full = limits.chunk, entry == ALL_LOGITS
-    updates = n_paged * (-(-rows // page_rows) + n)
-    capacity = Capacity(rows=rows, sequences=n, outputs=rows if is_full else n, updates=updates)
-    return ProgramKey(entry=MIXED, capacity=capacity, features=frozenset({ALL_LOGITS} if is_full else ()))
+from camelid.state import Change, StateManager
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One sequence's share of a step: its next `n_rows` rows, and how many outputs it asks for."""
+    """One sequence's share of a step: its next `n_rows` rows, how many outputs, what becomes of its pages."""
 
     sequence: Sequence
     n_rows: int
     n_outputs: int
+    change: Change
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """What one step does, and the program that does it."""
 
     program: str
-    work: tuple[Work, ...]
+    work: list[Work] = field(default_factory=list[Work])
+    n_updates: int = 0
 
 
 class Scheduler:
-    """First come, first served: `waiting` sequences get a seat in order, `running` ones hold theirs."""
+    """`waiting` sequences get a seat in order, `running` ones hold theirs until they end or are sent away.
+
+    Both are in order: higher priority first, then who came first. Where units run out, the last of those
+    running goes back to wait, and is computed anew later from the tokens that it has; what of it nobody took
+    meanwhile is found in the prefix cache.
+    """
 
     def __init__(self, state: StateManager, limits: Limits) -> None:
         self.state = state
         self.limits = limits
-        self.waiting: deque[Sequence] = deque()
+        self.pace = Pace(limits.step_s)
+        self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
-        # Programs that cannot share a step take turns.
-        self._turns = deque((self._logits_batch, self._token_batch, self._guided_batch))
+        self.n_preempted = 0
+        n_paged = sum(s.kind in PAGED for s in state.states)
+        keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
+        self._most_updates = {program: key.capacity.updates for program, key in keys.items()}
+        # Programs cannot share a step, and take turns.
+        self._turns = deque((ALL_LOGITS, MIXED, CANDIDATES, GUIDED, VERIFY))
 
     def add(self, sequence: Sequence) -> None:
-        self.waiting.append(sequence)
+        insort(self.waiting, sequence, key=lambda s: s.order)
+
+    def seat_at_once(self, sequence: Sequence) -> None:
+        """Adds one that has its seat already."""
+        insort(self.running, sequence, key=lambda s: s.order)
 
     def remove(self, sequence: Sequence) -> None:
         """Frees a finished sequence's units, unless a step in flight still touches them."""
         if sequence in self.waiting:
             self.waiting.remove(sequence)
         if sequence in self.running and not sequence.n_in_flight:
-            self.running.remove(sequence)
-            assert sequence.seat is not None, "running sequences hold a seat"
-            self.state.close_seat(sequence.seat)
-            sequence.seat = None
+            self._unseat(sequence)
+
+    def _unseat(self, s: Sequence) -> None:
+        self.running.remove(s)
+        assert s.seat is not None, "running sequences hold a seat"
+        self.state.close_seat(
+            s.seat, s.token_ids, s.n_valid, keeps=s.request.reuses and s.outbox.error is None
+        )
+        s.leave_seat()
+
+    def send_away(self, sequence: Sequence) -> None:
+        """Lets a sequence wait for a seat again; at the latest when its steps in flight have retired."""
+        sequence.is_leaving = True
+        self.drained(sequence)
+
+    def drained(self, sequence: Sequence) -> None:
+        """Sends a leaving sequence back to the queue, if nothing of it is in flight any longer."""
+        if sequence.is_leaving and not sequence.n_in_flight:
+            self._unseat(sequence)
+            self.add(sequence)
+
+    # Batches
 
     def next_batch(self) -> Batch | None:
         """The next step's work, or None if no sequence has a row to submit."""
-        self._admit()
         for _ in range(len(self._turns)):
-            batch = self._turns[0]()
+            program = self._turns[0]
             self._turns.rotate(-1)
-            if batch:
+            batch = self._batch(program)
+            if batch.work:
                 return batch
         return None
 
-    def _admit(self) -> None:
+    def admit(self) -> list[Sequence]:
+        """Gives seats to those who wait, in order, while there is room; who got one."""
+        admitted: list[Sequence] = []
         while self.waiting:
-            seat = self.state.open_seat(self.waiting[0].max_rows)
+            first = self.waiting[0]
+            request = first.request
+            seat = self.state.open_seat(first.token_ids, salt=request.salt, reuses=request.finds)
             if seat is None:
-                return
-            sequence = self.waiting.popleft()
-            sequence.seat = seat
-            self.running.append(sequence)
+                self._make_way(first)
+                break
+            self.waiting.pop(0)
+            first.take_seat(seat)
+            self.seat_at_once(first)
+            admitted.append(first)
+        return admitted
 
-    def _logits_batch(self) -> Batch | None:
+    def speculating(self) -> list[Sequence]:
+        """Those that can be asked for drafts of what follows."""
+        return [s for s in self.running if s.proposer and s.is_live and s.can_decode]
+
+    def _make_way(self, waiting: Sequence) -> None:
+        """For one of higher priority the last of those running goes; it may take steps until it is gone."""
+        last = self.running[-1] if self.running else None
+        if last and last.request.priority < waiting.request.priority and last.is_live:
+            self._preempt(last)
+
+    def _preempt(self, victim: Sequence) -> None:
+        self.n_preempted += 1
+        self.send_away(victim)
+
+    def _batch(self, program: str) -> Batch:
+        batch = Batch(program)
+        if program == MIXED:
+            self._add_generated(batch, DECODE)
+            n = len(batch.work)
+            self._add_prefill(batch, self._budget(n) - n)
+            if len(batch.work) == n:
+                batch.program = DECODE
+        elif program == ALL_LOGITS:
+            self._add_logits(batch)
+        else:
+            self._add_generated(batch, program)
+        return batch
+
+    def _live(self) -> Iterator[Sequence]:
+        """Those running for whom steps may be built. A copy, since some may be sent away meanwhile."""
+        return (s for s in list(self.running) if s.is_live)
+
+    def _budget(self, n_decode: int) -> int:
+        return self.pace.rows(self.limits.chunk) if n_decode else self.limits.chunk
+
+    def _add_logits(self, batch: Batch) -> None:
         """One request that asks for every prompt row's logits."""
         for s in self._live():
-            if s.request.all_logits and s.n_prompt_left:
-                n = min(s.n_prompt_left, self.limits.chunk)
-                return Batch(ALL_LOGITS, (Work(s, n, n),))
-        return None
+            if s.request.all_logits and s.n_prefill:
+                n = min(s.n_prefill, self.limits.chunk)
+                self._add(batch, s, n, n)
+                return
 
-    def _guided_batch(self) -> Batch | None:
-        """The next row of every request that a grammar guides; the host needs its logits."""
-        work = tuple(Work(s, 1, 1) for s in self._live() if s.is_guided and s.can_decode)
-        return Batch(GUIDED, work) if work else None
+    def _add_generated(self, batch: Batch, program: str) -> None:
+        """The next row of every sequence that this program serves, and its drafts."""
+        for s in self._live():
+            if s.can_decode and s.program == program and not s.request.all_logits:
+                n = 1 + len(s.drafts)
+                self._add(batch, s, n, n)
 
-    def _token_batch(self) -> Batch | None:
-        live = [s for s in self._live() if not s.request.all_logits]
-        decode = [Work(s, 1, 1) for s in live if s.can_decode and not s.is_guided]
-        prefill = self._prefill(live, self.limits.chunk - len(decode))
-        if not decode and not prefill:
-            return None
-        return Batch(MIXED if prefill else DECODE, (*decode, *prefill))
-
-    def _live(self) -> list[Sequence]:
-        return [s for s in self.running if not s.is_finished]
-
-    @staticmethod
-    def _prefill(live: list[Sequence], budget: int) -> list[Work]:
-        work: list[Work] = []
-        for s in live:
-            n = min(s.n_prompt_left, budget)
-            if n:
-                work.append(Work(s, n, int(n == s.n_prompt_left and not s.is_guided)))
+    def _add_prefill(self, batch: Batch, budget: int) -> None:
+        for s in self._live():
+            n_left = s.n_prefill
+            n = min(n_left, budget)
+            if n < 1 or s.request.all_logits or (s.request.is_atomic and n < n_left):
+                continue
+            ends = n == n_left and not s.has_own_program
+            if self._add(batch, s, n, int(ends)):
                 budget -= n
-        return work
+
+    def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
+        """Adds a share of work if there are units for it, at the cost of who is behind."""
+        seat = s.seat
+        assert seat is not None, "running sequences hold a seat"
+        end = s.n_rows + n_rows
+        if batch.n_updates + self.state.most_updates(seat, s.n_rows, end) > self._most_updates[batch.program]:
+            return False  # its page tables do not fit this step any more
+        while (change := self.state.grow(seat, s.n_rows, end)) is None:
+            victim = self._victim(batch)
+            if victim is None:
+                return False
+            self._preempt(victim)
+            if victim is s:
+                return False
+        batch.n_updates += len(change.updates)
+        batch.work.append(Work(s, n_rows, n_outputs, change))
+        return True
+
+    def _victim(self, batch: Batch) -> Sequence | None:
+        """The last of those running that is not in the step; None while one is on its way out already."""
+        if any(s.is_leaving or s.is_finished for s in self.running):
+            return None
+        busy = {work.sequence.id for work in batch.work}
+        return next((s for s in reversed(self.running) if s.id not in busy and not s.n_holds), None)
 
 
 def build_step(batch: Batch, state: StateManager, ordinal: int) -> Step:
-    """The batch as a step. Takes the units that its rows will be written to."""
+    """The batch as a step."""
     step = Step(ordinal=ordinal)
     for number, work in enumerate(batch.work):
         _add_work(step, number, work, state)
@@ -153,11 +223,12 @@ def build_step(batch: Batch, state: StateManager, ordinal: int) -> Step:
 def _add_work(step: Step, number: int, work: Work, state: StateManager) -> None:
     s, first, held = work.sequence, len(step.rows), work.sequence.n_rows
     assert s.seat is not None, "scheduled sequences hold a seat"
-    step.updates += state.grow(s.seat, held + work.n_rows)
+    step.updates += work.change.updates
+    step.copies += work.change.copies
     step.rows += [s.row(number, held + i) for i in range(work.n_rows)]
     groups = state.words(s.seat, held)
-    state.advance(s.seat)
+    state.advance(s.seat, held + work.n_rows)
     step.sequences.append(StepSequence(first_row=first, rows=work.n_rows, groups=groups, sampling=number))
-    step.sampling.append(s.request.sampling.words())
+    step.sampling.append(s.words)
     sampled = range(work.n_rows - work.n_outputs, work.n_rows)  # the last rows
     step.outputs += [(first + i, number, held + i + 1) for i in sampled]

@@ -1,216 +1,274 @@
-"""What a user asked (`Request`), one running stream of it (`Sequence`), and what comes out of it."""
+"""What a user asked (`Request`), and one running stream of it (`Sequence`)."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from time import perf_counter
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from camelid.answers import NoText, TextSink
 from camelid.drawing import Constraint
-from camelid.plan.step import FROM_ID, FROM_RING, StepRow
+from camelid.plan.step import FROM_ID, FROM_RING, StepRow, StepSampling
+from camelid.programs import ALL_LOGITS, CANDIDATES, DECODE, GUIDED, VERIFY
+from camelid.results import Clock, Completion, Event, FinishReason, Outbox, Usage
+from camelid.samplers import HostSampler
 from camelid.sampling import SamplingParams
-from camelid.state import Seat
-from camelid.text.toolcalls import Part, ToolCall, gather
+from camelid.seat import Seat
+from camelid.speculative import Proposer
+from camelid.text.toolcalls import gather
 
-FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
+Overflow = Literal["error", "shift", "stop"]
+OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One prompt and how to go on from it. `all_logits` asks for the prompt's logits and no answer."""
+    """One prompt and how to go on from it.
+
+    `all_logits` asks for the prompt's logits and no answer. `max_tokens` None goes on up to the context;
+    `overflow` says what happens where more is asked than it holds: an error at once, a stop there, or a
+    shift, which drops half of what follows the first `n_keep` tokens. A higher `priority` goes first.
+    Seconds may be bounded in the queue and in all. An `is_atomic` prompt goes through one step as a whole.
+    `reuses` lets it find what was computed before for requests of the same `salt`. `choice` parts the draws
+    of requests that are otherwise equal.
+    """
 
     prompt_ids: tuple[int, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    max_tokens: int | None = None  # None: up to the context
+    max_tokens: int | None = None
     eos_ids: frozenset[int] = frozenset()
     sink: Callable[[], TextSink] = NoText
     constraint: Callable[[], Constraint] | None = None
+    proposer: Callable[[], Proposer] | None = None
     all_logits: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One token of the answer, and the text that it completes.
-
-    `text` is empty while bytes or a possible stop string are held back. What is still held when the end
-    token comes makes a last event without an id. In a conversation, `parts` also have what is not text for
-    the user: thoughts and tool calls.
-    """
-
-    text: str
-    token_id: int | None
-    logprob: float
-    parts: tuple[Part, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens in and out; the end token is not counted."""
-
-    prompt_tokens: int
-    completion_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Seconds and tokens a second. Rates are 0.0 where nothing was measured."""
-
-    ttft_s: float
-    prefill_tps: float
-    decode_tps: float
-    total_s: float
-    n_steps: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """A finished answer. `token_ids` leave out the end token; `text` ends before a stop string.
-
-    In a conversation `reasoning` and `tool_calls` are what the model's family marks as such, `text` the rest.
-    """
-
-    text: str
-    token_ids: list[int]
-    finish_reason: FinishReason
-    usage: Usage
-    timings: Timings
-    seed: int
-    reasoning: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-
-
-@dataclass(slots=True)
-class Outbox:
-    """What an engine has for a stream's consumer. It outlives the sequence."""
-
-    events: deque[Event] = field(default_factory=deque[Event])
-    text: list[str] = field(default_factory=list[str])
-    parts: list[Part] = field(default_factory=list["Part"])
-    logits: list[memoryview[float]] = field(default_factory=list["memoryview[float]"])  # [V] float32 a row
-    completion: Completion | None = None
-    error: Exception | None = None
+    overflow: Overflow = "error"
+    n_keep: int = 0
+    priority: int = 0
+    queue_timeout_s: float | None = None
+    timeout_s: float | None = None
+    is_atomic: bool = False
+    reuses: bool = True
+    salt: str = ""
+    choice: int = 0
+    token_bytes: Callable[[int], bytes] = lambda token_id: b""
 
     @property
-    def is_open(self) -> bool:
-        return self.completion is None
+    def n_prompt(self) -> int:
+        return len(self.prompt_ids)
 
+    @property
+    def finds(self) -> bool:
+        """Whether rows that were computed before serve it: not where every row's logits are asked for."""
+        return self.reuses and not self.all_logits
 
-@dataclass(slots=True)
-class Clock:
-    """When things happened to a sequence, in seconds of `perf_counter`; 0.0 is not yet."""
+    @property
+    def sampler_waits(self) -> bool:
+        """The host draws its tokens, each after the one before."""
+        return self.constraint is not None or not self.sampling.fits_device
 
-    submitted: float = field(default_factory=perf_counter)
-    started: float = 0.0
-    first: float = 0.0
-    last: float = 0.0
-
-    def start(self) -> None:
-        self.started = self.started or perf_counter()
-
-    def token(self) -> None:
-        self.last = perf_counter()
-        self.first = self.first or self.last
-
-    def timings(self, n_prompt: int, n_tokens: int, n_steps: int) -> Timings:
-        end = perf_counter()
-        return Timings(
-            ttft_s=self.first - self.submitted if self.first else 0.0,
-            prefill_tps=_rate(n_prompt, self.first - self.started),
-            decode_tps=_rate(n_tokens - 1, self.last - self.first),
-            total_s=end - self.submitted,
-            n_steps=n_steps,
-        )
-
-
-def _rate(n: int, seconds: float) -> float:
-    return n / seconds if n > 0 and seconds > 0 else 0.0
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that it needs besides those that every model has."""
+        if self.all_logits:
+            return (ALL_LOGITS,)
+        if self.constraint:
+            return (GUIDED,)
+        hosted = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
+        shown = (CANDIDATES,) if self.sampling.logprobs else ()
+        return (*hosted, *shown, *((VERIFY,) if self.proposer else ()))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
     """One running stream.
 
-    `token_ids` are known to the host: prompt, then retired ids. `n_rows` and `n_sampled` count what was
-    submitted, so they run ahead of `token_ids` by the steps in flight.
+    `token_ids` are what the context holds and the host knows: prompt, then retired ids; after a shift fewer
+    than `answer_ids` may be among them. `n_rows` counts rows submitted and `n_ahead` draws in flight, so both
+    run ahead of `token_ids`. `limit` is how many tokens the context may come to hold.
     """
 
     id: int
     request: Request
+    vocab_size: int
     max_tokens: int
+    limit: int
     outbox: Outbox = field(default_factory=Outbox)
     token_ids: list[int] = field(default_factory=list[int])
+    answer_ids: list[int] = field(default_factory=list[int])
+    n_prompt: int = 0  # rows that are prompt to the kernels
     n_rows: int = 0
-    n_sampled: int = 0
+    n_done: int = 0  # rows of retired steps
+    n_ahead: int = 0
     n_in_flight: int = 0
     n_steps: int = 0
+    n_shifted: int = 0  # tokens that shifts dropped
+    n_cached: int = 0  # prompt rows that were found computed
+    n_holds: int = 0  # forks that wait until nothing of it is in flight
     seat: Seat | None = None
+    is_leaving: bool = False  # it gives up its seat once nothing of it is in flight
+    needs_all: bool = False  # its next row's candidates were too few
+    drafts: tuple[int, ...] = ()
     clock: Clock = field(default_factory=Clock)
     sink: TextSink = field(init=False)
     constraint: Constraint | None = None
+    sampler: HostSampler | None = None
+    proposer: Proposer | None = None
+    words: StepSampling = field(init=False)
 
     def __post_init__(self) -> None:
-        self.constraint = self.request.constraint() if self.request.constraint else None
-        self.token_ids = list(self.request.prompt_ids)
-        self.sink = self.request.sink()
+        request = self.request
+        self.constraint = request.constraint() if request.constraint else None
+        self.proposer = request.proposer() if request.proposer else None
+        if request.sampler_waits:
+            self.sampler = HostSampler(
+                request.sampling, self.vocab_size, choice=request.choice, token_bytes=request.token_bytes
+            )
+        self.token_ids = list(request.prompt_ids)
+        self.n_prompt = request.n_prompt
+        self.sink = request.sink()
+        self.words = request.sampling.words(choice=request.choice)
 
     @property
-    def n_prompt(self) -> int:
-        return len(self.request.prompt_ids)
-
-    @property
-    def is_guided(self) -> bool:
-        """A constraint chooses its tokens, so each row waits for the one before."""
-        return self.constraint is not None
-
-    @property
-    def n_prompt_left(self) -> int:
-        """Rows still to prefill; a guided sequence keeps its last for the program that returns logits."""
-        return max(self.n_prompt - self.is_guided - self.n_rows, 0)
-
-    @property
-    def max_rows(self) -> int:
-        """State rows that it can ever need."""
-        return self.n_prompt + self.max_tokens
-
-    @property
-    def generated_ids(self) -> list[int]:
-        return self.token_ids[self.n_prompt :]
+    def order(self) -> tuple[int, int]:
+        """Who goes first: the higher priority, then who came first."""
+        return -self.request.priority, self.id
 
     @property
     def is_finished(self) -> bool:
         return not self.outbox.is_open
 
     @property
+    def is_live(self) -> bool:
+        """Whether steps may be built for it."""
+        return not (self.is_finished or self.is_leaving or self.n_holds)
+
+    @property
+    def has_own_program(self) -> bool:
+        """Its generated rows need more than a drawn token back."""
+        return self.sampler is not None or self.request.sampling.logprobs > 0
+
+    @property
+    def waits(self) -> bool:
+        """Each of its generated rows waits for the one before: the host has a say in what follows."""
+        return self.sampler is not None or self.proposer is not None
+
+    @property
+    def program(self) -> str:
+        """What runs its next generated row."""
+        if self.drafts:
+            return VERIFY
+        if not self.has_own_program:
+            return DECODE
+        return GUIDED if self.constraint or self.needs_all else CANDIDATES
+
+    @property
+    def n_prefill(self) -> int:
+        """Known rows that go through the prompt's program.
+
+        A sequence with a program of its own keeps the last known row for that.
+        The first row on a new seat goes there too, since page tables that are all new fit there.
+        """
+        n_left = len(self.token_ids) - self.n_rows
+        if self.has_own_program:
+            return max(n_left - 1, 0)
+        is_prompt = self.n_rows < self.n_prompt or (self.seat is not None and self.seat.is_fresh)
+        return n_left if is_prompt or n_left > 1 else 0
+
+    @property
     def can_decode(self) -> bool:
-        waits = self.is_guided and self.n_in_flight > 0
-        return not (waits or self.n_prompt_left or self.is_finished) and self.n_sampled < self.max_tokens
+        """Whether its next generated row can be submitted."""
+        if self.n_prefill or (self.waits and self.n_in_flight):
+            return False
+        n_tokens = len(self.token_ids) + self.n_ahead
+        return self.n_rows < n_tokens < self.limit
+
+    @property
+    def n_valid(self) -> int:
+        """Retired rows whose tokens are known: a row after the end may have been computed, too."""
+        return min(self.n_done, len(self.token_ids))
 
     def row(self, number: int, state_row: int) -> StepRow:
-        """The step row at `state_row`; its id is still on the device if the host has not read it."""
-        is_known = state_row < len(self.token_ids)
+        """The step row at `state_row`: known, drafted, or still on the device."""
+        n_known = len(self.token_ids)
+        source, value = FROM_ID, 0
+        if state_row < n_known:
+            value = self.token_ids[state_row]
+        elif state_row - n_known < len(self.drafts):
+            value = self.drafts[state_row - n_known]
+        else:
+            source = FROM_RING
         return StepRow(
-            source=FROM_ID if is_known else FROM_RING,
-            value=self.token_ids[state_row] if is_known else 0,
-            sequence=number,
-            state_row=state_row,
-            positions=(state_row,),
+            source=source, value=value, sequence=number, state_row=state_row, positions=(state_row,)
         )
 
-    def submitted(self, n_rows: int, n_sampled: int) -> None:
+    def submitted(self, n_rows: int, n_draws: int) -> None:
         """Notes that a step with these rows is in flight."""
         self.n_rows += n_rows
-        self.n_sampled += n_sampled
+        self.n_ahead += n_draws
         self.n_in_flight += 1
         self.n_steps += 1
 
-    def emit(self, text: str, token_id: int | None, logprob: float) -> None:
+    def retired(self, n_rows: int, n_draws: int) -> None:
+        """The oldest step in flight with rows of it is done."""
+        self.n_done += n_rows
+        self.n_ahead -= n_draws
+        self.n_in_flight -= 1
+
+    def take_back(self, n_rows: int) -> None:
+        """The last rows count as never run. Nothing of it may be in flight."""
+        self.n_rows -= n_rows
+        self.n_done -= n_rows
+
+    def take_seat(self, seat: Seat) -> None:
+        """Begins, or begins again, with what its seat already holds."""
+        self.seat, self.n_rows, self.n_done = seat, seat.n_cached, seat.n_cached
+        if not self.n_steps:
+            self.n_cached = min(seat.n_cached, self.request.n_prompt)
+
+    def leave_seat(self) -> None:
+        """Gives up its seat; what it will compute again begins at its first token."""
+        self.seat, self.n_rows, self.n_done = None, 0, 0
+        self.is_leaving, self.needs_all, self.drafts = False, False, ()
+
+    def shift(self) -> int:
+        """Drops half of what follows the kept tokens; how many. The rest is computed anew."""
+        keep = min(self.request.n_keep, len(self.token_ids) - 2)
+        n = max((len(self.token_ids) - keep) // 2, 1)
+        del self.token_ids[keep : keep + n]
+        self.n_shifted += n
+        self.n_prompt = len(self.token_ids)
+        self.words = self.request.sampling.words(choice=self.request.choice, offset=self.n_shifted)
+        return n
+
+    def accept(
+        self, token_id: int, logprob: float, top: tuple[tuple[int, float], ...] = ()
+    ) -> FinishReason | None:
+        """One more token of the answer; the reason to end, if it is the last."""
+        self.token_ids.append(token_id)
+        self.answer_ids.append(token_id)
+        text = self.sink.push(token_id)
+        is_stop = self.sink.stopped or (self.constraint is not None and self.constraint.is_finished)
+        is_last = is_stop or len(self.answer_ids) == self.max_tokens or self.is_full
+        self.emit(text + self.sink.flush() if is_last else text, token_id, logprob, top)
+        return ("stop" if is_stop else "length") if is_last else None
+
+    @property
+    def is_full(self) -> bool:
+        """The context holds no further token, and none is to be dropped for it."""
+        return len(self.token_ids) == self.limit and not self.shifts
+
+    @property
+    def shifts(self) -> bool:
+        """Whether tokens are to be dropped where the context is full."""
+        return self.request.overflow == "shift"
+
+    def emit(
+        self, text: str, token_id: int | None, logprob: float, top: tuple[tuple[int, float], ...] = ()
+    ) -> None:
         """Puts in the outbox what came of one token, or of the end, where there is anything."""
         parts = self.sink.take()
         if text or parts or token_id is not None:
-            self.outbox.events.append(Event(text, token_id, logprob, parts))
+            self.outbox.events.append(Event(text, token_id, logprob, parts, top))
             self.outbox.text.append(text)
             self.outbox.parts += parts
 
@@ -218,16 +276,38 @@ class Sequence:
         """Closes the outbox. Rows still in flight are discarded when they retire."""
         if self.is_finished:
             return
-        ids, message = self.generated_ids, gather(self.outbox.parts)
+        message = gather(self.outbox.parts)
         calls = any(call.complete for call in message.tool_calls)
+        n_prompt = self.request.n_prompt
         self.outbox.error = error
         self.outbox.completion = Completion(
             text="".join(self.outbox.text),
-            token_ids=ids,
+            token_ids=self.answer_ids,
             finish_reason="tool_calls" if calls and reason == "stop" else reason,
-            usage=Usage(self.n_prompt, len(ids)),
-            timings=self.clock.timings(self.n_prompt, len(ids), self.n_steps),
+            usage=Usage(n_prompt, len(self.answer_ids), self.n_cached),
+            timings=self.clock.timings(n_prompt - self.n_cached, self.n_steps),
             seed=self.request.sampling.seed or 0,
             reasoning=message.reasoning,
             tool_calls=message.tool_calls,
         )
+
+    def fork(self, id: int, choice: int) -> Sequence:  # noqa: A002
+        """Another stream that goes on from the same tokens with draws of its own.
+
+        Its completion has the whole answer, its events only what comes from now on.
+        """
+        child = replace(
+            self, id=id, request=replace(self.request, choice=choice), outbox=Outbox(),
+            clock=Clock(self.clock.now), token_ids=[], answer_ids=list(self.answer_ids), constraint=None,
+            seat=None, n_holds=0,
+        )  # fmt: skip
+        child.token_ids = list(self.token_ids)
+        child.words = self.request.sampling.words(choice=choice, offset=self.n_shifted)
+        if self.sampler and child.sampler:
+            child.sampler.mu = self.sampler.mu
+        for token_id in self.answer_ids:
+            child.outbox.text.append(child.sink.push(token_id))
+            child.outbox.parts += child.sink.take()
+            if child.constraint:
+                child.constraint.accept(token_id)
+        return child

@@ -1,107 +1,93 @@
-"""Who holds which unit of state: pools with a hard bound, reservations, page tables and ring slots."""
+"""All state of one engine: seats, page tables and slots within a hard bound, and what may be reused.
+
+A group's `kind` says how it is held. Pages (paged, window, static) are listed in a table row, and window
+groups give pages back as rows leave the window. Slots hold a sequence as a whole: a ring its last ids, a
+recurrent group its state, of which each step reads one slot and writes the next, so that a step can be
+dropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from camelid.backends.base import Pool
-from camelid.errors import PlanError
 from camelid.plan.plan import StateSpec
+from camelid.pools import UnitPool
+from camelid.prefix import root_key
+from camelid.reuse import Hit, Reuse, first_page
+from camelid.seat import PAGED, RECURRENT, RING, STATIC, TABLED, Copy, GroupWords, Seat, Update
 
-PAGED = ("paged", "window")  # a window keeps all its pages until they are given back early
-STATIC = "static"  # pages too, filled once before the first step that reads them
-SLOTS = {"ring": 1, "recurrent": 2}  # units of a seat at any length; two, so that a step can be dropped
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
-Update = tuple[int, int, int, int]  # group, table row, index, unit
-GroupWords = tuple[int, int, int]  # table row or read slot, first kept row or write slot, rows held
 
 
-class UnitPool:
-    """Units 1 .. n of one group, each free or held by `references` holders."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a step must do to the page tables and units before its rows are written."""
 
-    def __init__(self, n_units: int) -> None:
-        self.n_units = n_units
-        self.n_reserved = 0
-        self._free = list(range(n_units, 0, -1))
-        self._references = [0] * (n_units + 1)
-
-    @property
-    def n_free(self) -> int:
-        return len(self._free)
-
-    def reserve(self, n: int) -> bool:
-        """Sets `n` free units aside for later `take`s; False if there are not so many."""
-        if n > self.n_free - self.n_reserved:
-            return False
-        self.n_reserved += n
-        return True
-
-    def unreserve(self, n: int) -> None:
-        self.n_reserved -= n
-
-    def take(self) -> int:
-        """One unit out of the reservation."""
-        if not self.n_reserved:
-            raise PlanError("a unit was taken that nobody had reserved", op="state")
-        self.n_reserved -= 1
-        unit = self._free.pop()
-        self._references[unit] = 1
-        return unit
-
-    def share(self, unit: int) -> None:
-        """One more holder of a unit."""
-        self._references[unit] += 1
-
-    def drop(self, unit: int) -> None:
-        """One holder less; the last one frees the unit."""
-        if self._references[unit] < 1:
-            raise PlanError(f"unit {unit} was dropped although nobody holds it", op="state")
-        self._references[unit] -= 1
-        if not self._references[unit]:
-            self._free.append(unit)
+    updates: Sequence[Update] = ()
+    copies: Sequence[Copy] = ()
 
 
-@dataclass(slots=True)
-class Seat:
-    """What one sequence holds: a table row, units by group, and how many more are reserved for it.
-
-    `n_steps` counts the steps built for it: each reads the recurrent slot that the one before wrote.
-    Static groups hold `static_rows` rows of it, from its first step to its end.
-    """
-
-    table_row: int
-    units: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    reserved: dict[str, int] = field(default_factory=dict[str, int])
-    n_steps: int = 0
-    static_rows: int = 0
+NO_CHANGE = Change()
 
 
 class StateManager:
     """All state groups of one engine.
 
-    The bound is set here: `n_sequences` seats of at most `context` rows each, in `n_pages` pages a paged
-    group (enough for every seat unless told otherwise). A seat reserves all that it may need, so a
-    sequence that was let in never runs out.
+    The bound is set here: `n_sequences` seats of at most `context` rows each. Every paged group has `n_pages`
+    pages (enough for every seat unless told otherwise), a window group no more than its seats can hold with
+    `chunk` rows in a step. A seat takes units as its rows come. Where none is free, cached ones go; where
+    none is cached either, `grow` says no, and the caller must send a sequence away.
     """
 
     def __init__(
-        self, states: Sequence[StateSpec], *, context: int, n_sequences: int, n_pages: int | None = None
+        self,
+        states: Sequence[StateSpec],
+        *,
+        context: int,
+        n_sequences: int,
+        n_pages: int | None = None,
+        chunk: int = 0,
+        n_slots: int = 2,
     ) -> None:
         self.states = tuple(states)
         self.context = context
         self.n_sequences = n_sequences
+        self._chunk = chunk or context
+        self._n_slots = n_slots
+        self._tabled = [(i, s) for i, s in enumerate(self.states) if s.kind in TABLED]
+        self._paged = [(i, s) for i, s in self._tabled if s.kind in PAGED]
+        self._recurrent = [s for s in self.states if s.kind == RECURRENT]
+        self._rings = [s for s in self.states if s.kind == RING]
+        self.page_rows = self._tabled[0][1].unit_rows if self._tabled else 16
         self._rows = UnitPool(n_sequences)
-        self._pools = {s.name: UnitPool(self._n_units(s, n_pages)) for s in self.states}
+        self._pools = {s.name: self._pool(s, n_pages) for s in self.states}
+        self._reuse = Reuse(self.states, self._pools, self.page_rows)
+        self._seats: list[Seat] = []
+
+    def _pool(self, state: StateSpec, n_pages: int | None) -> UnitPool:
+        def evicted(unit: int) -> None:
+            self._reuse.forget(state.name, unit)
+
+        return UnitPool(self._n_units(state, n_pages), evicted)
 
     def _n_units(self, state: StateSpec, n_pages: int | None) -> int:
-        if state.kind in SLOTS:
-            return self.n_sequences * SLOTS[state.kind]
-        return n_pages or self.n_sequences * self._n_pages(state, self.context)
+        if state.kind == RING:
+            return self.n_sequences
+        if state.kind == RECURRENT:
+            return self.n_sequences * (self._n_slots + 1)  # one more each, for what ended requests leave
+        every_seat = self.n_sequences * self._most_pages(state, self.context)
+        return min(n_pages or every_seat, every_seat)
 
-    @staticmethod
-    def _n_pages(state: StateSpec, n_rows: int) -> int:
-        return -(-n_rows // state.unit_rows)
+    def _n_pages(self, n_rows: int) -> int:
+        return -(-n_rows // self.page_rows)
+
+    def _most_pages(self, state: StateSpec, n_rows: int) -> int:
+        """Pages that a seat of `n_rows` rows holds at once: of a window, it and the rows of a step."""
+        pages = self._n_pages(n_rows)
+        return min(pages, self._n_pages(state.window + self._chunk) + 2) if state.window else pages
 
     def sizes(self) -> Mapping[str, Pool]:
         """What the backend allocates, trash included."""
@@ -109,87 +95,260 @@ class StateManager:
 
     def _size(self, state: StateSpec) -> Pool:
         n_units = self._pools[state.name].n_units + TRASH
-        if state.kind in SLOTS:
+        if state.kind not in TABLED:
             return Pool(n_units)
-        return Pool(n_units, self.n_sequences + TRASH, self._n_pages(state, self.context))
+        return Pool(n_units, self.n_sequences + TRASH, self._n_pages(self.context))
 
     @property
     def max_rows(self) -> int:
         """The most rows that one sequence can ever hold."""
-        paged = [s.unit_rows * self._pools[s.name].n_units for s in self.states if s.kind in PAGED]
+        paged = [s.unit_rows * self._pools[s.name].n_units for _, s in self._paged if not s.window]
         return min([self.context, *paged])
 
-    def _need(self, state: StateSpec, n_rows: int, static_rows: int) -> int:
-        return SLOTS.get(state.kind) or self._n_pages(state, static_rows if state.kind == STATIC else n_rows)
+    @property
+    def n_free_seats(self) -> int:
+        return self._rows.n_free
 
-    def open_seat(self, n_rows: int, *, static_rows: int = 0) -> Seat | None:
-        """A seat for up to `n_rows` rows, and `static_rows` in each static group; None while others hold what
-        it needs."""
+    @property
+    def n_evicted(self) -> int:
+        """Units that were taken from the prefix cache so far."""
+        return sum(pool.n_evicted for pool in self._pools.values())
+
+    @property
+    def n_cached(self) -> int:
+        """Units that nobody holds and that the prefix cache may still serve."""
+        return sum(pool.n_cached for pool in self._pools.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the units that somebody holds."""
+        pools = ((s, self._pools[s.name]) for s in self.states)
+        return sum((pool.n_units - pool.n_available) * s.unit_bytes for s, pool in pools)
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of the units that nobody holds and that may be found again."""
+        return sum(self._pools[s.name].n_cached * s.unit_bytes for s in self.states)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody holds a unit: all are free or cached."""
+        pools = [self._rows, *self._pools.values()]
+        return all(pool.n_available == pool.n_units for pool in pools)
+
+    # Seats
+
+    def open_seat(
+        self, token_ids: Sequence[int], *, salt: str = "", reuses: bool = True, static_rows: int = 0
+    ) -> Seat | None:
+        """A seat for these tokens, with what is known of all but the last; None while there is no room."""
         if not self._rows.n_free:
             return None
-        reserved: dict[str, int] = {}
-        for state in self.states:
-            need = self._need(state, n_rows, static_rows)
-            if not self._pools[state.name].reserve(need):
-                self._unreserve(reserved)
-                return None
-            reserved[state.name] = need
-        self._rows.reserve(1)
-        seat = Seat(self._rows.take(), {s.name: [] for s in self.states}, reserved, static_rows=static_rows)
-        for state in self.states:
-            for _ in range(SLOTS.get(state.kind, 0)):
-                self._take(seat, state.name)
+        hit = self._reuse.find(token_ids, salt, len(token_ids) - 1 if reuses else 0)
+        self._reuse.pin(hit)
+        if not self._has_room(len(token_ids), hit, static_rows):
+            self._reuse.unpin(hit)
+            return None
+        return self._sit(hit, static_rows)
+
+    def _has_room(self, n_rows: int, hit: Hit, static_rows: int) -> bool:
+        """Whether the groups have units for all these rows besides what the others' known rows will take."""
+        slots = all(
+            self._pools[s.name].n_available >= self._n_slots - bool(hit.n_rows) for s in self._recurrent
+        )
+        return slots and all(
+            self._pools[s.name].n_available
+            >= self._most_pages(s, static_rows if s.kind == STATIC else n_rows) - hit.n_rows // self.page_rows
+            for _, s in self._tabled
+            if not s.window
+        )
+
+    def _sit(self, hit: Hit, static_rows: int = 0) -> Seat:
+        """A seat that holds the pinned units of a hit."""
+        seat = Seat(
+            self._rows.take(),
+            hit.key,
+            pages={s.name: list(hit.units.get(s.name, ())) for _, s in self._tabled},
+            slots={s.name: self._take(s.name, 1) for s in self._rings},
+            first_page={s.name: hit.first_page.get(s.name, 0) for _, s in self._tabled},
+            static_rows=static_rows,
+            n_known=hit.n_full,
+            n_cached=hit.n_rows,
+        )
+        for state in self._recurrent:
+            start = hit.units.get(state.name, [])
+            seat.slots[state.name] = start + self._take(state.name, self._n_slots - len(start))
+        for group, state in self._tabled:
+            units = enumerate(seat.pages[state.name])
+            seat.pending += [(group, seat.table_row, i, unit) for i, unit in units if unit]
+        self._seats.append(seat)
         return seat
 
-    def _unreserve(self, reserved: Mapping[str, int]) -> None:
-        for name, n in reserved.items():
-            self._pools[name].unreserve(n)
+    def fork(self, seat: Seat, n_rows: int) -> Seat | None:
+        """A seat that shares what another holds of its `n_rows` rows; None while there is none free.
 
-    def _take(self, seat: Seat, name: str) -> int:
-        unit = self._pools[name].take()
-        seat.reserved[name] -= 1
-        seat.units[name].append(unit)
-        return unit
+        No step of the other may be in flight. Whoever writes to a shared unit first gets one of its own.
+        """
+        n_slots = self._n_slots - 1
+        if not self._rows.n_free or any(self._pools[s.name].n_available < n_slots for s in self._recurrent):
+            return None
+        units = {s.name: seat.pages[s.name][: self._n_pages(n_rows)] for _, s in self._paged}
+        units |= {s.name: [seat.read_slot(s.name)] for s in self._recurrent}
+        hit = Hit(n_rows, seat.n_known, seat.key, units, dict(seat.first_page))
+        self._reuse.pin(hit)
+        seat.n_own = -1
+        return self._sit(hit)
 
-    def grow(self, seat: Seat, n_rows: int) -> list[Update]:
-        """Units for `n_rows` rows in all, as changes to the page tables; at first all that is static, too."""
-        paged = [(group, s) for group, s in enumerate(self.states) if s.kind not in SLOTS]
-        return [
-            (group, seat.table_row, index, self._take(seat, s.name))
-            for group, s in paged
-            for index in range(len(seat.units[s.name]), self._need(s, n_rows, seat.static_rows))
-        ]
+    def find(self, token_ids: Sequence[int], salt: str) -> Hit:
+        """What is known of these tokens."""
+        return self._reuse.find(token_ids, salt, len(token_ids))
+
+    @contextmanager
+    def held(self, token_ids: Sequence[int], salt: str) -> Generator[Hit]:
+        """The same, kept from being evicted meanwhile."""
+        hit = self.find(token_ids, salt)
+        self._reuse.pin(hit)
+        try:
+            yield hit
+        finally:
+            self._reuse.unpin(hit)
+
+    def adopt(self, n_rows: int, salt: str) -> Seat | None:
+        """A seat with units for `n_rows` rows that come from elsewhere; None while there is no room."""
+        first = {s.name: first_page(s, n_rows) for _, s in self._paged}
+        wants = {name: self._n_pages(n_rows) - start for name, start in first.items()}
+        if not self._rows.n_free or any(n > self._pools[name].n_available for name, n in wants.items()):
+            return None
+        units = {name: [0] * first[name] + self._take(name, n) for name, n in wants.items()}
+        units |= {s.name: self._take(s.name, 1) for s in self._recurrent}
+        seat = self._sit(Hit(n_rows, 0, root_key(salt), units, first))
+        seat.slot_rows |= {seat.read_slot(s.name): n_rows for s in self._recurrent}
+        return seat
+
+    def units(self, seat: Seat) -> Mapping[str, list[int]]:
+        """The units of a seat that hold rows, by group: all pages that were not given back, the slot read."""
+        pages = {s.name: [unit for unit in seat.pages[s.name] if unit] for _, s in self._paged}
+        return pages | {s.name: [seat.read_slot(s.name)] for s in self._recurrent}
+
+    def _take(self, name: str, n: int) -> list[int]:
+        return [self._pools[name].take() for _ in range(n)]
+
+    def close_seat(self, seat: Seat, token_ids: Sequence[int], n_rows: int, *, keeps: bool = True) -> None:
+        """Gives everything back; with `keeps`, what its first `n_rows` rows left is remembered.
+
+        Only once no step in flight touches it.
+        """
+        if keeps:
+            self._reuse.learn_end(seat, token_ids, n_rows)
+        for name, pages in seat.pages.items():
+            for unit in reversed(pages):  # the last pages are the first to be evicted
+                if unit:
+                    self._pools[name].drop(unit)
+        for name, slots in seat.slots.items():
+            for unit in slots:
+                self._pools[name].drop(unit)
+        self._rows.drop(seat.table_row)
+        self._seats.remove(seat)
+
+    # Steps
+
+    def grow(self, seat: Seat, first_row: int, n_rows: int) -> Change | None:
+        """Units of its own for rows `first_row` .. `n_rows` - 1; None, and no change, if there are none."""
+        if n_rows <= seat.n_own and not self._recurrent:
+            return NO_CHANGE
+        wants = {s.name: self._wants(seat, s, first_row, n_rows) for s in self.states}
+        if any(n > self._pools[name].n_available for name, n in wants.items()):
+            return None
+        copies = [copy for group, s in self._paged for copy in self._own_pages(seat, group, s, first_row)]
+        for group, state in self._tabled:
+            pages = seat.pages[state.name]
+            for index in range(len(pages), self._n_pages(self._rows_of(seat, state, n_rows))):
+                pages.append(self._pools[state.name].take())
+                seat.pending.append((group, seat.table_row, index, pages[-1]))
+        for state in self._recurrent:
+            self._own_slot(seat, state.name)
+        updates, seat.pending = seat.pending, []
+        seat.n_own = self._n_pages(n_rows) * self.page_rows
+        return Change(updates, copies)
+
+    def most_updates(self, seat: Seat, first_row: int, n_rows: int) -> int:
+        """Table changes that `grow` may come to."""
+        n_new = self._n_pages(n_rows) - first_row // self.page_rows  # the first of them may be copied
+        return len(seat.pending) + (n_new * len(self._tabled) if n_rows > seat.n_own else 0)
+
+    @staticmethod
+    def _rows_of(seat: Seat, state: StateSpec, n_rows: int) -> int:
+        return seat.static_rows if state.kind == STATIC else n_rows
+
+    def _wants(self, seat: Seat, state: StateSpec, first_row: int, n_rows: int) -> int:
+        """Units that `grow` would take of a group."""
+        pool = self._pools[state.name]
+        if state.kind == RECURRENT:
+            return int(pool.references(seat.write_slot(state.name)) > 1)
+        if state.kind == RING:
+            return 0
+        pages = seat.pages[state.name]
+        shared = sum(pool.references(unit) > 1 for unit in pages[first_row // self.page_rows :] if unit)
+        return max(self._n_pages(self._rows_of(seat, state, n_rows)) - len(pages), 0) + shared
+
+    def _own_pages(self, seat: Seat, group: int, state: StateSpec, first_row: int) -> list[Copy]:
+        """Makes the pages from `first_row` on its own: copies what others hold, hides the rest."""
+        pool, pages, copies = self._pools[state.name], seat.pages[state.name], list[Copy]()
+        for index in range(first_row // self.page_rows, len(pages)):
+            unit = pages[index]
+            if pool.references(unit) == 1:
+                self._reuse.uncache(state.name, unit)
+                continue
+            pages[index] = pool.take()
+            copies.append((group, unit, pages[index], first_row - index * self.page_rows))
+            seat.pending.append((group, seat.table_row, index, pages[index]))
+            pool.drop(unit)
+        return [copy for copy in copies if copy[3] > 0]
+
+    def _own_slot(self, seat: Seat, name: str) -> None:
+        """The slot that the next step writes is its own, or another takes its place."""
+        pool, slots = self._pools[name], seat.slots[name]
+        at = (seat.n_steps + 1) % len(slots)
+        if pool.references(slots[at]) > 1:
+            shared, slots[at] = slots[at], pool.take()
+            pool.drop(shared)
+        else:
+            self._reuse.uncache(name, slots[at])
 
     def words(self, seat: Seat, held: int) -> tuple[GroupWords, ...]:
         """A sequence's words for each group in its next step, which finds `held` rows."""
-        return tuple(self._group_words(state, seat, held) for state in self.states)
+        return tuple(seat.words(state, held) for state in self.states)
 
-    @staticmethod
-    def _group_words(state: StateSpec, seat: Seat, held: int) -> GroupWords:
-        if state.kind not in SLOTS:
-            return seat.table_row, 0, seat.static_rows if state.kind == STATIC else held
-        slots = seat.units[state.name]
-        return slots[seat.n_steps % len(slots)], slots[(seat.n_steps + 1) % len(slots)], held
-
-    @staticmethod
-    def advance(seat: Seat) -> None:
-        """The step that `words` described will run: the next one reads what it writes.
+    def advance(self, seat: Seat, n_rows: int) -> None:
+        """The step that `words` described will run: the next one reads what it writes, after `n_rows` rows.
 
         A device runs steps in order, so that several may be in flight. Until this is called, a step can be
         built anew from the same slots.
         """
+        for state in self._recurrent:
+            seat.slot_rows[seat.write_slot(state.name)] = n_rows
         seat.n_steps += 1
 
-    def close_seat(self, seat: Seat) -> None:
-        """Gives everything back. Only once no step in flight touches it."""
-        self._unreserve(seat.reserved)
-        for name, units in seat.units.items():
-            for unit in units:
-                self._pools[name].drop(unit)
-        self._rows.drop(seat.table_row)
+    @staticmethod
+    def retreat(seat: Seat) -> None:
+        """The last step's rows will be run again: what it wrote to recurrent slots is not read."""
+        seat.n_steps -= 1
 
     @property
-    def is_idle(self) -> bool:
-        """Whether every unit is free and none is reserved."""
-        pools = [self._rows, *self._pools.values()]
-        return all(pool.n_free == pool.n_units and not pool.n_reserved for pool in pools)
+    def has_recurrent(self) -> bool:
+        """Whether rows can only be taken back a whole step at a time."""
+        return bool(self._recurrent)
+
+    def settle(self, seat: Seat, token_ids: Sequence[int], n_rows: int) -> None:
+        """`n_rows` rows are retired: the cache learns full pages, windows give back what they passed."""
+        self._reuse.learn(seat, token_ids, n_rows)
+        for _, state in self._paged:
+            if state.window:
+                self._give_back(seat, state, first_page(state, n_rows))
+
+    def _give_back(self, seat: Seat, state: StateSpec, first: int) -> None:
+        pages = seat.pages[state.name]
+        for index in range(seat.first_page[state.name], min(first, len(pages))):
+            self._pools[state.name].drop(pages[index])
+            pages[index] = 0
+        seat.first_page[state.name] = max(first, seat.first_page[state.name])

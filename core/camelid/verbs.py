@@ -9,7 +9,7 @@ from camelid.errors import RequestError, UnsupportedModelError
 from camelid.llm import LLM, load
 from camelid.opening import ModelName
 from camelid.options import LoadWords, Options
-from camelid.sequence import Completion, Event
+from camelid.results import Completion, Event
 
 
 class Engine:

@@ -16,9 +16,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from camelid.engine import Stream
 from camelid.llm import LLM, aload
 from camelid.opening import ModelSource
+from camelid.stream import Stream
 
 Tell = Callable[[str], object]
 

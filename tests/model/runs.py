@@ -23,7 +23,8 @@ from camelid.plan.step import (
     StepSequence,
     encode_step,
 )
-from camelid.state import PAGED, Seat, StateManager
+from camelid.seat import PAGED, Seat
+from camelid.state import StateManager
 
 ALL_LOGITS = frozenset({"all_logits"})
 Logits = list[NDArray[np.float32]]  # of each prompt [T, V]
@@ -51,10 +52,10 @@ def make_plan(
 def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> StateManager:
     """Somebody was here before and left, so that the first seats get pages in reverse order."""
     state = StateManager(states, context=context, n_sequences=n_sequences)
-    seat = state.open_seat(context)
+    seat = state.open_seat(range(context))
     assert seat is not None
-    state.grow(seat, context)
-    state.close_seat(seat)
+    state.grow(seat, 0, context)
+    state.close_seat(seat, (), 0)
     return state
 
 
@@ -77,7 +78,7 @@ class Started:
     programs: Mapping[str, tuple[Any, Plan]]
 
     def open_stream(self, prompt: Sequence[int], *, static_rows: int = 0) -> Stream:
-        seat = self.state.open_seat(len(prompt), static_rows=static_rows)
+        seat = self.state.open_seat(prompt, reuses=False, static_rows=static_rows)
         assert seat is not None
         return Stream(prompt, seat, 0, [])
 
@@ -95,7 +96,7 @@ class Started:
             if drop:
                 self._submit("mixed", _other_tokens(step))
             rows = await self.run("mixed", step)
-            _retire(streams, counts, [np.array(row.logits) for row in rows])
+            _retire(self.state, streams, counts, [np.array(row.logits) for row in rows])
         return [np.stack(stream.logits) for stream in streams]
 
 
@@ -125,7 +126,9 @@ def _make_step(state: StateManager, streams: Sequence[Stream], counts: tuple[int
 
 def _add_rows(step: Step, state: StateManager, stream: Stream, n: int) -> None:
     first, number, end = len(step.rows), len(step.sequences), stream.held + n
-    step.updates += state.grow(stream.seat, end)
+    change = state.grow(stream.seat, stream.held, end)
+    assert change is not None
+    step.updates += change.updates
     for i in range(stream.held, end):
         row = StepRow(source=FROM_ID, value=stream.prompt[i], sequence=number, state_row=i, positions=(i,))
         step.outputs.append((len(step.rows), number, i + 1))
@@ -140,11 +143,13 @@ def _other_tokens(step: Step) -> Step:
     return replace(step, rows=rows)
 
 
-def _retire(streams: Sequence[Stream], counts: tuple[int, ...], logits: list[Any]) -> None:
+def _retire(
+    state: StateManager, streams: Sequence[Stream], counts: tuple[int, ...], logits: list[Any]
+) -> None:
     rows = iter(logits)
     for stream, n in zip(streams, counts, strict=True):
         if n:
-            StateManager.advance(stream.seat)
+            state.advance(stream.seat, stream.held + n)
             stream.held += n
             stream.logits += [next(rows) for _ in range(n)]
 

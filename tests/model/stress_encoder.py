@@ -93,7 +93,9 @@ def _whole_step(state: StateManager, streams: Sequence[Stream], requests: Sequen
     step = Step()
     for number, (stream, (ids, at)) in enumerate(zip(streams, requests, strict=True)):
         first = len(step.rows)
-        step.updates += state.grow(stream.seat, 0)
+        change = state.grow(stream.seat, 0, 0)
+        assert change is not None
+        step.updates += change.updates
         groups = state.words(stream.seat, 0)
         step.sequences.append(StepSequence(first_row=first, rows=len(ids), groups=groups, sampling=number))
         step.sampling.append(StepSampling())

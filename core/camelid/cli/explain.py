@@ -16,7 +16,7 @@ from camelid.model.arch import Model
 from camelid.opening import open_model
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
-from camelid.scheduler import DECODE, MIXED, Limits
+from camelid.programs import DECODE, MIXED, Limits
 
 
 @verb

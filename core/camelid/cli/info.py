@@ -26,7 +26,7 @@ from camelid.model.sizes import bare_model, bytes_at, count_parameters
 from camelid.model.spec import ModelSpec, RopeSpec
 from camelid.opening import ModelFile, open_model
 from camelid.plan.weights import Weight
-from camelid.scheduler import Limits
+from camelid.programs import Limits
 from camelid.text.hf.models import kind_of
 from camelid.text.hf.values import mapping
 

@@ -1,0 +1,61 @@
+"""The programs that an engine runs, and how much each can take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from camelid.errors import RequestError
+from camelid.plan.step import Capacity, ProgramKey
+
+# `decode` and `mixed` draw on the device. The others run what needs more back: the likeliest tokens, all
+# logits of generated rows or of prompt rows, the draws of several rows of a sequence.
+DECODE, MIXED, ALL_LOGITS = "decode", "mixed", "all_logits"
+CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
+ENTRIES = {DECODE: DECODE, CANDIDATES: DECODE, GUIDED: DECODE, MIXED: MIXED, VERIFY: MIXED, ALL_LOGITS: MIXED}
+FEATURES = {CANDIDATES: "candidates", GUIDED: "all_logits", ALL_LOGITS: "all_logits"}
+BIASES = 16  # of one sequence; more are added on the host
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`chunk` rows in a mixed step; at most `parallel` sequences run at once, of `context` rows each.
+
+    A step that also generates is kept to about `step_s` seconds where prompts could fill more. `drafts`
+    tokens are verified at once.
+    """
+
+    chunk: int = 64
+    parallel: int = 4
+    context: int = 4096
+    step_s: float = 0.1
+    drafts: int = 8
+
+    def __post_init__(self) -> None:
+        # While a prompt is read, one sequence less generates, so that a row is left for it.
+        if not 1 <= self.parallel <= self.chunk:
+            raise RequestError(
+                f"parallel is {self.parallel} and chunk {self.chunk}; expected 1 <= parallel <= chunk",
+                field="parallel",
+            )
+
+
+def program_key(program: str, limits: Limits, page_rows: int, *, n_paged: int = 1) -> ProgramKey:
+    """The capacities and features of a program.
+
+    Each of the model's `n_paged` groups may take new pages of `page_rows` in one step. All programs but
+    `decode` also have room for the page tables of a whole context, which a sequence brings along that found
+    its prompt computed.
+    """
+    n = limits.parallel
+    rows = {VERIFY: n * (limits.drafts + 1), MIXED: limits.chunk, ALL_LOGITS: limits.chunk}.get(program, n)
+    pages = n if program == DECODE else n - (-rows // page_rows) - (-limits.context // page_rows)
+    capacity = Capacity(
+        rows=rows,
+        sequences=n,
+        outputs=rows if program in (VERIFY, ALL_LOGITS) else n,
+        updates=n_paged * pages,
+        copies=n_paged * n,
+        biases=BIASES * n,
+    )
+    features = frozenset({FEATURES[program]} if program in FEATURES else ())
+    return ProgramKey(entry=ENTRIES[program], capacity=capacity, features=features)

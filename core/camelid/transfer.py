@@ -1,0 +1,58 @@
+"""State out of an engine and into another one: canonical rows, which every backend reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from camelid.backends.base import Backend
+from camelid.errors import RequestError
+from camelid.state import StateManager
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Canonical rows of a sequence's first `n_rows` tokens: consecutive units by group, in the bytes of
+    `Backend.read_state`.
+
+    Of a window group only the last ones; `first_unit` is the number of the first of these. A recurrent group
+    has one unit, as it was after all rows.
+    """
+
+    n_rows: int
+    units: Mapping[str, Sequence[bytes]]
+    first_unit: Mapping[str, int]
+
+
+async def export_rows(backend: Backend, state: StateManager, token_ids: Sequence[int], salt: str) -> Exported:
+    """As much of these tokens' state as the prefix cache knows."""
+    with state.held(token_ids, salt) as hit:
+        units: dict[str, list[bytes]] = {}
+        for group, numbers in hit.units.items():
+            units[group] = [await backend.read_state(group, number) for number in numbers if number]
+        first = {group: hit.first_page.get(group, 0) for group in units}
+        return Exported(hit.n_rows, units, first)
+
+
+async def import_rows(
+    backend: Backend, state: StateManager, token_ids: Sequence[int], exported: Exported, salt: str
+) -> int:
+    """Makes the prefix cache know these rows; how many of these tokens it knows then."""
+    if not exported.n_rows:
+        return 0
+    seat = state.adopt(exported.n_rows, salt)
+    if seat is None:
+        raise RequestError(
+            f"there is no room for {exported.n_rows} rows of a session now; try again when requests have "
+            "ended, or load with a larger kv_rows",
+            field="session",
+        )
+    is_whole = False
+    try:
+        for group, numbers in state.units(seat).items():
+            for number, data in zip(numbers, exported.units.get(group, ()), strict=True):
+                await backend.write_state(group, number, data)
+        is_whole = True
+    finally:
+        state.close_seat(seat, token_ids, exported.n_rows, keeps=is_whole)
+    return state.find(token_ids, salt).n_rows
