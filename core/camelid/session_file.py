@@ -33,8 +33,10 @@ from camelid.formats.settings import Config
 from camelid.formats.source import Ask, format_error, located
 from camelid.past import Past, Piece, ids_of
 from camelid.plan.plan import StateSpec
+from camelid.transfer import Exported
 
 PAGED = ("paged", "window")
+KINDS = (*PAGED, "recurrent")  # what a sequence needs in order to go on
 MAGIC, VERSION = b"CAMELID\x1a", 1
 HEAD = struct.Struct("<8sII32s")
 DIGEST_BYTES = 32
@@ -42,18 +44,6 @@ MAX_HEADER_BYTES = 16 << 20  # of JSON: over a million tokens
 MAX_ROWS = 1 << 30
 MAX_UNIT_BYTES = 1 << 30
 MAX_TOKEN_ID = (1 << 32) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """Canonical rows of a sequence's first `n_rows` tokens: consecutive units by group.
-
-    Of a window group only the last ones; `first_unit` is the number of the first of these.
-    """
-
-    n_rows: int
-    units: Mapping[str, Sequence[bytes]]
-    first_unit: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +103,9 @@ def misfit(head: Head, states: Sequence[StateSpec]) -> str:
     if head.n_rows > len(ids_of(head.saved.past)):
         return f"there are {head.n_rows} of them, and {len(ids_of(head.saved.past))} tokens"
     by_name = {state.name: state for state in states}
+    missing = [state.name for state in states if state.kind in KINDS and state.name not in head.groups]
+    if head.n_rows and missing:
+        return f"they have no group {missing[0]!r}"
     for name, group in head.groups.items():
         if name not in by_name:
             return f"they have a group {name!r:.60}, and this model has none"

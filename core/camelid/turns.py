@@ -13,7 +13,7 @@ from camelid.errors import RequestError
 from camelid.messages import checked_messages
 from camelid.options import Message
 from camelid.past import Past, Rendering
-from camelid.sequence import Completion
+from camelid.results import Completion
 from camelid.text.tokenizer import Tokenizer
 from camelid.text.toolcalls import ToolCall
 

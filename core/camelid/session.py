@@ -1,0 +1,277 @@
+"""A conversation that goes on: its messages, and the ids that the model has read and written so far.
+
+A session owns ids, not pages. What a turn computed stays in the engine's prefix cache as long as there is
+room; then the next turn pays for its new tokens alone, and otherwise the ids are computed again. Either way
+they are the same ids: an answer's are kept as the model drew them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias, Unpack
+
+from camelid import __version__
+from camelid.asking import CHAT_OPTIONS, Asking
+from camelid.chat import ChatPrompt, RenderedChat
+from camelid.errors import RequestError
+from camelid.fingerprint import fingerprint
+from camelid.formats.source import drive_async
+from camelid.loading import Running
+from camelid.messages import checked_messages
+from camelid.model.decoder import declare_states
+from camelid.opening import ModelSource
+from camelid.options import Message, Options, checked_stops
+from camelid.past import Past, answered, ids_of, renewed
+from camelid.plan.plan import StateSpec
+from camelid.results import Completion, Event
+from camelid.runner import Runner
+from camelid.session_file import Head, Saved, misfit, read_head, read_rows, write, write_whole
+from camelid.stream import Stream
+from camelid.turns import Asked, answer_message, content_text, plain_text, said, spoken
+
+# Submits a conversation's ids with its options.
+StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[Stream]]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The model that sessions talk to."""
+
+    running: Running
+    asking: Asking
+    runner: Runner
+    start: StartStream
+
+    @property
+    def states(self) -> tuple[StateSpec, ...]:
+        """The state groups whose rows a file can hold."""
+        return declare_states(self.running.file.model.spec, self.running.kv_type)
+
+
+class Turn(AsyncIterator[Event]):
+    """One answer as it comes. The session has it once the events end, or the turn is closed before."""
+
+    def __init__(self, stream: Stream, finish: Callable[[Completion], object]) -> None:
+        self._stream = stream
+        self._finish: Callable[[Completion], object] | None = finish
+
+    @property
+    def completion(self) -> Completion:
+        """The whole answer, once it has ended; RequestError before."""
+        return self._stream.completion
+
+    async def __anext__(self) -> Event:
+        try:
+            return await anext(self._stream)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def close(self) -> None:
+        """Ends the answer within one step; what there is of it counts."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """The same, and waits until its units are free."""
+        await self._stream.aclose()
+        finish, self._finish = self._finish, None
+        if finish:
+            finish(self._stream.completion)
+
+
+class Session:
+    """One conversation with one model. `messages` may be changed between turns, for tool results or edits.
+
+    A model without a chat template goes on with the text of all messages. `options` hold for every turn that
+    does not say otherwise; `note` says what of a restored session could not be used.
+    """
+
+    def __init__(self, host: Host, id: str | None = None) -> None:  # noqa: A002
+        self.id = id or secrets.token_hex(4)
+        self.messages: list[Message] = []
+        self.options: dict[str, Any] = {}
+        self.note = ""
+        self._host = host
+        self._past: Past = ()
+        self._n_drawn = 0
+        self._turn: Turn | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """What the model has read and written."""
+        return ids_of(self._past)
+
+    @property
+    def system(self) -> str | None:
+        """The system message's text, if there is one first. Setting it makes, changes or removes it."""
+        first = self.messages[0] if self.messages else None
+        return content_text(first) if first and first.get("role") == "system" else None
+
+    @system.setter
+    def system(self, text: str | None) -> None:
+        rest = self.messages[1:] if self.system is not None else self.messages
+        self.messages = [*said("system", text), *rest]
+
+    def reset(self) -> None:
+        """Forgets the conversation; the system message and the options stay."""
+        self._check_idle()
+        self.messages = [*said("system", self.system)]
+        self._past, self._n_drawn = (), 0
+
+    def fork(self, id: str | None = None) -> Session:  # noqa: A002
+        """Another session that goes on from here."""
+        self._check_idle()
+        twin = Session(self._host, id)
+        twin.messages, twin.options = deepcopy(self.messages), deepcopy(self.options)
+        twin._past, twin._n_drawn = self._past, self._n_drawn
+        return twin
+
+    async def start(self, text: str | None = None, **options: Unpack[Options]) -> Turn:
+        """Begins a turn with a user's text, or with the messages as they are. Raises as `LLM.agenerate`."""
+        self._check_idle()
+        given: dict[str, Any] = {**self.options, **options}
+        chat = {name: given.pop(name, None) for name in CHAT_OPTIONS}
+        new = said("user", text)
+        rendered = self._rendered([*self.messages, *new], chat)
+        past = renewed(self._past, rendered.rendering, self._host.asking.tokenizer)
+        asked = Asked(new, past, rendered.text_of, checked_stops(given.get("stop", ())))
+        stream = await self._host.start(rendered.prompt(ids_of(past)), given)
+        self._turn = turn = Turn(stream, lambda done: self._finish(asked, done))
+        return turn
+
+    def _rendered(self, messages: list[Message], chat: Mapping[str, Any]) -> RenderedChat:
+        asking = self._host.asking
+        if self._host.running.file.template is not None:
+            return asking.chat.rendered(messages, **chat)
+        return plain_text(messages, asking.tokenizer, chat)
+
+    def _finish(self, asked: Asked, done: Completion) -> None:
+        """Takes over what was asked and answered; nothing of a turn that failed."""
+        self._turn = None
+        if done.finish_reason == "error":
+            return
+        token_ids, tail = spoken(asked, done)
+        self._past = answered(asked.past, token_ids, self._host.asking.tokenizer, tail=tail)
+        self.messages += [*asked.messages, answer_message(done)]
+        self._n_drawn += len(done.token_ids)
+
+    def _check_idle(self) -> None:
+        if self._turn:
+            raise RequestError(
+                f"session {self.id!r} is still answering; end that turn first", field="session"
+            )
+
+    async def astream(
+        self, text: str | None = None, **options: Unpack[Options]
+    ) -> AsyncGenerator[Event, None]:
+        """The answer token by token. Leaving the loop ends it; what there is of it counts."""
+        turn = await self.start(text, **options)
+        try:
+            async for event in turn:
+                yield event
+        finally:
+            await turn.aclose()
+
+    async def agenerate(self, text: str | None = None, **options: Unpack[Options]) -> Completion:
+        """The whole answer."""
+        turn = await self.start(text, **options)
+        try:
+            async for _ in turn:
+                pass
+        finally:
+            await turn.aclose()
+        return turn.completion
+
+    def stream(
+        self, text: str | None = None, **options: Unpack[Options]
+    ) -> Generator[Event, None, Completion]:
+        """As `astream`, for code without an event loop; the generator returns the completion."""
+        run, run_step = self._host.runner.run, self._host.runner.run_step
+        turn = run(self.start(text, **options))
+        try:
+            while event := run_step(_next(turn)):
+                yield event
+            return turn.completion
+        finally:
+            run(turn.aclose())
+
+    def generate(self, text: str | None = None, **options: Unpack[Options]) -> Completion:
+        """As `agenerate`, for code without an event loop."""
+        return self._host.runner.run(self.agenerate(text, **options))
+
+    async def acontent(self) -> Iterator[bytes]:
+        """The bytes of a session file, in pieces: messages, ids, and the rows that are still cached."""
+        self._check_idle()
+        running = self._host.running
+        saved = Saved(
+            id=self.id,
+            model=PurePath(running.file.name).name,
+            fingerprint=await fingerprint(running.file),
+            messages=self.messages,
+            past=self._past,
+            options=self.options,
+            drawn=self._n_drawn,
+            camelid=__version__,
+        )
+        exported = await running.engine.export_rows(self.token_ids, self._salt)
+        return write(saved, self._host.states, exported)
+
+    async def asave(self, path: str | PathLike[str]) -> None:
+        """Writes the session file, whole or not at all. ModelFormatError if it cannot be written."""
+        write_whole(Path(path), await self.acontent())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """As `asave`, for code without an event loop."""
+        self._host.runner.run(self.asave(path))
+
+    @classmethod
+    async def restored(cls, host: Host, source: ModelSource) -> Session:
+        """The session that a file holds, with its rows in the prefix cache as far as they fit this model.
+
+        Raises RequestError if it was saved with another model, and as `session_file.read_head`.
+        """
+        head = await drive_async(read_head(source.size, source.name), source.read)
+        await _check_model(host, head)
+        session = cls(host, head.saved.id)
+        session.messages = list(checked_messages(head.saved.messages))
+        session.options = dict(head.saved.options)
+        session._past, session._n_drawn = head.saved.past, head.saved.drawn
+        session.note = await session._take_rows(head, source)
+        return session
+
+    async def _take_rows(self, head: Head, source: ModelSource) -> str:
+        """Puts the rows into the prefix cache; why not, if that cannot be."""
+        reason = misfit(head, self._host.states)
+        if reason:
+            return f"its rows cannot be used, since {reason}; the next turn computes them again"
+        exported = await drive_async(read_rows(head), source.read)
+        try:
+            n = await self._host.running.engine.import_rows(self.token_ids, exported, self._salt)
+        except RequestError as error:  # no room: nothing is lost but time
+            return f"its rows cannot be used: {error.message}"
+        short = f"of its {head.n_rows} rows {n} could be used; the next turn computes the others again"
+        return short if n < head.n_rows else ""
+
+    @property
+    def _salt(self) -> str:
+        """Sessions share rows with others of the same salt only."""
+        return str(self.options.get("cache_salt", ""))
+
+
+async def _check_model(host: Host, head: Head) -> None:
+    saved, ours = head.saved, await fingerprint(host.running.file)
+    if saved.fingerprint != ours:
+        raise RequestError(
+            f"{head.path} was saved with {saved.model} ({saved.fingerprint[:8]}), and this model is "
+            f"{PurePath(host.running.file.name).name} ({ours[:8]}); load the one that it was saved with",
+            field="session",
+        )
+
+
+async def _next(turn: Turn) -> Event | None:
+    return await anext(turn, None)
