@@ -49,8 +49,8 @@ class Scores:
         return self.candidates.logits[self.candidates.ids.tolist().index(token_id)] - self.log_sum_exp
 
     def largest(self, n: int) -> list[tuple[float, int]]:
-        """(logit, id) of the n largest logits, largest first, ties by id."""
-        if self.candidates is not None and n <= len(self.candidates.ids):
+        """(logit, id) of the n largest logits, at most `CANDIDATES`: largest first, ties by id."""
+        if self.candidates is not None:
             logits = self.candidates.logits.tolist()
             # A backend may compare more digits than it sends: then of equals the lowest id is not the first.
             pairs = sorted(zip(map(neg, logits), self.candidates.ids.tolist(), strict=True))

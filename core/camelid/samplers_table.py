@@ -185,7 +185,7 @@ def zipf_k(s: float, mu: float, n: int) -> int:
     e, log_n = s - 1.0, log(n)
     log_ratio = log(e / -expm1(-e * log_n)) if abs(e * log_n) > 1e-9 else -log(log_n or 1.0)
     exponent = (log_ratio + mu * LN_2) / max(s, 1e-9)
-    return max(int(exp(min(exponent, log_n))), 1)
+    return n if exponent >= log_n else max(int(exp(exponent)), 1)
 
 
 def mirostat_2(pool: Pool, turn: Turn) -> None:

@@ -1,0 +1,267 @@
+"""Draws on the host: their distribution, mirostat's trace, masks, forks, and what a view must hold."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.samplers_oracle import Case, drawn, ranked, softmax, survivors
+from tests.test_samplers import all_of, packed, random_case, row_of, sampler_of
+
+from camelid.backends.reference.sampling import philox
+from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
+from camelid.errors import RequestError
+from camelid.samplers import HostSampler, NeedsAllLogits, Scores, top_logprobs
+from camelid.samplers_pool import Pool, Rest
+from camelid.samplers_table import SAMPLERS
+from camelid.sampling import SamplingParams
+
+F64 = NDArray[np.float64]
+# Chi squared that a right sampler exceeds once in 10,000 runs, by degrees of freedom (Abramowitz & Stegun).
+CRITICAL = {
+    3: 21.1,
+    4: 23.5,
+    5: 25.7,
+    6: 27.9,
+    7: 29.9,
+    8: 31.8,
+    9: 33.7,
+    10: 35.6,
+    11: 37.4,
+    12: 39.1,
+    13: 40.9,
+}
+N_DRAWS = 100_000
+
+
+def chi_squared(counts: NDArray[np.int64], chances: F64) -> float:
+    expected = counts.sum() * chances
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def made(**options: Any) -> SamplingParams:
+    return SamplingParams.from_options({"seed": 99, **options})
+
+
+LOGITS = np.array([1.0, -0.5, 2.2, 0.0, 1.4, -1.0, 0.7, 2.0, -0.2, 1.9, 0.3, -2.0, 1.1, 0.9])
+CHAINS: list[dict[str, Any]] = [
+    {"temperature": 1.0, "order": ["temperature"]},
+    {"temperature": 0.6, "top_k": 8, "top_p": 0.9, "min_p": 0.1},
+    {"temperature": 1.5, "typical_p": 0.7, "top_p": 1.0, "min_p": 0.0},
+    {"temperature": 1.0, "dynatemp_range": 0.5, "top_k": 6, "top_p": 1.0, "min_p": 0.0},
+    {"temperature": 0.9, "xtc_probability": 1.0, "xtc_threshold": 0.1, "min_p": 0.0, "top_p": 1.0},
+]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("options", CHAINS)
+def test_draws_follow_the_survivors_softmax(options: dict[str, Any]) -> None:
+    """Chi squared over 100,000 positions. The chain is run once, and the draw's own noise in NumPy; the first
+    1,000 draws are made by the sampler itself, which must agree with both."""
+    params = made(**options)
+    case = Case(LOGITS, params, [])
+    final = survivors(case)
+    ids = np.flatnonzero(np.isfinite(final))
+    n = len(ids)
+    assert 3 < n <= 14
+    positions = np.arange(N_DRAWS, dtype=np.uint64)
+    u = np.stack([(philox_by_position(params, i, positions) + 0.5) * 2.0**-24 for i in ids], axis=1)
+    winners = ids[np.argmax(final[ids] - np.log(-np.log(u)), axis=1)]
+    sampler = sampler_of(case)
+    assert [sampler.draw(all_of(LOGITS), [], at) for at in range(1000)] == winners[:1000].tolist()
+    counts, chances = np.bincount(winners, minlength=len(LOGITS))[ids], softmax(final[ids])
+    bound = CRITICAL[n - 1]
+    assert chi_squared(counts, chances) < bound
+    assert chi_squared(counts, np.full(n, 1 / n)) > bound, "the test can fail"
+
+
+def philox_by_position(params: SamplingParams, token_id: int, positions: NDArray[np.uint64]) -> Any:
+    """The noise words of one token at many positions: the published rounds over the counter's second word."""
+    mask, high = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a, b = np.full_like(positions, token_id), positions
+    c, d = np.zeros_like(positions), np.full_like(positions, PURPOSE_DRAW)
+    key = [(params.seed or 0) & 0xFFFFFFFF, (params.seed or 0) >> 32]
+    for _ in range(10):
+        left, right = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (
+            (right >> high) ^ b ^ np.uint64(key[0]),
+            right & mask,
+            (left >> high) ^ d ^ np.uint64(key[1]),
+            left & mask,
+        )
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return a >> np.uint64(8)
+
+
+def test_xtcs_coin_is_fair_and_its_own() -> None:
+    coins = [Dice(5, 0, at).uniform(PURPOSE_XTC) for at in range(4000)]
+    assert abs(sum(coin < 0.3 for coin in coins) / 4000 - 0.3) < 0.03
+    words = philox(5, np.zeros(1, np.uint64), 17, 0, PURPOSE_XTC)
+    assert coins[17] == ((int(words[0]) >> 8) + 0.5) * 2.0**-24
+    assert coins[17] != Dice(5, 0, 17).uniform(PURPOSE_DRAW)
+    left_out = [
+        HostSampler(made(xtc_probability=0.3, temperature=0.01, top_p=1.0), 14).draw(all_of(LOGITS), [], at)
+        != 2
+        for at in range(1000)
+    ]
+    assert left_out == [Dice(99, 0, at).uniform(PURPOSE_XTC) < 0.3 for at in range(1000)]
+
+
+def zipf_logits(n: int, exponent: float, rng: np.random.Generator) -> F64:
+    return rng.permutation(-exponent * np.log(np.arange(1, n + 1))).astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("tau", [2.0, 4.0, 6.0])
+def test_mirostats_trace_is_the_papers_and_its_mean_surprise_nears_the_target(
+    version: int, tau: float
+) -> None:
+    """Basu et al. 2021, algorithms 1 and 2, step by step; a text of Zipf's law, whose order changes."""
+    params = made(temperature=1.0, mirostat=version, mirostat_tau=tau, mirostat_eta=0.1)
+    sampler, mu, surprises = HostSampler(params, 1500), 2 * tau, list[float]()
+    texts = [zipf_logits(1500, 1.1, np.random.default_rng(number)) for number in range(7)]
+    views = [all_of(logits) for logits in texts]
+    for at in range(300):
+        case = Case(texts[at % 7], params, [], position=at, mu=mu)
+        token_id = sampler.draw(views[at % 7], [], at)
+        assert token_id == drawn(case)
+        final = survivors(case)
+        surprise = -np.log2(softmax(final)[token_id])
+        mu -= 0.1 * (surprise - tau)
+        assert sampler.mu == pytest.approx(mu, rel=1e-9)
+        surprises.append(surprise)
+    assert abs(np.mean(surprises[60:]) - tau) < 0.35
+
+
+def test_mirostat_on_candidates_goes_the_same_way() -> None:
+    rng = np.random.default_rng(5)
+    params = made(temperature=1.0, mirostat=2, mirostat_tau=3.0)
+    whole, part, asked = HostSampler(params, 3000), HostSampler(params, 3000), 0
+    for at in range(60):
+        logits = rng.normal(0, 3, 3000)
+        token_id = whole.draw(all_of(logits), [], at)
+        try:
+            assert part.draw(Scores.of_row(row_of(logits)), [], at) == token_id
+        except NeedsAllLogits:
+            asked += 1
+            assert part.draw(all_of(logits), [], at) == token_id
+        assert part.mu == whole.mu
+    assert asked < 30
+
+
+def test_a_fork_goes_on_from_here_by_itself() -> None:
+    first = HostSampler(made(mirostat=2), 14)
+    first.draw(all_of(LOGITS), [], 0)
+    second = copy.copy(first)
+    assert second.mu == first.mu != 10.0
+    second.choice = 1
+    draws = [[s.draw(all_of(LOGITS), [], at) for at in range(1, 40)] for s in (first, second)]
+    assert draws[0] != draws[1]
+
+
+class Fixed:
+    """A constraint that allows the same tokens always."""
+
+    is_finished = False
+
+    def __init__(self, allowed: NDArray[np.bool_]) -> None:
+        self.allowed, self.asked, self.taken = allowed, 0, list[int]()
+
+    def mask(self) -> bytes:
+        self.asked += 1
+        return packed(self.allowed) or b""
+
+    def accept(self, token_id: int) -> bool:
+        self.taken += [token_id] * bool(self.allowed[token_id])
+        return bool(self.allowed[token_id])
+
+
+@pytest.mark.conformance
+def test_a_guided_choice_is_mask_then_chain_whatever_the_device_drew() -> None:
+    """Where the chain looks at each token alone, an allowed draw of the device spares the mask."""
+    spared = redrawn = 0
+    for number in range(900):
+        case = random_case(50_000 + number, [8, 60, 600])
+        if number % 3 == 0:
+            pointwise = ("logit_bias", "penalties", "temperature")
+            case.params = replace(case.params, order=pointwise[1:], dynatemp_range=0, mirostat=0)
+        allowed = np.random.default_rng(number).random(len(case.logits)) < 0.7
+        masked = replace(case, mask=allowed)
+        with np.errstate(all="ignore"):
+            if not np.isfinite(survivors(masked)).any():
+                continue
+            device, want = drawn(replace(case, mask=None)), drawn(masked)
+        fixed, sampler = Fixed(allowed), sampler_of(case)
+        assert sampler.choose(device, all_of(case.logits), fixed, case.history, case.position) == want
+        assert fixed.taken == [want]
+        spared += not fixed.asked
+        redrawn += device != want
+        assert fixed.asked or case.params.is_pointwise
+    assert min(spared, redrawn) > 60
+
+
+def test_a_mask_without_tokens_and_a_ban_of_all_are_errors() -> None:
+    sampler = HostSampler(made(logit_bias=dict.fromkeys(range(14), False)), 14)
+    with pytest.raises(RequestError, match="the grammar is stuck"):
+        sampler.draw(all_of(LOGITS), [], 0, b"\0\0")
+    with pytest.raises(RequestError, match="logit_bias bans every token"):
+        sampler.draw(all_of(LOGITS), [], 0)
+    with pytest.raises(NeedsAllLogits):
+        sampler.draw(Scores.of_row(row_of(LOGITS)), [], 0)
+
+
+def test_the_likeliest_tokens_come_with_their_logprobs() -> None:
+    logits = np.round(np.random.default_rng(1).normal(0, 3, 900), 1)
+    row = row_of(logits)
+    whole = replace(row, candidates=None, logits=all_of(logits).logits)
+    probs = np.log(softmax(logits.astype(np.float32).astype(np.float64)))
+    for found in (top_logprobs(row, 7), top_logprobs(whole, 7)):
+        assert [i for i, _ in found] == ranked(logits)[:7].tolist()
+        assert [value for _, value in found] == pytest.approx(probs[ranked(logits)[:7]].tolist(), abs=1e-5)
+    best = int(ranked(logits)[0])
+    for view in (Scores.of_row(row), Scores.of_row(whole)):
+        assert view.logprob(best) == pytest.approx(probs[best], abs=1e-5)
+
+
+def test_more_alternatives_than_tokens_are_all_tokens() -> None:
+    assert len(top_logprobs(row_of(LOGITS), 20)) == 14
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SAMPLERS if name not in ("logit_bias", "penalties", "dry")]
+)
+def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None:
+    """A sampler that gives an answer on a part gives it for every rest that the part allows."""
+    options = {
+        "top_n_sigma": {"top_n_sigma": 0.8}, "top_k": {"top_k": 3}, "typical_p": {"typical_p": 0.6},
+        "top_p": {"top_p": 0.8}, "min_p": {"min_p": 0.1},
+        "xtc": {"xtc_probability": 1, "xtc_threshold": 0.15},
+        "temperature": {"temperature": 0.5}, "mirostat": {"mirostat": 2},
+    }[name]  # fmt: skip
+    answered = 0
+    for number in range(600):
+        rng = np.random.default_rng(number)
+        logits = np.sort(rng.normal(0, 3, 24))[::-1]
+        given, rest = logits[:12], logits[12:]
+        case = Case(logits, made(order=[name], **options), [], mu=float(rng.uniform(1, 5)))
+        sums = np.log(np.exp(rest).sum())
+        slack = float(rng.choice([0.0, 0.01, 1.0]))
+        bounds = Rest(
+            12, float(rest[0] + slack), float(sums - slack), float(sums + slack), float(logits.std())
+        )
+        pool = Pool(list(range(12)), given.tolist(), bounds)
+        sampler = sampler_of(case)
+        try:
+            SAMPLERS[name].apply(pool, sampler._turn([], 0))
+        except NeedsAllLogits:
+            continue
+        answered += 1
+        with np.errstate(all="ignore"):
+            want = set(np.flatnonzero(np.isfinite(survivors(case))).tolist())
+        assert set(pool.ids) == (want if pool.rest is None else {i for i in want if i < 12})
+    assert answered > 100
