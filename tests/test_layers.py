@@ -16,6 +16,7 @@ CORE = Path(__file__).parents[1] / "core" / "camelid"
 FACE = {
     "llm",
     "verbs",
+    "engine_thread",
     "chat",
     "messages",
     "asking",
@@ -83,6 +84,7 @@ ARROWS: dict[str, set[str]] = {
 }
 # One module of a layer, where the whole layer would be too much.
 EXTRA_ARROWS = {
+    "engine": {"camelid.__version__"},  # session files say who wrote them
     "plan": {"camelid.formats.quants"},  # block sizes: a table of standard-library data
     # Tables that turn a tokenizer.json into GGUF's words: splitters, token types, names of end tokens.
     "formats": {

@@ -1,0 +1,267 @@
+"""The engine's thread: nobody beside it waits for a step, and what ends early frees what it held.
+
+Nothing here measures time. A fake step lasts until somebody else has done something, so that waiting for it
+would never end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import pytest
+from tests.gguf_files import write_tiny_llama
+
+from camelid.backends.base import Program, Ticket
+from camelid.backends.null import NullBackend
+from camelid.engine_thread import EngineThread
+from camelid.errors import RequestError
+from camelid.llm import LLM
+from camelid.loading import LoadOptions, start
+from camelid.runner import Runner
+
+PATIENCE_S = 20.0  # a test that hangs fails after this
+
+
+@pytest.fixture
+def thread() -> Iterator[EngineThread]:
+    with EngineThread() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_llama(place, seed=3, hidden=64, head_dim=16, ffn=96, context=1024)
+    return place
+
+
+class Source:
+    """Counts up to `n`, then fails if it has an error; knows when it was closed."""
+
+    def __init__(self, n: int | None, error: Exception | None = None) -> None:
+        self.n, self.error, self.given = n, error, 0
+        self.is_closed = threading.Event()
+
+    def __aiter__(self) -> Source:
+        return self
+
+    async def __anext__(self) -> int:
+        await asyncio.sleep(0)
+        if self.given == self.n:
+            raise self.error or StopAsyncIteration
+        self.given += 1
+        return self.given
+
+    async def aclose(self) -> None:
+        self.is_closed.set()
+
+
+class Gate(NullBackend):
+    """A backend whose step does not return before the gate opens, as a slow one would block its thread."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda sequence, position: 65)
+        self.gate, self.entered = threading.Event(), threading.Event()
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+        self.entered.set()
+        assert self.gate.wait(PATIENCE_S), "whoever opens the gate waits for the step"
+        return super().run(program, step, inputs)
+
+
+async def gated(path: Path) -> tuple[LLM, Gate]:
+    running = await start(path, LoadOptions(backend="null", context=256))
+    gate = Gate()
+    running.engine.backend = gate
+    return LLM(running, Runner()), gate
+
+
+def words(n: int) -> dict[str, Any]:
+    return {"max_tokens": n, "temperature": 0.0, "ignore_eos": True}
+
+
+def test_work_runs_on_one_other_thread(thread: EngineThread) -> None:
+    async def where() -> int:
+        return threading.get_ident()
+
+    places = {thread.run(where()), thread.submit(where()).result(PATIENCE_S), thread.run(where())}
+    assert len(places) == 1
+    assert places != {threading.get_ident()}
+
+
+def test_errors_reach_the_one_who_asked(thread: EngineThread) -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        thread.run(fail())
+    feed = thread.stream(Source(2, ValueError("no third")))
+    assert [next(feed), next(feed)] == [1, 2]
+    with pytest.raises(ValueError, match="no third"):
+        next(feed)
+    assert list(feed) == [], "it is over"
+
+
+def test_events_come_in_order_to_their_end(thread: EngineThread) -> None:
+    source = Source(500)
+    assert list(thread.stream(source)) == list(range(1, 501))
+    assert source.is_closed.wait(PATIENCE_S)
+
+
+def test_closing_a_feed_ends_its_source(thread: EngineThread) -> None:
+    source = Source(None)
+    feed = thread.stream(source)
+    assert next(feed) == 1
+    feed.close()
+    assert source.is_closed.is_set(), "close waits until it has ended"
+    n = source.given
+    assert list(feed) == list(range(2, n + 1)), "what it gave may still be read"
+    assert source.given == n
+    feed.close()
+
+
+def test_a_source_closed_before_it_was_read(thread: EngineThread) -> None:
+    for _ in range(50):
+        source = Source(None)
+        thread.stream(source).close()
+        assert source.is_closed.is_set()
+
+
+def test_waiting_is_bounded(thread: EngineThread) -> None:
+    class Never(Source):
+        async def __anext__(self) -> int:
+            await asyncio.Event().wait()
+            return 0
+
+    feed = thread.stream(Never(None))
+    with pytest.raises(Empty):
+        feed.get(0.001)
+    feed.close()
+    with pytest.raises(StopIteration):
+        feed.get(0.001)
+
+
+def test_own_loop_awaits_events(thread: EngineThread) -> None:
+    async def main() -> list[int]:
+        return [event async for event in thread.astream(Source(200))]
+
+    assert asyncio.run(main()) == list(range(1, 201))
+
+
+def test_leaving_an_own_loop_ends_the_source(thread: EngineThread) -> None:
+    source = Source(None)
+
+    async def main() -> None:
+        events = thread.astream(source)
+        async for event in events:
+            if event == 3:
+                break
+        await events.aclose()
+        assert source.is_closed.is_set()
+
+    asyncio.run(main())
+
+
+def test_an_own_loop_gets_the_error(thread: EngineThread) -> None:
+    async def main() -> None:
+        async for _ in thread.astream(Source(1, ValueError("second"))):
+            pass
+
+    with pytest.raises(ValueError, match="second"):
+        asyncio.run(main())
+
+
+def test_closing_the_thread_ends_what_runs() -> None:
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    source = Source(None)
+    with EngineThread() as thread:
+        waiting, feed = thread.submit(forever()), thread.stream(source)
+        assert next(feed) == 1
+    with pytest.raises(CancelledError):
+        waiting.result(PATIENCE_S)
+    with pytest.raises(RequestError, match="was closed before the stream had ended"):
+        list(feed)
+    assert source.is_closed.is_set()
+    with pytest.raises(RequestError, match="this engine thread was closed"):
+        thread.run(forever())
+    feed.close()
+    thread.close()
+
+
+@pytest.mark.parametrize("n_ticks", [25])
+def test_nobody_waits_for_a_step(thread: EngineThread, path: Path, n_ticks: int) -> None:
+    """A loop beside the engine polls while a step blocks the engine; the step waits for its ticks."""
+    llm, gate = thread.run(gated(path))
+    feed = thread.stream(llm.astream([1, 2, 3], **words(4)))
+    assert gate.entered.wait(PATIENCE_S)
+    for _ in range(n_ticks):
+        with pytest.raises(Empty):
+            feed.get(0.002)
+    gate.gate.set()
+    assert len(list(feed)) == 4
+    thread.run(llm.aclose())
+
+
+def test_no_task_of_an_own_loop_waits_for_a_step(thread: EngineThread, path: Path) -> None:
+    llm, gate = thread.run(gated(path))
+    ticks = 0
+
+    async def ticker() -> None:
+        nonlocal ticks
+        while ticks < 25:
+            await asyncio.sleep(0.001)
+            ticks += gate.entered.is_set()
+        gate.gate.set()
+
+    async def main() -> int:
+        beside = asyncio.create_task(ticker())
+        events = [event async for event in thread.astream(llm.astream([1, 2, 3], **words(4)))]
+        await beside
+        return len(events)
+
+    assert asyncio.run(main()) == 4
+    assert ticks == 25
+    thread.run(llm.aclose())
+
+
+def test_several_threads_share_one_engine(thread: EngineThread, path: Path) -> None:
+    """Requests of four threads run in the same steps."""
+    llm, gate = thread.run(gated(path))
+    got: list[int] = []
+    feeds = [thread.stream(llm.astream([1, 2, i], **words(8))) for i in range(4)]
+    readers = [threading.Thread(target=lambda feed=feed: got.append(len(list(feed)))) for feed in feeds]
+    for reader in readers:
+        reader.start()
+    gate.gate.set()
+    for reader in readers:
+        reader.join(PATIENCE_S)
+    assert got == [8] * 4
+    assert llm.counters.steps_submitted < 4 * 8
+    assert thread.run(idle(llm))
+    thread.run(llm.aclose())
+
+
+def test_a_closed_answer_stops_its_work(thread: EngineThread, path: Path) -> None:
+    llm, gate = thread.run(gated(path))
+    gate.gate.set()
+    feed = thread.stream(llm.astream([1, 2, 3], **words(200)))
+    next(feed)
+    feed.close()
+    assert thread.run(idle(llm))
+    n = llm.counters.steps_submitted
+    assert n < 200
+    thread.run(asyncio.sleep(0.01))
+    assert llm.counters.steps_submitted == n
+    thread.run(llm.aclose())
+
+
+async def idle(llm: LLM) -> bool:
+    return llm.is_idle
