@@ -67,6 +67,7 @@ class Asking:
         special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
         chat = {name: named.pop(name, None) for name in CHAT_OPTIONS}
         guide = self._guide({name: named.pop(name, None) for name in WAYS}, ignore_eos=ignore_eos)
+        self._check_draft(named.get("speculate"))
         engine = engine_options({name: named.pop(name) for name in ENGINE_NAMES & named.keys()})
         sampling = SamplingParams.from_options(named).seeded()
         prompt_ids, make_sink = self._prompt(prompt, chat, special=special)
@@ -85,6 +86,16 @@ class Asking:
     def _defaults(self) -> Mapping[str, object]:
         """Sampling that the file itself recommends, as llama.cpp reads it."""
         return file_defaults(self._file.gguf)
+
+    def _check_draft(self, way: object) -> None:
+        """A draft model must speak of the same tokens."""
+        want = self._file.model.spec.vocab_size
+        n = getattr(getattr(way, "spec", None), "vocab_size", want)
+        if n != want:
+            raise RequestError(
+                f"the draft model has {n} tokens and this model {want}; choose one with the same vocabulary",
+                field="speculate",
+            )
 
     @cached_property
     def _kept(self) -> dict[str, Any]:

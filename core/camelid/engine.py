@@ -19,7 +19,7 @@ from time import perf_counter
 from camelid.admission import check_depth, check_request, most_tokens
 from camelid.backends.base import Backend, Program, Result, Ticket
 from camelid.errors import PlanError, RequestError
-from camelid.metrics import Counters, StepFacts
+from camelid.metrics import Counters, EngineStats, StepFacts
 from camelid.outputs import Outputs
 from camelid.plan.step import FROM_RING, Step, encode_step
 from camelid.programs import MIXED, Limits
@@ -87,13 +87,16 @@ class StepEngine:
         """No request, no step in flight, every unit free or cached."""
         return not self._sequences and not self._flights and self.state.is_idle
 
-    @property
-    def n_running(self) -> int:
-        return len(self._scheduler.running)
-
-    @property
-    def n_waiting(self) -> int:
-        return len(self._scheduler.waiting)
+    def stats(self) -> EngineStats:
+        """What runs and waits, and the bytes of its state."""
+        state, scheduler = self.state, self._scheduler
+        return EngineStats(
+            n_running=len(scheduler.running),
+            n_waiting=len(scheduler.waiting),
+            held_bytes=state.held_bytes,
+            cached_bytes=state.cached_bytes,
+            total_bytes=state.total_bytes,
+        )
 
     def submit(self, request: Request) -> Stream:
         """Queues a request. Raises RequestError or ContextOverflowError if it can never be served."""

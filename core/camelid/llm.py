@@ -12,9 +12,10 @@ from typing import Any, Unpack
 from camelid.asking import Asking
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.chat import ChatPrompt
+from camelid.engine import Hook
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions, Progress, Running, start
-from camelid.metrics import Counters
+from camelid.metrics import Counters, EngineStats
 from camelid.model.spec import ModelSpec
 from camelid.opening import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.options import LoadWords, Message, Options, Prompt
@@ -90,6 +91,14 @@ class LLM:
         """Bytes by use, and the backend's counters."""
         return self._running.backend.memory()
 
+    def stats(self) -> EngineStats:
+        """How many requests run and wait, and what their state takes."""
+        return self._engine.stats()
+
+    def on_step(self, hook: Hook) -> None:
+        """From now on calls `hook` with the facts of every step that has retired. It should take no time."""
+        self._engine.hooks.append(hook)
+
     def plan(self, entry: str) -> Plan:
         """The plan of `decode` or `mixed`, as the backend runs it."""
         return self._running.plan(entry)
@@ -108,7 +117,10 @@ class LLM:
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
-        stream = await self._start(prompt, options)
+        return await self._finish(await self._start(prompt, options))
+
+    async def _finish(self, stream: Stream) -> Completion:
+        """Reads a stream to its end."""
         try:
             async for _ in stream:
                 pass
@@ -129,6 +141,19 @@ class LLM:
         """The answer to a conversation, through the model's chat template."""
         return await self.agenerate(list(messages), **options)
 
+    async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
+        """What this model would draw next: as a draft model, it is what `speculate` may name.
+
+        Draws of two models that see the same seed share their noise, so that they agree more often than by
+        chance at any temperature.
+        """
+        self._check_open()
+        most = min(most, self.context - len(token_ids))
+        if most < 1:
+            return ()
+        request = Request(prompt_ids=tuple(token_ids), sampling=sampling, max_tokens=most)
+        return (await self._finish(self._engine.submit(request))).token_ids
+
     async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
         """The logits after each of these tokens: float32, [T, V]."""
         self._check_open()
@@ -136,11 +161,7 @@ class LLM:
         greedy = SamplingParams(temperature=0.0).seeded()
         request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True)
         stream = self._engine.submit(request)
-        try:
-            async for _ in stream:
-                pass
-        finally:
-            await stream.aclose()
+        await self._finish(stream)
         joined = b"".join(bytes(row) for row in stream.logits)
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 

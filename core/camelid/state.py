@@ -131,6 +131,11 @@ class StateManager:
         return sum(self._pools[s.name].n_cached * s.unit_bytes for s in self.states)
 
     @property
+    def total_bytes(self) -> int:
+        """Bytes of all units that sequences may hold."""
+        return sum(self._pools[s.name].n_units * s.unit_bytes for s in self.states)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nobody holds a unit: all are free or cached."""
         pools = [self._rows, *self._pools.values()]
