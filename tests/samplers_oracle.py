@@ -44,7 +44,7 @@ def uniform(case: Case, ids: NDArray[np.uint64], purpose: int) -> F64:
 
 def softmax(x: F64) -> F64:
     weights = np.exp(x - x.max())
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum(), np.float64)
 
 
 def ranked(x: F64) -> NDArray[np.intp]:

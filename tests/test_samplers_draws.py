@@ -69,7 +69,7 @@ def test_draws_follow_the_survivors_softmax(options: dict[str, Any]) -> None:
     n = len(ids)
     assert 3 < n <= 14
     positions = np.arange(N_DRAWS, dtype=np.uint64)
-    u = np.stack([(philox_by_position(params, i, positions) + 0.5) * 2.0**-24 for i in ids], axis=1)
+    u = np.stack([(philox_by_position(params, int(i), positions) + 0.5) * 2.0**-24 for i in ids], axis=1)
     winners = ids[np.argmax(final[ids] - np.log(-np.log(u)), axis=1)]
     sampler = sampler_of(case)
     assert [sampler.draw(all_of(LOGITS), [], at) for at in range(1000)] == winners[:1000].tolist()

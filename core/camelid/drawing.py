@@ -1,25 +1,19 @@
-"""Drawing a token on the host, for requests whose grammar allows some tokens only: mask, then the chain.
+"""The random numbers of a draw, and what a grammar says about the next token.
 
-A draw is the argmax of logit / temperature + Gumbel noise, and a token's noise depends on (seed, choice,
-position, token id) alone. So a token that wins among all tokens also wins among those allowed if it is one:
-then what the device drew stands, and its logits are not looked at.
+A draw is the argmax of final logit + Gumbel noise over the tokens left, and a token's noise depends on (seed,
+choice, position, token id) alone: on no order, batch, backend, or other token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, log
+from math import log
 from typing import Protocol
-
-from camelid.errors import RequestError
-from camelid.plan.step import StepSampling
 
 WORD = 0xFFFFFFFF
 PURPOSE_DRAW, PURPOSE_XTC = 0, 1
-# The bounds of noise: u is from 2**-25 to 1 - 2**-25.
-MOST_NOISE = -log(-log(1 - 2.0**-25))
-LEAST_NOISE = -log(-log(2.0**-25))
+MOST_NOISE = -log(-log(1 - 2.0**-25))  # u is at most 1 - 2**-25
 BITS = tuple(tuple(i for i in range(8) if byte >> i & 1) for byte in range(256))
 
 
@@ -74,50 +68,3 @@ class Dice:
     def gumbel(self, token_id: int) -> float:
         """Noise of one token: the argmax of logit + noise is a draw from the softmax (Gumbel, 1954)."""
         return -log(-log(self.uniform(PURPOSE_DRAW, token_id)))
-
-
-def noise(how: StepSampling, token_id: int, position: int) -> float:
-    """Gumbel noise of one token."""
-    return Dice(how.seed, how.choice, position).gumbel(token_id)
-
-
-def draw(logits: Sequence[float], mask: bytes, how: StepSampling, position: int) -> int:
-    """The token that wins among those allowed; ties take the lowest id.
-
-    `logits` are [V]. Noise is computed only for tokens that could still win. RequestError if none is allowed.
-    """
-    ids = list(allowed_ids(mask))
-    if not ids:
-        raise RequestError(
-            "the grammar is stuck: no token of this vocabulary goes on with it, and it may not end here; "
-            "allow for other spellings",
-            field="grammar",
-        )
-    if how.temperature <= 0.0:
-        return max(ids, key=logits.__getitem__)  # the first of several
-    most = max(map(logits.__getitem__, ids)) / how.temperature
-    hopeful = [i for i in ids if logits[i] / how.temperature + MOST_NOISE >= most + LEAST_NOISE]
-    hopeful.sort(key=logits.__getitem__, reverse=True)  # likeliest first, so that few draw noise
-    winner, best = hopeful[0], -inf
-    for i in hopeful:
-        level = logits[i] / how.temperature
-        if level + MOST_NOISE < best:
-            break
-        score = level + noise(how, i, position)
-        if score > best or (score == best and i < winner):
-            winner, best = i, score
-    return winner
-
-
-def choose(
-    drawn: int, logits: Sequence[float], constraint: Constraint, how: StepSampling, position: int
-) -> int:
-    """What the device drew among all tokens, if it is allowed, else the winner among those that are.
-
-    The constraint goes on by it. A mask is made only for the second, since it costs more than one test.
-    """
-    if constraint.accept(drawn):
-        return drawn
-    token_id = draw(logits, constraint.mask(), how, position)
-    constraint.accept(token_id)
-    return token_id
