@@ -127,15 +127,15 @@ def memory_talk(rng: Random) -> Talk:
     told, name, number = memory.telling(rng)
     messages += told
     for _ in range(rng.choice(MEMORY_TURNS)):
-        messages += memory.asking(name, number, rng) if rng.random() < 0.25 else turn(rng)
+        messages += memory.asking(name, number, rng) if rng.random() < 0.4 else turn(rng)
     return Talk(messages=[*messages, *memory.asking(name, number, rng)])
 
 
 def tool_talk(rng: Random) -> Talk:
-    """Two tools, and one or two questions: mostly for one of them, sometimes for neither."""
+    """Two tools, and one to four questions: mostly for one of them, sometimes for neither."""
     kit = tools.kit(tools.TRAINING, rng)
     messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.2 else []
-    for _ in range(rng.choice((1, 1, 2, 3))):
+    for _ in range(rng.choice((1, 2, 3, 3, 4))):
         messages += tool_turn(kit, rng)
     return Talk(messages=messages, tools=kit.tools)
 

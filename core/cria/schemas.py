@@ -8,7 +8,7 @@ from typing import Any
 
 from cria import lexicon
 from cria.phrasing import capitalised, expand_all
-from cria.talk import Message, Talk, assistant, user
+from cria.talk import Message, Talk, assistant, exchange, user
 
 Value = str | int | bool
 Draw = Callable[[Random], str]
@@ -148,7 +148,22 @@ def answer(made: Form) -> str:
     return json.dumps(made.want, ensure_ascii=False)
 
 
+def again(words: Words, made: Form, rng: Random) -> Form:
+    """Other facts for the same schema."""
+    kinds = {key: row["type"] for key, row in made.schema["properties"].items()}
+    values = {key: drawn(words, kind, rng) for key, kind in kinds.items()}
+    facts = [
+        rng.choice(words.facts).format(k=key.replace("_", " "), v=values[key][1]).strip() for key in values
+    ]
+    want = {key: value for key, (value, _) in values.items()}
+    return Form(schema=made.schema, facts=joined(rng.sample(facts, len(facts)), rng), want=want)
+
+
 def talk(rng: Random) -> Talk:
-    """One form and its answer."""
+    """A form and its answer, then often other facts for the same schema."""
     made = form(TRAINING, rng)
-    return Talk(messages=[*prompt(TRAINING, made, rng), assistant(answer(made))])
+    messages = [*prompt(TRAINING, made, rng), assistant(answer(made))]
+    for _ in range(rng.choice((0, 1, 2, 3))):
+        made = again(TRAINING, made, rng)
+        messages += exchange(made.facts, answer(made))
+    return Talk(messages=messages)

@@ -24,7 +24,7 @@ from cria.talk import Talk, exchange
 from cria.tokenizer import END_OF_TEXT, load_tokenizer, offered, pieces, written
 
 ROWS = {256: 6, 512: 3, 1024: 1}  # rows of each length in a step: attention to long rows costs more
-TALKS_PER_STEP = 40
+TALKS_PER_STEP = 21
 PEAK_RATE, FINAL_RATE, WARMUP = 2e-3, 4e-5, 0.03
 VALIDATION_ITEMS = 32
 
