@@ -97,7 +97,8 @@ def _cached(
     parts: Sequence[tuple[StateRef, range]], name: str, f: Frame, row: StepRow, n_kv_heads: int
 ) -> F64:  # [keys, K, D]
     rows = [_held(state, name, f, row, keys) for state, keys in parts if keys]
-    return np.concatenate(rows).reshape(sum(map(len, rows)), n_kv_heads, -1)
+    read = np.concatenate(rows) if len(rows) > 1 else rows[0]
+    return read.reshape(len(read), n_kv_heads, -1)
 
 
 def _held(state: StateRef, name: str, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, K*D]
