@@ -118,7 +118,8 @@ class Scheduler:
             request = first.request
             seat = self.state.open_seat(first.token_ids, salt=request.salt, reuses=request.finds)
             if seat is None:
-                self._make_way(first)
+                if self._make_way(first):
+                    continue
                 break
             self.waiting.pop(0)
             first.take_seat(seat)
@@ -130,11 +131,13 @@ class Scheduler:
         """Those that can be asked for drafts of what follows."""
         return [s for s in self.running if s.proposer and s.is_live and s.can_decode]
 
-    def _make_way(self, waiting: Sequence) -> None:
-        """For one of higher priority the last of those running goes; it may take steps until it is gone."""
+    def _make_way(self, waiting: Sequence) -> bool:
+        """For one of higher priority the last of those running goes; whether it is gone at once."""
         last = self.running[-1] if self.running else None
-        if last and last.request.priority < waiting.request.priority and last.is_live:
-            self._preempt(last)
+        if last is None or last.request.priority >= waiting.request.priority or not last.is_live:
+            return False
+        self._preempt(last)
+        return last.seat is None
 
     def _preempt(self, victim: Sequence) -> None:
         self.n_preempted += 1

@@ -140,7 +140,7 @@ class Sequence:
     @property
     def is_live(self) -> bool:
         """Whether steps may be built for it."""
-        return not (self.is_finished or self.is_leaving or self.n_holds)
+        return not (self.seat is None or self.is_finished or self.is_leaving or self.n_holds)
 
     @property
     def has_own_program(self) -> bool:
@@ -229,6 +229,8 @@ class Sequence:
         """Gives up its seat; what it will compute again begins at its first token."""
         self.seat, self.n_rows, self.n_done = None, 0, 0
         self.is_leaving, self.needs_all, self.drafts = False, False, ()
+        if not self.is_finished:
+            self.outbox.logits.clear()  # which nobody reads before the end
 
     def shift(self) -> int:
         """Drops half of what follows the kept tokens; how many. The rest is computed anew."""

@@ -157,16 +157,17 @@ class StateManager:
         return self._sit(hit, static_rows)
 
     def _has_room(self, n_rows: int, hit: Hit, static_rows: int) -> bool:
-        """Whether the groups have units for all these rows besides what the others' known rows will take."""
-        slots = all(
-            self._pools[s.name].n_available >= self._n_slots - bool(hit.n_rows) for s in self._recurrent
-        )
-        return slots and all(
-            self._pools[s.name].n_available
-            >= self._most_pages(s, static_rows if s.kind == STATIC else n_rows) - hit.n_rows // self.page_rows
-            for _, s in self._tabled
-            if not s.window
-        )
+        """Whether the groups have units for all these rows, a hit's being pinned."""
+        wants = {s.name: self._n_slots - bool(hit.n_rows) for s in self._recurrent}
+        wants |= {s.name: self._still_wants(s, n_rows, hit) for _, s in self._paged if not s.window}
+        wants |= {s.name: self._n_pages(static_rows) for _, s in self._tabled if s.kind == STATIC}
+        return all(self._pools[name].n_available >= n for name, n in wants.items())
+
+    def _still_wants(self, state: StateSpec, n_rows: int, hit: Hit) -> int:
+        """Pages for the rows that a pinned hit does not have; a page that others hold will be copied."""
+        found = hit.units.get(state.name, [])
+        is_copied = hit.n_rows % self.page_rows and self._pools[state.name].references(found[-1]) > 1
+        return self._n_pages(n_rows) - len(found) + bool(is_copied)
 
     def _sit(self, hit: Hit, static_rows: int = 0) -> Seat:
         """A seat that holds the pinned units of a hit."""
