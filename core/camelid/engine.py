@@ -87,12 +87,20 @@ class StepEngine:
         """No request, no step in flight, every unit free or cached."""
         return not self._sequences and not self._flights and self.state.is_idle
 
+    @property
+    def n_running(self) -> int:
+        return len(self._scheduler.running)
+
+    @property
+    def n_waiting(self) -> int:
+        return len(self._scheduler.waiting)
+
     def stats(self) -> EngineStats:
         """What runs and waits, and the bytes of its state."""
-        state, scheduler = self.state, self._scheduler
+        state = self.state
         return EngineStats(
-            n_running=len(scheduler.running),
-            n_waiting=len(scheduler.waiting),
+            n_running=self.n_running,
+            n_waiting=self.n_waiting,
             held_bytes=state.held_bytes,
             cached_bytes=state.cached_bytes,
             total_bytes=state.total_bytes,
