@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 from statistics import mean, pvariance
+from time import perf_counter
 from typing import Any
 
 from tests import shadow
@@ -16,13 +17,14 @@ from tests.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
 
 from camelid.backends.base import Candidates, Capabilities, OutputRow, Pool, Program, Result, Ticket
 from camelid.backends.null import NullBackend, Work
-from camelid.engine import StepEngine, Stream
+from camelid.engine import StepEngine
 from camelid.plan.plan import Plan, StateSpec
-from camelid.plan.step import Step, decode_step
+from camelid.plan.step import CANDIDATES, Step, decode_step
+from camelid.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
 from camelid.sampling import SamplingParams
-from camelid.scheduler import ALL_LOGITS, DECODE, GUIDED, MIXED, Limits, program_key
 from camelid.sequence import Request
 from camelid.state import StateManager
+from camelid.stream import Stream
 
 PAGE_ROWS, RING_ROWS = 4, 16
 EOS = 0  # no hash is 0
@@ -34,8 +36,6 @@ GREEDY = SamplingParams(temperature=0.0, seed=0)
 # Logits of any row: its likeliest token has 0, each next id, round the vocabulary, FALL less.
 FALL = 100.0
 FALLING: memoryview[Any] = memoryview(array("f", [-FALL * (i % VOCAB) for i in range(2 * VOCAB)]))
-CANDIDATES = 256
-ENTRIES = (DECODE, MIXED, GUIDED, ALL_LOGITS)
 
 
 def logits_of(token_id: int) -> memoryview[float]:
@@ -163,10 +163,10 @@ async def make_engine(
     max_in_flight: int | None = None,
 ) -> StepEngine:
     """An engine over one paged group and the ring, with the programs for plain requests."""
+    limits = Limits(chunk, parallel, context)
     return await open_engine(
-        backend, STATES, Limits(chunk, parallel), context=context, n_pages=n_pages,
-        max_in_flight=max_in_flight, entries=(DECODE, MIXED),
-    )  # fmt: skip
+        backend, STATES, limits, n_pages=n_pages, max_in_flight=max_in_flight, entries=(DECODE, MIXED)
+    )
 
 
 async def open_engine(
@@ -174,16 +174,22 @@ async def open_engine(
     states: Sequence[StateSpec],
     limits: Limits,
     *,
-    context: int,
     n_pages: int | None,
     max_in_flight: int | None = None,
-    entries: Collection[str] = ENTRIES,
+    entries: Collection[str] = tuple(ENTRIES),
+    clock: Callable[[], float] = perf_counter,
 ) -> StepEngine:
     """An engine over any groups of state."""
-    state = StateManager(states, context=context, n_sequences=limits.parallel, n_pages=n_pages)
+    depth = max_in_flight or backend.depth
+    state = StateManager(
+        states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,
+        chunk=limits.chunk * depth, n_slots=max(2, depth),
+    )  # fmt: skip
     await backend.allocate(states, state.sizes())
     programs = {entry: await backend.compile(make_plan(entry, limits, states)) for entry in entries}
-    return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight)
+    return StepEngine(
+        backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight, clock=clock
+    )
 
 
 def request(prompt: Sequence[int], max_tokens: int | None = 8, **more: Any) -> Request:

@@ -16,8 +16,8 @@ from time import perf_counter
 from tests.engine_scenario import Ask, Config, Scenario, draw_scenario
 from tests.engine_world import World
 
-MAX_SECONDS = 10.0  # of one scenario, which takes some milliseconds
-MAX_TRIALS = 400  # to make a failure smaller
+MAX_SECONDS = 2.0  # of one scenario, which takes some milliseconds
+MAX_TRIALS = 300  # to make a failure smaller
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from random import Random
+from typing import Any
 
 from tests.shadow import VOCAB
 
 from camelid.plan.plan import StateSpec
+from camelid.programs import Limits
+from camelid.sampling import SamplingParams
+from camelid.sequence import Overflow
 
 PAGE_ROWS = 4
 GROUPS = {
@@ -26,6 +30,20 @@ MODELS = (
     ("kv", "window", "recurrent", "tokens"),
 )
 STEMS = 4  # beginnings that prompts share
+PENALTIES = {"repeat_penalty": 1.25, "repeat_last_n": 8}
+# How a request draws, besides its seed. The host draws for those in HOSTED, which no option here turns away
+# from the likeliest token; the many biases are mostly on tokens that are not among a row's candidates.
+SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
+    "greedy": {"temperature": 0.0},
+    "drawn": {"temperature": 0.75},
+    "penalised": {"temperature": 0.75, **PENALTIES},
+    "greedy penalised": {"temperature": 0.0, **PENALTIES},
+    "biased": {"temperature": 0.0, "logit_bias": ((5, 1.5), (900, -2.0))},
+    "shown": {"temperature": 0.0, "logprobs": 3},
+    "mirostat": {"temperature": 0.75, "mirostat": 2},
+    "many biases": {"temperature": 0.75, "logit_bias": tuple((50 * i, 0.5) for i in range(20))},
+}
+HOSTED = {"mirostat", "many biases"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +55,7 @@ class Config:
     parallel: int = 3
     chunk: int = 8
     n_pages: int = 24
+    drafts: int = 3
     depth: int = 2
     late: int | None = None  # seed
 
@@ -45,10 +64,13 @@ class Config:
         return tuple(GROUPS[name] for name in self.model)
 
     @property
+    def limits(self) -> Limits:
+        return Limits(self.chunk, self.parallel, self.context, drafts=self.drafts)
+
+    @property
     def most_rows(self) -> int:
         """Of one request."""
-        paged = any(s.kind in ("paged", "window") for s in self.states)
-        return min(self.context, self.n_pages * PAGE_ROWS) if paged else self.context
+        return min(self.context, self.n_pages * PAGE_ROWS) if "kv" in self.model else self.context
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +80,28 @@ class Ask:
     prompt: tuple[int, ...]
     max_tokens: int = 8
     ends_at: int | None = None
-    temperature: float = 0.0
+    sampling: str = "greedy"
     seed: int = 0
     guided: int = 0  # a grammar that allows every so-manieth token
+    guesses: int | None = None  # seed of a proposer that is often right
     all_logits: bool = False
+    overflow: Overflow = "error"
+    n_keep: int = 0
+    priority: int = 0
+    queue_timeout_s: float | None = None
+    timeout_s: float | None = None
+    is_atomic: bool = False
+    reuses: bool = True
+    salt: str = ""
+
+    @property
+    def params(self) -> SamplingParams:
+        return SamplingParams(seed=self.seed, **SAMPLINGS[self.sampling])
+
+    @property
+    def is_hosted(self) -> bool:
+        """The host draws, or the device draws the likeliest token in a program that gives more back."""
+        return self.guided > 0 or self.sampling in HOSTED
 
 
 @dataclass(frozen=True)
@@ -105,6 +145,7 @@ def draw_config(draw: Random) -> Config:
         parallel=parallel,
         chunk=draw.randint(parallel + 1, 12),
         n_pages=draw.randint(context // PAGE_ROWS // 2, context // PAGE_ROWS * parallel),
+        drafts=draw.randint(1, 4),
         depth=draw.randint(1, 3),
         late=draw.choice((None, draw.randrange(1 << 16))),
     )
@@ -124,20 +165,47 @@ def draw_ask(draw: Random, config: Config) -> Ask:
     for chance, change in OPTIONS:
         if draw.random() < chance:
             ask = change(ask, draw)
-    return ask
+    return fitted(ask, config)
+
+
+def fitted(ask: Ask, config: Config) -> Ask:
+    """Without what the engine refuses."""
+    if ask.all_logits:
+        return Ask(prompt=ask.prompt, all_logits=True)
+    if ask.guided:
+        ask = replace(ask, sampling="greedy")
+    if ask.is_hosted or ask.sampling == "shown":
+        ask = replace(ask, guesses=None)
+    return replace(ask, is_atomic=ask.is_atomic and len(ask.prompt) <= config.chunk - config.parallel)
+
+
+def _overflowing(ask: Ask, draw: Random) -> Ask:
+    overflow: Overflow = draw.choice(("shift", "stop"))
+    return replace(ask, overflow=overflow, n_keep=draw.randrange(6), max_tokens=draw.randint(1, 40))
 
 
 Change = Callable[[Ask, Random], Ask]
 OPTIONS: tuple[tuple[float, Change], ...] = (
     (0.3, lambda ask, draw: replace(ask, ends_at=draw.randrange(ask.max_tokens))),
-    (0.3, lambda ask, draw: replace(ask, temperature=0.75, seed=draw.randrange(1 << 40))),
-    (0.1, lambda ask, draw: replace(ask, guided=draw.choice((2, 7)), temperature=0.0)),
-    (0.05, lambda ask, draw: Ask(prompt=ask.prompt, all_logits=True)),
+    (
+        0.5,
+        lambda ask, draw: replace(ask, sampling=draw.choice(list(SAMPLINGS)), seed=draw.randrange(1 << 40)),
+    ),
+    (0.1, lambda ask, draw: replace(ask, guided=draw.choice((2, 7)))),
+    (0.2, lambda ask, draw: replace(ask, guesses=draw.randrange(1 << 16))),
+    (0.15, _overflowing),
+    (0.3, lambda ask, draw: replace(ask, priority=draw.randint(-1, 2))),
+    (0.1, lambda ask, draw: replace(ask, timeout_s=float(draw.randint(1, 9)))),
+    (0.1, lambda ask, draw: replace(ask, queue_timeout_s=float(draw.randint(1, 4)))),
+    (0.1, lambda ask, draw: replace(ask, is_atomic=True)),
+    (0.1, lambda ask, draw: replace(ask, reuses=False)),
+    (0.1, lambda ask, draw: replace(ask, salt="other")),
+    (0.05, lambda ask, draw: replace(ask, all_logits=True)),
 )
 # Verbs besides submit, each with how often it comes.
 VERBS = {
     "step": 30, "read": 20, "gather": 8, "finish": 8, "cancel": 6, "close": 5, "drop": 6, "interrupt": 4,
-    "lose": 1, "break": 1,
+    "fork": 10, "again": 8, "tick": 6, "export": 3, "restore": 3, "lose": 1, "break": 1,
 }  # fmt: skip
 
 

@@ -4,89 +4,64 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
-from tests import shadow
 from tests.engine_fakes import HashBackend, open_engine
+from tests.engine_leaks import leaks
+from tests.engine_oracle import EveryNth, Guesses, Oracle, likeliest, until
 from tests.engine_scenario import Action, Ask, Config, Scenario
-from tests.shadow import VOCAB, drawn, views_of
+from tests.shadow import VOCAB
 
-from camelid.engine import StepEngine, Stream
-from camelid.errors import BackendError
-from camelid.plan.plan import StateSpec
-from camelid.plan.step import StepSampling
-from camelid.sampling import SamplingParams
-from camelid.scheduler import Limits
+from camelid.engine import StepEngine
+from camelid.errors import BackendError, RequestError
 from camelid.sequence import Request
+from camelid.stream import Stream
+from camelid.transfer import Exported
 
 ENDS = {"length", "stop"}
-
-
-@dataclass
-class EveryNth:
-    """A grammar: each token is divisible by `n`."""
-
-    n: int
-    is_finished: bool = False
-
-    def mask(self) -> bytes:
-        bits = sum(1 << i for i in range(0, VOCAB, self.n))
-        return bits.to_bytes(-(-VOCAB // 8), "little")
-
-    def accept(self, token_id: int) -> bool:
-        return token_id % self.n == 0
-
-
-def guided_ids(states: tuple[StateSpec, ...], ask: Ask) -> list[int]:
-    """Of the allowed tokens the likeliest: the next one up, round the vocabulary."""
-    token_ids = list(ask.prompt)
-    for _ in range(ask.max_tokens):
-        likeliest = drawn(tuple(views_of(states, token_ids)))
-        token_ids.append(next(i % VOCAB for i in range(likeliest, 2 * VOCAB) if i % VOCAB % ask.guided == 0))
-    return token_ids[len(ask.prompt) :]
-
-
-def oracle(states: tuple[StateSpec, ...], ask: Ask) -> list[int]:
-    """The answer's ids without an end token."""
-    if ask.guided:
-        return guided_ids(states, ask)
-    how = StepSampling(temperature=ask.temperature, seed=ask.seed)
-    return shadow.expected_ids(states, ask.prompt, ask.max_tokens, how)
+OF_ENGINE = {"step", "gather", "tick", "lose", "break", "restore"}  # verbs that need no live request
 
 
 @dataclass
 class Live:
-    """A request: what it must answer, what came so far."""
+    """A request: what it must answer, what came so far, when it was submitted."""
 
     stream: Stream
-    ask: Ask
+    oracle: Oracle
+    eos_ids: frozenset[int]
     want: list[int]
     got: list[int] = field(default_factory=list)
     is_over: bool = False
+    since: float = 0.0
+
+    @property
+    def ask(self) -> Ask:
+        return self.oracle.ask
 
     def check(self) -> None:
         assert self.got == self.want[: len(self.got)], f"answered {self.got}, expected {self.want}"
 
 
 class World:
-    """Runs one scenario. `seen` counts what happened."""
+    """Runs one scenario. `seen` counts what happened, `now` is the engine's clock."""
+
+    engine: StepEngine
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.backend = HashBackend(
-            depth=config.depth, late=None if config.late is None else Random(config.late)
-        )
-        self.engine: StepEngine
+        late = None if config.late is None else Random(config.late)
+        self.backend = HashBackend(depth=config.depth, late=late)
         self.lives: list[Live] = []
+        self.saved: list[tuple[tuple[int, ...], Exported]] = []
         self.seen: Counter[str] = Counter()
         self.is_faulty = False  # a step was made to fail, so that requests may
+        self.now = 1.0
 
     async def run(self, scenario: Scenario) -> Counter[str]:
         c = self.config
         self.engine = await open_engine(
-            self.backend, c.states, Limits(c.chunk, c.parallel), context=c.context, n_pages=c.n_pages
+            self.backend, c.states, c.limits, n_pages=c.n_pages, clock=lambda: self.now
         )
         for action in scenario.actions:
             await self._act(action)
@@ -99,29 +74,37 @@ class World:
         self.seen[action.verb] += 1
         if action.ask:
             self.submit(action.ask)
-        elif action.verb in ("step", "gather", "lose", "break"):
+        elif action.verb in OF_ENGINE:
             await getattr(self, f"_{action.verb}")(action.n)
         elif self.lives:
             await getattr(self, f"_{action.verb}")(self.lives[action.at % len(self.lives)], action.n)
 
     def submit(self, ask: Ask) -> None:
-        want = [] if ask.all_logits else oracle(self.config.states, ask)
-        eos_ids: frozenset[int] = frozenset()
-        if ask.ends_at is not None and want:
-            eos_ids = frozenset({want[ask.ends_at]})
-            want = want[: want.index(want[ask.ends_at])]
+        oracle = Oracle(self.config.states, ask, self.engine.context)
+        answer = [] if ask.all_logits else oracle.answer()
+        ends = ask.ends_at is not None and ask.ends_at < len(answer)
+        eos_ids = frozenset({answer[ask.ends_at or 0]} if ends else ())
         stream = self.engine.submit(self._request(ask, eos_ids))
-        self.lives.append(Live(stream, ask, want))
+        self.lives.append(Live(stream, oracle, eos_ids, until(answer, eos_ids), since=self.now))
 
-    @staticmethod
-    def _request(ask: Ask, eos_ids: frozenset[int]) -> Request:
+    def _request(self, ask: Ask, eos_ids: frozenset[int]) -> Request:
+        states = self.config.states
         return Request(
             prompt_ids=ask.prompt,
-            sampling=SamplingParams(temperature=ask.temperature, seed=ask.seed),
+            sampling=ask.params,
             max_tokens=None if ask.all_logits else ask.max_tokens,
             eos_ids=eos_ids,
             constraint=(lambda: EveryNth(ask.guided)) if ask.guided else None,
+            proposer=None if ask.guesses is None else lambda: Guesses(states, ask),
             all_logits=ask.all_logits,
+            overflow=ask.overflow,
+            n_keep=ask.n_keep,
+            priority=ask.priority,
+            queue_timeout_s=ask.queue_timeout_s,
+            timeout_s=ask.timeout_s,
+            is_atomic=ask.is_atomic,
+            reuses=ask.reuses,
+            salt=ask.salt,
         )
 
     async def _step(self, n: int) -> None:
@@ -150,12 +133,16 @@ class World:
         if done.finish_reason in ENDS:
             assert live.got == live.want, f"ended early: {live.got}, expected {live.want}"
             self._check_logits(live)
+        if done.finish_reason == "timeout":
+            bounds = [s for s in (live.ask.timeout_s, live.ask.queue_timeout_s) if s is not None]
+            assert bounds, "it has no bound"
+            assert self.now >= live.since + min(bounds), "it had time left"
 
     def _check_logits(self, live: Live) -> None:
         if not live.ask.all_logits:
             return
         ids, states = live.ask.prompt, self.config.states
-        want = [drawn(tuple(views_of(states, ids[: i + 1]))) for i in range(len(ids))]
+        want = [likeliest(states, ids[: i + 1]) for i in range(len(ids))]
         assert [list(row).index(0.0) for row in live.stream.logits] == want, "wrong logits"
 
     async def _gather(self, n: int) -> None:
@@ -175,13 +162,55 @@ class World:
         self.lives.remove(live)
 
     async def _interrupt(self, live: Live, n: int) -> None:
-        """A task that reads is cancelled after some turns of the loop; events that it had taken are lost."""
+        """A task that reads is cancelled after some turns of the loop."""
         task = asyncio.create_task(self._finish(live, 1))
         for _ in range(n):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled() or not task.exception(), task.exception()
+
+    async def _fork(self, live: Live, n: int) -> None:
+        """Another stream with choice `n`, from where the first one is."""
+        try:
+            stream = await self.engine.fork(live.stream.id, choice=n)
+        except RequestError:
+            self.seen["fork refused"] += 1
+            return
+        begun = self.engine._sequences[stream.id].answer_ids
+        oracle = replace(live.oracle, choices=(*live.oracle.choices, (len(begun), n)))
+        want = until(oracle.answer(), live.eos_ids)
+        self.lives.append(Live(stream, oracle, live.eos_ids, want, list(begun), since=self.now))
+
+    async def _again(self, live: Live, n: int) -> None:
+        """The next turn of a conversation: what was said, what was answered, and `n` tokens more."""
+        said = (*live.ask.prompt, *live.got)
+        prompt = (*said, *(1 + (997 * i + len(said)) % (VOCAB - 1) for i in range(n)))
+        ask = replace(live.ask, prompt=prompt, max_tokens=4, all_logits=False, is_atomic=False, ends_at=None)
+        if len(prompt) + 4 <= self.config.most_rows:
+            self.submit(ask)
+
+    async def _tick(self, n: int) -> None:
+        self.now += n
+
+    async def _export(self, live: Live, n: int) -> None:
+        token_ids = (*live.ask.prompt, *live.got)
+        exported = await self.engine.export_rows(token_ids, live.ask.salt)
+        self.seen["exported"] += exported.n_rows
+        self.saved.append((token_ids[: exported.n_rows], exported))
+
+    async def _restore(self, n: int) -> None:
+        """Puts back what was saved first, for requests that share nothing with where it came from."""
+        if not self.saved:
+            return
+        token_ids, exported = self.saved.pop(0)
+        try:
+            n_rows = await self.engine.import_rows(token_ids, exported, "other")
+        except RequestError:
+            self.seen["restore refused"] += 1
+            return
+        assert n_rows >= exported.n_rows, "what was just imported is known"
+        self.seen["restored"] += n_rows
 
     async def _lose(self, n: int) -> None:
         """The read of a later step fails."""
@@ -209,12 +238,3 @@ class World:
         assert self.backend.reads == sorted(set(self.backend.reads)), "steps are read once, in order"
         for complaint in leaks(self.engine):
             raise AssertionError(complaint)
-
-
-def leaks(engine: StepEngine) -> Iterator[str]:
-    """What is not as it must be in an idle engine."""
-    if not engine.is_idle:
-        yield "the engine is not idle"
-    counters = engine.counters
-    if counters.steps_submitted != counters.steps_retired:
-        yield f"{counters.steps_submitted} steps submitted, {counters.steps_retired} retired"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
 
@@ -24,7 +24,6 @@ POISON = -1  # what memory holds before anybody wrote to it, and what a failed s
 TABLES = ("paged", "window")
 START = 0  # a recurrent slot before the first token
 View = tuple[int, ...]
-GREEDY_STEP = StepSampling()
 
 
 def digest(value: object) -> int:
@@ -48,16 +47,16 @@ def f32(value: float) -> float:
 def chain_key(how: StepSampling, position: int, recent: Sequence[int]) -> tuple[object, ...]:
     """All that a draw on the device depends on besides the logits: noise, options, ids that are penalised.
 
-    Empty where all of that is neutral, so that the likeliest token is drawn.
+    Empty where the likeliest token is drawn.
     """
-    if replace(how, seed=0, choice=0, offset=0, penalty_last_n=0) == GREEDY_STEP:
+    penalties = (how.repeat_penalty, how.frequency_penalty, how.presence_penalty)
+    is_penalised = penalties != (1.0, 0.0, 0.0)
+    if not (how.temperature or is_penalised or how.biases):
         return ()
     noise = (how.seed, how.choice, position + how.offset) if how.temperature > 0 else ()
     numbers = (how.temperature, how.top_k, how.top_p, how.min_p)
     biases = tuple((i, f32(bias)) for i, bias in how.biases)
-    penalties = (how.repeat_penalty, how.frequency_penalty, how.presence_penalty)
-    window = tuple(recent) if penalties != (1.0, 0.0, 0.0) else ()
-    return noise, tuple(map(f32, numbers + penalties)), biases, window
+    return noise, tuple(map(f32, numbers + penalties)), biases, tuple(recent) if is_penalised else ()
 
 
 def views_of(states: Sequence[StateSpec], token_ids: Sequence[int]) -> Iterator[View]:
@@ -69,20 +68,21 @@ def views_of(states: Sequence[StateSpec], token_ids: Sequence[int]) -> Iterator[
             yield (reduce(mixed, token_ids, START),)
 
 
+def next_id(states: Sequence[StateSpec], token_ids: Sequence[int], how: StepSampling | None) -> int:
+    """The oracle: what the device draws after these tokens; without `how` the likeliest token."""
+    position = len(token_ids)
+    recent = token_ids[max(0, position - how.penalty_last_n) :] if how else ()
+    return drawn(tuple(views_of(states, token_ids)), how=chain_key(how, position, recent) if how else ())
+
+
 def expected_ids(
-    states: Sequence[StateSpec], prompt: Sequence[int], n: int, how: StepSampling | None = GREEDY_STEP
+    states: Sequence[StateSpec], prompt: Sequence[int], n: int, how: StepSampling | None = None
 ) -> list[int]:
-    """The oracle: `n` ids that follow the prompt, drawn on the device; without `how`, the likeliest ones."""
+    """The oracle for `n` ids that follow the prompt."""
     token_ids = list(prompt)
     for _ in range(n):
-        views = tuple(views_of(states, token_ids))
-        token_ids.append(drawn(views, how=() if how is None else key_after(how, token_ids)))
+        token_ids.append(next_id(states, token_ids, how))
     return token_ids[len(prompt) :]
-
-
-def key_after(how: StepSampling, token_ids: Sequence[int]) -> tuple[object, ...]:
-    position = len(token_ids)
-    return chain_key(how, position, token_ids[max(0, position - how.penalty_last_n) :])
 
 
 @dataclass
