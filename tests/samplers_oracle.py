@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +38,14 @@ class Case:
         return -np.log(-np.log(uniform(self, ids, 0)))
 
 
-def uniform(case: Case, ids: NDArray[np.uint64], purpose: int) -> F64:
+def uniform(case: Case, ids: NDArray[np.uint64], purpose: int) -> Any:
     words = philox(case.params.seed or 0, ids, case.position, case.choice, purpose)
     return ((words >> np.uint64(8)) + 0.5) * 2.0**-24
 
 
-def softmax(x: F64) -> F64:
+def softmax(x: F64) -> Any:
     weights = np.exp(x - x.max())
-    return np.asarray(weights / weights.sum(), np.float64)
+    return weights / weights.sum()
 
 
 def ranked(x: F64) -> NDArray[np.intp]:
