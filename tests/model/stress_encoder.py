@@ -32,9 +32,9 @@ Request = tuple[Sequence[int], Places]
 Pair = tuple[Sequence[int], Sequence[int]]  # ids that the encoder sees, ids that the decoder is given
 
 
-def encode_plan(model: Model, n_rows: int, n_sequences: int) -> Plan:
+def encode_plan(model: Model, n_rows: int, n_sequences: int, kv_type: str = "f32") -> Plan:
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=n_sequences * PAGES)
-    return lower(model, ProgramKey(entry="encode", capacity=capacity))
+    return lower(model, ProgramKey(entry="encode", capacity=capacity), kv_type)
 
 
 def places(n: int) -> Places:
@@ -65,21 +65,28 @@ async def _embed(model: Model, requests: Sequence[Request], edit: Edit, each_row
 
 
 def decode(
-    model: Model, pairs: Sequence[Pair], steps: Steps, *, edit: Edit | None = None, cross_rows: int = 0
+    model: Model,
+    pairs: Sequence[Pair],
+    steps: Steps,
+    *,
+    edit: Edit | None = None,
+    cross_rows: int = 0,
+    kv_type: str = "f32",
 ) -> list[Any]:  # [T, V] of each pair
     """Logits of every row that the decoders were given, all encoders having run in one step before.
 
     `cross_rows` is added to what decoders are told of their encoder's length.
     """
-    return asyncio.run(_decode(model, pairs, steps, edit or (lambda plan: plan), cross_rows))
+    return asyncio.run(_decode(model, pairs, steps, edit or (lambda plan: plan), cross_rows, kv_type))
 
 
 async def _decode(
-    model: Model, pairs: Sequence[Pair], steps: Steps, edit: Edit, cross_rows: int
+    model: Model, pairs: Sequence[Pair], steps: Steps, edit: Edit, cross_rows: int, kv_type: str
 ) -> list[Any]:
-    encoder = edit(encode_plan(model, sum(len(source) for source, _ in pairs), len(pairs)))
-    decoder = edit(make_plan(model, max(map(sum, steps)), len(pairs), context=CONTEXT))
-    state = make_state(declare_states(model.spec), context=CONTEXT, n_sequences=len(pairs))
+    encoder = edit(encode_plan(model, sum(len(source) for source, _ in pairs), len(pairs), kv_type))
+    decoder = edit(make_plan(model, max(map(sum, steps)), len(pairs), context=CONTEXT, kv_type=kv_type))
+    states = declare_states(model.spec, kv_type)
+    state = make_state(states, context=CONTEXT, n_sequences=len(pairs))
     started = await start(ReferenceBackend(), [encoder, decoder], state)
     streams = [started.open_stream(target, static_rows=len(source)) for source, target in pairs]
     requests = [(source, places(len(source))) for source, _ in pairs]

@@ -16,6 +16,7 @@ from tests.model.runs import cuts
 from tests.model.stress import plain, t5
 from tests.model.stress.shape import random_ids
 from tests.model.stress.shapes import SHAPES
+from tests.model.stress_encoder import decode
 from tests.model.stress_runs import run as run_all
 from tests.parity.compare import nmse
 
@@ -58,6 +59,15 @@ def test_logits_equal_the_plain_model_s(name: str, kv_type: str, monkeypatch: py
     want = shape.oracle()
     (got,) = run_all(shape.model(), [shape.token_ids], [(len(shape.token_ids),)], kv_type=kv_type)
     assert nmse(got, want) <= nmse(want, exact) / 50
+
+
+def test_a_decoder_and_what_it_reads_of_its_encoder_in_f16() -> None:
+    steps = [tuple(len(target) for _, target in t5.PAIRS)]
+    exact, found = (decode(t5.model(), t5.PAIRS, steps, kv_type=kv_type) for kv_type in ("f32", "f16"))
+    assert all(1e-12 < nmse(got, want) < 1e-5 for got, want in zip(found, exact, strict=True))
+    pair = t5.PAIRS[0]
+    (cut,) = decode(t5.model(), [pair], cuts(3, len(pair[1])), kv_type="f16")
+    assert np.array_equal(cut, found[0])
 
 
 @pytest.fixture(scope="module")
