@@ -198,8 +198,8 @@ class Scheduler:
             return False  # its page tables do not fit this step any more
         while (change := self.state.grow(seat, s.n_rows, end)) is None:
             victim = self._victim(batch)
-            if victim is None:
-                return False
+            if victim is None or (victim is s and s.n_in_flight):
+                return False  # what is in flight will make room
             self._preempt(victim)
             if victim is s:
                 return False

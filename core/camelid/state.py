@@ -78,8 +78,9 @@ class StateManager:
             return self.n_sequences
         if state.kind == RECURRENT:
             return self.n_sequences * (self._n_slots + 1)  # one more each, for what ended requests leave
-        every_seat = self.n_sequences * self._most_pages(state, self.context)
-        return min(n_pages or every_seat, every_seat)
+        a_seat = self._most_pages(state, self.context)
+        fewest = a_seat if state.window else 1  # other groups bound the length of a sequence instead
+        return max(min(n_pages or self.n_sequences * a_seat, self.n_sequences * a_seat), fewest)
 
     def _n_pages(self, n_rows: int) -> int:
         return -(-n_rows // self.page_rows)

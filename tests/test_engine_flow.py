@@ -1,0 +1,298 @@
+"""What a request may ask of the engine: reuse, overflow, time, priority, forks, speculation, figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.engine_fakes import (
+    GREEDY,
+    PAGE_ROWS,
+    STATES,
+    HashBackend,
+    collect,
+    expected_ids,
+    make_engine,
+    open_engine,
+    request,
+)
+
+from camelid.engine import StepEngine
+from camelid.errors import RequestError
+from camelid.metrics import StepFacts
+from camelid.programs import Limits
+from camelid.sampling import SamplingParams
+from camelid.speculative import NgramLookup, proposer_of
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
+
+
+def run(engine: StepEngine, prompt: Sequence[int], n: int = 8, **more: Any) -> tuple[list[int], Any]:
+    """Ids and completion of one request."""
+
+    async def work() -> tuple[list[int], Any]:
+        stream = engine.submit(request(prompt, n, **more))
+        ids = await collect(stream)
+        await stream.aclose()
+        return ids, stream.completion
+
+    return asyncio.run(work())
+
+
+def engine_of(**more: Any) -> StepEngine:
+    return asyncio.run(make_engine(HashBackend(), **more))
+
+
+# Reuse
+
+
+def test_a_second_turn_computes_only_what_is_new() -> None:
+    engine = engine_of()
+    first, _ = run(engine, PROMPT)
+    turn = [*PROMPT, *first, 77, 78, 79]
+    before = engine.counters.prefill_rows
+    ids, done = run(engine, turn)
+    assert ids == expected_ids(turn, 8)
+    n_computed = len(PROMPT) + len(first) - 1  # the last id was drawn, and its row never ran
+    assert done.usage.cached_tokens == n_computed
+    assert engine.counters.prefill_rows - before == len(turn) - n_computed
+    assert engine.counters.prefix_hits == 1
+    assert engine.is_idle
+
+
+def test_a_request_may_ask_to_be_computed_anew_or_apart() -> None:
+    engine = engine_of()
+    run(engine, PROMPT)
+    asked: list[dict[str, Any]] = [{"reuses": False}, {"salt": "mine"}]
+    for more in asked:
+        ids, done = run(engine, PROMPT, **more)
+        assert (ids, done.usage.cached_tokens) == (expected_ids(PROMPT, 8), 0)
+    assert run(engine, PROMPT, salt="mine")[1].usage.cached_tokens == 12
+
+
+def test_what_was_computed_goes_when_the_room_is_needed() -> None:
+    engine = engine_of(n_pages=6)
+    run(engine, PROMPT, 8)
+    for start in range(100, 160, 20):
+        prompt = range(start, start + 13)
+        assert run(engine, prompt)[0] == expected_ids(prompt, 8)
+    assert engine.counters.evicted_units > 0
+    assert run(engine, PROMPT)[1].usage.cached_tokens == 0
+
+
+# Too much for the context
+
+
+def test_stop_ends_where_the_context_does() -> None:
+    ids, done = run(engine_of(context=20), PROMPT, 50, overflow="stop")
+    assert ids == expected_ids(PROMPT, 7)
+    assert done.finish_reason == "length"
+
+
+@pytest.mark.parametrize("n_keep", [0, 4])
+def test_shift_goes_on_as_a_fresh_request_with_the_kept_tokens_would(n_keep: int) -> None:
+    engine = engine_of(context=20)
+    ids, done = run(engine, PROMPT, 40, overflow="shift", n_keep=n_keep)
+    context, want = list(PROMPT), list[int]()
+    while len(want) < 40:
+        if len(context) == 20:
+            n = (20 - n_keep) // 2
+            context = context[:n_keep] + context[n_keep + n :]
+        (token_id,) = expected_ids(context, 1)
+        context.append(token_id)
+        want.append(token_id)
+    assert ids == want == done.token_ids
+    assert engine.counters.shifted > 2
+    assert engine.is_idle
+
+
+# Time and order
+
+
+class Ticks:
+    """A clock that goes on by one second each time that somebody looks."""
+
+    def __init__(self) -> None:
+        self._seconds = count()
+
+    def __call__(self) -> float:
+        return float(next(self._seconds))
+
+
+def timed_engine(clock: Any, **limits: int) -> StepEngine:
+    made = open_engine(
+        HashBackend(), STATES, Limits(8, limits.get("parallel", 3), 64), n_pages=None, clock=clock
+    )
+    return asyncio.run(made)
+
+
+def test_a_total_deadline_ends_an_answer_with_what_it_has() -> None:
+    engine = timed_engine(Ticks())
+    ids, done = run(engine, PROMPT, 40, timeout_s=30)
+    assert done.finish_reason == "timeout"
+    assert ids == expected_ids(PROMPT, 40)[: len(ids)]
+    assert 0 < len(ids) < 40
+    assert engine.counters.timeouts == 1
+    assert engine.is_idle
+
+
+def test_a_queue_deadline_ends_what_has_not_begun_and_nothing_else() -> None:
+    async def work() -> None:
+        engine = await open_engine(HashBackend(), STATES, Limits(8, 1, 64), n_pages=None, clock=Ticks())
+        first = engine.submit(request(PROMPT, 12, queue_timeout_s=8))
+        second = engine.submit(request([7, 7], queue_timeout_s=8))
+        assert await collect(first) == expected_ids(PROMPT, 12)
+        assert await collect(second) == []
+        assert second.completion.finish_reason == "timeout"
+        assert engine.is_idle
+
+    asyncio.run(work())
+
+
+def test_a_higher_priority_overtakes_and_the_other_loses_nothing() -> None:
+    async def work() -> None:
+        engine = await make_engine(HashBackend(), parallel=1)
+        low = engine.submit(request(PROMPT, 20))
+        got = [(await anext(low)).token_id]
+        high = engine.submit(request([8, 9], 4, priority=1))
+        high_ids = await collect(high)
+        assert engine.counters.preemptions == 1
+        assert high_ids == expected_ids([8, 9], 4)
+        assert got + await collect(low) == expected_ids(PROMPT, 20)
+        await low.aclose()
+        assert engine.is_idle
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ({"overflow": "roll"}, "overflow is 'roll'"),
+    ({"timeout_s": 0}, "timeout_s is 0"),
+    ({"queue_timeout_s": "soon"}, "queue_timeout_s is 'soon'"),
+    ({"is_atomic": True}, "an atomic prompt has 13 tokens, and a step holds 6"),
+    ({"proposer": NgramLookup, "sampling": SamplingParams(seed=0, typical_p=0.5)}, "speculation needs"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_refused_at_once(more: dict[str, Any], words: str) -> None:
+    engine = engine_of()
+    with pytest.raises(RequestError, match=words):
+        engine.submit(replace(request(PROMPT), **more))
+
+
+# Forks
+
+
+def test_forks_share_what_was_computed_and_go_their_own_ways() -> None:
+    async def work() -> None:
+        engine = await make_engine(HashBackend())
+        parent = engine.submit(request(PROMPT, 12))
+        begun = [(await anext(parent)).token_id for _ in range(2)]
+        rows = engine.counters.prefill_rows
+        child = await engine.fork(parent.id, choice=1)
+        rest, branch = await asyncio.gather(collect(parent), collect(child))
+        want = expected_ids(PROMPT, 12)
+        assert begun + rest == want
+        assert child.completion.token_ids == want, "a greedy model goes on alike"
+        assert want[-len(branch) :] == branch
+        assert engine.counters.prefill_rows == rows, "nothing is computed twice"
+        assert engine.counters.copied_units == 1
+        await child.aclose()
+        assert engine.is_idle
+
+    asyncio.run(work())
+
+
+def test_what_does_not_run_cannot_be_forked() -> None:
+    async def work() -> None:
+        engine = await make_engine(HashBackend(), parallel=1)
+        stream = engine.submit(request(PROMPT))
+        with pytest.raises(RequestError, match="cannot be forked: it has ended or waits"):
+            await engine.fork(stream.id, choice=1)
+        await anext(stream)
+        with pytest.raises(RequestError, match="all seats are taken"):
+            await engine.fork(stream.id, choice=1)
+        await collect(stream)
+        with pytest.raises(RequestError, match="does not run"):
+            await engine.fork(stream.id, choice=1)
+
+    asyncio.run(work())
+
+
+# Speculation
+
+
+def proposals(token_ids: Sequence[int], most: int = 8) -> list[int]:
+    return list(asyncio.run(NgramLookup().propose(token_ids, most, GREEDY)))
+
+
+def test_ngrams_propose_what_followed_the_longest_one_the_last_time() -> None:
+    assert proposals([1, 2, 3, 4, 9, 1, 2, 3]) == [4, 9, 1, 2, 3]
+    assert proposals([1, 2, 5, 7, 2, 6, 1, 2], most=2) == [5, 7]
+    assert proposals([1, 2, 5, 1, 2, 6, 1, 2], most=1) == [6]
+    assert proposals([0, 1, 2, 5, 9, 1, 2, 6, 0, 1, 2], most=1) == [5], "three that agree before two"
+    assert proposals([1, 2, 3]) == proposals([1]) == []
+
+
+def test_ngrams_forget_what_a_shift_dropped() -> None:
+    async def work() -> None:
+        lookup = NgramLookup()
+        await lookup.propose([1, 2, 3, 4, 5, 6, 7, 1, 2], 3, GREEDY)
+        assert not await lookup.propose([6, 7, 1, 2], 3, GREEDY)
+
+    asyncio.run(work())
+
+
+def test_what_proposes_is_named_or_an_object() -> None:
+    assert proposer_of(None) is None
+    assert proposer_of("ngram") is NgramLookup
+    lookup = NgramLookup()
+    made = proposer_of(lookup)
+    assert made
+    assert made() is lookup
+    with pytest.raises(RequestError, match="speculate is 'magic', expected 'ngram' or an object"):
+        proposer_of("magic")
+
+
+# Figures
+
+
+def test_a_clock_gives_exact_figures() -> None:
+    engine = timed_engine(Ticks())
+    _, done = run(engine, PROMPT, 3)
+    t = done.timings
+    assert t.queue_s > 0
+    assert t.ttft_s > t.queue_s
+    assert t.total_s > t.ttft_s
+    assert t.decode_tps == pytest.approx(1 / t.inter_token_s)
+    assert t.prefill_tps == pytest.approx(len(PROMPT) / (t.ttft_s - t.queue_s))
+
+
+def test_hooks_are_told_of_every_step_in_order() -> None:
+    engine, seen = engine_of(), list[StepFacts]()
+    engine.hooks.append(seen.append)
+    run(engine, PROMPT, 3)
+    assert [(facts.program, facts.n_sequences, facts.n_rows) for facts in seen[:4]] == [
+        ("mixed", 1, 8), ("mixed", 1, 5), ("decode", 1, 1), ("decode", 1, 1)
+    ]  # fmt: skip
+    assert all(facts.seconds >= 0 for facts in seen)
+    assert len(seen) == engine.counters.steps_retired
+
+
+def test_stats_say_what_is_held_and_what_may_be_found_again() -> None:
+    async def work() -> None:
+        engine = await make_engine(HashBackend(), parallel=1)
+        streams = [engine.submit(request(PROMPT)) for _ in range(2)]
+        await anext(streams[0])
+        stats = engine.stats()
+        assert (stats.n_running, stats.n_waiting, stats.cached_bytes) == (1, 1, 0)
+        assert stats.held_bytes >= 13 // PAGE_ROWS * STATES[0].unit_bytes
+        for stream in streams:
+            await collect(stream)
+        stats = engine.stats()
+        assert (stats.n_running, stats.n_waiting, stats.held_bytes) == (0, 0, 0)
+        assert 0 < stats.cached_bytes < stats.total_bytes
+
+    asyncio.run(work())
