@@ -26,6 +26,7 @@ from camelid.programs import MIXED, Limits
 from camelid.results import Clock, FinishReason, Outbox
 from camelid.samplers import NeedsAllLogits
 from camelid.scheduler import Batch, Scheduler, Work, build_step
+from camelid.seat import Seat
 from camelid.sequence import Request, Sequence
 from camelid.state import StateManager
 from camelid.stream import Stream
@@ -177,7 +178,7 @@ class StepEngine:
                 field="id",
             )
         child = parent.fork(next(self._ids), choice)
-        child.seat = seat
+        child.seat, child.n_found = seat, 0
         self._scheduler.seat_at_once(child)
         self._timeouts.add(child)
         self.counters.forks += 1
@@ -207,20 +208,27 @@ class StepEngine:
         for sequence in self._timeouts.due():
             self.counters.timeouts += 1
             self._end(sequence, "timeout")
-        await self._prepare()
-        self._fill()
-        if not self._flights:
-            return False
-        await self._retire()
-        return True
+        n_failed = self.counters.failed_steps
+        for _ in range(2):  # who was sent away or failed made room for those who wait
+            await self._prepare()
+            self._fill()
+            if self._flights:
+                await self._retire()
+                return True
+        return self.counters.failed_steps > n_failed
 
     async def _prepare(self) -> None:
         """What must be awaited before a step is built: the history of found prompts, and drafts."""
-        for s in self._scheduler.admit():
-            self._note_seat(s)
-            if s.n_rows and s.words.penalty_last_n:
-                await self._write_history(s)
-        for s in self._scheduler.speculating():
+        scheduler = self._scheduler
+        scheduler.admit()
+        while scheduler.newcomers:  # one whose history is not written stays, should this task be cancelled
+            s = scheduler.newcomers[0]
+            if s.seat and s.n_rows and s.words.penalty_last_n:
+                await self._write_history(s, s.seat)
+            scheduler.newcomers.popleft()
+            self.counters.cached_rows += s.n_found
+            self.counters.prefix_hits += s.n_found > 0
+        for s in scheduler.speculating():
             await self._propose(s)
 
     async def _propose(self, s: Sequence) -> None:
@@ -230,20 +238,15 @@ class StepEngine:
             s.drafts = tuple(await s.proposer.propose(s.token_ids, most, s.request.sampling))[:most]
             self.counters.drafted += len(s.drafts)
 
-    def _note_seat(self, s: Sequence) -> None:
-        self.counters.cached_rows += s.n_rows
-        self.counters.prefix_hits += s.n_rows > 0
-
-    async def _write_history(self, s: Sequence) -> None:
+    async def _write_history(self, s: Sequence, seat: Seat) -> None:
         """Ids that no step will embed, for penalties: those of found rows, in the sequence's ring."""
-        assert s.seat is not None, "it was just admitted"
         for state in self.state.states:
             if state.kind == "ring":
                 ring = [0] * state.unit_rows
                 for i in range(max(s.n_rows - state.unit_rows, 0), s.n_rows):
                     ring[i % state.unit_rows] = s.token_ids[i]
                 data = pack(f"<{state.unit_rows}I", *ring)
-                await self.backend.write_state(state.name, s.seat.slots[state.name][0], data)
+                await self.backend.write_state(state.name, seat.slots[state.name][0], data)
 
     def _fill(self) -> None:
         while len(self._flights) < self.max_in_flight:

@@ -58,6 +58,7 @@ class Scheduler:
         self.pace = Pace(limits.step_s)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.newcomers: deque[Sequence] = deque()  # whom the engine has not looked at since they took a seat
         self.n_preempted = 0
         n_paged = sum(s.kind in PAGED for s in state.states)
         keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
@@ -71,6 +72,7 @@ class Scheduler:
     def seat_at_once(self, sequence: Sequence) -> None:
         """Adds one that has its seat already."""
         insort(self.running, sequence, key=lambda s: s.order)
+        self.newcomers.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Frees a finished sequence's units, unless a step in flight still touches them."""
@@ -110,9 +112,8 @@ class Scheduler:
                 return batch
         return None
 
-    def admit(self) -> list[Sequence]:
-        """Gives seats to those who wait, in order, while there is room; who got one."""
-        admitted: list[Sequence] = []
+    def admit(self) -> None:
+        """Gives seats to those who wait, in order, while there is room."""
         while self.waiting:
             first = self.waiting[0]
             request = first.request
@@ -124,8 +125,6 @@ class Scheduler:
             self.waiting.pop(0)
             first.take_seat(seat)
             self.seat_at_once(first)
-            admitted.append(first)
-        return admitted
 
     def speculating(self) -> list[Sequence]:
         """Those that can be asked for drafts of what follows."""
@@ -183,7 +182,7 @@ class Scheduler:
         for s in self._live():
             n_left = s.n_prefill
             n = min(n_left, budget)
-            if n < 1 or s.request.all_logits or (s.request.is_atomic and n < n_left):
+            if n < 1 or s.request.all_logits or (s.is_in_one_piece and n < n_left):
                 continue
             ends = n == n_left and not s.has_own_program
             if self._add(batch, s, n, int(ends)):

@@ -102,7 +102,8 @@ class Sequence:
     n_in_flight: int = 0
     n_steps: int = 0
     n_shifted: int = 0  # tokens that shifts dropped
-    n_cached: int = 0  # prompt rows that were found computed
+    n_found: int = 0  # rows that were computed when it took its seat
+    n_cached: int = 0  # of its prompt, the first time
     n_holds: int = 0  # forks that wait until nothing of it is in flight
     seat: Seat | None = None
     is_leaving: bool = False  # it gives up its seat once nothing of it is in flight
@@ -175,6 +176,11 @@ class Sequence:
         return n_left if is_prompt or n_left > 1 else 0
 
     @property
+    def is_in_one_piece(self) -> bool:
+        """Whether what is left of its prompt must go through one step."""
+        return self.request.is_atomic and self.n_rows < self.request.n_prompt == len(self.token_ids)
+
+    @property
     def can_decode(self) -> bool:
         """Whether its next generated row can be submitted."""
         if self.n_prefill or (self.waits and self.n_in_flight):
@@ -222,6 +228,7 @@ class Sequence:
     def take_seat(self, seat: Seat) -> None:
         """Begins, or begins again, with what its seat already holds."""
         self.seat, self.n_rows, self.n_done = seat, seat.n_cached, seat.n_cached
+        self.n_found = seat.n_cached
         if not self.n_steps:
             self.n_cached = min(seat.n_cached, self.request.n_prompt)
 
