@@ -16,7 +16,9 @@ Files = tuple[str, ...]
 
 LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # that share a weight row; see matvec.wgsl
-PROMPT_TOKENS = 8  # token rows that share one decoding of a weight, where a plan may hold many
+TOKENS = (
+    8  # token rows that share one reading of the weights, prompt or generated; matvec.wgsl has room for 8
+)
 ROW_WORDS = {"T": StepLayout.header_word("rows"), "O": StepLayout.header_word("outputs")}
 
 
@@ -29,10 +31,8 @@ class Context:
     lanes: int = GPU_LANES
 
     def tokens(self, op: Op, role: str) -> int:
-        """Token rows a workgroup takes: 1 where rows are generated, more where they are prompt."""
-        return (
-            min(PROMPT_TOKENS, self.plan.rows[op.view(role).rows]) if self.plan.key.entry != "decode" else 1
-        )
+        """Token rows that a workgroup takes; the bits of a row do not depend on it."""
+        return min(TOKENS, self.plan.rows[op.view(role).rows])
 
 
 @dataclass(frozen=True, slots=True)
