@@ -123,6 +123,7 @@ DOORS: dict[str, set[str]] = {
 # The same, but inside a function only: importing the module must not need the package.
 LAZY_DOORS: dict[str, set[str]] = {
     "backends/": {"numpy", "wgpu"},
+    "cli/chat_reader.py": {"prompt_toolkit"},
     "cli/bench_llama_cpp.py": {"llama_cpp"},  # a rival, if it is there
     "formats/hub/": {"huggingface_hub"},
     "text/": {"tokenizers"},

@@ -10,6 +10,7 @@ from camelid import __version__
 
 VERBS = {
     "run": "Answer a prompt, streamed.",
+    "chat": "Talk with a model.",
     "pull": "Fetch a model from a hub.",
     "info": "Show what a model is, how large, and how much memory it takes.",
     "inspect": "Show what lies in a directory or GGUF file, runnable or not.",

@@ -1,0 +1,60 @@
+"""`/set`: options of the answers to come, by the names that Python has for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from camelid.asking import ENGINE_NAMES, engine_options
+from camelid.cli.sampling_flags import bias
+from camelid.errors import RequestError
+from camelid.messages import shown
+from camelid.options import Options, checked_stops
+from camelid.sampling import CHECKS
+
+Check = Callable[[str, Any], object]
+UNSET = "default"
+NAMES = tuple(sorted(set(Options.__annotations__) - {"special"}))  # that one is for prompts of text
+TEXTS = ("cache_salt", "grammar", "overflow", "regex", "speculate")  # never JSON
+
+
+def read_setting(name: str, text: str) -> object:
+    """The option's value, checked as far as that can be done before a request. RequestError says why not."""
+    if name not in NAMES:
+        raise RequestError(f"option {name!r} is unknown; known: {', '.join(NAMES)}", field=name)
+    value = text if name in TEXTS else _value(text)
+    if name == "logit_bias":
+        value = [bias(word) for word in text.split()]
+    if name in CHECKS:
+        return CHECKS[name].read(name, value)
+    if name in ENGINE_NAMES:
+        engine_options({name: value})
+    return OWN_CHECKS[name](name, value) if name in OWN_CHECKS else value
+
+
+def _value(text: str) -> object:
+    """JSON if it is that, else the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _count(name: str, value: object) -> object:
+    if type(value) is int and value > 0:
+        return value
+    raise RequestError(f"{name} is {shown(value)}, expected an integer from 1 on", field=name)
+
+
+def _flag(name: str, value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    raise RequestError(f"{name} is {shown(value)}, expected true or false", field=name)
+
+
+OWN_CHECKS: Mapping[str, Check] = {
+    "max_tokens": _count,
+    "ignore_eos": _flag,
+    "stop": lambda name, value: checked_stops(value),
+}

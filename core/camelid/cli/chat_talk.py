@@ -1,0 +1,111 @@
+"""A chat's conversations and turns: the engine works on its own thread, this one shows what comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+from camelid.cli.chat_screen import Screen
+from camelid.cli.verb import Ended
+from camelid.engine_thread import EngineThread
+from camelid.errors import RequestError
+from camelid.llm import LLM
+from camelid.options import Message
+from camelid.results import Completion, Event
+from camelid.session import Session
+from camelid.turns import content_text
+
+
+@dataclass(slots=True)
+class Talk:
+    """Sessions by name, the one that goes on, and the last answer."""
+
+    llm: LLM
+    thread: EngineThread
+    screen: Screen
+    session: Session
+    is_verbose: bool = False
+    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    last: Completion | None = None
+
+    def __post_init__(self) -> None:
+        self.take(self.session)
+
+    def take(self, session: Session) -> None:
+        """Goes on with this session."""
+        self.session = self.sessions[session.id] = session
+
+    def say(self, text: str | None) -> None:
+        """One turn: the answer to a text, or to the messages as they are.
+
+        Ctrl-C stops the answer, and what there is of it counts; a turn without an answer leaves no trace.
+        Raises what made the turn fail.
+        """
+        before = list(self.session.messages)
+        self.last = None
+        feed = self.thread.stream(self._answer(text))
+        try:
+            for event in feed:
+                self.screen.event(event)
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt, Ended):
+                raise
+        finally:
+            feed.close()
+            self.screen.end(self.last.text if self.last else "")
+        if self.last:
+            self._close_turn(self.last, before)
+
+    async def _answer(self, text: str | None) -> AsyncGenerator[Event, None]:
+        """On the engine's thread. The completion is kept however the turn ends."""
+        turn = await self.session.start(text)
+        try:
+            async for event in turn:
+                yield event
+        finally:
+            await turn.aclose()
+            self.last = turn.completion
+
+    def _close_turn(self, done: Completion, before: list[Message]) -> None:
+        if done.finish_reason == "cancelled":
+            if done.token_ids:
+                self.screen.note("stopped; what was said so far counts")
+            else:
+                self.session.messages = before
+                self.screen.note("stopped before an answer began; the question is taken back")
+        if self.is_verbose:
+            self.screen.note(figures(self.llm, done))
+
+    def undo(self) -> str:
+        """Takes the last turn back; the text that began it. RequestError if there is none."""
+        messages = self.session.messages
+        begins = [i for i, message in enumerate(messages) if message["role"] == "user"]
+        if not begins:
+            raise RequestError("there is no turn to take back", field="messages")
+        text = content_text(messages[begins[-1]])
+        self.session.messages = messages[: begins[-1]]
+        return text
+
+    def regenerate(self) -> None:
+        """Another answer in place of the last one, which stays if none comes."""
+        before = list(self.session.messages)
+        text = self.undo()
+        try:
+            self.say(text)
+        finally:
+            if len(self.session.messages) < len(before):
+                self.session.messages = before
+
+
+def figures(llm: LLM, done: Completion) -> str:
+    """An answer's figures, as a line."""
+    usage, timings = done.usage, done.timings
+    parts = (
+        f"{llm.capabilities.name} on {llm.capabilities.device}",
+        f"{usage.completion_tokens} tokens ({done.finish_reason})",
+        f"{timings.decode_tps:.1f} tok/s",
+        f"first token after {timings.ttft_s:.3f} s",
+        f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens were known",
+        f"seed {done.seed}",
+    )
+    return " · ".join(parts)

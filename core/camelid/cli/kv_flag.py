@@ -1,0 +1,20 @@
+"""The option that says how keys and values are held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from camelid.model.kv_types import KV_TYPES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kv_type_option(function: F) -> F:
+    """--kv-type."""
+    return click.option(
+        "--kv-type", type=click.Choice([*KV_TYPES]), default="f32", show_default=True, metavar="TYPE",
+        help=f"How keys and values are held: {', '.join(KV_TYPES)}.",
+    )(function)  # fmt: skip
