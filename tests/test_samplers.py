@@ -95,6 +95,8 @@ EXAMPLES: list[tuple[list[float], dict[str, Any], set[int]]] = [
     (NUCLEUS, {"top_p": 0.69}, {1, 3}),
     (NUCLEUS, {"top_p": 0.71}, {1, 3, 2}),
     (NUCLEUS, {"top_p": 0.0}, {1}),
+    ([0.0, 0.0], {"top_p": 0.5}, {0}),  # p is enough, and more than p for typical
+    ([0.0, 0.0], {"typical_p": 0.5}, {0, 1}),
     (NUCLEUS, {"top_p": 0.1, "min_keep": 3}, {1, 3, 2}),
     (HALVES, {"min_p": 0.24}, {0, 1, 2}),
     (HALVES, {"min_p": 1.0}, {0}),
