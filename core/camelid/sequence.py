@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -305,18 +305,21 @@ class Sequence:
 
         Its completion has the whole answer, its events only what comes from now on.
         """
-        child = replace(
-            self, id=id, request=replace(self.request, choice=choice), outbox=Outbox(),
-            clock=Clock(self.clock.now), token_ids=[], answer_ids=list(self.answer_ids), constraint=None,
-            seat=None, n_holds=0,
-        )  # fmt: skip
-        child.token_ids = list(self.token_ids)
-        child.words = self.request.sampling.words(choice=choice, offset=self.n_shifted)
+        request = replace(self.request, choice=choice)
+        own = {"outbox": Outbox(), "clock": Clock(self.clock.now), "seat": None, "n_holds": 0, "drafts": ()}
+        child = replace(self, id=id, request=request, **own)
+        child.token_ids, child.answer_ids = list(self.token_ids), list(self.answer_ids)
+        child.n_prompt = self.n_prompt
+        child.words = request.sampling.words(choice=choice, offset=self.n_shifted)
         if self.sampler and child.sampler:
             child.sampler.mu = self.sampler.mu
-        for token_id in self.answer_ids:
-            child.outbox.text.append(child.sink.push(token_id))
-            child.outbox.parts += child.sink.take()
-            if child.constraint:
-                child.constraint.accept(token_id)
+        child.say_again(self.answer_ids)
         return child
+
+    def say_again(self, token_ids: Iterable[int]) -> None:
+        """Brings text and constraint to where these tokens leave them, without events."""
+        for token_id in token_ids:
+            self.outbox.text.append(self.sink.push(token_id))
+            self.outbox.parts += self.sink.take()
+            if self.constraint:
+                self.constraint.accept(token_id)
