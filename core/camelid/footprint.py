@@ -19,9 +19,9 @@ from camelid.programs import DECODE, MIXED, Limits
 class Footprint:
     """Bytes by use. `states` and `scratch` are by state group and by entry.
 
-    Not counted: Python, drivers and pipelines; padding of buffers (webgpu: to 16 bytes each); 4 MiB through
-    which webgpu loads. The reference has no arena: it makes its buffers as it goes, and keeps up to 160 MiB
-    of decoded weights.
+    Not counted: Python, drivers and pipelines; padding (webgpu: buffers to 16 bytes, tensors of state to 256,
+    quantized rows of an odd number of blocks by 2); 4 MiB through which webgpu loads. The reference has no
+    arena: it makes its buffers as it goes, and keeps up to 160 MiB of decoded weights.
     """
 
     context: int
@@ -47,16 +47,18 @@ def predict_memory(
     limits: Limits | None = None,
     fused: Collection[str] = (),
     kv_type: str = "f32",
+    depth: int = 1,
 ) -> Footprint:
     """What loading takes: `context` rows a sequence (None: as `load` chooses), with a backend's rewrites.
 
-    Reads no weights, so that they need not exist. RequestError for a context that the model does not have,
-    and for a `kv_type` that does not fit it.
+    `depth` steps may be in flight: groups with a window keep the rows of all of them. Reads no weights, so
+    that they need not exist. RequestError for a context that the model does not have, and for a `kv_type`
+    that does not fit it.
     """
     rows = check_context(context, model)
     limits, model = replace(limits or Limits(), context=rows), at_context(model, rows)
     plans = {entry: make_plan(model, entry, limits, fused, kv_type=kv_type) for entry in (DECODE, MIXED)}
-    state = make_state(model, limits, kv_type)
+    state = make_state(model, limits, kv_type, depth=depth)
     states, pools = state.states, state.sizes()
     weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
     return Footprint(

@@ -204,7 +204,9 @@ def tensor_types(file: ModelFile) -> dict[str, int]:
 def memory_facts(ways: dict[str, Model], found: Capabilities, context: int | None, limits: Limits) -> Facts:
     """The forecast for each type of weights, and the types that the backend could not run."""
     sums = {
-        name: predict_memory(model, context=context, limits=limits, fused=found.fused)
+        name: predict_memory(
+            model, context=context, limits=limits, fused=found.fused, depth=found.max_in_flight
+        )
         for name, model in ways.items()
     }
     types = {w.type for model in ways.values() for w in model.weights.values()}
