@@ -14,6 +14,7 @@ from cria.model import Cria, Spec
 from cria.talk import Talk
 from cria.tokenizer import END_OF_TEXT, IM_END, blank_tokenizer, called, render
 
+Past = tuple[torch.Tensor, torch.Tensor]
 Answers = Callable[[list[Talk]], list[str]]
 MAX_TOKENS = 96
 BATCH = 32
@@ -60,22 +61,48 @@ def load_model(state: dict[str, torch.Tensor]) -> Cria:
 
 @torch.no_grad()
 def greedy(model: Cria, prompts: list[list[int]], stop_ids: set[int]) -> list[list[int]]:
-    """Greedy continuations; the rows are padded at their ends, which causal attention never sees."""
+    """Greedy continuations; prompts are padded at their ends, which causal attention never sees."""
     ends = torch.tensor([len(prompt) for prompt in prompts])
-    width = int(ends.max()) + MAX_TOKENS
-    token_ids = torch.tensor([prompt + [0] * (width - len(prompt)) for prompt in prompts])
-    rows = torch.arange(len(prompts))
-    going = torch.ones(len(prompts), dtype=torch.bool)
-    for step in range(MAX_TOKENS):
-        hidden = model.hidden(token_ids[:, : int(ends.max()) + step])[rows, ends + step - 1]
-        best = F.linear(hidden, model.token_embd.weight).argmax(-1)
-        token_ids[rows, ends + step] = best
-        going &= torch.tensor([token not in stop_ids for token in best.tolist()])
-        if not going.any():
+    width = int(ends.max())
+    logits, past = read(
+        model, torch.tensor([prompt + [0] * (width - len(prompt)) for prompt in prompts]), ends
+    )
+    replies: list[list[int]] = [[] for _ in prompts]
+    for _ in range(MAX_TOKENS):
+        token_ids = logits.argmax(-1)
+        for reply, token_id in zip(replies, token_ids.tolist(), strict=True):
+            reply.append(token_id)
+        if all(stop_ids & set(reply) for reply in replies):
             break
-    return [
-        until(row[len(prompt) :], stop_ids) for row, prompt in zip(token_ids.tolist(), prompts, strict=True)
-    ]
+        logits = advance(model, past, token_ids, ends)
+        ends = ends + 1
+    return [until(reply, stop_ids) for reply in replies]
+
+
+def read(model: Cria, token_ids: torch.Tensor, ends: torch.Tensor) -> tuple[torch.Tensor, list[Past]]:
+    """Logits after each prompt's last token, [B, V], and every layer's keys and values with room for the answer."""
+    n_rows, t = token_ids.shape
+    x, past = model.token_embd(token_ids), []
+    for layer in model.blk:
+        q, k, v = layer.project(x, model.cos[:t], model.sin[:t])
+        past.append((F.pad(k, (0, 0, 0, MAX_TOKENS)), F.pad(v, (0, 0, 0, MAX_TOKENS))))
+        x = x + layer.attend(q, k, v, None)
+        x = x + layer.feed(x)
+    last = model.output_norm(x[torch.arange(n_rows), ends - 1])
+    return F.linear(last, model.token_embd.weight), past
+
+
+def advance(model: Cria, past: list[Past], token_ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Logits after one more token in each row, [B, V]; its keys and values go to the row's place."""
+    rows, x = torch.arange(len(places)), model.token_embd(token_ids)[:, None]
+    cos, sin = (table[places][:, None, None] for table in (model.cos, model.sin))
+    seen = (torch.arange(past[0][0].shape[2]) <= places[:, None])[:, None, None]
+    for layer, (keys, values) in zip(model.blk, past, strict=True):
+        q, k, v = layer.project(x, cos, sin)
+        keys[rows, :, places], values[rows, :, places] = k[:, :, 0], v[:, :, 0]
+        x = x + layer.attend(q, keys, values, seen)
+        x = x + layer.feed(x)
+    return F.linear(model.output_norm(x[:, 0]), model.token_embd.weight)
 
 
 def until(token_ids: list[int], stop_ids: set[int]) -> list[int]:

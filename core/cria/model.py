@@ -54,25 +54,32 @@ class Layer(nn.Module):
         self.ffn_up = nn.Linear(width, spec.ffn_size, bias=False)
         self.ffn_down = nn.Linear(spec.ffn_size, width, bias=False)
 
-    def attention(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
-        """Grouped-query attention over [B, T, C]: causal, or to what `seen` [B, 1, T, T] marks."""
+    def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of [B, T, C]: [B, H, T, D] each, the first two rotated."""
         b, t, _ = x.shape
+        h = self.attn_norm(x)
         q, k, v = (
-            w(x).view(b, t, -1, self.spec.head_dim).transpose(1, 2)
+            w(h).view(b, t, -1, self.spec.head_dim).transpose(1, 2)
             for w in (self.attn_q, self.attn_k, self.attn_v)
         )
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        return rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype), v
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+        """Grouped-query attention, [B, T, C]: causal, or to what `seen` [B, 1, T, T] marks."""
         repeat = self.spec.n_heads // self.spec.n_kv_heads
         k, v = (kv.repeat_interleave(repeat, 1) for kv in (k, v))
-        q, k = q.to(v.dtype), k.to(v.dtype)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
-        return self.attn_output(y.transpose(1, 2).reshape(b, t, -1))
+        return self.attn_output(y.transpose(1, 2).flatten(2))
+
+    def feed(self, x: Tensor) -> Tensor:
+        """SwiGLU over [B, T, C]."""
+        h = self.ffn_norm(x)
+        return self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
         """Add both halves to the residual stream."""
-        x = x + self.attention(self.attn_norm(x), cos, sin, seen)
-        h = self.ffn_norm(x)
-        return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
+        x = x + self.attend(*self.project(x, cos, sin), seen)
+        return x + self.feed(x)
 
 
 class Cria(nn.Module):

@@ -4,7 +4,26 @@ from itertools import combinations, islice
 
 import pytest
 
-from cria import arithmetic, chatter, conversations, facts, frames, graded_items, refusals, words
+from cria import (
+    arithmetic,
+    chatter,
+    conversations,
+    facts,
+    frames,
+    graded_items,
+    graded_json,
+    graded_memory,
+    graded_tasks,
+    graded_tools,
+    graded_words,
+    letters,
+    lexicon,
+    memory,
+    refusals,
+    schemas,
+    tools,
+    words,
+)
 from cria import graded_phrasings as ours
 from cria.phrasing import normalise
 from cria.refusals import bare
@@ -36,6 +55,16 @@ SIDES = {
     "other": (ours.OTHER, framed((), arithmetic.OTHER_CORES)),
     "foreign": (ours.FOREIGN, framed(refusals.FOREIGN_NOUNS, refusals.FOREIGN_CORES)),
     "alone": (ours.ALONE, framed((), refusals.ALONE)),
+    "spell": (graded_words.SPELL, framed((), letters.SPELL)),
+    "reverse": (graded_words.REVERSE, framed((), letters.REVERSE)),
+    "letters": (graded_words.COUNT, framed((), letters.COUNT)),
+    "tell": (graded_memory.TELL, framed((), memory.TELL_BOTH + memory.TELL_NAME + memory.TELL_NUMBER)),
+    "name": (graded_memory.ASK_NAME, framed((), memory.ASK_NAME)),
+    "number": (graded_memory.ASK_NUMBER, framed((), memory.ASK_NUMBER)),
+    "JSON facts": (graded_json.FACTS, framed((), schemas.FACTS)),
+    "JSON asks": (graded_json.ASKS + graded_json.SYSTEMS, framed((), schemas.ASKS + schemas.SYSTEMS)),
+    "tool names": (graded_tools.NAMES + graded_tools.ABOUTS, framed((), tools.NAMES + tools.ABOUTS)),
+    "tool questions": (graded_tools.QUESTIONS, framed((), tools.QUESTIONS)),
     **{f"greet {kind}": (ours.GREET[kind], framed((), chatter.CORES[kind])) for kind in ours.GREET},
     **{r.name: (ours.FACTS[r.name], framed(r.nouns, r.cores)) for r in facts.RELATIONS},
 }
@@ -72,15 +101,53 @@ def test_graded_strangers_are_not_in_the_training_lists():
         assert {entity for entity in strangers if bare(entity) in taken} == set(), name
 
 
+# The grader's own words, and every training list that could hold them.
+WORDS = {
+    "words": (graded_words.WORDS, lexicon.LETTER_WORDS),
+    "names": (graded_memory.NAMES, (*lexicon.FIRST_NAMES, *lexicon.PLACES, *chatter.NAMES)),
+    "places": (graded_json.PLACES, (*lexicon.FIRST_NAMES, *lexicon.PLACES)),
+    **{f"{kind} keys": (keys, schemas.TRAINING.keys[kind]) for kind, keys in graded_json.KEYS.items()},
+    "topics": (graded_tools.TOPICS, lexicon.TOPICS),
+    "arguments": (graded_tools.ARGUMENTS, lexicon.ARGUMENTS),
+    "results": (graded_tools.RESULTS, lexicon.RESULT_WORDS),
+}
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_graded_words_are_not_training_words(kind):
+    graded, training = WORDS[kind]
+    assert len(graded) >= 10
+    assert set(graded) & set(training) == set()
+
+
+def test_no_training_generator_invents_a_graded_word():
+    rng = conversations.Random(4)
+    drawn = {
+        draw(rng) for _ in range(20_000) for draw in (lexicon.letter_word, lexicon.person, lexicon.place)
+    }
+    graded = {*graded_words.WORDS, *graded_memory.NAMES, *graded_json.PLACES}
+    assert len(drawn) > 20_000
+    assert drawn & graded == set()
+    assert not any(words.held_out(word.lower()) for word in drawn)
+    assert all(words.held_out(lexicon.assembled(rng, want_held_out=True)) for _ in range(1000))
+
+
 def test_held_out_numbers_are_never_drawn():
     rng = conversations.Random(3)
+    assert not any(words.held_out(f"number {memory.number(rng)}") for _ in range(5_000))
     assert not any(arithmetic.sum_held_out(*arithmetic.sum_numbers(rng)) for _ in range(20_000))
     assert not any(arithmetic.difference_held_out(*arithmetic.difference_numbers(rng)) for _ in range(20_000))
     assert not any(words.held_out(words.invented(rng)) for _ in range(5_000))
 
 
+def first_words(task):
+    """What a task's user says first: every kind of task has words of its own there."""
+    return next(m["content"] for m in task.talk.messages if m["role"] == "user")
+
+
 def test_no_graded_prompt_in_twenty_thousand_conversations():
     graded = {normalise(item.prompt) for seed in range(5) for item in graded_items.items(seed, 300)}
+    graded |= {normalise(first_words(task)) for seed in range(5) for task in graded_tasks.tasks(seed, 300)}
     stream = islice(conversations.conversations("sample"), 20_000)
     seen = {normalise(m["content"]) for talk in stream for m in talk.messages if m["role"] == "user"}
     assert len(seen) > 30_000
@@ -90,7 +157,8 @@ def test_no_graded_prompt_in_twenty_thousand_conversations():
 def test_the_streams_are_the_same_for_a_seed():
     first, again, other = (list(islice(conversations.conversations(seed), 200)) for seed in (1, 1, 2))
     assert first == again != other
-    assert graded_items.items(4, 50) == graded_items.items(4, 50) != graded_items.items(5, 50)
+    for draw in (graded_items.items, graded_tasks.tasks):
+        assert draw(4, 50) == draw(4, 50) != draw(5, 50)
 
 
 def test_the_first_fifty_prompts_cover_every_skill():

@@ -1,0 +1,70 @@
+"""The chat template: Camelid's evaluator writes what jinja2 writes, with tools and without, and hermes reads calls."""
+
+import json
+from itertools import islice
+
+import pytest
+
+from camelid.text.templates.template import compile_template
+from camelid.text.toolcalls import detect, gather, parser_for
+from cria import conversations
+
+tokenizer = pytest.importorskip("cria.tokenizer")
+
+TALKS = list(islice(conversations.conversations("evaluator"), 300))
+TOOL = {"type": "function", "function": {"name": "get_it", "description": "<b> & 'ü' \"", "parameters": {}}}
+CALL = {
+    "type": "function",
+    "function": {"name": "get_it", "arguments": {"a": "é\"'<>&", "b": [1, None, 1.5]}},
+}
+ODD = {
+    "no messages": ([], ()),
+    "tools alone": ([{"role": "user", "content": "x"}], (TOOL, TOOL)),
+    "system and tools": ([{"role": "system", "content": "s"}, {"role": "user", "content": "x"}], (TOOL,)),
+    "a later system message": ([{"role": "user", "content": "x"}, {"role": "system", "content": "s"}], (TOOL,)),
+    "no content": ([{"role": "assistant", "content": None, "tool_calls": [CALL, CALL]}], (TOOL,)),
+    "content left out": ([{"role": "assistant", "tool_calls": [CALL]}], ()),
+    "no calls": ([{"role": "assistant", "content": "a", "tool_calls": None}], ()),
+    "text and a call": ([{"role": "assistant", "content": "a", "tool_calls": [CALL]}], ()),
+    "a result": ([{"role": "tool", "content": '{"x": 1}'}], ()),
+}  # fmt: skip
+
+
+def camelid_render(messages, tools):
+    template = compile_template(tokenizer.CHAT_TEMPLATE)
+    spans = template.render(messages, tools=list(tools) or None, add_generation_prompt=True)
+    return "".join(text for text, _ in spans)
+
+
+def jinja_render(messages, tools):
+    return tokenizer.render(tokenizer.Talk(messages=messages, tools=tuple(tools)))
+
+
+def test_conversations_of_the_stream():
+    assert sum(bool(talk.tools) for talk in TALKS) > 20
+    for talk in TALKS:
+        assert camelid_render(talk.messages, talk.tools) == jinja_render(talk.messages, talk.tools)
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_conversations(case):
+    assert camelid_render(*ODD[case]) == jinja_render(*ODD[case])
+
+
+def test_without_tools_it_is_chatml():
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    want = "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"
+    assert camelid_render(messages, ()) == want
+
+
+def test_a_written_call_is_read_back():
+    family = detect(tokenizer.CHAT_TEMPLATE)
+    assert (family.name, family.thinking) == ("hermes", None)
+    function = CALL["function"]
+    parser = parser_for(family, tools=(TOOL,))
+    message = gather(
+        [*parser.push(tokenizer.called(function["name"], function["arguments"])), *parser.finish()]
+    )
+    (call,) = message.tool_calls
+    assert (call.name, json.loads(call.arguments), call.complete) == ("get_it", function["arguments"], True)
+    assert message.content == ""
