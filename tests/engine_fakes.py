@@ -34,7 +34,7 @@ STATES = (
 )
 GREEDY = SamplingParams(temperature=0.0, seed=0)
 # Logits of any row: its likeliest token has 0, each next id, round the vocabulary, FALL less.
-FALL = 100.0
+FALL = 0.25
 FALLING: memoryview[Any] = memoryview(array("f", [-FALL * (i % VOCAB) for i in range(2 * VOCAB)]))
 
 

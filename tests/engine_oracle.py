@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.engine_fakes import FALL
 from tests.engine_scenario import Ask
 from tests.shadow import VOCAB, drawn, next_id, views_of
 
@@ -51,6 +52,12 @@ def likeliest(states: Sequence[StateSpec], token_ids: Sequence[int]) -> int:
     return drawn(tuple(views_of(states, token_ids)))
 
 
+def biased(best: int, biases: Sequence[tuple[int, float]]) -> int:
+    """The likeliest token after biases, where each logit is FALL below that of the id before."""
+    levels = {best: 0.0} | {i: bias - FALL * ((i - best) % VOCAB) for i, bias in biases}
+    return max(sorted(levels), key=levels.__getitem__)
+
+
 @dataclass
 class Oracle:
     """The answer to one request in a context of so many tokens. `choices` says from which token of the
@@ -88,6 +95,8 @@ class Oracle:
         if ask.guided:
             best = likeliest(self.states, token_ids)
             return next(i % VOCAB for i in range(best, 2 * VOCAB) if i % VOCAB % ask.guided == 0)
+        if ask.sampling == "many biases":
+            return biased(likeliest(self.states, token_ids), ask.params.logit_bias)
         choice = max(pair for pair in self.choices if pair[0] <= n)[1]
         how = None if ask.is_hosted else ask.params.words(choice=choice, offset=n_shifted)
         return next_id(self.states, token_ids, how)

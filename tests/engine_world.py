@@ -171,7 +171,8 @@ class World:
         assert task.cancelled() or not task.exception(), task.exception()
 
     async def _fork(self, live: Live, n: int) -> None:
-        """Another stream with choice `n`, from where the first one is."""
+        """Another stream with choice `n`, from where the first one is; it has one token at least."""
+        await self._read(live, 1)
         try:
             stream = await self.engine.fork(live.stream.id, choice=n)
         except RequestError:
