@@ -15,7 +15,7 @@ from tests.test_samplers import all_of, packed, random_case, row_of, sampler_of
 from camelid.backends.reference.sampling import philox
 from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
 from camelid.errors import RequestError
-from camelid.samplers import HostSampler, NeedsAllLogits, Scores, top_logprobs
+from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs
 from camelid.samplers_pool import Pool, Rest
 from camelid.samplers_table import SAMPLERS
 from camelid.sampling import SamplingParams
@@ -213,6 +213,43 @@ def test_a_mask_without_tokens_and_a_ban_of_all_are_errors() -> None:
         sampler.draw(all_of(LOGITS), [], 0)
     with pytest.raises(NeedsAllLogits):
         sampler.draw(Scores.of_row(row_of(LOGITS)), [], 0)
+
+
+@pytest.mark.parametrize("n", [1, 20, 256])
+def test_the_largest_of_many_are_those_of_a_sort(n: int) -> None:
+    for number in range(60):
+        rng = np.random.default_rng(number)
+        logits = rng.normal(0, 3, int(rng.integers(256, 9000)))
+        if number % 3 == 0:
+            logits = np.round(logits)
+        if number % 3 == 1:
+            logits[::61] = 50.0  # just those that the sample sees
+        assert largest_places(logits.tolist(), n) == np.argsort(-logits, kind="stable")[:n].tolist()
+
+
+def at_the_cut(name: str, probs: F64, logits: F64, k: int, off: float) -> dict[str, Any]:
+    """The option for which token k, or the sum up to it, is just at the cut, but for a factor near 1."""
+    order = np.argsort(np.abs(np.log(probs) - (probs * np.log(probs)).sum()), kind="stable")
+    return {
+        "top_n_sigma": {"top_n_sigma": float((logits.max() - logits[k]) / logits.std() * (1 + 50 * off))},
+        "top_p": {"top_p": float(np.cumsum(probs)[k] * (1 + off))},
+        "typical_p": {"typical_p": float(np.cumsum(probs[order])[k] * (1 + off))},
+        "xtc": {"xtc_probability": 1, "xtc_threshold": float(probs[k] * (1 + off))},
+        "mirostat": {"mirostat": 2, "mirostat_tau": float(-np.log2(probs[k] * (1 + off)) / 2)},
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["top_n_sigma", "top_p", "typical_p", "xtc", "mirostat"])
+def test_a_cut_that_a_devices_rounding_may_move_asks_for_all_logits(name: str) -> None:
+    for number in range(40):
+        rng = np.random.default_rng(number)
+        logits = np.sort(rng.normal(0, 3, 600).astype(np.float32).astype(np.float64))[::-1]
+        probs, k = softmax(logits), int(rng.integers(2, 9))
+        options = at_the_cut(name, probs, logits, k, (number % 2 - 0.5) * 1e-5)
+        sampler = sampler_of(Case(logits, made(order=[name], **options), []))
+        sampler.mu = 2 * sampler.params.mirostat_tau
+        with pytest.raises(NeedsAllLogits):
+            sampler.draw(Scores.of_row(row_of(logits)), [], 0)
 
 
 def test_the_likeliest_tokens_come_with_their_logprobs() -> None:
