@@ -9,20 +9,21 @@ const NUMBERS = {
   max_tokens: { form: WHOLE, least: 1, most: Number.MAX_SAFE_INTEGER, expected: "a whole number from 1 on" },
   seed: { form: WHOLE, least: 0, most: Number.MAX_SAFE_INTEGER, expected: "a whole number up to 2^53 - 1" },
 };
+const SPEAKERS = { user: "You said:", assistant: "Answer:" };
 const NO_WEBGPU = "This browser offers no WebGPU, which the model computes with.";
 const WEBGPU_HINT =
   "Use a current Chrome, Edge, Firefox or Safari, switch on hardware acceleration in its settings, " +
   "and open this page over https or on localhost.";
+const SESSION_FILE = "session.camelid";
 const AGAIN = "Reload the page to try again, or open another file.";
 
 const given = Object.fromEntries(new URLSearchParams(location.search));
 const settings = { ...DEFAULTS, ...given };
 let worker = null;
 let state = "loading";
-let conversation = [];
-let answer = null; // the one being streamed: its element, text and promise
+let answer = null; // the one being streamed: its elements, text and promise
 const parts = { python: 0, model: 0, stages: 0 }; // of loading, each from 0 to 1
-const ON = { progress, ready, token, done, error };
+const ON = { progress, ready, token, done, saved, opened, error };
 
 /** For tests and for the console. */
 window.camelid = {
@@ -30,7 +31,9 @@ window.camelid = {
     return state;
   },
   /** Asks outside the conversation; answers with {text, token_ids, finish_reason, ...}. */
-  ask: (prompt) => send([{ role: "user", content: prompt }], prompt),
+  ask: (prompt) => send(prompt, true),
+  /** Asks as if it had been typed. */
+  say: (prompt) => send(prompt, false),
   stop,
 };
 
@@ -38,14 +41,15 @@ window.camelid = {
 function start(model, name) {
   worker?.terminate();
   if (answer) error({ during: "ask", message: "Another model is being loaded." });
-  clearConversation();
   Object.assign(parts, { python: 0, model: 0, stages: 0 });
   setState("loading", `Loading ${name}`);
+  clearConversation();
   if (!navigator.gpu) return fail(NO_WEBGPU, WEBGPU_HINT);
   worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "camelid" });
   worker.onmessage = ({ data }) => ON[data.kind](data);
   worker.onerror = (event) => fail("The engine could not start.", event.message ?? "Reload the page.");
-  worker.postMessage({ kind: "load", model, options: { adapter: settings.adapter } });
+  const defaults = numbers(DEFAULTS);
+  worker.postMessage({ kind: "load", model, options: { adapter: settings.adapter }, defaults });
 }
 
 function progress({ what, done: n, total, text }) {
@@ -58,8 +62,7 @@ function progress({ what, done: n, total, text }) {
 
 function ready({ model, backend, device, context }) {
   setState("ready", `${model} · ${backend} on ${device} · context ${context.toLocaleString("en")}`);
-  at("starters").hidden = conversation.length > 0;
-  at("send").disabled = false;
+  at("starters").hidden = at("transcript").children.length > 0;
   if (matchMedia("(hover: hover)").matches) at("prompt").focus();
 }
 
@@ -79,39 +82,67 @@ function done(result) {
   element.lastChild.textContent = result.text;
   const note = { length: "Cut off at the token limit.", cancelled: "Stopped." }[result.finish_reason];
   if (note) element.append(Object.assign(document.createElement("small"), { textContent: note }));
-  showFigures(result.token_ids.length, result.decode_tps, result.ttft_s, result.prompt_tokens);
+  showFigures(result.token_ids.length, result.decode_tps, result);
   finishAnswer();
   resolve(result);
 }
 
-/** A failed request leaves the page ready; anything else, or a lost device, needs a new start. */
+/** Hands the session's file to the person. */
+function saved({ blob }) {
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
+  link.download = SESSION_FILE;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+/** Another conversation is there: paints it. */
+function opened({ messages, note, tokens, cached_rows: rows }) {
+  clearConversation();
+  for (const { role, content, tool_calls: calls } of messages) {
+    const called = (calls ?? []).map(({ function: f }) => `${f.name}(${f.arguments})`);
+    addTurn(role, [textOf(content), ...called].filter(Boolean).join("\n"));
+  }
+  showConversation(messages.length > 0);
+  at("figures").textContent = `session of ${tokens} tokens, ${rows} cached`;
+  if (note) showProblem(`The session was opened, but ${note}.`, "");
+  setState("ready");
+}
+
+/** A failed request leaves the page and the session as they were; what cannot be loaded, or a lost device,
+ * needs a new start. */
 function error({ during, type, message }) {
   if (answer) {
-    const { reject, element, text } = answer;
-    if (!text) element.remove();
+    const { reject, element, question, prompt } = answer;
+    element.remove();
+    question.remove();
+    at("prompt").value ||= prompt;
     finishAnswer();
     reject(new Error(message));
   }
-  if (during !== "ask" || type === "DeviceLostError") fail(message, AGAIN);
-  else showProblem(message, "");
+  if (during === "load" || type === "DeviceLostError") return fail(message, AGAIN);
+  setState("ready");
+  showProblem(message, "");
 }
 
-function send(messages, prompt) {
+function send(prompt, alone) {
   if (state !== "ready") return Promise.reject(new Error(`the page is ${state}, not ready`));
   hideProblem();
-  at("starters").hidden = true;
-  at("clear").hidden = false;
-  addTurn("user", prompt);
+  showConversation(true);
+  const question = addTurn("user", prompt);
   const element = addTurn("assistant", "");
   element.setAttribute("aria-busy", "true");
   setState("busy");
-  // Without a seed, one is drawn.
-  const number = (name) => (settings[name] === "" ? null : Number(settings[name]));
-  const options = Object.fromEntries(Object.keys(NUMBERS).map((name) => [name, number(name)]));
   return new Promise((resolve, reject) => {
-    answer = { element, text: "", n: 0, resolve, reject };
-    worker.postMessage({ kind: "ask", messages, options });
+    answer = { element, question, prompt, text: "", n: 0, resolve, reject };
+    // What the address says counts for every session; the rest is the session's own.
+    worker.postMessage({ kind: "ask", text: prompt, options: numbers(given), alone });
   });
+}
+
+/** The numbers among some settings that are set. Without a seed, one is drawn. */
+function numbers(some) {
+  const names = Object.keys(NUMBERS).filter((name) => (some[name] ?? "") !== "");
+  return Object.fromEntries(names.map((name) => [name, Number(some[name])]));
 }
 
 function stop() {
@@ -126,9 +157,8 @@ function finishAnswer() {
 }
 
 function addTurn(role, text) {
-  const element = Object.assign(document.createElement("li"), { className: role });
-  const speaker = role === "user" ? "You said:" : "Answer:";
-  element.append(span("hidden", speaker), span("text", text));
+  const element = Object.assign(document.createElement("li"), { className: SPEAKERS[role] ? role : "aside" });
+  element.append(span("hidden", SPEAKERS[role] ?? `${role}:`), span("text", text));
   at("transcript").append(element);
   followEnd();
   return element;
@@ -138,12 +168,23 @@ function span(className, textContent) {
   return Object.assign(document.createElement("span"), { className, textContent });
 }
 
+/** What a message says, of text or of parts of it. */
+function textOf(content) {
+  return Array.isArray(content) ? content.map((part) => part.text).join("") : content;
+}
+
 function clearConversation() {
-  conversation = [];
   hideProblem();
   at("transcript").replaceChildren();
   at("figures").textContent = "";
-  at("clear").hidden = true;
+  showConversation(false);
+}
+
+/** What there is to do with or without a conversation. */
+function showConversation(hasTurns) {
+  at("starters").hidden = hasTurns || state !== "ready";
+  at("clear").hidden = !hasTurns;
+  at("save").hidden = !hasTurns;
 }
 
 function setState(next, text) {
@@ -152,13 +193,18 @@ function setState(next, text) {
   if (text) at("status-text").textContent = text;
   at("send").textContent = next === "busy" ? "Stop" : "Send";
   at("send").disabled = next !== "ready" && next !== "busy";
+  for (const id of ["clear", "save", "session"]) at(id).disabled = next !== "ready";
   at("progress").value = (parts.python + parts.model + parts.stages) / 3;
 }
 
-function showFigures(n, tps, ttft_s, promptTokens) {
+function showFigures(n, tps, result) {
   const words = [`${n} ${n === 1 ? "token" : "tokens"}`];
   if (Number.isFinite(tps)) words.push(`${tps.toFixed(1)} tok/s`);
-  if (ttft_s !== undefined) words.push(`first after ${ttft_s.toFixed(2)} s`, `prompt of ${promptTokens}`);
+  if (result) {
+    const { ttft_s: seconds, prompt_tokens: length, cached_tokens: cached } = result;
+    const known = cached ? `, ${cached} cached` : "";
+    words.push(`first after ${seconds.toFixed(2)} s`, `prompt of ${length}${known}`);
+  }
   at("figures").textContent = words.join(" · ");
 }
 
@@ -190,13 +236,7 @@ async function submitPrompt(text) {
   const prompt = text.trim();
   if (!prompt || state !== "ready") return;
   at("prompt").value = "";
-  const asked = [...conversation, { role: "user", content: prompt }];
-  try {
-    const result = await send(asked, prompt);
-    conversation = [...asked, { role: "assistant", content: result.text }];
-  } catch {
-    conversation = []; // the problem is on the page; a shorter conversation may fit
-  }
+  await send(prompt, false).catch(() => {}); // the problem is on the page
 }
 
 at("form").addEventListener("submit", (event) => {
@@ -216,10 +256,19 @@ at("starters").addEventListener("click", ({ target }) => {
 });
 
 at("clear").addEventListener("click", () => {
-  if (answer) return;
+  worker.postMessage({ kind: "reset" });
   clearConversation();
-  at("starters").hidden = state !== "ready";
   at("prompt").focus();
+});
+
+at("save").addEventListener("click", () => worker.postMessage({ kind: "save" }));
+
+at("session").addEventListener("change", ({ target }) => {
+  const [file] = target.files;
+  target.value = ""; // so that the same file can be chosen again
+  if (!file || state !== "ready") return;
+  setState("loading");
+  worker.postMessage({ kind: "open", file });
 });
 
 at("file").addEventListener("change", ({ target }) => {

@@ -1,5 +1,5 @@
 // The engine's thread: Pyodide and the device. Python decides everything; this file starts it and passes
-// messages on. In: load, ask, stop. Out: progress, ready, token, done, error.
+// messages on. In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened, error.
 
 import { Executor } from "./executor.js";
 import { openSource } from "./source.js";
@@ -16,7 +16,7 @@ const python = startPython();
 python.catch(() => {}); // told to whoever asks first
 let chat = null;
 
-const HANDLERS = { load, ask, stop: () => chat?.stop() };
+const HANDLERS = { load, ask, save, open, stop: () => chat?.stop(), reset: () => chat?.reset() };
 
 self.onmessage = async ({ data }) => {
   try {
@@ -27,17 +27,29 @@ self.onmessage = async ({ data }) => {
 };
 
 /** Everything that can be fetched at once, is. */
-async function load({ model, options }) {
+async function load({ model, options, defaults }) {
   const progress = (done, total) => tell({ kind: "progress", what: "model", done, total });
   const [source, camelid] = await Promise.all([openSource(model, progress), python]);
   progress(source.size, source.size);
   const { BrowserSource } = camelid.host_browser;
-  chat = await camelid.web.start(BrowserSource(source), tellJson, JSON.stringify(options));
+  const words = [JSON.stringify(options), JSON.stringify(defaults)];
+  chat = await camelid.web.start(BrowserSource(source), tellJson, ...words);
 }
 
-async function ask({ messages, options }) {
+async function ask({ text, options, alone }) {
   if (!chat) throw new Error("no model is loaded yet");
-  await chat.ask(JSON.stringify(messages), JSON.stringify(options));
+  await chat.ask(text, JSON.stringify(options), alone);
+}
+
+async function save() {
+  const pieces = await chat.save();
+  tell({ kind: "saved", blob: new Blob(pieces.toJs()) });
+  pieces.destroy();
+}
+
+async function open({ file }) {
+  const [source, camelid] = await Promise.all([openSource(file), python]);
+  await chat.open(camelid.host_browser.BrowserSource(source));
 }
 
 async function startPython() {

@@ -107,6 +107,11 @@ class Session:
         return ids_of(self._past)
 
     @property
+    def cached_rows(self) -> int:
+        """Of how many of these ids the next turn finds the state computed, as things are now."""
+        return self._host.running.engine.cached_rows(self.token_ids, self._salt)
+
+    @property
     def system(self) -> str | None:
         """The system message's text, if there is one first. Setting it makes, changes or removes it."""
         first = self.messages[0] if self.messages else None
@@ -238,7 +243,8 @@ class Session:
         head = await drive_async(read_head(source.size, source.name), source.read)
         await _check_model(host, head)
         session = cls(host, head.saved.id)
-        session.messages = list(checked_messages(head.saved.messages))
+        checked_messages(head.saved.messages)
+        session.messages = list(head.saved.messages)
         session.options = dict(head.saved.options)
         session._past, session._n_drawn = head.saved.past, head.saved.drawn
         session.note = await session._take_rows(head, source)

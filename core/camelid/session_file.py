@@ -212,7 +212,7 @@ def read_head(size: int, path: str) -> Ask[Head]:
     length, digest = yield from _opening(size, path)
     header = yield from _asked(HEAD.size, length, path)
     if hashlib.sha256(header).digest() != digest:
-        raise format_error(path, "the header is damaged: its checksum differs; save the session again")
+        raise format_error(path, "the header is damaged: its checksum differs; use another copy of the file")
     head = _head(parse_object(header, path=path, what="header"), HEAD.size + length, path)
     want = head.offset + head.row_bytes + DIGEST_BYTES
     if size != want:
@@ -236,7 +236,9 @@ def read_rows(head: Head) -> Ask[Exported]:
             at += group.unit_bytes
     stored = yield from _asked(at, DIGEST_BYTES, head.path)
     if stored != digest.digest():
-        raise format_error(head.path, "the rows are damaged: their checksum differs; save the session again")
+        raise format_error(
+            head.path, "the rows are damaged: their checksum differs; use another copy of the file"
+        )
     return Exported(head.n_rows, units, {name: group.first_unit for name, group in head.groups.items()})
 
 

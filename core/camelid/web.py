@@ -1,4 +1,4 @@
-"""What the page's worker calls: load a model, answer, stop.
+"""What the page's worker calls: load a model, talk, stop, save and open sessions.
 
 Messages to the page are JSON, as text:
 
@@ -6,6 +6,7 @@ Messages to the page are JSON, as text:
     ready      {"model", "backend", "device", "context", "weight_bytes"}
     token      {"text", "token_id"}                              one event of the answer
     done       {"text", "token_ids", "finish_reason", ...}       the figures of the answer
+    opened     {"messages", "note", "tokens", "cached_rows"}     a session took the place of the conversation
 
 Problems are raised, and told by web/worker.js.
 """
@@ -18,63 +19,85 @@ from typing import Any
 
 from camelid.llm import LLM, aload
 from camelid.opening import ModelSource
-from camelid.stream import Stream
+from camelid.results import Completion
+from camelid.session import Session, Turn
 
 Tell = Callable[[str], object]
 
 
 class Chat:
-    """A loaded model and the answer that it is giving. One answer at a time, as a page has it."""
+    """A loaded model, the session with it, and the answer that it is giving.
 
-    def __init__(self, llm: LLM, tell: Tell) -> None:
+    One answer at a time, as a page has it. `defaults` are the options of new sessions, as JSON.
+    """
+
+    def __init__(self, llm: LLM, tell: Tell, defaults: str) -> None:
         self._llm = llm
         self._tell = tell
-        self._stream: Stream | None = None
+        self._defaults = defaults
+        self._session = self._new()
+        self._turn: Turn | None = None
 
-    async def ask(self, messages: str, options: str) -> None:
-        """Streams the answer to a conversation; both arguments are JSON."""
-        prompt: list[dict[str, object]] = json.loads(messages)
-        given: dict[str, Any] = json.loads(options)
-        # A base model has no template, and goes on with the text.
-        asked = prompt if self._llm.has_template else str(prompt[-1]["content"])
-        self._stream = stream = self._llm.submit(asked, **given)
+    async def ask(self, text: str, options: str, alone: bool) -> None:
+        """Streams the answer to a text, in the session or `alone`; `options` are JSON."""
+        session = self._new() if alone else self._session
+        self._turn = turn = await session.start(text, **json.loads(options))
         try:
-            async for event in stream:
+            async for event in turn:
                 self._send("token", text=event.text, token_id=event.token_id)
         finally:
-            self._stream = None
-            await stream.aclose()
-        self._send("done", **_figures(stream))
+            self._turn = None
+            await turn.aclose()
+        self._send("done", **_figures(turn.completion))
 
     def stop(self) -> None:
         """Ends the answer within one step."""
-        if self._stream:
-            self._stream.close()
+        if self._turn:
+            self._turn.close()
+
+    def reset(self) -> None:
+        """Begins a new session."""
+        self._session = self._new()
+
+    async def save(self) -> list[bytes]:
+        """The session's file, in pieces."""
+        return list(await self._session.acontent())
+
+    async def open(self, source: ModelSource) -> None:
+        """Goes on with a saved session."""
+        self._session = session = await self._llm.arestore(source)
+        facts = {"messages": session.messages, "note": session.note, "tokens": len(session.token_ids)}
+        self._send("opened", **facts, cached_rows=session.cached_rows)
+
+    def _new(self) -> Session:
+        session = self._llm.session()
+        session.options = json.loads(self._defaults)
+        return session
 
     def _send(self, kind: str, **facts: object) -> None:
         self._tell(json.dumps({"kind": kind, **facts}))
 
 
-async def start(source: ModelSource, tell: Tell, options: str) -> Chat:
+async def start(source: ModelSource, tell: Tell, options: str, defaults: str) -> Chat:
     """Loads a model on webgpu. Raises CamelidError if that cannot be done here."""
 
     def progress(what: str, stage: int, of: int) -> None:
         tell(json.dumps({"kind": "progress", "what": "stages", "done": stage, "total": of, "text": what}))
 
     llm = await aload(source, backend="webgpu", parallel=1, progress=progress, **json.loads(options))
-    chat, device = Chat(llm, tell), llm.capabilities
+    chat, device = Chat(llm, tell, defaults), llm.capabilities
     facts = {"model": source.name, "backend": device.name, "device": device.device, "context": llm.context}
     tell(json.dumps({"kind": "ready", **facts, "weight_bytes": llm.weight_bytes}))
     return chat
 
 
-def _figures(stream: Stream) -> dict[str, object]:
-    answer = stream.completion
+def _figures(answer: Completion) -> dict[str, Any]:
     return {
         "text": answer.text,
         "token_ids": answer.token_ids,
         "finish_reason": answer.finish_reason,
         "prompt_tokens": answer.usage.prompt_tokens,
+        "cached_tokens": answer.usage.cached_tokens,
         "ttft_s": answer.timings.ttft_s,
         "decode_tps": answer.timings.decode_tps,
         "n_steps": answer.timings.n_steps,
