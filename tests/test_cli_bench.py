@@ -119,6 +119,8 @@ def timed(path: str, case: Case, *, depth: int = 1, dispatches: int = DISPATCHES
         (Case("pp", 100), 2, 100),  # 64 rows, then 36
         (Case("pp", 64), 1, 64),
         (Case("pp", 100, batch=2), 4, 200),
+        (Case("pp", 100, depth=64), 2, 100),
+        (Case("pp", 100, depth=70, batch=2), 4, 200),
         (Case("tg", 8), 8, 8),
         (Case("tg", 8, depth=100), 8, 8),
         (Case("tg", 8, batch=3), 8, 24),
@@ -361,7 +363,8 @@ def test_slowdown_of_more_than_a_tenth_fails(
     ("change", "said"),
     [
         ({"model_id": "0"}, "is of another file"),
-        ({"threads": 99}, "is of another threads: 99"),
+        ({"threads": 99}, "is of another number of threads: 99"),
+        ({"kv_type": "f16"}, "is of another type of keys and values: f16, not f32"),
         ({"rows": []}, "has no pp8"),
     ],
 )
@@ -380,8 +383,9 @@ def test_results_that_do_not_compare_are_refused(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"rows": 1}', '{"rows": [{}]}', "\xff", '{"model_id": 1, "threads": 1, "rows": [1]}',
-     '{"model_id":1,"threads":1,"rows":[{"kind":"pp","n":8,"depth":0,"batch":1,"tps":0}]}'],
+    ["", "[]", "{}", '{"rows": 1}', '{"rows": [{}]}', "\xff",
+     '{"model_id": 1, "threads": 1, "kv_type": 1, "rows": [1]}',
+     '{"model_id":1,"threads":1,"kv_type":1,"rows":[{"kind":"pp","n":8,"depth":0,"batch":1,"tps":0}]}'],
 )  # fmt: skip
 def test_file_that_is_no_result(path: str, tmp_path: Path, text: str) -> None:
     (place := tmp_path / "x.json").write_text(text, "latin-1")

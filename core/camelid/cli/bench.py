@@ -22,6 +22,7 @@ from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.fetching import local_model
+from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.show import human
 from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, verb
 from camelid.errors import RequestError
@@ -63,14 +64,15 @@ class Asked:
 @click.option("-r", "--repetitions", type=click.IntRange(1), default=5, show_default=True,
               help="Medians are over these; one more goes before to warm up.")  # fmt: skip
 @backend_options
+@kv_type_option
 @click.option("--compare", default="", metavar="RIVAL",
               help=f"{LLAMA_CPP}: run it in turns on the same file. FILE.json: an earlier result of --json; "
               "fails if a figure is more than 10 % below it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
-    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, compare: str,
-    as_json: bool, verbose: bool,  # noqa: ARG001
+    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, kv_type: str,
+    compare: str, as_json: bool, verbose: bool,  # noqa: ARG001
 ) -> None:  # fmt: skip
     """Measure prefill and decode against what this machine allows.
 
@@ -88,7 +90,9 @@ def command(
         path=local_model(model),
         cases=cases,
         repetitions=repetitions,
-        options=LoadOptions(backend=backend, adapter=adapter, chunk=chunk, parallel=n_streams),
+        options=LoadOptions(
+            backend=backend, adapter=adapter, chunk=chunk, parallel=n_streams, kv_type=kv_type
+        ),
         rival="" if stored else compare,
         stored=stored,
     )
@@ -148,6 +152,7 @@ def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
         "model_bytes": llm.weight_bytes,
         "model_id": bench.model_id,
         "threads": n_threads(),
+        "kv_type": asked.options.kv_type,
         "repetitions": asked.repetitions,
         "context": llm.context,
         "version": __version__,
@@ -161,7 +166,7 @@ def heading(facts: Facts) -> str:
     assert isinstance(n_bytes, int)
     line = (
         f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(n_bytes)} of weights, "
-        f"{facts['threads']} threads, {facts['repetitions']} repetitions"
+        f"keys and values {facts['kv_type']}, {facts['threads']} threads, {facts['repetitions']} repetitions"
     )
     return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
 
@@ -196,6 +201,6 @@ def open_rival(asked: Asked) -> LlamaCpp:
         context=asked.context,
         batch=asked.options.parallel,
         threads=n_threads(),
-        kv_type="f32",
+        kv_type=asked.options.kv_type,
         clock=perf_counter,
     )

@@ -14,7 +14,8 @@ from camelid.cli.bench_cases import Case
 from camelid.cli.bench_report import Row, rate
 
 SLOWDOWN = 0.10  # more than this fails
-SAME = {"model_id": "file", "threads": "threads"}  # fact -> what it is called in a complaint
+# Facts that must be the same, and what a complaint calls them.
+SAME = {"model_id": "file", "threads": "number of threads", "kv_type": "type of keys and values"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Stored:
     tps: Mapping[Case, float]
 
     def check_facts(self, facts: Mapping[str, object]) -> None:
-        """Refuses a result of another file or number of threads, since a ratio would say nothing."""
+        """Refuses a result of another file, say, since a ratio would say nothing of the code."""
         for name, called in SAME.items():
             if self.facts[name] != facts[name]:
                 raise click.UsageError(

@@ -125,7 +125,7 @@ def regenerate(talk: Talk, rest: str) -> None:  # noqa: ARG001
 def stats(talk: Talk, rest: str) -> None:  # noqa: ARG001
     """Figures of the last answer, of the conversation and of the engine."""
     if talk.last:
-        talk.screen.note(figures(talk.llm, talk.last))
+        talk.screen.note(figures(talk.last))
     engine, counters = talk.llm.stats(), talk.llm.counters
     talk.screen.note(f"{talk.session.id}: {_size(talk)} of a context of {talk.llm.context}")
     talk.screen.note(f"state: {human(engine.cached_bytes)} kept of {human(engine.total_bytes)}")

@@ -74,7 +74,7 @@ class Talk:
                 self.session.messages = before
                 self.screen.note("stopped before an answer began; the question is taken back")
         if self.is_verbose:
-            self.screen.note(figures(self.llm, done))
+            self.screen.note(figures(done))
 
     def undo(self) -> str:
         """Takes the last turn back; the text that began it. RequestError if there is none."""
@@ -97,11 +97,10 @@ class Talk:
                 self.session.messages = before
 
 
-def figures(llm: LLM, done: Completion) -> str:
+def figures(done: Completion) -> str:
     """An answer's figures, as a line."""
     usage, timings = done.usage, done.timings
     parts = (
-        f"{llm.capabilities.name} on {llm.capabilities.device}",
         f"{usage.completion_tokens} tokens ({done.finish_reason})",
         f"{timings.decode_tps:.1f} tok/s",
         f"first token after {timings.ttft_s:.3f} s",

@@ -13,6 +13,7 @@ from time import perf_counter
 import click
 
 from camelid.cli.fetching import local_model
+from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
 from camelid.errors import BackendError
 from camelid.evaluation import Estimate, Window, chunk_windows, strided_windows, window_losses
@@ -31,10 +32,11 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
               help="Let windows overlap, each this much further on, and score every token once.")  # fmt: skip
 @click.option("--chunks", type=click.IntRange(1), help="Stop after so many chunks or windows.")
 @backend_options
+@kv_type_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, text_file: Path, context: int, stride: int | None, chunks: int | None,
-    backend: str, adapter: str, as_json: bool, verbose: bool,
+    backend: str, adapter: str, kv_type: str, as_json: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """Measure how well a model predicts a text: e to the mean loss a token, and its standard error.
 
@@ -44,7 +46,7 @@ def command(
     with loading_bar() as progress:
         llm = load(
             local_model(model), backend=backend, adapter=adapter, context=context, parallel=1,
-            progress=progress,
+            kv_type=kv_type, progress=progress,
         )  # fmt: skip
     with llm:
         if backend == "auto" or verbose:
@@ -54,7 +56,8 @@ def command(
         estimate = evaluate(llm, windows, say_each=verbose)
         seconds = perf_counter() - began
         facts = figures(llm, estimate, windows, seconds) | {
-            "model": model, "file": str(text_file), "context": context, "stride": stride,
+            "model": model, "file": str(text_file), "kv_type": kv_type, "context": context,
+            "stride": stride,
         }  # fmt: skip
     if as_json:
         click.echo(json.dumps(facts))
