@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from camelid.backends.reference.sampling import philox as numpy_philox
-from camelid.drawing import MOST_NOISE, PURPOSE_DRAW, PURPOSE_XTC, Dice, allowed_ids, philox
+from camelid.drawing import MOST_NOISE, PURPOSE_DRAW, PURPOSE_XTC, Dice, allowed_ids, allows, philox
 
 # Random123 1.14, kat_vectors, philox4x32 10: counter, key, first word of the answer.
 KNOWN = [
@@ -48,3 +48,4 @@ def test_the_ids_of_a_mask_come_in_order() -> None:
     ids = {0, 7, 8, 63, 64, 71}
     mask = sum(1 << i for i in ids).to_bytes(10, "little")
     assert list(allowed_ids(mask)) == sorted(ids)
+    assert [i for i in range(200) if allows(mask, i)] == sorted(ids), "also beyond the mask's end"

@@ -205,6 +205,17 @@ def test_a_guided_choice_is_mask_then_chain_whatever_the_device_drew() -> None:
     assert min(spared, redrawn) > 60
 
 
+def test_tokens_beyond_a_masks_end_are_not_allowed() -> None:
+    """A model may have more rows than its vocabulary has tokens."""
+    logits = np.concatenate([LOGITS, np.full(600, 5.0)])
+    sampler = HostSampler(made(temperature=0), len(logits))
+    assert sampler.draw(all_of(logits), [], 0, b"\xff\xff") == 14
+    assert sampler.draw(all_of(logits), [], 0, b"\xff\x3f") == 2
+    assert sampler.draw(Scores.of_row(row_of(logits)), [], 0, b"\xff\xff") == 14
+    with pytest.raises(NeedsAllLogits):
+        sampler.draw(Scores.of_row(row_of(logits)), [], 0, b"\xff\x3f")
+
+
 def test_a_mask_without_tokens_and_a_ban_of_all_are_errors() -> None:
     sampler = HostSampler(made(logit_bias=dict.fromkeys(range(14), False)), 14)
     with pytest.raises(RequestError, match="the grammar is stuck"):

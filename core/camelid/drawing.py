@@ -41,6 +41,12 @@ def allowed_ids(mask: bytes) -> Iterator[int]:
             yield from (8 * i + bit for bit in BITS[byte])
 
 
+def allows(mask: bytes, token_id: int) -> bool:
+    """Whether a mask lets a token through. A model may have more rows than its vocabulary has tokens."""
+    at = token_id >> 3
+    return at < len(mask) and mask[at] >> (token_id & 7) & 1 == 1
+
+
 def philox(seed: int, counter: tuple[int, int, int, int]) -> int:
     """First word of Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed."""
     a, b, c, d = counter

@@ -14,7 +14,7 @@ from operator import neg
 from typing import cast
 
 from camelid.backends.base import Candidates, OutputRow
-from camelid.drawing import MOST_NOISE, Constraint, Dice, allowed_ids
+from camelid.drawing import MOST_NOISE, Constraint, Dice, allowed_ids, allows
 from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
 from camelid.samplers_pool import NeedsAllLogits, Pool, Rest, log_of
@@ -69,7 +69,7 @@ class Scores:
 
     def _short(self, vocab_size: int, mask: bytes | None) -> Iterator[Pool]:
         pairs = [pair for pair in self.largest(min(CANDIDATES, vocab_size)) if pair[0] > -inf]
-        left = [(logit, i) for logit, i in pairs if mask is None or mask[i >> 3] >> (i & 7) & 1]
+        left = [(logit, i) for logit, i in pairs if mask is None or allows(mask, i)]
         if left:
             rest = self._rest([logit for logit, _ in pairs], vocab_size, is_masked=mask is not None)
             yield Pool([i for _, i in left], [logit for logit, _ in left], rest)
