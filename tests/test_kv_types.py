@@ -115,8 +115,25 @@ def test_rows_that_blocks_do_not_fill_are_refused_before_a_backend_is_opened(
     assert caught.value.field == "kv_type"
 
 
-def test_a_word_that_there_is_not_is_refused(files: dict[str, str]) -> None:
-    with pytest.raises(
-        RequestError, match="kv_type is 'f64', expected one of f32, f16, q8_0, q4_0, two-tier"
-    ):
-        camelid.load(files["full"], backend="reference", kv_type="f64")
+@pytest.mark.parametrize("word", ["f64", "", None, ["f16"]])
+def test_a_word_that_there_is_not_is_refused(word: Any, files: dict[str, str]) -> None:
+    with pytest.raises(RequestError, match=r"kv_type is .*, expected one of f32, f16, q8_0, q4_0, two-tier"):
+        camelid.load(files["full"], backend="reference", kv_type=word)
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "two-tier", "two-tier-q4_0"])
+def test_a_prefix_that_is_found_gives_the_same_draws(kv_type: str, files: dict[str, str]) -> None:
+    """Of a text whose first rows have long left the tail's window."""
+    text = [(11 * i) % 250 for i in range(420)]
+    how: dict[str, Any] = {"temperature": 1.5, "seed": 4, "max_tokens": 12, "ignore_eos": True}
+
+    def draws(*texts: list[int]) -> tuple[list[int], int]:
+        with camelid.load(files["full"], backend="reference", kv_type=kv_type, parallel=1) as llm:
+            found = [list(llm.generate(ids, **how).token_ids) for ids in texts]
+            return found[-1], llm.counters.cached_rows
+
+    cold, none = draws(text)
+    again, whole = draws(text, text)
+    beside, part = draws([*text[:400], 3, 3, 3], text)
+    assert none == 0 and whole >= 400 and part >= 380
+    assert cold == again == beside

@@ -47,7 +47,7 @@ from cria.graded_tasks import tasks
 CRIA = Path(camelid.__file__).parent / "data" / "cria.gguf"
 SOFTWARE = "llvmpipe"
 N_QUERIES = 32  # the last rows, which see the most keys
-HEADER = ("backend", "kv_type", "bytes at {} tokens", "of f32", "attention error", "skill", "by skill")
+HEADER = ("backend", "kv_type", "bytes at {} tokens", "of the first", "attention error", "skill", "by skill")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ KV_TYPES: dict[str, KvType] = {
 
 def kv_row(kv_type: str) -> KvType:
     """The row of a word; RequestError names the words there are."""
-    row = KV_TYPES.get(kv_type)
+    row = KV_TYPES.get(str(kv_type))  # a caller may have given what is no word at all
     if row is None:
         raise RequestError(f"kv_type is {kv_type!r}, expected one of {', '.join(KV_TYPES)}", field="kv_type")
     return row
