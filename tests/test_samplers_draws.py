@@ -289,13 +289,15 @@ def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None
         "top_n_sigma": {"top_n_sigma": 0.8}, "top_k": {"top_k": 3}, "typical_p": {"typical_p": 0.6},
         "top_p": {"top_p": 0.8}, "min_p": {"min_p": 0.1},
         "xtc": {"xtc_probability": 1, "xtc_threshold": 0.15},
-        "temperature": {"temperature": 0.5}, "mirostat": {"mirostat": 2},
+        "temperature": {"temperature": 0.5}, "mirostat": {},
     }[name]  # fmt: skip
     answered = 0
     for number in range(600):
         rng = np.random.default_rng(number)
         logits = np.sort(rng.normal(0, 3, 24))[::-1]
         given, rest = logits[:12], logits[12:]
+        if name == "mirostat":
+            options = {"mirostat": 1 + number % 2}
         case = Case(logits, made(order=[name], **options), [], mu=float(rng.uniform(1, 5)))
         sums = np.log(np.exp(rest).sum())
         slack = float(rng.choice([0.0, 0.01, 1.0]))
@@ -313,3 +315,14 @@ def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None
             want = set(np.flatnonzero(np.isfinite(survivors(case))).tolist())
         assert set(pool.ids) == (want if pool.rest is None else {i for i in want if i < 12})
     assert answered > 100
+
+
+def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:
+    """One that is not listed may equal it and have a lower id."""
+    rest = Rest(1, 2.0, 0.0, 2.0)
+    assert Pool([5, 9], [3.0, 2.0], rest).n_settled == 1
+    assert Pool([5, 9], [3.0, 2.0], rest).count(2.1) == 1
+    doubts: list[Any] = [lambda pool: pool.keep(2), lambda pool: pool.count(2.0)]
+    for doubtful in doubts:
+        with pytest.raises(NeedsAllLogits):
+            doubtful(Pool([5, 9], [3.0, 2.0], rest))
