@@ -356,6 +356,7 @@ class StepEngine:
         s.take_back(1)
         assert s.seat is not None, "a sequence whose row has just retired holds a seat"
         self.state.retreat(s.seat)
+        self._scheduler.drained(s)
 
     def _take_back(self, work: Work, n_rejected: int) -> None:
         """Rows of wrong drafts hold nothing; recurrent state goes back the whole step."""
