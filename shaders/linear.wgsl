@@ -6,7 +6,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = group.y * TOKENS;
   let tokens = min(TOKENS, step[ROWS_WORD] - first);
   let x_at = (first * X_STRIDE + X_OFFSET) / 4u;
-  if (n + lane / LANES < N) { partial_sums(n + lane / LANES, x_at, tokens, lane); }
+  let row = n + lane / LANES;
+  if (row < N) { partial_sums(row, min(row + PAIRS, N - 1u), x_at, tokens, lane); }
   workgroupBarrier();
   for (var i = lane; i < WEIGHT_ROWS * tokens; i += GROUP_LANES) {
     let slot = i % WEIGHT_ROWS;

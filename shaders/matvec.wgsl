@@ -1,6 +1,6 @@
-// matvec: WEIGHT_ROWS weight rows times TOKENS token rows a workgroup. LANES lanes share a weight row and each
-// sums its own units, so that a sum's order is the same in every entry and for every batch. 16 lanes read
-// neighbouring words on a GPU; software adapters pay for every lane at a barrier and get 2.
+// matvec: WEIGHT_ROWS weight rows times TOKENS token rows a workgroup. LANES lanes share two weight rows, for which
+// they read x once, and each sums its own units, so that a sum's order is the same in every entry and for every
+// batch. 16 lanes read neighbouring words on a GPU; software adapters pay for every lane at a barrier and get 2.
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> weights: array<u32>;
@@ -9,7 +9,8 @@ const GROUP_LANES: u32 = 64u;
 const MAX_TOKENS: u32 = 8u;
 const TILES_X: u32 = 32768u;  // a grid has 65,535 workgroups a dimension; more tiles go to z
 override LANES: u32 = 16u;
-override WEIGHT_ROWS: u32 = 64u / LANES;
+override PAIRS: u32 = 64u / LANES;  // pairs of weight rows
+override WEIGHT_ROWS: u32 = 2u * PAIRS;
 override TOKENS: u32 = 1u;
 override ROWS_WORD: u32 = 0u;
 override K: u32 = 8u;
@@ -19,21 +20,27 @@ override X_OFFSET: u32 = 0u;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
 
-var<workgroup> partial: array<f32, 64u * TOKENS>;
+var<workgroup> partial: array<f32, 128u * TOKENS>;  // of the first rows of all lanes, then of the second
 
-fn partial_sums(weight_row: u32, x_at: u32, tokens: u32, lane: u32) {  // x_at: in vec4, of the first token row
-  var sums: array<f32, MAX_TOKENS>;
+fn partial_sums(first: u32, second: u32, x_at: u32, tokens: u32, lane: u32) {  // x_at: in vec4, of the first token
+  var sums: array<vec2<f32>, MAX_TOKENS>;
   for (var unit = lane % LANES; unit < K / 8u; unit += LANES) {
-    let w = decode8(weight_row * (K / 8u) + unit);
+    let a = decode8(first * (K / 8u) + unit);
+    let b = decode8(second * (K / 8u) + unit);
     for (var t = 0u; t < tokens; t++) {
       let at = x_at + t * (X_STRIDE / 4u) + 2u * unit;
-      sums[t] += dot(w[0], x[at]) + dot(w[1], x[at + 1u]);
+      let low = x[at];
+      let high = x[at + 1u];
+      sums[t] += vec2(dot(a[0], low) + dot(a[1], high), dot(b[0], low) + dot(b[1], high));
     }
   }
-  for (var t = 0u; t < tokens; t++) { partial[lane * TOKENS + t] = sums[t]; }
+  for (var t = 0u; t < tokens; t++) {
+    partial[lane * TOKENS + t] = sums[t].x;
+    partial[(GROUP_LANES + lane) * TOKENS + t] = sums[t].y;
+  }
 }
 
-fn total(slot: u32, t: u32) -> f32 {  // slot: which of the workgroup's weight rows
+fn total(slot: u32, t: u32) -> f32 {  // slot: which of the workgroup's weight rows, first rows before second ones
   var sum = 0.0;
   for (var i = 0u; i < LANES; i++) { sum += partial[(slot * LANES + i) * TOKENS + t]; }
   return sum;

@@ -46,6 +46,11 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
+def _pairs(c: Context) -> int:
+    """Pairs of weight rows that a workgroup takes."""
+    return LANES // c.lanes
+
+
 def _matvec_grid(op: Op, c: Context, per: int) -> Grid:
     n = tiles(op.view("y").cols, per)
     return (min(n, TILES_X), rows_of(op, "y", c.tokens(op, "y")), tiles(n, TILES_X))
@@ -58,7 +63,7 @@ def _matvec_constants(op: Op, c: Context) -> Constants:
 
 
 def _experts_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.weight("weight").shape[1], LANES // c.lanes), rows_of(op, "y"), op.view("ids").cols)
+    return (tiles(op.weight("weight").shape[1], 2 * _pairs(c)), rows_of(op, "y"), op.view("ids").cols)
 
 
 def _experts_constants(op: Op, c: Context) -> Constants:
@@ -90,9 +95,9 @@ KERNELS: dict[str, Kernel] = {
     "embed_position": Kernel(("embed_position",), ("x", "weight"), _position_constants, row_grid("x"),
                              codec="weight", attrs=("channel",), vec4=("x",), refuses=_refuses_channel),
     "linear": Kernel(("bias", "matvec", "linear"), ("y", "x", "weight", "bias?"), _matvec_constants,
-                     lambda op, c: _matvec_grid(op, c, LANES // c.lanes), codec="weight", vec4=("x",)),
+                     lambda op, c: _matvec_grid(op, c, 2 * _pairs(c)), codec="weight", vec4=("x",)),
     "linear_glu": Kernel(("matvec", "linear_glu"), ("y", "x", "weight"), _matvec_constants,
-                         lambda op, c: _matvec_grid(op, c, LANES // c.lanes // 2), codec="weight",
+                         lambda op, c: _matvec_grid(op, c, _pairs(c)), codec="weight",
                          acts=GATES, vec4=("x",)),
     "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
                      row_grid("logits"), attrs=("normalize", "scale"), words={"gate": ROUTER_GATES},
