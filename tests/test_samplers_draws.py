@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from camelid.backends.reference.sampling import philox
 from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
 from camelid.errors import RequestError
 from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs
+from camelid.samplers_history import lowered
 from camelid.samplers_pool import Pool, Rest
 from camelid.samplers_table import SAMPLERS
 from camelid.sampling import SamplingParams
@@ -326,3 +328,29 @@ def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:
     for doubtful in doubts:
         with pytest.raises(NeedsAllLogits):
             doubtful(Pool([5, 9], [3.0, 2.0], rest))
+
+
+@pytest.mark.parametrize("n", [1, 4, 40])
+def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
+    """Changes to tokens that nobody sees, and temperatures; the sums are exact, so that no slack helps."""
+    for number in range(300):
+        rng = np.random.default_rng(number)
+        hidden = rng.normal(0, 3, n)
+        total = float(np.log(np.exp(hidden).sum()))
+        rest = Rest(n, float(hidden.max()), total, total, 1.0)
+        for _ in range(3):
+            if rng.random() < 0.5:
+                by = float(rng.uniform(0.2, 3))
+                hidden, rest = hidden / by, rest.divided(by)
+            else:
+                places = rng.permutation(n)[: int(rng.integers(1, 4))]
+                changes = [partial(lowered, float(rng.choice([rng.normal(0, 4), np.inf]))) for _ in places]
+                hidden[places] = [
+                    change(float(hidden[i])) for i, change in zip(places, changes, strict=False)
+                ]
+                rest = rest.altered(changes)
+                assert rest.deviation is None, "it is another one now"
+            assert hidden.max() <= rest.bound + 1e-9
+            mass = np.exp(hidden).sum()
+            assert np.exp(rest.low) <= mass * (1 + 1e-6) + 1e-9
+            assert mass <= np.exp(rest.high) * (1 + 1e-6)

@@ -192,4 +192,4 @@ def test_dry_lowers_what_llama_cpp_lowers(llama: Llama) -> None:
         )  # fmt: skip
         compare(llama, np.zeros(VOCAB_SIZE), p, history)
         lowered += min(ours(llama, np.zeros(VOCAB_SIZE), p, history).values()) < 0
-    assert lowered > 30
+    assert lowered > 15

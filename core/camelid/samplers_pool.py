@@ -16,6 +16,7 @@ from typing import TypeAlias
 # A new logit for an old one. It must grow with it, so that a bound stays a bound.
 Change: TypeAlias = Callable[[float], float]
 
+ROUNDING = 1e-9  # two logs so close may be of equal numbers
 MOST_EXPONENT = 700.0  # exp() of more overflows float64
 
 
@@ -172,8 +173,8 @@ def agreed(*answers: int) -> int:
 
 
 def log_minus(a: float, b: float) -> float:
-    """log(exp(a) - exp(b)), or -inf where nothing is left."""
-    return a + log1p(-exp(b - a)) if b < a else -inf
+    """log(exp(a) - exp(b)), or -inf where nothing is left but rounding."""
+    return a + log1p(-exp(b - a)) if a - b > ROUNDING else -inf
 
 
 def log_plus(a: float, b: float) -> float:
