@@ -324,7 +324,10 @@ def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:
     rest = Rest(1, 2.0, 0.0, 2.0)
     assert Pool([5, 9], [3.0, 2.0], rest).n_settled == 1
     assert Pool([5, 9], [3.0, 2.0], rest).count(2.1) == 1
-    doubts: list[Any] = [lambda pool: pool.keep(2), lambda pool: pool.count(2.0)]
+    assert Pool([5, 9], [3.0, 2.0], rest).has_beyond(1, 1)
+    doubts: list[Any] = [
+        lambda pool: pool.keep(2), lambda pool: pool.count(2.0), lambda pool: pool.has_beyond(1, 2)
+    ]  # fmt: skip
     for doubtful in doubts:
         with pytest.raises(NeedsAllLogits):
             doubtful(Pool([5, 9], [3.0, 2.0], rest))
