@@ -16,7 +16,7 @@ from time import perf_counter
 from tests.engine_scenario import Ask, Config, Scenario, draw_scenario
 from tests.engine_world import World
 
-MAX_SECONDS = 2.0  # of one scenario, which takes some milliseconds
+MAX_SECONDS = 5.0  # of one scenario, which takes some milliseconds
 MAX_TRIALS = 300  # to make a failure smaller
 
 

@@ -1,0 +1,125 @@
+"""Promise A: company changes no bit of an answer. Promise B: nor do chunks, the prefix cache, preemption,
+forks or speculation. Token ids and log-probabilities are compared bit by bit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.gguf_files import write_tiny_llama
+from tests.hf_models import load_case, write_hf
+from tests.model.stress.shapes import SHAPES
+from tests.parity.adapters import need_driver
+from tests.promise_runs import SITUATIONS, Bits, Case, alone
+
+from camelid.opening import open_model
+
+GREEDY = {"temperature": 0.0}
+DRAWN = {"temperature": 1.2}
+WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models that are sure of themselves
+# Each with what the host must do for it: the device draws, penalises, or gives the host its candidates.
+SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
+    "greedy": GREEDY,
+    "drawn": DRAWN,
+    "penalised": {**DRAWN, "repeat_penalty": 1.3, "frequency_penalty": 0.2},
+    "hosted": {**DRAWN, "typical_p": 0.95},
+}
+# Where the host draws, each row waits for the one before: nothing runs ahead, nothing is guessed.
+NEEDS_DEVICE_DRAWS = {("hosted", "run ahead"), ("hosted", "speculated")}
+TWO_TIER = ("two-tier", "two-tier-q4_0")
+KV_TYPES = ("f16", "q8_0", "q4_0", *TWO_TIER)
+FEW_CHUNKS = [name for name in SITUATIONS if name not in ("chunks of 2", "chunks of 16", "chunks of 512")]
+# On webgpu a prompt's rows go through other kernels than generated ones: promise A alone is kept to the bit.
+COMPANY = ("among 8 others", "run ahead")
+
+
+def opened_case(path: Path, **more: Any) -> Case:
+    file = asyncio.run(open_model(str(path)))
+    return Case(model=file.model, sources=file.sources, **more)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """Models of paged groups, of paged and window groups, of paged and recurrent groups."""
+    place = tmp_path_factory.mktemp("models")
+    write_tiny_llama(place / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=96, context=512)
+    return {
+        "llama": opened_case(place / "tiny.gguf"),
+        "window": opened_case(write_hf(place / "gemma3", load_case("gemma3"))),
+        "recurrent": Case(model=SHAPES["qwen3next"].model(), context=64, n_prompt=30, n_tokens=14),
+        "long": opened_case(place / "tiny.gguf", context=400, n_prompt=350, n_tokens=12),
+    }
+
+
+class Answers:
+    """What each case answers alone, computed once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Bits] = {}
+
+    def alone(self, name: str, case: Case) -> Bits:
+        if name not in self._found:
+            self._found[name] = asyncio.run(alone(case))
+            assert len({token_id for token_id, _ in self._found[name]}) > 4, "few tokens would prove little"
+        return self._found[name]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    return Answers()
+
+
+def as_bits(bits: Bits) -> list[tuple[int, int]]:
+    """Token ids, and log-probabilities as the bits of a double."""
+    return [(token_id, int(np.float64(logprob).view(np.uint64))) for token_id, logprob in bits]
+
+
+def holds(case: Case, name: str, situation: str, answers: Answers) -> None:
+    want = answers.alone(name, case)
+    got = asyncio.run(SITUATIONS[situation](replace(case, answer=tuple(i for i, _ in want))))
+    assert as_bits(got) == as_bits(want)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "situation"),
+    [(s, how) for s in SAMPLINGS for how in SITUATIONS if (s, how) not in NEEDS_DEVICE_DRAWS],
+)
+def test_reference_keeps_both_promises(
+    cases: dict[str, Case], answers: Answers, sampling: str, situation: str
+) -> None:
+    holds(replace(cases["llama"], sampling=SAMPLINGS[sampling]), sampling, situation, answers)
+
+
+@pytest.mark.parametrize("situation", FEW_CHUNKS)
+@pytest.mark.parametrize("model", ["window", "recurrent"])
+def test_other_groups_of_state_keep_both_promises(
+    cases: dict[str, Case], answers: Answers, model: str, situation: str
+) -> None:
+    holds(replace(cases[model], sampling=WILD), model, situation, answers)
+
+
+@pytest.mark.parametrize("situation", FEW_CHUNKS)
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_every_kv_type_keeps_both_promises(
+    cases: dict[str, Case], answers: Answers, kv_type: str, situation: str
+) -> None:
+    """Of two tiers, long enough that old rows are read from the second."""
+    model = "long" if kv_type in TWO_TIER else "llama"
+    holds(replace(cases[model], sampling=DRAWN, kv_type=kv_type), kv_type, situation, answers)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("situation", COMPANY)
+@pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
+def test_company_changes_no_bit_on_webgpu(
+    cases: dict[str, Case], answers: Answers, kv_type: str, situation: str
+) -> None:
+    case = replace(
+        cases["llama"], sampling=DRAWN, backend="webgpu", adapter=need_driver("llvmpipe"), kv_type=kv_type
+    )
+    holds(case, f"webgpu {kv_type}", situation, answers)
