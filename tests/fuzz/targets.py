@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,6 +30,10 @@ from camelid.formats.safetensors import read_safetensors
 from camelid.formats.settings import Config
 from camelid.formats.source import Ask, T, drive
 from camelid.model.read import read_model
+from camelid.past import Piece
+from camelid.plan.plan import StateSpec
+from camelid.session_file import HEAD, Saved, misfit, read_head, read_rows, write
+from camelid.transfer import Exported
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,38 @@ def parse_llama(data: bytes) -> None:
     read(read_model(read(read_gguf(len(data)), data)), data)
 
 
+def session_file() -> bytes:
+    """A session of one page and one slot."""
+    states = (
+        StateSpec("kv", "paged", (0,), (("k", 4), ("v", 4)), 4),
+        StateSpec("slots", "recurrent", (1,), (("s", 3),), 1),
+    )
+    past = (Piece("<a>Hi", (1, 2, 3), ((0, 3),)), Piece("Ho", (7, 8), is_answer=True, tail="x"))
+    saved = Saved(
+        id="s", model="m", fingerprint="ab", messages=[{"role": "user", "content": "Hi"}], past=past,
+        options={"temperature": 0.5}, drawn=2, camelid="0",
+    )  # fmt: skip
+    units = {state.name: [bytes(state.unit_bytes)] for state in states}
+    return b"".join(write(saved, states, Exported(4, units, dict.fromkeys(units, 0))))
+
+
+SESSION = session_file()
+SESSION_HEADER = SESSION[HEAD.size : HEAD.size + HEAD.unpack_from(SESSION)[2]]
+
+
+def session_framed(header: bytes) -> bytes:
+    """A header with its digest right, and the rows of the pattern."""
+    head = HEAD.pack(b"CAMELID\x1a", 1, len(header), sha256(header).digest())
+    return head + header + SESSION[HEAD.size + len(SESSION_HEADER) :]
+
+
+def parse_session(data: bytes) -> None:
+    head = read(read_head(len(data), "s.camelid"), data)
+    rows = read(read_rows(head), data)
+    assert sum(len(unit) for units in rows.units.values() for unit in units) == head.row_bytes
+    assert misfit(head, ()) or not head.groups
+
+
 def row(name: str, seeds: Sequence[bytes], parse: Callable[[bytes], object], **options: Any) -> Target:
     """A target whose files are damaged JSON."""
     return Target(name, damaged(seeds, words=JSON_WORDS, **options), parse)
@@ -185,5 +222,7 @@ TARGETS: tuple[Target, ...] = (
     row("tokenizer.json", [SEED_PUBLISHED], parse_hf, text=True),
     row("tokenizer.json as GGUF", [SEED_PUBLISHED], parse_tokenizer, text=True),
     row("tokenizer in gguf", [SEED_WORDS], parse_words, text=True),
+    row("session bytes", [SESSION], parse_session),
+    row("session header", [SESSION_HEADER], parse_session, text=True, frame=session_framed),
     row("json", [CONFIG, INDEX, *HEADERS], parse_json, text=True),
 )

@@ -1,0 +1,83 @@
+"""Rows of every kind of state, through a session file into a new engine, against one full forward pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tests.engine_fakes import GREEDY, collect
+from tests.model.stress.shapes import SHAPES
+from tests.model.stress_runs import CONTEXT, run
+from tests.test_session_file import SAVED, read
+
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.engine import StepEngine
+from camelid.model.arch import Model
+from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.past import Piece
+from camelid.programs import DECODE, MIXED, Limits, program_key
+from camelid.sequence import Request
+from camelid.session_file import misfit, write
+from camelid.state import StateManager
+
+LIMITS = Limits(chunk=16, parallel=2)
+# Shape -> kinds of group that its file must hold.
+KINDS = {
+    "mamba2": {"paged", "recurrent"},
+    "qwen3next": {"paged", "recurrent"},
+    "gpt_oss": {"paged", "window"},
+    "deepseek2": {"paged"},
+}
+PROMPT = [5, 9, 30, 2, 77, 41, 8, 16, 3, 50, 61, 12, 7]
+MORE = [40, 1, 22]
+
+
+async def engine_of(model: Model) -> StepEngine:
+    backend = ReferenceBackend()
+    plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
+    state = StateManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
+    await backend.load(list(plans[MIXED].weights().values()), {})
+    await backend.allocate(state.states, state.sizes())
+    programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
+    return StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+
+
+async def answer(engine: StepEngine, token_ids: Sequence[int], n: int) -> list[int]:
+    request = Request(prompt_ids=tuple(token_ids), sampling=GREEDY, max_tokens=n)
+    return [*token_ids, *await collect(engine.submit(request))]
+
+
+def greedy(model: Model, token_ids: Sequence[int], n: int) -> list[int]:
+    """What one full forward pass says of each of the last `n` ids."""
+    (logits,) = run(model, [list(token_ids)], [(len(token_ids),)])
+    return logits[-n - 1 : -1].argmax(axis=1).tolist()
+
+
+async def moved(model: Model, n: int) -> tuple[list[int], set[str]]:
+    """A conversation's ids, whose second half comes of an engine that has only read the file."""
+    states = declare_states(model.spec)
+    first = await engine_of(model)
+    ids = await answer(first, PROMPT, n)
+    exported = await first.export_rows(ids)
+    assert exported.n_rows >= len(ids) - 1
+    saved = replace(SAVED, past=(Piece("", tuple(ids)),))
+    head, rows = read(b"".join(write(saved, states, exported)))
+    assert misfit(head, states) == ""
+    second = await engine_of(model)
+    assert await second.import_rows(ids, rows) >= exported.n_rows
+    ids = await answer(second, [*ids, *MORE], 6)
+    assert second.counters.cached_rows >= exported.n_rows
+    assert second.counters.prefill_rows <= len(MORE) + 1
+    assert second.is_idle
+    return ids, {state.kind for state in states if state.name in rows.units}
+
+
+@pytest.mark.parametrize("n", [6, 40])
+@pytest.mark.parametrize("name", KINDS)
+def test_another_engine_goes_on_as_one_forward_pass_would(name: str, n: int) -> None:
+    model = SHAPES[name].model()
+    ids, kinds = asyncio.run(moved(model, n))
+    assert kinds == KINDS[name]
+    assert ids[-6:] == greedy(model, ids, 6)
