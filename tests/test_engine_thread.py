@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
 import pytest
+from tests.gated_engine import PATIENCE_S, gated
 from tests.gguf_files import write_tiny_llama
 
-from camelid.backends.base import Program, Ticket
-from camelid.backends.null import NullBackend
 from camelid.engine_thread import EngineThread
 from camelid.errors import RequestError
 from camelid.llm import LLM
-from camelid.loading import LoadOptions, start
-from camelid.runner import Runner
-
-PATIENCE_S = 20.0  # a test that hangs fails after this
 
 
 @pytest.fixture
@@ -60,26 +55,6 @@ class Source:
 
     async def aclose(self) -> None:
         self.is_closed.set()
-
-
-class Gate(NullBackend):
-    """A backend whose step does not return before the gate opens, as a slow one would block its thread."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda sequence, position: 65)
-        self.gate, self.entered = threading.Event(), threading.Event()
-
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
-        self.entered.set()
-        assert self.gate.wait(PATIENCE_S), "whoever opens the gate waits for the step"
-        return super().run(program, step, inputs)
-
-
-async def gated(path: Path) -> tuple[LLM, Gate]:
-    running = await start(path, LoadOptions(backend="null", context=256))
-    gate = Gate()
-    running.engine.backend = gate
-    return LLM(running, Runner()), gate
 
 
 def words(n: int) -> dict[str, Any]:
@@ -252,12 +227,12 @@ def test_several_threads_share_one_engine(thread: EngineThread, path: Path) -> N
 def test_a_closed_answer_stops_its_work(thread: EngineThread, path: Path) -> None:
     llm, gate = thread.run(gated(path))
     gate.gate.set()
-    feed = thread.stream(llm.astream([1, 2, 3], **words(200)))
+    feed = thread.stream(llm.astream([1, 2, 3], **words(100)))
     next(feed)
     feed.close()
     assert thread.run(idle(llm))
     n = llm.counters.steps_submitted
-    assert n < 200
+    assert n < 100
     thread.run(asyncio.sleep(0.01))
     assert llm.counters.steps_submitted == n
     thread.run(llm.aclose())

@@ -119,6 +119,8 @@ def converse(talk: Talk, reader: Reader) -> int:
             if isinstance(interrupt, Ended) or not sys.stdin.isatty():
                 raise
             talk.screen.note("/quit or Ctrl-D ends the chat")
+        except BrokenPipeError:
+            raise
         except Exception as error:
             n_errors += 1
             if talk.is_verbose and not isinstance(error, CamelidError):

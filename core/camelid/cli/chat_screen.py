@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,13 +63,13 @@ class Screen:
     def note(self, text: str) -> None:
         """A line beside the conversation."""
         self._end_line()
-        click.echo(click.style(STEERING.sub("?", text), dim=True), err=True, color=self._color)
+        click.echo(click.style(_harmless(text), dim=True), err=True, color=self._color)
 
     def error(self, text: str) -> None:
         """What went wrong, as a line."""
         self._end_line()
         line = f"camelid: error: {' '.join(text.split())}"
-        click.echo(click.style(STEERING.sub("?", line), fg="red"), err=True, color=self._color)
+        click.echo(click.style(_harmless(line), fg="red"), err=True, color=self._color)
 
     def _show(self, look: Look, text: str) -> None:
         if look.section != self._section or look.is_first:
@@ -80,13 +81,23 @@ class Screen:
 
     def _write(self, text: str) -> None:
         if text:
-            is_aside = self._section != ANSWER
-            shown = STEERING.sub("?", text)
-            shown = click.style(shown, dim=True) if is_aside else shown
-            click.echo(shown, nl=False, err=is_aside, color=self._color)  # echo flushes
+            (self._answer if self._section == ANSWER else self._aside)(text)
             self._line_is_empty = text.endswith("\n")
+
+    def _aside(self, text: str) -> None:
+        click.echo(click.style(_harmless(text), dim=True), nl=False, err=True, color=self._color)
+
+    @staticmethod
+    def _answer(text: str) -> None:
+        """As it is for a file or another program; echo would take colours out of it."""
+        sys.stdout.write(_harmless(text) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
 
     def _end_line(self) -> None:
         if not self._line_is_empty:
             click.echo(err=self._section != ANSWER)
             self._line_is_empty = True
+
+
+def _harmless(text: str) -> str:
+    return STEERING.sub("?", text)
