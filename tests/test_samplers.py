@@ -161,6 +161,8 @@ STORY = [A, B, C, C, B, C, Y, A, B, C]
         (STORY, {"dry_multiplier": 0.5, "dry_base": 3.0}, {C: 1.5, Y: 0.5}),
         (STORY, {"dry_penalty_last_n": 6}, {Y: 1.0}),
         (STORY, {"dry_penalty_last_n": 2}, {}),
+    ([A] * 500, {"dry_penalty_last_n": -1, "dry_base": 100.0}, {A: 100.0**19}),  # as far as float32 goes
+    ([], {"dry_allowed_length": 0}, {}),
         ([A, B, C, C, B, C, Y, STOP, A, B, C], {"dry_penalty_last_n": -1}, {C: 1.75, Y: 1.0}),
         ([A, B, C, C, Y, A, STOP, B, C], {}, {C: 1.0}),
         ([A, B, C, C, Y, A, STOP, B, C], {"dry_sequence_breakers": []}, {C: 1.0}),

@@ -41,8 +41,7 @@ def dry(pool: Pool, turn: Turn) -> None:
     p = turn.params
     recent = window(turn.history, p.dry_penalty_last_n)
     limit = since_breaker([turn.token_bytes(i) for i in recent], turn.breakers)
-    if len(recent) > p.dry_allowed_length <= limit:
-        pool.alter({i: dry_change(turn, n) for i, n in continued(recent, limit).items() if dries(turn, i, n)})
+    pool.alter({i: dry_change(turn, n) for i, n in continued(recent, limit).items() if dries(turn, i, n)})
 
 
 def dries(turn: Turn, token_id: int, n: int) -> bool:
