@@ -13,10 +13,7 @@ fn first_guess(lane_top: vec2<u32>, want: u32, lane: u32) -> vec2<u32> {
   places[lane] = lane_top;
   workgroupBarrier();
   var above = 0u;
-  for (var i = 0u; i < LANES; i++) {
-    let ties = all(places[i] == lane_top) && i < lane;  // lanes that have no logit
-    above += u32(is_below(lane_top, places[i]) || ties);
-  }
+  for (var i = 0u; i < LANES; i++) { above += u32(is_below(lane_top, places[i])); }
   if (above + 1u == want) { cut = vec3<u32>(lane_top, 0u); }
   return workgroupUniformLoad(&cut).xy;
 }
@@ -48,7 +45,8 @@ fn cut_bins(taken: u32, want: u32) -> vec3<u32> {
   return vec3<u32>(bin, above, above + atomicLoad(&bins[bin]));
 }
 
-// Radix selection, a digit of 8 bits a time, until those that are not below the place have room.
+// Radix selection, a digit of 8 bits a time, until those that are not below the place have room. More than that
+// are not below the guess, so the place is above it, and none of those below need be counted.
 fn narrow(row: u32, want: u32, guess: vec2<u32>, lane: u32) -> vec2<u32> {
   var low = vec2<u32>(0u);
   var mask = vec2<u32>(0u);
@@ -72,7 +70,7 @@ fn narrow(row: u32, want: u32, guess: vec2<u32>, lane: u32) -> vec2<u32> {
     taken = found.y;
     if (found.z <= KEPT) { break; }
   }
-  return higher(low, guess);
+  return low;
 }
 
 fn sort_kept(n: u32, lane: u32) {  // bitonic, highest first

@@ -88,11 +88,15 @@ def tie_cases() -> Iterator[OpCase]:
 
 
 def large_cases() -> Iterator[OpCase]:
-    rows = np.repeat(array(65, 1, LARGE, scale=3.0), 4, 0)
+    rows = np.repeat(array(65, 1, LARGE, scale=3.0), 6, 0)
     rows[1, 60000:61500] = rows.max() + 1.0  # more equal ones than are sorted at once
     rows[2] = np.linspace(-9.0, 9.0, LARGE)
+    # All the largest in the share of few lanes, 198 of them above some hundred that are equal.
+    few = np.flatnonzero(np.arange(LARGE) % 256 < 3)
+    rows[4:, [*few[1::7], *few[4::7]]] = 30.0
+    rows[4:, few[::9]] = 31.0 + array(72, len(few[::9])) ** 2
     usual = limited(top_k=40, top_p=0.95, min_p=0.05)
-    yield case(rows, usual, usual, usual, WARM, features=CANDIDATES)
+    yield case(rows, usual, usual, usual, WARM, usual, limited(top_k=230), features=CANDIDATES)
 
 
 HISTORY = [i * i % 50 for i in range(200)]  # with many ids more than once
@@ -111,6 +115,10 @@ def penalty_cases() -> Iterator[OpCase]:
     yield case(
         array(66, 4 * len(ways), 60, scale=2.0), *ways, history=HISTORY, first_output=150, features=ALL
     )
+    start = array(73, 4, 50)
+    start[:, 0] = 9.0  # what an empty place of the ring holds is no id that was seen
+    how = limited(temperature=0.0, frequency_penalty=5.0, penalty_last_n=64)
+    yield case(start, how, history=[5, 6, 7], first_output=0)
     how = limited(temperature=0.0, repeat_penalty=9.0, penalty_last_n=64)
     for first, end in ((1, 128), (136, 200)):  # every window, with and without its ring gone round
         rows = np.concatenate([_rising(position) for position in range(first, end)])
