@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.engine_fakes import FALL
@@ -98,7 +98,7 @@ class Oracle:
         if ask.sampling == "many biases":
             return biased(likeliest(self.states, token_ids), ask.params.logit_bias)
         choice = max(pair for pair in self.choices if pair[0] <= n)[1]
-        how = None if ask.is_hosted else ask.params.words(choice=choice, offset=n_shifted)
+        how = None if ask.is_hosted else replace(ask.params.words(), choice=choice, offset=n_shifted)
         return next_id(self.states, token_ids, how)
 
 

@@ -1,0 +1,221 @@
+"""Bugs planted in the engine, one at a time: each must turn a guard red that is green without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.engine_fuzz import Failure, attempt
+from tests.engine_scenario import Action, Ask, Config, Scenario
+
+from camelid import engine
+from camelid.engine import StepEngine
+from camelid.pools import UnitPool
+from camelid.prefix import PrefixCache
+from camelid.sampling import SamplingParams
+from camelid.scheduler import Scheduler
+from camelid.sequence import Sequence
+from camelid.state import StateManager
+
+PROMPT = tuple(range(100, 113))
+OTHER = tuple(range(300, 311))
+
+
+def submit(prompt: Iterable[int] = PROMPT, /, **more: Any) -> Action:
+    return Action("submit", ask=Ask(prompt=tuple(prompt), **more))
+
+
+def scenario(*actions: Action, **config: Any) -> Scenario:
+    return Scenario(Config(**config), actions)
+
+
+READ, FINISH = Action("read", n=3), Action("finish", n=20)
+FEW: dict[str, Any] = {"n_pages": 6, "context": 24}  # pages for one request
+LONG: dict[str, Any] = {"max_tokens": 11}
+# Each is green as it is. What shows a bug: the oracle's ids, or what an idle engine must have given back.
+GUARDS = {
+    "two at once": scenario(submit(), submit(OTHER), Action("gather", n=20)),
+    "second turn": scenario(submit(), FINISH, Action("again", n=3)),
+    "evicted, then again": scenario(submit(), FINISH, submit(OTHER), FINISH, submit(), parallel=1, **FEW),
+    "dropped": scenario(submit(), Action("step", n=2), Action("drop"), submit(OTHER)),
+    "window": scenario(submit(**LONG), submit(OTHER), model=("window", "tokens"), parallel=2),
+    "fork": scenario(submit(sampling="drawn", **LONG), READ, Action("fork", n=1)),
+    "fork, parent gone": scenario(
+        submit(**LONG), READ, Action("fork", n=1), Action("cancel"), submit(OTHER), submit(OTHER[1:]), **FEW
+    ),
+    "fork with penalties": scenario(submit(sampling="penalised", **LONG), READ, Action("fork", n=1)),
+    "guesses": scenario(submit(guesses=1, **LONG)),
+    "guesses, recurrent": scenario(submit(guesses=1, **LONG), model=("kv", "recurrent", "tokens")),
+    "shift": scenario(submit(overflow="shift", sampling="drawn", max_tokens=30), context=20),
+    "preempted": scenario(submit(), READ, submit(OTHER, priority=1), **FEW),
+    "found, with penalties": scenario(
+        submit(), FINISH, submit(OTHER), FINISH, submit((*PROMPT, 5), sampling="penalised"), parallel=1
+    ),
+}  # fmt: skip
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def patched(owner: object, name: str, wrap: Callable[[Any], Any]) -> Plant:
+    """Puts what `wrap` makes of a function in its place."""
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
+
+
+def nothing(right: object) -> Callable[..., None]:
+    return lambda *args: None
+
+
+def no_history(write: object) -> Callable[..., Any]:
+    async def wrong(*args: Any) -> None:
+        """The ring holds what somebody else left there."""
+
+    return wrong
+
+
+def later_rope(row: Any) -> Any:
+    def wrong(self: Sequence, number: int, state_row: int) -> Any:
+        return replace(row(self, number, state_row), positions=(state_row + 1,))
+
+    return wrong
+
+
+def later_draw(build: Any) -> Any:
+    def wrong(*args: Any) -> Any:
+        step = build(*args)
+        step.outputs = [(row, sequence, position + 1) for row, sequence, position in step.outputs]
+        return step
+
+    return wrong
+
+
+def swapped_pages(grow: Any) -> Any:
+    """The device is told of two pages the other way round than the cache."""
+
+    def wrong(self: StateManager, *args: Any) -> Any:
+        change = grow(self, *args)
+        if change is None or len(change.updates) < 2:
+            return change
+        (*first, unit), (*second, other), *rest = change.updates
+        return replace(change, updates=[(*first, other), (*second, unit), *rest])
+
+    return wrong
+
+
+def page_of_another(grow: Any) -> Any:
+    """Every second page is that of whoever took one before."""
+    units: list[int] = []
+
+    def wrong(self: StateManager, *args: Any) -> Any:
+        change = grow(self, *args)
+        if change is None or not change.updates:
+            return change
+        *first, unit = change.updates[-1]
+        units.append(unit)
+        return replace(change, updates=[*change.updates[:-1], (*first, units[-2:][0])])
+
+    return wrong
+
+
+def at_once(drop: Any) -> Any:
+    """A unit is free when the first of its holders lets it go; the last one says nothing."""
+
+    def wrong(self: UnitPool, unit: int) -> None:
+        if self._references[unit]:
+            self._references[unit] = 1
+            drop(self, unit)
+
+    return wrong
+
+
+def one_page_early(give_back: Any) -> Any:
+    """A window gives back a page that the next row still looks at."""
+
+    def wrong(self: StateManager, seat: Any, state: Any, first: int) -> None:
+        give_back(self, seat, state, first + 1)
+
+    return wrong
+
+
+def in_place(own_pages: Any) -> Any:
+    """A page that two hold is written to without a copy."""
+
+    def wrong(self: StateManager, *args: Any) -> list[Any]:
+        return []
+
+    return wrong
+
+
+def one_short(take_back: Any) -> Any:
+    def wrong(self: Sequence, n_rows: int) -> None:
+        take_back(self, n_rows - 1)
+
+    return wrong
+
+
+def without(*names: str) -> Callable[[Any], Any]:
+    """Sampling words that are the same for every choice, or after every shift."""
+
+    def wrap(words: Any) -> Any:
+        def wrong(self: SamplingParams, choice: int = 0, offset: int = 0) -> Any:
+            given = {"choice": choice, "offset": offset}
+            return words(self, **(given | dict.fromkeys(names, 0)))
+
+        return wrong
+
+    return wrap
+
+
+def rows_kept(leave_seat: Any) -> Any:
+    """Who lost its seat goes on as if its rows were still there."""
+
+    def wrong(self: Sequence) -> None:
+        n_rows = self.n_rows
+        leave_seat(self)
+        self.take_seat = lambda seat: setattr(self, "seat", seat) or setattr(self, "n_rows", n_rows)  # type: ignore[method-assign]
+
+    return wrong
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is wrong, the guard that must see it, and how it is planted."""
+
+    name: str
+    guard: str
+    plant: Plant
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BUGS = (
+    Bug("position off by one", "two at once", patched(Sequence, "row", later_rope)),
+    Bug("position of a draw off by one", "two at once", patched(engine, "build_step", later_draw)),
+    Bug("wrong page in the cache", "second turn", patched(StateManager, "grow", swapped_pages)),
+    Bug("wrong page of another", "two at once", patched(StateManager, "grow", page_of_another)),
+    Bug("stale freed page in the cache", "evicted, then again", patched(PrefixCache, "forget", nothing)),
+    Bug("stale freed page in a window", "window", patched(StateManager, "_give_back", one_page_early)),
+    Bug("leaked stream", "dropped", patched(Scheduler, "remove", nothing)),
+    Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "drop", at_once)),
+    Bug("shared unit written in place", "fork", patched(StateManager, "_own_pages", in_place)),
+    Bug("rollback one row short", "guesses", patched(Sequence, "take_back", one_short)),
+    Bug("rollback one slot short", "guesses, recurrent", patched(StateManager, "retreat", nothing)),
+    Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
+    Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
+    Bug("preempted, and rows kept", "preempted", patched(Sequence, "leave_seat", rows_kept)),
+    Bug("fork without history", "fork with penalties", patched(StepEngine, "_write_history", no_history)),
+    Bug("found without history", "found, with penalties", patched(StepEngine, "_write_history", no_history)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_guard_is_green(guard: str) -> None:
+    outcome = attempt(GUARDS[guard])
+    assert not isinstance(outcome, Failure), str(outcome)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=str)
+def test_planted_bug_turns_its_guard_red(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert isinstance(attempt(GUARDS[bug.guard]), Failure), f"{bug.guard} did not see it"
