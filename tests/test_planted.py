@@ -12,6 +12,7 @@ from tests.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid import engine
 from camelid.engine import StepEngine
+from camelid.errors import PlanError
 from camelid.pools import UnitPool
 from camelid.prefix import PrefixCache
 from camelid.sampling import SamplingParams
@@ -166,13 +167,13 @@ def without(*names: str) -> Callable[[Any], Any]:
     return wrap
 
 
-def rows_kept(leave_seat: Any) -> Any:
+def rows_kept(take_seat: Any) -> Any:
     """Who lost its seat goes on as if its rows were still there."""
 
-    def wrong(self: Sequence) -> None:
-        n_rows = self.n_rows
-        leave_seat(self)
-        self.take_seat = lambda seat: setattr(self, "seat", seat) or setattr(self, "n_rows", n_rows)  # type: ignore[method-assign]
+    def wrong(self: Sequence, seat: Any) -> None:
+        take_seat(self, seat)
+        if self.n_steps:
+            self.n_rows = self.n_done = len(self.token_ids) - 1
 
     return wrong
 
@@ -203,7 +204,7 @@ BUGS = (
     Bug("rollback one slot short", "guesses, recurrent", patched(StateManager, "retreat", nothing)),
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
-    Bug("preempted, and rows kept", "preempted", patched(Sequence, "leave_seat", rows_kept)),
+    Bug("preempted, and rows kept", "preempted", patched(Sequence, "take_seat", rows_kept)),
     Bug("fork without history", "fork with penalties", patched(StepEngine, "_write_history", no_history)),
     Bug("found without history", "found, with penalties", patched(StepEngine, "_write_history", no_history)),
 )  # fmt: skip
@@ -218,4 +219,6 @@ def test_guard_is_green(guard: str) -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_planted_bug_turns_its_guard_red(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert isinstance(attempt(GUARDS[bug.guard]), Failure), f"{bug.guard} did not see it"
+    outcome = attempt(GUARDS[bug.guard])
+    assert isinstance(outcome, Failure), f"{bug.guard} did not see it"
+    assert isinstance(outcome.error, AssertionError | PlanError), "the bug was not even planted"
