@@ -71,13 +71,14 @@ def random_case(rng: random.Random) -> OpCase:
     step = rng.choice((1e-6, 0.25, 3.0))  # a coarse one makes ties
     values = [round(rng.gauss(0, 4) / step) * step for _ in range(n_vocab)]
     logits = np.array([values], np.float32)
+    top_k = rng.choice((0, 1, 5, 40, 256))
     how = StepSampling(
         temperature=rng.choice((0.0, 0.7, 3.0)),
         seed=rng.getrandbits(64),
         choice=rng.randrange(3),
         offset=rng.choice((0, 1000)),
-        top_k=rng.choice((0, 1, 5, 40, 256)),
-        top_p=rng.choice((1.0, 0.9, 0.3, 0.0)),
+        top_k=top_k,
+        top_p=rng.choice((1.0, 0.9, 0.3, 0.0)) if top_k else 1.0,
         min_p=rng.choice((0.0, 0.05, 0.5)),
         repeat_penalty=rng.choice((1.0, 1.4, 0.6)),
         frequency_penalty=rng.choice((0.0, 0.3, -0.2)),

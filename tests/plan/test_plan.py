@@ -87,6 +87,21 @@ def test_biases_beyond_capacity_are_refused() -> None:
         encode_step(replace(STEP, sampling=[how]), LAYOUT)
 
 
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (StepSampling(top_k=257), "top_k is 257, a device takes 0 to 256"),
+        (StepSampling(penalty_last_n=65), "penalty_last_n is 65"),
+        (StepSampling(biases=((1, 1.0),) * 17), "number of biases is 17"),
+        (StepSampling(top_p=0.9), "top_p is 0.9 without top_k"),
+    ],
+)
+def test_what_no_device_draws_is_refused(how: StepSampling, message: str) -> None:
+    layout = StepLayout(replace(CAPACITY, biases=99), n_groups=1)
+    with pytest.raises(PlanError, match=f"{message}.*draw on the host"):
+        encode_step(replace(STEP, sampling=[how]), layout)
+
+
 def test_each_sequence_has_its_own_biases() -> None:
     layout = StepLayout(replace(CAPACITY, sequences=2), n_groups=1)
     sampling = [StepSampling(biases=((3, 1.0),)), StepSampling(biases=((4, -0.5), (5, 2.0)))]

@@ -189,7 +189,8 @@ class StepSampling:
 
     @cached_property
     def words(self) -> tuple[int, ...]:
-        """All words but `first_bias`, which is up to the step."""
+        """All words but `first_bias`, which is up to the step. PlanError for what no device's chain takes."""
+        self._check_fits()
         return HOW_WORDS.unpack(
             HOW.pack(
                 *(self.temperature, self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF, self.choice),
@@ -197,6 +198,22 @@ class StepSampling:
                 *(self.frequency_penalty, self.presence_penalty, self.penalty_last_n, len(self.biases)),
             )
         )
+
+    def _check_fits(self) -> None:
+        limits = (
+            ("top_k", self.top_k, MOST_TOP_K),
+            ("penalty_last_n", self.penalty_last_n, MOST_LAST_N),
+            ("number of biases", len(self.biases), MOST_BIASES),
+        )
+        for name, value, most in limits:
+            if not 0 <= value <= most:
+                raise PlanError(
+                    f"{name} is {value}, a device takes 0 to {most}; draw on the host", op="sample"
+                )
+        if self.top_p < 1.0 and not self.top_k:
+            raise PlanError(
+                f"top_p is {self.top_p} without top_k, which a device wants; draw on the host", op="sample"
+            )
 
     @cached_property
     def bias_words(self) -> tuple[int, ...]:
