@@ -357,3 +357,18 @@ def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
             mass = np.exp(hidden).sum()
             assert np.exp(rest.low) <= mass * (1 + 1e-6) + 1e-9
             assert mass <= np.exp(rest.high) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", ["top_p", "top_n_sigma"])
+def test_sums_over_all_tokens_say_little_about_those_that_a_mask_leaves(name: str) -> None:
+    for number in range(40):
+        rng = np.random.default_rng(number)
+        logits = rng.normal(0, 1, 600)
+        mask = np.isin(np.arange(600), ranked(logits)[: int(rng.integers(40, 256))])
+        options = {name: float(rng.uniform(0.1, 0.6))}
+        case = Case(logits, made(order=[name], **options), [], position=number, mask=mask)
+        want = sampler_of(case).draw(all_of(logits), [], number, packed(mask))
+        try:
+            assert sampler_of(case).draw(Scores.of_row(row_of(logits)), [], number, packed(mask)) == want
+        except NeedsAllLogits:
+            continue
