@@ -206,7 +206,8 @@ OPTIONS: tuple[tuple[float, Change], ...] = (
 # Verbs besides submit, each with how often it comes.
 VERBS = {
     "step": 30, "read": 20, "gather": 8, "finish": 8, "cancel": 6, "close": 5, "drop": 6, "interrupt": 4,
-    "fork": 10, "again": 8, "tick": 6, "export": 3, "restore": 3, "lose": 1, "break": 1,
+    "fork": 10, "again": 8, "tick": 6, "export": 3, "restore": 3, "crowd": 4, "lose": 1,
+    "break": 1,
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from camelid.stream import Stream
 from camelid.transfer import Exported
 
 ENDS = {"length", "stop"}
-OF_ENGINE = {"step", "gather", "tick", "lose", "break", "restore"}  # verbs that need no live request
+OF_ENGINE = {"step", "gather", "tick", "lose", "break", "restore", "crowd"}  # verbs that need no live request
 
 
 @dataclass
@@ -212,6 +212,13 @@ class World:
             return
         assert n_rows >= exported.n_rows, "what was just imported is known"
         self.seen["restored"] += n_rows
+
+    async def _crowd(self, n: int) -> None:
+        """Several tasks at once: all read, and beside them one forks, one saves, one closes."""
+        lives = list(self.lives)
+        others = (self._fork, self._export, self._close)
+        beside = [act(lives[(n + i) % len(lives)], n) for i, act in enumerate(others) if lives]
+        await asyncio.gather(*(self._read(live, n) for live in lives), *beside, self._restore(n))
 
     async def _lose(self, n: int) -> None:
         """The read of a later step fails."""

@@ -26,7 +26,8 @@ from camelid.backends.reference.store import WeightStore
 from camelid.backends.webgpu.kernel import Context
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.llm import LLM
-from camelid.scheduler import DECODE
+from camelid.plan.plan import Plan
+from camelid.programs import DECODE
 
 PROMPT = tuple(range(40, 72))
 SOFTWARE = "llvmpipe"
@@ -60,10 +61,6 @@ def counted_tiles() -> Iterator[list[int]]:
         yield values
 
 
-def products(llm: LLM) -> list[Any]:
-    return [op for op in llm.plan(DECODE).ops if op.name in PRODUCTS]
-
-
 async def reference_reads(llm: LLM, run: Callable[[], Awaitable[object]]) -> float:
     """How often a step went through the weights, counted over a run of decode steps."""
     weights = {w.name: w for op in llm.plan(DECODE).ops for w in op.weights()}
@@ -74,10 +71,10 @@ async def reference_reads(llm: LLM, run: Callable[[], Awaitable[object]]) -> flo
     return values[0] / size / (llm.counters.steps_submitted - before)
 
 
-def webgpu_reads(llm: LLM, n_rows: int) -> float:
-    """How often a decode step of so many rows reads each matrix: a grid's workgroups along the token rows."""
-    context = Context(llm.plan(DECODE), {})
-    grids = [KERNELS[op.name].grid(op, context)[1] for op in products(llm)]
+def webgpu_reads(plan: Plan, n_rows: int) -> float:
+    """How often a step of so many rows reads each matrix: a grid's workgroups along the token rows."""
+    products = [op for op in plan.ops if op.name in PRODUCTS]
+    grids = [KERNELS[op.name].grid(op, Context(plan, {}))[1] for op in products]
     return sum(-(-n_rows // (entry[1] if isinstance(entry, tuple) else 1)) for entry in grids) / len(grids)
 
 
@@ -92,7 +89,7 @@ async def measured(model: str, backend: str, n_streams: int, n_tokens: int) -> d
         if backend == "reference":
             reads = await reference_reads(llm, lambda: tokens_per_second(llm, n_streams, n_tokens))
         else:
-            reads = webgpu_reads(llm, n_streams)
+            reads = webgpu_reads(llm.plan(DECODE), n_streams)
         row = {"backend": backend, "device": llm.capabilities.device, "streams": n_streams}
         return row | {"tok/s": round(rate, 1), "weight reads a step": round(reads, 2)}
 
