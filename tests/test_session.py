@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.gguf_files import CHATML, write_tiny_llama
@@ -13,8 +14,9 @@ from tests.gguf_files import CHATML, write_tiny_llama
 import camelid
 from camelid.errors import BackendError, ContextOverflowError, RequestError, TemplateError
 from camelid.llm import LLM
-from camelid.results import Completion
-from camelid.session import Session
+from camelid.results import Completion, Event
+from camelid.session import Session, Turn
+from camelid.stream import Stream
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
 HERMES = (
@@ -273,3 +275,44 @@ def test_a_message_of_an_answer_has_its_thoughts(tools_llm: LLM) -> None:
     assert session.messages[-1] == {"role": "assistant", "content": "Well.", "reasoning_content": "hm"}
     assert session.generate("so", tools=TOOLS, **GREEDY).text, "the template leaves thoughts out"
     assert "hm" not in tools_llm.detokenize(session.token_ids)
+
+
+def test_cria_says_the_same_as_to_a_whole_conversation() -> None:
+    """Its ids are those of `encode`, so keeping them changes nothing that it says."""
+    with camelid.load("cria", backend="reference") as llm:
+        session = llm.session()
+        for text in ("What is 12 plus 30?", "What is the capital of France?", "Who are you?"):
+            asked = [*session.messages, {"role": "user", "content": text}]
+            done = session.generate(text, temperature=0.0, max_tokens=32)
+            assert done.text == llm.chat(asked, temperature=0.0, max_tokens=32, cache_prompt=False).text
+        assert done.usage.cached_tokens > done.usage.prompt_tokens // 2
+
+
+class SlowStream:
+    """A stream whose last step is still under way when it is closed."""
+
+    is_settled = False
+    completion = SimpleNamespace(finish_reason="cancelled")
+
+    async def __anext__(self) -> Event:
+        return Event("a", 1, 0.0)
+
+    def close(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        await asyncio.sleep(0)
+        self.is_settled = True
+
+
+def test_a_turn_ends_when_its_units_are_free_and_once() -> None:
+    stream, ends = SlowStream(), list[bool]()
+    turn = Turn(cast(Stream, stream), lambda done: ends.append(stream.is_settled))
+
+    async def leave() -> None:
+        assert (await anext(turn)).text == "a"
+        await turn.aclose()
+        await turn.aclose()
+
+    asyncio.run(leave())
+    assert ends == [True]

@@ -7,16 +7,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from tests.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own_ids, talks, tools_of
 
+from camelid.answers import AnswerText
 from camelid.chat import ChatTemplate
 from camelid.errors import CamelidError
-from camelid.past import Past, Rendering, answered, held, ids_of, renewed
+from camelid.past import Past, Piece, Rendering, answered, held, ids_of, renewed
+from camelid.results import Completion
 from camelid.text.pipeline import Frame
 from camelid.text.tokenizer import Tokenizer
+from camelid.turns import Asked, spoken
 
 CONTROL = 1000
 # Their prompts open thoughts that later prompts leave out.
@@ -139,7 +143,7 @@ def test_pasts_are_cut_where_the_rendering_differs(case: str) -> None:
 SPACES: list[tuple[str, str, str, int]] = [
     ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),
     (" so", "", "so", 0), ("so", "x", "sox", 2), ("so", "x", "so", 0), ("so", "x", "soxx", 0),
-    ("so é", "", "so é", 4),
+    ("so é", "", "so é", 4), ("soon", "", "so", 0),
 ]  # fmt: skip
 
 
@@ -152,4 +156,60 @@ def test_answers_stand_whole_or_without_the_space_behind_them(
     assert len(ids_of(held(past, later, LETTERS))) == 6 + n_kept
     after = renewed(past, later, LETTERS)
     assert ids_of(after) == ids_of(renewed((), later, LETTERS))
-    assert renewed(after, later, LETTERS) == after
+    assert held(after, later, LETTERS) == after, "nothing is tokenized twice"
+
+
+class Spaced(Letters):
+    """Puts a space before a first word, and leaves it out of its text."""
+
+    def opening_bytes(self, token_id: int) -> bytes:
+        return self.token_bytes(token_id).removeprefix(b" ")
+
+
+def test_the_space_before_a_first_word_is_no_difference() -> None:
+    spaced = cast(Tokenizer, Spaced())
+    past = answered(renewed((), FIRST, spaced), [ord(c) for c in " so"], spaced)
+    for shown in ("so", " so"):
+        later = talk(("<u>", T), ("hi", F), ("<e><a>", T), (shown, F), ("<e>", T))
+        assert len(ids_of(held(past, later, spaced))) == 9
+        assert "".join(piece.text for piece in renewed(past, later, spaced)) == later.text
+
+
+class Words:
+    """A tokenizer whose ids are whole words."""
+
+    PIECES = (b"one ", b"two", b" thr", b"ee", b"\xc3", b"\xa9")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.PIECES[token_id]
+
+    opening_bytes = token_bytes
+
+    def is_control(self, token_id: int) -> bool:
+        return token_id < 0
+
+
+# Ids, stop strings, how the answer ended -> ids that count, text of a part of the next one.
+SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
+    ([0, 1, 2, 3], (), "stop", ([0, 1, 2, 3], "")),
+    ([0, 1, 2, 3], (), "cancelled", ([0, 1, 2, 3], "")),
+    ([0, 1, 2], ("wo t",), "stop", ([0], "t")),
+    ([0, 1, 2], (" thr",), "stop", ([0, 1], "")),
+    ([0, 1, 2, 3], ("three",), "stop", ([0, 1], " ")),
+    ([0, 1, 2, 3], ("four",), "length", ([0, 1, 2, 3], "")),
+    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back, in case the stop would follow
+    ([0, 4], (), "cancelled", ([0], "")),  # half a character
+    ([0, 4, 5], (), "cancelled", ([0, 4, 5], "")),
+    ([0, 4, 5, 1], ("\u00e9t",), "stop", ([0], "")),
+    ([], ("x",), "cancelled", ([], "")),
+]
+
+
+@pytest.mark.parametrize(("token_ids", "stops", "reason", "want"), SPOKEN)
+def test_only_ids_that_were_shown_count(
+    token_ids: list[int], stops: tuple[str, ...], reason: str, want: tuple[list[int], str]
+) -> None:
+    past = (Piece("<a>", (CONTROL,)),)
+    asked = Asked([], past, lambda last, stops: AnswerText(Words(), stops), stops)
+    done = SimpleNamespace(token_ids=token_ids, finish_reason=reason)
+    assert spoken(asked, cast(Completion, done)) == want

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from tests.parity.adapters import need_driver
 
 import camelid
 from camelid.errors import ModelFormatError, RequestError
+from camelid.fingerprint import fingerprint
 from camelid.llm import LLM
+from camelid.opening import open_model
 from camelid.session import Session
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
@@ -127,6 +131,23 @@ def test_a_copy_of_the_model_is_the_same_model(path: Path, tmp_path: Path) -> No
     copy.write_bytes(path.read_bytes())
     with load(copy) as llm:
         assert llm.restore(tmp_path / "s").generate("so").token_ids == wanted
+
+
+def test_whatever_decides_the_weights_changes_the_fingerprint(path: Path) -> None:
+    file = asyncio.run(open_model(path))
+    header, tensors = file.checkpoint.header, file.checkpoint.tensors
+    first, *_ = tensors
+    others = [
+        {"header": replace(header, metadata={**header.metadata, "llama.rope.freq_base": 1e6})},
+        {"header": replace(header, file_size=header.file_size + 1)},
+        {"tensors": {**tensors, first: replace(tensors[first], name="other")}},
+        {"tensors": {**tensors, first: replace(tensors[first], shape=(1, *tensors[first].shape))}},
+        {"tensors": {**tensors, first: replace(tensors[first], type="f32")}},
+    ]
+    files = [file, *(replace(file, checkpoint=replace(file.checkpoint, **change)) for change in others)]
+    found = [asyncio.run(fingerprint(one)) for one in files]
+    assert len(set(found)) == len(files)
+    assert asyncio.run(fingerprint(file)) == found[0] and len(found[0]) == 64
 
 
 def test_no_room_costs_time_only(path: Path, tmp_path: Path) -> None:
