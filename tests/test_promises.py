@@ -123,3 +123,14 @@ def test_company_changes_no_bit_on_webgpu(
         cases["llama"], sampling=DRAWN, backend="webgpu", adapter=need_driver("llvmpipe"), kv_type=kv_type
     )
     holds(case, f"webgpu {kv_type}", situation, answers)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("situation", ["prefix found", "chunks of 7", "preempted", "forked", "speculated"])
+def test_schedule_changes_little_on_webgpu(cases: dict[str, Case], answers: Answers, situation: str) -> None:
+    """Promise B within rounding: the same greedy tokens, log-probabilities to five digits."""
+    case = replace(cases["llama"], sampling=GREEDY, backend="webgpu", adapter=need_driver("llvmpipe"))
+    want = answers.alone("webgpu greedy", case)
+    got = asyncio.run(SITUATIONS[situation](replace(case, answer=tuple(i for i, _ in want))))
+    assert [token_id for token_id, _ in got] == [token_id for token_id, _ in want]
+    assert [p for _, p in got] == pytest.approx([p for _, p in want], abs=1e-5)
