@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.test_samplers import all_of, packed, random_case, row_of, sampler_of
 from camelid.backends.reference.sampling import philox
 from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
 from camelid.errors import RequestError
-from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs
+from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
 from camelid.samplers_history import lowered
 from camelid.samplers_pool import Pool, Rest
 from camelid.samplers_table import SAMPLERS
@@ -372,3 +373,15 @@ def test_sums_over_all_tokens_say_little_about_those_that_a_mask_leaves(name: st
             assert sampler_of(case).draw(Scores.of_row(row_of(logits)), [], number, packed(mask)) == want
         except NeedsAllLogits:
             continue
+
+
+@pytest.mark.parametrize(
+    ("logits", "noise", "place"),
+    [([3.0, 2.0], [0.0, 1.0], 1), ([10.0, -2.5], [0.0, 17.0], 1), ([10.0, -8.0], [0.0, 17.0], 0)],
+)
+def test_the_greatest_sum_wins_and_of_equals_the_lowest_id(
+    logits: list[float], noise: list[float], place: int
+) -> None:
+    """Ids 9 and 5; the last noise is nearly the most there is."""
+    rolled: Any = SimpleNamespace(gumbel=dict(zip((9, 5), noise, strict=True)).__getitem__)
+    assert winner(Pool([9, 5], logits), rolled) == place
