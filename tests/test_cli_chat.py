@@ -69,13 +69,14 @@ def test_lines_between_quotes_are_one_text(llm: LLM) -> None:
 
 
 def test_a_text_that_begins_with_a_slash(llm: LLM) -> None:
-    assert lines(chat("//help").stdout) == answers(llm, "/help")
+    done = chat("//help", "/undo")
+    assert lines(done.stdout) == answers(llm, "/help")
+    assert done.stderr == "taken back: /help\n"
 
 
-@pytest.mark.parametrize("word", ["/reset", "/clear"])
-def test_reset_forgets_all_but_the_system_message(llm: LLM, word: str) -> None:
+def test_reset_forgets_all_but_the_system_message(llm: LLM) -> None:
     system = "Answer in one word."
-    done = chat(SUM, NAME, word, NAME, words=(*GREEDY, "--system", system))
+    done = chat(SUM, NAME, "/reset", NAME, words=(*GREEDY, "--system", system))
     assert lines(done.stdout) == [
         *answers(llm, SUM, NAME, system=system), *answers(llm, NAME, system=system)
     ]  # fmt: skip
@@ -101,9 +102,8 @@ def test_undo_takes_a_turn_back(llm: LLM) -> None:
     assert done.exit_code == 1
 
 
-@pytest.mark.parametrize("word", ["/regenerate", "/retry"])
-def test_regenerate_answers_again(llm: LLM, word: str) -> None:
-    done = chat(SUM, NAME, word, CAPITAL)
+def test_regenerate_answers_again(llm: LLM) -> None:
+    done = chat(SUM, NAME, "/regenerate", CAPITAL)
     first, second = answers(llm, SUM, NAME)
     assert lines(done.stdout) == [first, second, second, answers(llm, SUM, NAME, CAPITAL)[-1]]
     wild = (
@@ -265,7 +265,7 @@ def test_stats_are_the_engines(llm: LLM) -> None:
     assert " kept of " in state
     assert "rows: " in rows
     assert " 0 found" not in rows, "the second turn found the first"
-    (shown,) = lines(chat(SUM, words=(*GREEDY, "-v", "--seed", "9")).stderr)[1:]
+    (shown,) = lines(chat("hi", words=(*GREEDY, "-v", "--seed", "9")).stderr)[1:]
     assert shown.endswith("seed 9")
 
 
