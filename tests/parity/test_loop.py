@@ -25,6 +25,7 @@ from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
 from camelid.errors import DeviceLostError
 from camelid.loading import LoadOptions, Running
+from camelid.plan.tiers import BATCH, TAIL
 from camelid.sampling import SamplingParams
 from camelid.sequence import Request
 
@@ -50,7 +51,7 @@ class CountingDevice:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("loop") / "tiny.gguf"
-    write_tiny_llama(path, seed=5, n_layers=3)
+    write_tiny_llama(path, seed=5, n_layers=3, context=512)
     return path
 
 
@@ -100,6 +101,20 @@ def test_tokens_equal_the_reference(name: str, sampling: SamplingParams, model: 
     assert engine.ring_rows >= N_TOKENS - 2  # the host did not know these ids when it submitted them
     assert engine.max_in_flight == device["max_in_flight"] == 2
     assert device["bytes_read_back"] <= 64 * N_TOKENS
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "two-tier", "two-tier-q4_0"])
+def test_tokens_of_every_kv_type_equal_the_reference(kv_type: str, model: Path) -> None:
+    """Past where rows leave the tail; the engine gives each group pages of its own."""
+    prompt = tuple(40 + 7 * i % 150 for i in range(TAIL + BATCH + 20))
+
+    async def ids(make: Callable[[], Any], **how: Any) -> list[int | None]:
+        _, running, _ = await run(make, model, GREEDY, kv_type=kv_type, **how)
+        request = Request(prompt_ids=prompt, max_tokens=12, sampling=GREEDY)
+        return [event.token_id async for event in running.engine.submit(request)]
+
+    got = asyncio.run(ids(webgpu, adapter=need_driver("llvmpipe")))
+    assert got == asyncio.run(ids(ReferenceBackend)) and len(set(got)) > 2
 
 
 REQUESTS = (

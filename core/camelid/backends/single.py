@@ -199,7 +199,7 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
         sequences=_case_sequences(case),
         outputs=outputs,
         sampling=list(case.sampling[::-1]),
-        updates=[(group, 1, index, unit) for group in paged for index, unit in enumerate(pages)],
+        updates=[(group, 1, i, unit) for group in paged for i, unit in enumerate(_units(pages, group))],
         copies=[(KV, pages[a], pages[b], n) for a, b, n in case.copies],
     )
 
@@ -249,8 +249,8 @@ async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
     tensors = [tensor for tensor in (case.keys, case.values) if tensor is not None]
     if not tensors:
         return
-    for state in _states(case):
-        for index, unit in enumerate(pages if state.kind != "ring" else ()):
+    for group, state in enumerate(_states(case)):
+        for index, unit in enumerate(_units(pages, group) if state.kind != "ring" else ()):
             rows = slice(index * PAGE_ROWS, (index + 1) * PAGE_ROWS)
             held = [_padded(tensor[rows]) for tensor in tensors]
             if state.kind == "window" and rows.start < _tail_kept(case):
@@ -258,6 +258,11 @@ async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
             else:
                 data = [encode(state.kv_type, a).tobytes() for a in held]
             await backend.write_state(state.name, unit, b"".join(data))
+
+
+def _units(pages: list[int], group: int) -> list[int]:
+    """A tail's pages come in another order, so that no kernel passes with the store's table."""
+    return pages[::-1] if group == TAIL else pages
 
 
 def _tail_kept(case: OpCase) -> int:
