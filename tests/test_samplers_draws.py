@@ -385,3 +385,11 @@ def test_the_greatest_sum_wins_and_of_equals_the_lowest_id(
     """Ids 9 and 5; the last noise is nearly the most there is."""
     rolled: Any = SimpleNamespace(gumbel=dict(zip((9, 5), noise, strict=True)).__getitem__)
     assert winner(Pool([9, 5], logits), rolled) == place
+
+
+def test_candidates_that_a_backend_told_apart_by_more_digits_are_ordered_by_id() -> None:
+    row = row_of(np.array([3.0, 3.0]))
+    assert row.candidates is not None
+    turned = replace(row.candidates, ids=memoryview(np.array([1, 0], np.uint32).tobytes()).cast("I"))
+    view = Scores.of_row(replace(row, candidates=turned))
+    assert HostSampler(made(temperature=0), 2).draw(view, [], 0) == 0

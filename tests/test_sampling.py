@@ -177,6 +177,8 @@ DEVICE: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"top_k": 257}, None),
     ({"top_k": 0}, None),  # top_p over the whole vocabulary
     ({"min_keep": 2}, None),
+    ({"min_keep": 2, "min_p": 0}, None),
+    ({"min_keep": 2, "top_p": 1}, None),
     ({"repeat_penalty": 1.1, "repeat_last_n": 65}, None),
     ({"repeat_penalty": 1.1, "repeat_last_n": -1}, None),
     ({"logit_bias": dict.fromkeys(range(17), 1)}, None),
