@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -266,6 +267,31 @@ def test_options_stay_until_they_are_changed(llm: LLM) -> None:
     session.options = {"temperature": 0.0, "max_tokens": 3}
     asked: list[dict[str, Any]] = [{}, {"max_tokens": 5}, {}]
     assert [len(session.generate("a", **options).token_ids) for options in asked] == [3, 5, 3]
+
+
+def test_a_full_context_forgets_the_oldest_turns(tmp_path: Path) -> None:
+    with camelid.load(tiny(tmp_path / "m.gguf"), backend="reference", context=160) as llm:
+        session = llm.session()
+        session.system = "be brief"
+        session.options = {"temperature": 0.0, "max_tokens": 20, "overflow": "shift"}
+        forgotten: list[int] = []
+        for i in range(8):
+            done = session.generate(f"the llama {i}")
+            forgotten.append(session.n_forgotten)
+            assert done.usage.prompt_tokens < 160
+        text = llm.tokenizer.decode(session.token_ids)
+        assert "be brief" in text and "the llama 7" in text and "the llama 0" not in text
+        assert len(session.messages) == 17 and forgotten[0] == 0 and forgotten[-1] > 4
+        steps = [b - a for a, b in pairwise(forgotten)]
+        assert all(n % 2 == 0 for n in steps) and steps.count(0) >= 4, "not at every turn"
+        session.save(tmp_path / "s")
+        again = llm.restore(tmp_path / "s")
+        assert again.n_forgotten == session.fork().n_forgotten == forgotten[-1]
+        assert again.generate("so").token_ids == session.generate("so").token_ids
+        session.reset()
+        assert session.n_forgotten == 0
+        with pytest.raises(ContextOverflowError):
+            session.generate("the llama " * 200)
 
 
 def test_a_message_of_an_answer_has_its_thoughts(tools_llm: LLM) -> None:

@@ -35,6 +35,7 @@ SAVED = Saved(
     past=(Piece("<a>Hi", tuple(range(15)), ((0, 3),)), Piece("Ho", (7, 8, 9, 10), is_answer=True, tail="x")),
     options={"temperature": 0.5, "stop": ["a"], "seed": 2**63},
     drawn=4,
+    forgotten=2,
     camelid="0.1.0",
 )
 

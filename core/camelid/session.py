@@ -32,7 +32,17 @@ from camelid.results import Completion, Event
 from camelid.runner import Runner
 from camelid.session_file import Head, Saved, misfit, read_head, read_rows, write, write_whole
 from camelid.stream import Stream
-from camelid.turns import Asked, answer_message, content_text, plain_text, said, spoken
+from camelid.turns import (
+    Asked,
+    answer_message,
+    content_text,
+    n_system,
+    next_turn,
+    plain_text,
+    remembered,
+    said,
+    spoken,
+)
 
 # Submits a conversation's ids with its options.
 StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[Stream]]
@@ -88,7 +98,9 @@ class Session:
     """One conversation with one model. `messages` may be changed between turns, for tool results or edits.
 
     A model without a chat template goes on with the text of all messages. `options` hold for every turn that
-    does not say otherwise; `note` says what of a restored session could not be used.
+    does not say otherwise; `note` says what of a restored session could not be used. With `overflow` "shift"
+    the model no longer reads the oldest turns once the context is full: `n_forgotten` messages behind the
+    system's.
     """
 
     def __init__(self, host: Host, id: str | None = None) -> None:  # noqa: A002
@@ -96,10 +108,11 @@ class Session:
         self.messages: list[Message] = []
         self.options: dict[str, Any] = {}
         self.note = ""
+        self.n_forgotten = 0
         self._host = host
         self._past: Past = ()
         self._n_drawn = 0
-        self._turn: Turn | None = None
+        self._is_answering = False
 
     @property
     def token_ids(self) -> list[int]:
@@ -114,26 +127,24 @@ class Session:
     @property
     def system(self) -> str | None:
         """The system message's text, if there is one first. Setting it makes, changes or removes it."""
-        first = self.messages[0] if self.messages else None
-        return content_text(first) if first and first.get("role") == "system" else None
+        return content_text(self.messages[0]) if n_system(self.messages) else None
 
     @system.setter
     def system(self, text: str | None) -> None:
-        rest = self.messages[1:] if self.system is not None else self.messages
-        self.messages = [*said("system", text), *rest]
+        self.messages = [*said("system", text), *self.messages[n_system(self.messages) :]]
 
     def reset(self) -> None:
         """Forgets the conversation; the system message and the options stay."""
         self._check_idle()
         self.messages = [*said("system", self.system)]
-        self._past, self._n_drawn = (), 0
+        self._past, self._n_drawn, self.n_forgotten = (), 0, 0
 
     def fork(self, id: str | None = None) -> Session:  # noqa: A002
         """Another session that goes on from here."""
         self._check_idle()
         twin = Session(self._host, id)
         twin.messages, twin.options = deepcopy(self.messages), deepcopy(self.options)
-        twin._past, twin._n_drawn = self._past, self._n_drawn
+        twin._past, twin._n_drawn, twin.n_forgotten = self._past, self._n_drawn, self.n_forgotten
         return twin
 
     async def start(self, text: str | None = None, **options: Unpack[Options]) -> Turn:
@@ -141,13 +152,30 @@ class Session:
         self._check_idle()
         given: dict[str, Any] = {**self.options, **options}
         chat = {name: given.pop(name, None) for name in CHAT_OPTIONS}
-        new = said("user", text)
-        rendered = self._rendered([*self.messages, *new], chat)
-        past = renewed(self._past, rendered.rendering, self._host.asking.tokenizer)
-        asked = Asked(new, past, rendered.text_of, checked_stops(given.get("stop", ())))
-        stream = await self._host.start(rendered.prompt(ids_of(past)), given)
-        self._turn = turn = Turn(stream, lambda done: self._finish(asked, done))
-        return turn
+        stops = checked_stops(given.get("stop", ()))
+        asked, prompt = self._asked(said("user", text), chat, stops, forgets=given.get("overflow") == "shift")
+        self._is_answering = True
+        try:
+            stream = await self._host.start(prompt, given)
+        except BaseException:
+            self._is_answering = False
+            raise
+        return Turn(stream, lambda done: self._finish(asked, done))
+
+    def _asked(
+        self, new: list[Message], chat: Mapping[str, Any], stops: tuple[str, ...], *, forgets: bool
+    ) -> tuple[Asked, ChatPrompt]:
+        """The turn and its prompt. What fills the context is cut to half of it at once if it `forgets`, so
+        that the turns to come find their past as it was."""
+        messages, context = [*self.messages, *new], self._host.running.engine.context
+        n, most = self.n_forgotten, context - 1
+        while True:
+            rendered = self._rendered(remembered(messages, n), chat)
+            past = renewed(self._past, rendered.rendering, self._host.asking.tokenizer)
+            token_ids, later = ids_of(past), next_turn(messages, n)
+            if not forgets or len(token_ids) <= most or later is None:
+                return Asked(new, past, rendered.text_of, stops, n), rendered.prompt(token_ids)
+            n, most = later, context // 2
 
     def _rendered(self, messages: list[Message], chat: Mapping[str, Any]) -> RenderedChat:
         asking = self._host.asking
@@ -157,16 +185,16 @@ class Session:
 
     def _finish(self, asked: Asked, done: Completion) -> None:
         """Takes over what was asked and answered; nothing of a turn that failed."""
-        self._turn = None
+        self._is_answering = False
         if done.finish_reason == "error":
             return
         token_ids, tail = spoken(asked, done)
         self._past = answered(asked.past, token_ids, self._host.asking.tokenizer, tail=tail)
         self.messages += [*asked.messages, answer_message(done)]
-        self._n_drawn += len(done.token_ids)
+        self._n_drawn, self.n_forgotten = self._n_drawn + len(done.token_ids), asked.n_forgotten
 
     def _check_idle(self) -> None:
-        if self._turn:
+        if self._is_answering:
             raise RequestError(
                 f"session {self.id!r} is still answering; end that turn first", field="session"
             )
@@ -221,6 +249,7 @@ class Session:
             past=self._past,
             options=self.options,
             drawn=self._n_drawn,
+            forgotten=self.n_forgotten,
             camelid=__version__,
         )
         exported = await running.engine.export_rows(self.token_ids, self._salt)
@@ -247,6 +276,7 @@ class Session:
         session.messages = list(head.saved.messages)
         session.options = dict(head.saved.options)
         session._past, session._n_drawn = head.saved.past, head.saved.drawn
+        session.n_forgotten = head.saved.forgotten
         session.note = await session._take_rows(head, source)
         return session
 

@@ -48,7 +48,7 @@ MAX_TOKEN_ID = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What a session is, without its rows. `drawn` counts the tokens that it has drawn."""
+    """What a session is, without its rows: `drawn` tokens, and so many messages `forgotten`."""
 
     id: str
     model: str
@@ -57,6 +57,7 @@ class Saved:
     past: Past
     options: Mapping[str, object]
     drawn: int
+    forgotten: int
     camelid: str
 
 
@@ -189,6 +190,7 @@ def _header(saved: Saved, states: Sequence[StateSpec], exported: Exported) -> di
         "past": [_piece_words(piece) for piece in saved.past],
         "options": dict(saved.options),
         "drawn": saved.drawn,
+        "forgotten": saved.forgotten,
         "n_rows": exported.n_rows,
         "groups": groups,
     }
@@ -284,6 +286,7 @@ def _head(values: dict[str, Any], offset: int, path: str) -> Head:
         past=tuple(_piece(_object(piece, "past", path), path) for piece in header.get_list("past")),
         options=header.get_dict("options"),
         drawn=header.count("drawn", least=0),
+        forgotten=header.count("forgotten", least=0),
         camelid=header.text("camelid"),
     )
     made = {name: _group(groups.section(name)) for name in groups.values}

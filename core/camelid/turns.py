@@ -20,17 +20,39 @@ from camelid.text.toolcalls import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A turn's beginning: what was said, the past up to the answer, and how the answer's ids are read."""
+    """A turn's beginning: what was said, the past up to the answer, and how the answer's ids are read.
+
+    `n_forgotten` messages behind the system's are not part of that past any longer.
+    """
 
     messages: list[Message]
     past: Past
     text_of: TextOf
     stops: tuple[str, ...]
+    n_forgotten: int = 0
 
 
 def said(role: str, text: str | None) -> list[Message]:
     """A message, if there is something to say."""
     return [] if text is None else [{"role": role, "content": text}]
+
+
+def n_system(messages: Sequence[Message]) -> int:
+    """Whether a system message comes first: 1 or 0."""
+    return int(bool(messages) and messages[0].get("role") == "system")
+
+
+def remembered(messages: Sequence[Message], n_forgotten: int) -> list[Message]:
+    """The messages without the oldest; the system's stays."""
+    n = n_system(messages)
+    return [*messages[:n], *messages[n + n_forgotten :]]
+
+
+def next_turn(messages: Sequence[Message], n_forgotten: int) -> int | None:
+    """How many messages to forget in order to begin with the next user's; None if there is none."""
+    n = n_system(messages)
+    later = (i - n for i, m in enumerate(messages) if m.get("role") == "user" and i - n > n_forgotten)
+    return next(later, None)
 
 
 def plain_text(messages: Sequence[Message], tokenizer: Tokenizer, chat: Mapping[str, Any]) -> RenderedChat:

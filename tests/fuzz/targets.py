@@ -181,7 +181,7 @@ def session_file() -> bytes:
     past = (Piece("<a>Hi", (1, 2, 3), ((0, 3),)), Piece("Ho", (7, 8), is_answer=True, tail="x"))
     saved = Saved(
         id="s", model="m", fingerprint="ab", messages=[{"role": "user", "content": "Hi"}], past=past,
-        options={"temperature": 0.5}, drawn=2, camelid="0",
+        options={"temperature": 0.5}, drawn=2, forgotten=0, camelid="0",
     )  # fmt: skip
     units = {state.name: [bytes(state.unit_bytes)] for state in states}
     return b"".join(write(saved, states, Exported(4, units, dict.fromkeys(units, 0))))
