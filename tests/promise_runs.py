@@ -153,6 +153,8 @@ async def found(case: Case) -> Bits:
     """Its beginning was computed before: the rest of the answer goes on from what the cache has."""
     async with opened(case) as engine:
         first = await read(engine.submit(case.request(max_tokens=FIRST)))
+        n = 46 if case.context > 100 else 10  # as many as leave its pages alone
+        await read(engine.submit(case.request(prompt_ids=case.prompt(1)[:n], max_tokens=2)))  # in its seat
         begun = (*case.prompt(), *(token_id for token_id, _ in first))
         rest = case.request(prompt_ids=begun, max_tokens=case.n_tokens - FIRST)
         bits = first + await read(engine.submit(rest))

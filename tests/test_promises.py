@@ -26,7 +26,7 @@ WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models that are s
 SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
     "greedy": GREEDY,
     "drawn": DRAWN,
-    "penalised": {**DRAWN, "repeat_penalty": 1.3, "frequency_penalty": 0.2},
+    "penalised": {**DRAWN, "repeat_penalty": 3.0, "frequency_penalty": 1.0},
     "hosted": {**DRAWN, "typical_p": 0.95},
 }
 # Where the host draws, each row waits for the one before: nothing runs ahead, nothing is guessed.
