@@ -15,9 +15,11 @@ from typing import Any
 from tests import shadow
 from tests.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
 
+from camelid.admission import check_depth
 from camelid.backends.base import Candidates, Capabilities, OutputRow, Pool, Program, Result, Ticket
 from camelid.backends.null import NullBackend, Work
 from camelid.engine import StepEngine
+from camelid.errors import BackendError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import CANDIDATES, Step, decode_step
 from camelid.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
@@ -76,6 +78,7 @@ class HashBackend(NullBackend):
     steps: list[Step] = field(default_factory=list)
     entries: list[str] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
+    denies_write: bool = False  # the next write to the state fails
 
     def __post_init__(self) -> None:
         super().__init__(late=self.late, counts=False)
@@ -142,6 +145,9 @@ class HashBackend(NullBackend):
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
         self.finish()
+        if self.denies_write:
+            self.denies_write = False
+            raise BackendError("the device hiccupped", backend="hash")
         self.shadow.write(group, unit, data)
         await asyncio.sleep(0)
 
@@ -180,7 +186,7 @@ async def open_engine(
     clock: Callable[[], float] = perf_counter,
 ) -> StepEngine:
     """An engine over any groups of state."""
-    depth = max_in_flight or backend.depth
+    depth = check_depth(max_in_flight, backend.capabilities())
     state = StateManager(
         states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,
         chunk=limits.chunk * depth, n_slots=max(2, depth),

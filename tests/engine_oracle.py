@@ -10,6 +10,7 @@ from tests.engine_fakes import FALL
 from tests.engine_scenario import Ask
 from tests.shadow import VOCAB, drawn, next_id, views_of
 
+from camelid.errors import BackendError
 from camelid.plan.plan import StateSpec
 from camelid.sampling import SamplingParams
 
@@ -42,6 +43,8 @@ class Guesses:
 
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
         known, how = list(token_ids), self.ask.params.words()
+        if self.ask.falters and self.draw.random() < 0.2:
+            raise BackendError("the draft model hiccupped", backend="hash")
         for _ in range(self.draw.randint(0, most)):
             guess = next_id(self.states, known, how)
             known.append(guess if self.draw.random() < 0.75 else self.draw.randrange(VOCAB))

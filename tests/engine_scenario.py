@@ -45,6 +45,7 @@ SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
     "many biases": {"temperature": 0.0, "logit_bias": BIASES},
 }
 HOSTED = {"hosted", "many biases"}
+FALTERING = 20  # seeds of proposers that are multiples of this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class Ask:
     sampling: str = "greedy"
     seed: int = 0
     guided: int = 0  # a grammar that allows every so-manieth token
-    guesses: int | None = None  # seed of a proposer that is often right
+    guesses: int | None = None  # seed of a proposer that is often right; FALTERING ones fail after a while
     all_logits: bool = False
     overflow: Overflow = "error"
     n_keep: int = 0
@@ -98,6 +99,10 @@ class Ask:
     @property
     def params(self) -> SamplingParams:
         return SamplingParams(seed=self.seed, **SAMPLINGS[self.sampling])
+
+    @property
+    def falters(self) -> bool:
+        return self.guesses is not None and self.guesses % FALTERING == 0
 
     @property
     def is_hosted(self) -> bool:
@@ -207,7 +212,7 @@ OPTIONS: tuple[tuple[float, Change], ...] = (
 VERBS = {
     "step": 30, "read": 20, "gather": 8, "finish": 8, "cancel": 6, "close": 5, "drop": 6, "interrupt": 4,
     "fork": 10, "again": 8, "tick": 6, "export": 3, "restore": 3, "crowd": 4, "lose": 1,
-    "break": 1,
+    "break": 1, "deny": 1,
 }  # fmt: skip
 
 

@@ -20,7 +20,16 @@ from camelid.stream import Stream
 from camelid.transfer import Exported
 
 ENDS = {"length", "stop"}
-OF_ENGINE = {"step", "gather", "tick", "lose", "break", "restore", "crowd"}  # verbs that need no live request
+OF_ENGINE = {
+    "step",
+    "gather",
+    "tick",
+    "lose",
+    "break",
+    "restore",
+    "crowd",
+    "deny",
+}  # verbs that need no live request
 
 
 @dataclass
@@ -55,7 +64,7 @@ class World:
         self.lives: list[Live] = []
         self.saved: list[tuple[tuple[int, ...], Exported]] = []
         self.seen: Counter[str] = Counter()
-        self.is_faulty = False  # a step was made to fail, so that requests may
+        self.is_faulty = False  # something was made to fail, so that requests may
         self.now = 1.0
 
     async def run(self, scenario: Scenario) -> Counter[str]:
@@ -84,6 +93,7 @@ class World:
         answer = [] if ask.all_logits else oracle.answer()
         ends = ask.ends_at is not None and ask.ends_at < len(answer)
         eos_ids = frozenset({answer[ask.ends_at or 0]} if ends else ())
+        self.is_faulty |= ask.falters
         stream = self.engine.submit(self._request(ask, eos_ids))
         self.lives.append(Live(stream, oracle, eos_ids, until(answer, eos_ids), since=self.now))
 
@@ -112,7 +122,7 @@ class World:
             await self.engine.step()
 
     async def _read(self, live: Live, n: int) -> None:
-        """The next `n` events; a request whose step failed is over."""
+        """The next `n` events; a request that failed is over."""
         try:
             for _ in range(n):
                 event = await anext(live.stream)
@@ -121,7 +131,7 @@ class World:
         except StopAsyncIteration:
             self._ended(live)
         except BackendError:
-            assert self.is_faulty, "no step failed"
+            assert self.is_faulty, "nothing was made to fail"
             self.seen["failed"] += not live.is_over
             live.is_over = True
 
@@ -210,6 +220,9 @@ class World:
         except RequestError:
             self.seen["restore refused"] += 1
             return
+        except BackendError:
+            assert self.is_faulty, "no write was denied"
+            return
         assert n_rows >= exported.n_rows, "what was just imported is known"
         self.seen["restored"] += n_rows
 
@@ -223,6 +236,10 @@ class World:
     async def _lose(self, n: int) -> None:
         """The read of a later step fails."""
         self._fault(self.backend.read_faults, n)
+
+    async def _deny(self, n: int) -> None:
+        """The next write to the state fails."""
+        self.is_faulty, self.backend.denies_write = True, True
 
     async def _break(self, n: int) -> None:
         """A later step cannot be submitted."""
