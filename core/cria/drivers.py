@@ -86,8 +86,7 @@ def read(model: Cria, token_ids: torch.Tensor, ends: torch.Tensor) -> tuple[torc
     for layer in model.blk:
         q, k, v = layer.project(x, model.cos[:t], model.sin[:t])
         past.append((F.pad(k, (0, 0, 0, MAX_TOKENS)), F.pad(v, (0, 0, 0, MAX_TOKENS))))
-        x = x + layer.attend(q, k, v, None)
-        x = x + layer.feed(x)
+        x = layer.finish(x, layer.attend(q, k, v, None))
     last = model.output_norm(x[torch.arange(n_rows), ends - 1])
     return F.linear(last, model.token_embd.weight), past
 
@@ -100,8 +99,7 @@ def advance(model: Cria, past: list[Past], token_ids: torch.Tensor, places: torc
     for layer, (keys, values) in zip(model.blk, past, strict=True):
         q, k, v = layer.project(x, cos, sin)
         keys[rows, :, places], values[rows, :, places] = k[:, :, 0], v[:, :, 0]
-        x = x + layer.attend(q, keys, values, seen)
-        x = x + layer.feed(x)
+        x = layer.finish(x, layer.attend(q, keys, values, seen))
     return F.linear(model.output_norm(x[:, 0]), model.token_embd.weight)
 
 

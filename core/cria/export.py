@@ -10,10 +10,13 @@ import torch
 from tokenizers import Tokenizer
 
 from cria.model import Spec
-from cria.tokenizer import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS, load_tokenizer
+from cria.tokenizer import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS, TAGS, load_tokenizer
 
 NAME = "cria"
-ABOUT = "A tiny chat model: sums and differences within 0..99, some facts, small talk, and I don't know."
+ABOUT = (
+    "A tiny chat model: sums and differences within 0..99, some facts, letters of words, a name and a number "
+    "remembered, JSON to a schema, two tools, small talk, and I don't know."
+)
 
 
 def write_spec(writer: gguf.GGUFWriter, spec: Spec) -> None:
@@ -42,7 +45,7 @@ def write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     """Vocabulary, merges, special tokens and the chat template."""
     tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
-    kinds = [gguf.TokenType.CONTROL if token in SPECIALS else gguf.TokenType.NORMAL for token in tokens]
+    kinds = [kind_of(token) for token in tokens]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(tokens)
@@ -52,6 +55,13 @@ def write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_pad_token_id(tokens.index(END_OF_TEXT))
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
+
+
+def kind_of(token: str) -> gguf.TokenType:
+    """Control tokens are read in no text and show as none; tags are read in any text and show as they are."""
+    if token in SPECIALS:
+        return gguf.TokenType.CONTROL
+    return gguf.TokenType.USER_DEFINED if token in TAGS else gguf.TokenType.NORMAL
 
 
 def write_weights(writer: gguf.GGUFWriter, state: dict[str, torch.Tensor]) -> None:

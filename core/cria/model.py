@@ -65,11 +65,16 @@ class Layer(nn.Module):
         return rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype), v
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-        """Grouped-query attention, [B, T, C]: causal, or to what `seen` [B, 1, T, T] marks."""
+        """Grouped-query attention, the heads beside one another: causal, or to what `seen` [B, 1, T, T] marks."""
         repeat = self.spec.n_heads // self.spec.n_kv_heads
         k, v = (kv.repeat_interleave(repeat, 1) for kv in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
-        return self.attn_output(y.transpose(1, 2).flatten(2))
+        return y.transpose(1, 2).flatten(2)
+
+    def finish(self, x: Tensor, heads: Tensor) -> Tensor:
+        """The residual stream with attention's output and the feed-forward half added."""
+        x = x + self.attn_output(heads)
+        return x + self.feed(x)
 
     def feed(self, x: Tensor) -> Tensor:
         """SwiGLU over [B, T, C]."""
@@ -78,8 +83,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
         """Add both halves to the residual stream."""
-        x = x + self.attend(*self.project(x, cos, sin), seen)
-        return x + self.feed(x)
+        return self.finish(x, self.attend(*self.project(x, cos, sin), seen))
 
 
 class Cria(nn.Module):
@@ -100,14 +104,14 @@ class Cria(nn.Module):
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.03)
 
-    def hidden(self, token_ids: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Normalised last hidden states, [B, T, C]."""
+    def forward(self, token_ids: Tensor, seen: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        """Logits, [B, T, V]; or [N, V] at N places of the flattened batch, which spares most of the last layer."""
         t = token_ids.shape[1]
+        cos, sin = self.cos[:t], self.sin[:t]
         x = self.token_embd(token_ids)
-        for layer in self.blk:
-            x = layer(x, self.cos[:t], self.sin[:t], seen)
-        return self.output_norm(x)
-
-    def forward(self, token_ids: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Logits, [B, T, V]."""
-        return F.linear(self.hidden(token_ids, seen), self.token_embd.weight)
+        for layer in self.blk[:-1]:
+            x = layer(x, cos, sin, seen)
+        heads = self.blk[-1].attend(*self.blk[-1].project(x, cos, sin), seen)
+        if places is not None:
+            x, heads = x.flatten(0, 1)[places], heads.flatten(0, 1)[places]
+        return F.linear(self.output_norm(self.blk[-1].finish(x, heads)), self.token_embd.weight)

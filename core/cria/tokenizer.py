@@ -10,7 +10,6 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from cria.talk import Message, Talk
 
 FIRST_SIZE, VOCAB_SIZE = 1024, 1088  # of the first edition, whose ids are kept, and of this one
-PROMPT_WEIGHT = 0.1  # of tokens in the loss that the model is not to write itself
 END_OF_TEXT, IM_START, IM_END = SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 # The published qwen2 expression; it takes digits one by one, which keeps arithmetic aligned.
 PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -104,11 +103,10 @@ def offered(talk: Talk) -> Iterator[Message]:
     yield from messages
 
 
-def pieces(talk: Talk) -> Iterator[tuple[str, float]]:
-    """The text of a conversation in pieces, each with the weight of its tokens in the loss."""
+def pieces(talk: Talk) -> Iterator[tuple[str, bool]]:
+    """The text of a conversation in pieces, and whether the model is to write each."""
     for message in offered(talk):
-        taught = message["role"] == "assistant"
-        yield f"<|im_start|>{message['role']}\n", PROMPT_WEIGHT
-        yield written(message) + "<|im_end|>", 1.0 if taught else PROMPT_WEIGHT
-        yield "\n", PROMPT_WEIGHT
-    yield END_OF_TEXT, PROMPT_WEIGHT
+        yield f"<|im_start|>{message['role']}\n", False
+        yield written(message) + "<|im_end|>", message["role"] == "assistant"
+        yield "\n", False
+    yield END_OF_TEXT, False

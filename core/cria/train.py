@@ -28,7 +28,6 @@ PEAK_RATE, FINAL_RATE, WARMUP, COOLDOWN = 2e-3, 4e-5, 50, 0.3
 VALIDATION_ITEMS = 32
 
 Rows = tuple[Tensor, Tensor, Tensor]
-Loss = Callable[[Cria, Tensor, Tensor, Tensor], Tensor]
 
 
 def rate(step: int, progress: float) -> float:
@@ -38,20 +37,20 @@ def rate(step: int, progress: float) -> float:
     return PEAK_RATE + (FINAL_RATE - PEAK_RATE) * max(0.0, 1 - (1 - progress) / COOLDOWN)
 
 
-def encode(talks: list[Talk], tokenizer: Tokenizer) -> list[tuple[list[int], list[float]]]:
-    """Token ids and weights of each conversation."""
+def encode(talks: list[Talk], tokenizer: Tokenizer) -> list[tuple[list[int], list[bool]]]:
+    """Token ids of each conversation, and which of them the model is to write."""
     parts = [list(pieces(talk)) for talk in talks]
     encoded = iter(tokenizer.encode_batch_fast([text for talk in parts for text, _ in talk]))
-    return [join(((next(encoded).ids, weight) for _, weight in talk)) for talk in parts]
+    return [join((next(encoded).ids, taught) for _, taught in talk) for talk in parts]
 
 
-def join(parts: Iterator[tuple[list[int], float]]) -> tuple[list[int], list[float]]:
-    """One list of ids and one of weights."""
-    ids, weights = [], []
-    for piece, weight in parts:
+def join(parts: Iterator[tuple[list[int], bool]]) -> tuple[list[int], list[bool]]:
+    """One list of ids and one of marks."""
+    ids, taught = [], []
+    for piece, is_taught in parts:
         ids += piece
-        weights += [weight] * len(piece)
-    return ids, weights
+        taught += [is_taught] * len(piece)
+    return ids, taught
 
 
 class Sheet:
@@ -59,42 +58,42 @@ class Sheet:
 
     def __init__(self, n_rows: int, length: int, padding: int) -> None:
         self.ids = np.full((n_rows, length + 1), padding)
-        self.weights = np.zeros((n_rows, length + 1), np.float32)
+        self.taught = np.zeros((n_rows, length + 1), bool)
         self.talks = np.zeros((n_rows, length + 1), int)  # which of its row's conversations a token is of
         self.used = np.zeros(n_rows, int)
 
-    def put(self, ids: list[int], weights: list[float]) -> bool:
+    def put(self, ids: list[int], taught: list[bool]) -> bool:
         """Place a conversation in the first row with room; whether there was one."""
         fits = np.flatnonzero(self.used + len(ids) <= self.ids.shape[1])
         if len(fits) == 0:
             return False
         row, start = fits[0], self.used[fits[0]]
         place = slice(start, start + len(ids))
-        self.ids[row, place], self.weights[row, place], self.talks[row, place] = ids, weights, start + 1
+        self.ids[row, place], self.taught[row, place], self.talks[row, place] = ids, taught, start + 1
         self.used[row] += len(ids)
         return True
 
     def tensors(self) -> Rows:
-        """Ids, weights and conversations, [B, T + 1] each."""
-        return torch.from_numpy(self.ids), torch.from_numpy(self.weights), torch.from_numpy(self.talks)
+        """Ids, marks and conversations, [B, T + 1] each."""
+        return torch.from_numpy(self.ids), torch.from_numpy(self.taught), torch.from_numpy(self.talks)
 
 
 def batch(seed: int, step: int, tokenizer: Tokenizer) -> list[Rows]:
     """Whole conversations in rows of each length; a pure function of seed and step, so a run can resume."""
     sheets = [Sheet(n_rows, length, tokenizer.token_to_id(END_OF_TEXT)) for length, n_rows in ROWS.items()]
     stream = conversations.conversations(f"{seed}/{step}")
-    for ids, weights in encode(list(islice(stream, TALKS_PER_STEP)), tokenizer):
-        any(sheet.put(ids, weights) for sheet in sheets)
+    for ids, taught in encode(list(islice(stream, TALKS_PER_STEP)), tokenizer):
+        any(sheet.put(ids, taught) for sheet in sheets)
     return [sheet.tensors() for sheet in sheets]
 
 
-def loss_of(model: Cria, ids: Tensor, weights: Tensor, talks: Tensor) -> Tensor:
-    """Weighted sum of the cross entropy of the next token; a token sees its own conversation only."""
+def loss_of(model: Cria, ids: Tensor, taught: Tensor, talks: Tensor) -> Tensor:
+    """Summed cross entropy of the tokens to write; a token sees its own conversation only."""
     seen = (talks[:, None, :-1, None] == talks[:, None, None, :-1]).tril()
+    places = taught[:, 1:].flatten().nonzero()[:, 0]
     with torch.autocast("cpu", torch.bfloat16):
-        logits = model(ids[:, :-1], seen)
-    losses = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-    return (losses * weights[:, 1:].flatten()).sum()
+        logits = model(ids[:, :-1], seen, places)
+    return F.cross_entropy(logits.float(), ids[:, 1:].flatten()[places], reduction="sum")
 
 
 def optimizers_of(model: Cria) -> list[torch.optim.Optimizer]:
@@ -198,7 +197,6 @@ def train(args: argparse.Namespace) -> None:
     tokenizer, model = prepare_tokenizer(args.out, args.start, args.seed), Cria(Spec())
     optimizers, clock = optimizers_of(model), Clock(args.steps, args.minutes * 60)
     checkpoint = args.out / "checkpoint.pt"
-    loss_fn = torch.compile(loss_of, dynamic=False) if args.compile else loss_of
     stable = args.out / "stable.pt"
     start(model, tokenizer, args.start)
     resume(checkpoint, model, optimizers, clock)
@@ -206,9 +204,7 @@ def train(args: argparse.Namespace) -> None:
     while (progress := clock.progress()) < 1:
         if progress >= 1 - COOLDOWN and not stable.exists():
             save(stable, model, optimizers, clock)  # where a longer run can go on
-        loss = update(
-            model, optimizers, loss_fn, batch(args.seed, clock.step, tokenizer), rate(clock.step, progress)
-        )
+        loss = update(model, optimizers, batch(args.seed, clock.step, tokenizer), rate(clock.step, progress))
         mean = 0.98 * mean + 0.02 * loss if mean else loss
         clock.step += 1
         if clock.step % 50 == 0:
@@ -219,13 +215,11 @@ def train(args: argparse.Namespace) -> None:
             saved_at = time.monotonic()
 
 
-def update(
-    model: Cria, optimizers: list[torch.optim.Optimizer], loss_fn: Loss, sheets: list[Rows], lr: float
-) -> float:
+def update(model: Cria, optimizers: list[torch.optim.Optimizer], sheets: list[Rows], lr: float) -> float:
     """One step of the optimizers; the mean loss of the step's tokens."""
-    total, mean = sum(float(weights[:, 1:].sum()) for _, weights, _ in sheets), 0.0
+    total, mean = sum(int(taught[:, 1:].sum()) for _, taught, _ in sheets), 0.0
     for rows in sheets:
-        loss = loss_fn(model, *rows) / total
+        loss = loss_of(model, *rows) / total
         loss.backward()
         mean += loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -246,7 +240,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/cria"))
     parser.add_argument("--every-s", type=float, default=300, help="seconds between checkpoints")
     parser.add_argument("--start", type=Path, required=True, help="begin with the weights of this GGUF file")
-    parser.add_argument("--compile", action="store_true", help="an eighth faster, after a minute or more")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

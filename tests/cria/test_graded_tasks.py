@@ -74,7 +74,8 @@ CALL = {"name": "get_price", "arguments": {"item": "Rome"}}
     [
         (tokenizer.called(**CALL), True), (f"<tool_call>\n{json.dumps(CALL)}\n</tool_call>", True),
         (json.dumps(CALL), False), ("The price of Rome is 3.", False),
-        (tokenizer.called("get_size", {"item": "Rome"}), False), (tokenizer.called("get_price", {"item": "rome"}), False),
+        (tokenizer.called("get_size", {"item": "Rome"}), False),
+        (tokenizer.called("get_price", {"item": "rome"}), False),
         (tokenizer.called("get_price", {"city": "Rome"}), False), (tokenizer.called(**CALL) * 2, False),
         ("So: " + tokenizer.called(**CALL), False), ("<tool_call>{</tool_call>", False),
     ],

@@ -1,4 +1,4 @@
-"""The chat template: Camelid's evaluator writes what jinja2 writes, with tools and without, and hermes reads calls."""
+"""The chat template: Camelid's evaluator writes what jinja2 writes, tools or none; hermes reads the calls."""
 
 import json
 from itertools import islice
@@ -21,7 +21,7 @@ ODD = {
     "no messages": ([], ()),
     "tools alone": ([{"role": "user", "content": "x"}], (TOOL, TOOL)),
     "system and tools": ([{"role": "system", "content": "s"}, {"role": "user", "content": "x"}], (TOOL,)),
-    "a later system message": ([{"role": "user", "content": "x"}, {"role": "system", "content": "s"}], (TOOL,)),
+    "system late": ([{"role": "user", "content": "x"}, {"role": "system", "content": "s"}], (TOOL,)),
     "no content": ([{"role": "assistant", "content": None, "tool_calls": [CALL, CALL]}], (TOOL,)),
     "content left out": ([{"role": "assistant", "tool_calls": [CALL]}], ()),
     "no calls": ([{"role": "assistant", "content": "a", "tool_calls": None}], ()),

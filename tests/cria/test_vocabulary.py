@@ -1,4 +1,4 @@
-"""The second edition's vocabulary: old ids stay, new merges are the most frequent pairs, tags are read anywhere."""
+"""The second edition's vocabulary: old ids stay, the most frequent pairs are merged, then come the tags."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ vocabulary = pytest.importorskip("cria.vocabulary")
 
 @pytest.fixture(scope="module")
 def texts():
-    talks = islice(conversations.conversations("vocabulary"), 1500)
+    talks = islice(conversations.conversations("vocabulary"), 1000)
     return [message["content"] for talk in talks for message in tokenizer.offered(talk)]
 
 
