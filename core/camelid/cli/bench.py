@@ -14,6 +14,7 @@ from time import perf_counter
 import click
 
 from camelid import __version__
+from camelid.backends.base import Capabilities
 from camelid.cli.bench_cases import Case, Counts, all_cases
 from camelid.cli.bench_compare import Stored, read_stored
 from camelid.cli.bench_llama_cpp import NAME as LLAMA_CPP
@@ -118,6 +119,8 @@ async def measure(asked: Asked, tell: Tell) -> tuple[Facts, list[Row]]:
         if asked.stored:
             asked.stored.check_facts(facts)
         tell(heading(facts))
+        if has_own_memory(bench.llm.capabilities):
+            tell("predictions are by the processor's memory; this device may have one of its own")
         rows = [await measure_case(bench, case, asked, rival, tell) for case in asked.cases]
     for line in asked.stored.lines(rows) if asked.stored else ():
         tell(line)
@@ -169,6 +172,11 @@ def heading(facts: Facts) -> str:
         f"keys and values {facts['kv_type']}, {facts['threads']} threads, {facts['repetitions']} repetitions"
     )
     return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
+
+
+def has_own_memory(capabilities: Capabilities) -> bool:
+    """Whether the device may read faster than the processor: a GPU, which alone has limits."""
+    return bool(capabilities.limits) and not capabilities.is_software
 
 
 def n_threads() -> int:

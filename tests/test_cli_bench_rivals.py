@@ -1,0 +1,187 @@
+"""`camelid bench --compare`: an earlier result and llama.cpp as rivals, and what is not compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.gguf_files import write_tiny_llama
+
+from camelid.cli import bench_llama_cpp
+from camelid.cli.bench_cases import Case
+from camelid.cli.bench_llama_cpp import LlamaCpp
+from camelid.cli.bench_predict import Yardstick
+from camelid.cli.bench_runs import Bench, Run
+from camelid.cli.main import main
+from camelid.errors import BackendError
+
+no_wheel = pytest.mark.skipif(
+    not find_spec("llama_cpp"), reason="no llama.cpp wheel: `make rivals` builds and caches it"
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_llama(place, seed=3, hidden=64, head_dim=16, ffn=96, context=1024)
+    return str(place)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A yardstick that takes no time."""
+    monkeypatch.setattr(Yardstick, "measure", classmethod(lambda cls: Yardstick(2.0, 3.0)))
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(main, ["bench", *map(str, words)])
+
+
+SMALL = ("-p", 8, "-n", 4, "-r", 1, "--backend", "reference", "--json")
+
+
+@pytest.fixture(scope="module")
+def earlier(path: str) -> dict[str, Any]:
+    return json.loads(call(path, *SMALL).stdout)
+
+
+@contextmanager
+def stored(facts: Mapping[str, Any], folder: Path, factor: float = 1.0) -> Iterator[Path]:
+    """A result in a file, with every rate times `factor`."""
+    rows = [{**each, "tps": each["tps"] * factor} for each in facts["rows"]]
+    (place := folder / "earlier.json").write_text(json.dumps({**facts, "rows": rows}))
+    yield place
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1e-6, 0), (1 / 0.91, 0), (1 / 0.89, 1), (1e6, 1)])
+def test_slowdown_of_more_than_a_tenth_fails(
+    path: str, earlier: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None,
+    factor: float, code: int,
+) -> None:  # fmt: skip
+    rates = {each["kind"]: each["tps"] for each in earlier["rows"]}
+
+    async def run(bench: Bench, case: Case, repetition: int) -> Run:
+        return Run(seconds=1 / rates[case.kind], n_tokens=1, ttft_s=0.0, backend_s=0.0)
+
+    monkeypatch.setattr(Bench, "run", run)  # exactly as fast as earlier
+    with stored(earlier, tmp_path, factor) as place:
+        done = call(path, *SMALL, "--compare", place)
+        shown = call(path, *SMALL[:-1], "--compare", place)
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["rows"], "the figures are printed in any case"
+    assert ("error: slower than" in done.stderr) == bool(code)
+    assert f"pp8: {1 / factor:.3g} of earlier.json" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_id": "0"}, "is of another file"),
+        ({"threads": 99}, "is of another number of threads: 99"),
+        ({"kv_type": "f16"}, "is of another type of keys and values: f16, not f32"),
+        ({"rows": []}, "has no pp8"),
+    ],
+)
+def test_results_that_do_not_compare_are_refused(
+    path: str, earlier: dict[str, Any], tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    with stored({**earlier, **change}, tmp_path) as place:
+        done = call(path, *SMALL, "--compare", place)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+    with stored(earlier, tmp_path) as place:
+        deep = call(path, *SMALL, "-d", 16, "--compare", place)
+    assert deep.exit_code == 2
+    assert "has no pp8 @ 16" in " ".join(deep.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"rows": 1}', '{"rows": [{}]}', "\xff",
+     '{"model_id": 1, "threads": 1, "kv_type": 1, "rows": [1]}',
+     '{"model_id":1,"threads":1,"kv_type":1,"rows":[{"kind":"pp","n":8,"depth":0,"batch":1,"tps":0}]}'],
+)  # fmt: skip
+def test_file_that_is_no_result(path: str, tmp_path: Path, text: str) -> None:
+    (place := tmp_path / "x.json").write_text(text, "latin-1")
+    done = call(path, *SMALL, "--compare", place)
+    assert done.exit_code == 2
+    assert "is not a result of camelid bench --json" in " ".join(done.stderr.split())
+
+
+@pytest.mark.conformance
+@no_wheel
+def test_llama_cpp_runs_in_turns_on_the_same_file(
+    path: str, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    for owner, name in ((Bench, "ours"), (LlamaCpp, "theirs")):
+        inner = owner.run
+
+        def run(self: Any, case: Case, repetition: int, inner: Any = inner, name: str = name) -> Any:
+            order.append(f"{name} {repetition}")
+            return inner(self, case, repetition)
+
+        monkeypatch.setattr(owner, "run", run)
+    done = call(path, *SMALL, "-r", 2, "-n", 0, "--compare", "llama.cpp")
+    facts = json.loads(done.stdout)
+    assert facts["rival"] == "llama.cpp"
+    assert "llama-cpp-python" in facts["rival_build"]
+    (only,) = facts["rows"]
+    assert only["rival"]["tps"] > 0
+    assert only["ratio"] == pytest.approx(only["tps"] / only["rival"]["tps"])
+    assert order == ["ours 0", "theirs 0", "ours 1", "theirs 1", "ours 2", "theirs 2"]
+    shown = call(path, *SMALL[:-1], "-n", 0, "--compare", "llama.cpp").stdout
+    assert "beside llama.cpp: llama-cpp-python" in shown
+    assert "of it" in shown.splitlines()[-1]
+
+
+@pytest.mark.conformance
+@no_wheel
+@pytest.mark.parametrize("kv_type", ["f32", "f16"])
+@pytest.mark.parametrize(
+    "case", [Case("pp", 40), Case("pp", 700, 20, 2), Case("tg", 5), Case("tg", 5, 9, 3)], ids=str
+)
+def test_llama_cpp_computes_the_rows_of_the_case(path: str, case: Case, kv_type: str) -> None:
+    """Its own memory says up to where each stream went."""
+    lib = import_module("llama_cpp")
+    with LlamaCpp(Path(path), context=768, batch=3, threads=1, kv_type=kv_type, clock=perf_counter) as rival:
+        for repetition in range(2):
+            run = rival.run(case, repetition)
+            memory = lib.llama_get_memory(rival._context)
+            last = [lib.llama_memory_seq_pos_max(memory, s) for s in range(case.batch)]
+            assert last == [case.held + case.n - 1] * case.batch
+            assert (run.n_tokens, run.seconds > 0) == (case.n * case.batch, True)
+
+
+def test_missing_package_names_its_pip_line(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(bench_llama_cpp, "import_module", missing)
+    done = call(path, *SMALL, "--compare", "llama.cpp")
+    assert done.exit_code == 1
+    assert "pip install llama-cpp-python" in done.stderr
+
+
+def test_what_llama_cpp_cannot_run_is_said(path: str, tmp_path: Path) -> None:
+    done = call(tmp_path, *SMALL, "--compare", "llama.cpp")
+    assert done.exit_code == 2
+    assert "llama.cpp reads GGUF" in " ".join(done.stderr.split())
+    with pytest.raises(BackendError, match="no keys and values of type 'two-tier'"):
+        LlamaCpp(Path(path), context=64, batch=1, threads=1, kv_type="two-tier", clock=perf_counter)
+
+
+@pytest.mark.conformance
+@no_wheel
+def test_file_that_llama_cpp_cannot_load(tmp_path: Path) -> None:
+    (place := tmp_path / "bad.gguf").write_bytes(b"GGUF")
+    with pytest.raises(BackendError, match=r"llama\.cpp cannot load"):
+        LlamaCpp(place, context=64, batch=1, threads=1, kv_type="f32", clock=perf_counter)
