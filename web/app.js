@@ -201,9 +201,10 @@ function showFigures(n, tps, result) {
   const words = [`${n} ${n === 1 ? "token" : "tokens"}`];
   if (Number.isFinite(tps)) words.push(`${tps.toFixed(1)} tok/s`);
   if (result) {
-    const { ttft_s: seconds, prompt_tokens: length, cached_tokens: cached } = result;
+    const { ttft_s: seconds, prompt_tokens: length, cached_tokens: cached, n_forgotten: lost } = result;
     const known = cached ? `, ${cached} cached` : "";
     words.push(`first after ${seconds.toFixed(2)} s`, `prompt of ${length}${known}`);
+    if (lost) words.push(`the first ${lost} messages no longer fit`);
   }
   at("figures").textContent = words.join(" · ");
 }

@@ -169,6 +169,7 @@ class Session:
         that the turns to come find their past as it was."""
         messages, context = [*self.messages, *new], self._host.running.engine.context
         n, most = self.n_forgotten, context - 1
+        n = n if n <= len(self.messages) else 0  # others have taken their place
         while True:
             rendered = self._rendered(remembered(messages, n), chat)
             past = renewed(self._past, rendered.rendering, self._host.asking.tokenizer)

@@ -48,7 +48,7 @@ class Chat:
         finally:
             self._turn = None
             await turn.aclose()
-        self._send("done", **_figures(turn.completion))
+        self._send("done", **_figures(turn.completion), n_forgotten=session.n_forgotten)
 
     def stop(self) -> None:
         """Ends the answer within one step."""
@@ -71,7 +71,7 @@ class Chat:
 
     def _new(self) -> Session:
         session = self._llm.session()
-        session.options = json.loads(self._defaults)
+        session.options = {"overflow": "shift", **json.loads(self._defaults)}
         return session
 
     def _send(self, kind: str, **facts: object) -> None:
