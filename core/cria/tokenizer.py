@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from cria.talk import Message, Talk
@@ -72,12 +73,17 @@ def to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def render(talk: Talk) -> str:
-    """The prompt of a conversation, ready for the assistant's turn."""
+@cache
+def chat_template() -> Template:
+    """The template as published libraries run it."""
     environment = Environment(keep_trailing_newline=True)
     environment.filters["tojson"] = to_json
-    template = environment.from_string(CHAT_TEMPLATE)
-    return template.render(messages=talk.messages, tools=talk.tools, add_generation_prompt=True)
+    return environment.from_string(CHAT_TEMPLATE)
+
+
+def render(talk: Talk) -> str:
+    """The prompt of a conversation, ready for the assistant's turn."""
+    return chat_template().render(messages=talk.messages, tools=talk.tools, add_generation_prompt=True)
 
 
 def written(message: Message) -> str:

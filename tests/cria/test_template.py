@@ -30,9 +30,11 @@ ODD = {
 }  # fmt: skip
 
 
+TEMPLATE = compile_template(tokenizer.CHAT_TEMPLATE)
+
+
 def camelid_render(messages, tools):
-    template = compile_template(tokenizer.CHAT_TEMPLATE)
-    spans = template.render(messages, tools=list(tools) or None, add_generation_prompt=True)
+    spans = TEMPLATE.render(messages, tools=list(tools) or None, add_generation_prompt=True)
     return "".join(text for text, _ in spans)
 
 
