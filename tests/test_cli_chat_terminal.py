@@ -17,6 +17,9 @@ from tests.gguf_files import write_tiny_llama
 import camelid
 from camelid.cli.chat_reader import PlainReader, TerminalReader, default_history, open_reader
 
+if sys.platform != "win32":
+    import pexpect
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: pseudo-terminals")
 CORE = Path(camelid.__file__).parents[1]
 PATIENCE_S = 30
@@ -37,7 +40,6 @@ class Terminal:
     """A chat in a pseudo-terminal."""
 
     def __init__(self, state: Path, *words: str) -> None:
-        pexpect: Any = pytest.importorskip("pexpect", reason="not on this platform: pseudo-terminals")
         env = {**os.environ, "PYTHONPATH": str(CORE), "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"}
         self.child: Any = pexpect.spawn(
             sys.executable, ["-m", "camelid", "chat", *words, "--backend", "reference"],

@@ -149,13 +149,13 @@ def result_lines(row: Row, rival: str = "") -> Iterator[str]:
 def _reasons(row: Row) -> Iterator[str]:
     share = row.spread.median / row.prediction.tps
     yield f"{share:.3g} of that" if share < 0.1 else f"{share:.0%} of that"
-    yield f"{row.read_share:.1%} of this machine's bandwidth"
-    yield f"{row.engine_share:.0%} of the time outside the backend"
+    yield f"{row.read_share:.1%} of the bandwidth"
+    yield f"engine {row.engine_share:.0%} of the time"
     if row.dispatches_per_token is not None:
         yield f"{row.dispatches_per_token:.4g} dispatches a token"
     if row.n_computed > row.case.n * row.case.batch:
-        yield f"{row.n_computed:.0f} rows computed, since not all of the depth was kept"
-    yield f"first token after {row.ttft_s:.3f} s"
+        yield f"{row.n_computed:.0f} rows computed: the depth was not kept"
+    yield f"first token {row.ttft_s:.3f} s"
 
 
 def rate(tps: float) -> str:
