@@ -146,6 +146,19 @@ def test_leaving_the_asynchronous_loop_keeps_it_too(tmp_path: Path) -> None:
     assert [role for role, _ in asyncio.run(talk())] == ["user", "assistant"] * 2
 
 
+def test_dropping_a_turn_ends_it(tmp_path: Path) -> None:
+    async def talk() -> list[tuple[object, object]]:
+        async with await camelid.aload(tiny(tmp_path / "m.gguf"), backend="reference") as llm:
+            session = llm.session()
+            turn = await session.start("the llama", temperature=0.0, max_tokens=50)
+            await anext(turn)
+            del turn
+            assert (await session.agenerate("so", **GREEDY)).text and llm.is_idle
+            return said(session)
+
+    assert [role for role, _ in asyncio.run(talk())] == ["user", "assistant"] * 2
+
+
 def test_failed_turns_leave_nothing(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     session = llm.session()
     session.generate("the llama", **GREEDY)

@@ -89,9 +89,16 @@ class Turn(AsyncIterator[Event]):
     async def aclose(self) -> None:
         """The same, and waits until its units are free."""
         await self._stream.aclose()
+        self._end()
+
+    def _end(self) -> None:
         finish, self._finish = self._finish, None
         if finish:
             finish(self._stream.completion)
+
+    def __del__(self) -> None:
+        self._stream.close()
+        self._end()
 
 
 class Session:
