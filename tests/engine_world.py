@@ -147,6 +147,8 @@ class World:
             bounds = [s for s in (live.ask.timeout_s, live.ask.queue_timeout_s) if s is not None]
             assert bounds, "it has no bound"
             assert self.now >= live.since + min(bounds), "it had time left"
+            if live.ask.timeout_s is None or self.now < live.since + live.ask.timeout_s:
+                assert not done.timings.n_steps, "it was no longer in the queue"
 
     def _check_logits(self, live: Live) -> None:
         if not live.ask.all_logits:
@@ -194,8 +196,9 @@ class World:
         self.lives.append(Live(stream, oracle, live.eos_ids, want, list(begun), since=self.now))
 
     async def _again(self, live: Live, n: int) -> None:
-        """The next turn of a conversation: what was said, what was answered, and `n` tokens more."""
+        """The next turn of a conversation: what was said and answered, or most of it, and `n` tokens more."""
         said = (*live.ask.prompt, *live.got)
+        said = said[: max(len(said) - n % 4, 1)]
         prompt = (*said, *(1 + (997 * i + len(said)) % (VOCAB - 1) for i in range(n)))
         ask = replace(live.ask, prompt=prompt, max_tokens=4, all_logits=False, is_atomic=False, ends_at=None)
         if len(prompt) + 4 <= self.config.most_rows:

@@ -22,7 +22,7 @@ from camelid.model.arch import Model
 from camelid.programs import VERIFY, Limits
 from camelid.results import Event
 from camelid.sampling import SamplingParams
-from camelid.sequence import Request
+from camelid.sequence import Overflow, Request
 from camelid.stream import Stream
 
 Bits = list[tuple[int, float]]  # token id and log-probability of each event
@@ -55,6 +55,7 @@ class Case:
     n_prompt: int = 60
     n_tokens: int = 20
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    overflow: Overflow = "error"
     answer: tuple[int, ...] = ()  # alone
 
     def prompt(self, salt: int = 0) -> tuple[int, ...]:
@@ -66,6 +67,7 @@ class Case:
         given: dict[str, Any] = {
             "prompt_ids": self.prompt(),
             "max_tokens": self.n_tokens,
+            "overflow": self.overflow,
             "sampling": sampling,
         }
         return Request(**(given | more))

@@ -113,6 +113,18 @@ def test_every_kv_type_keeps_both_promises(
     holds(replace(cases[model], sampling=DRAWN, kv_type=kv_type), kv_type, situation, answers)
 
 
+@pytest.mark.parametrize("context", [128, 40])
+def test_host_draws_what_the_device_draws(cases: dict[str, Case], context: int) -> None:
+    """Biases of nothing, but too many for a device; in the smaller context also after shifts."""
+    device = replace(
+        cases["llama"], context=context, n_prompt=30, n_tokens=40, sampling=DRAWN, overflow="shift"
+    )
+    host = replace(device, sampling={**DRAWN, "logit_bias": tuple((i, 0.0) for i in range(17))})
+    drawn, hosted = (asyncio.run(alone(case)) for case in (device, host))
+    assert [token_id for token_id, _ in hosted] == [token_id for token_id, _ in drawn]
+    assert len(drawn) == 40
+
+
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", COMPANY)
 @pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
