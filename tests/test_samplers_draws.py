@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import partial
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,26 +19,16 @@ from camelid.backends.reference.sampling import philox
 from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
 from camelid.errors import RequestError
 from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
-from camelid.samplers_history import lowered
-from camelid.samplers_pool import Pool, Rest
+from camelid.samplers_history import lowered, penalized
+from camelid.samplers_pool import Change, Pool, Rest
 from camelid.samplers_table import SAMPLERS
 from camelid.sampling import SamplingParams
 
 F64 = NDArray[np.float64]
 # Chi squared that a right sampler exceeds once in 10,000 runs, by degrees of freedom (Abramowitz & Stegun).
 CRITICAL = {
-    3: 21.1,
-    4: 23.5,
-    5: 25.7,
-    6: 27.9,
-    7: 29.9,
-    8: 31.8,
-    9: 33.7,
-    10: 35.6,
-    11: 37.4,
-    12: 39.1,
-    13: 40.9,
-}
+    3: 21.1, 4: 23.5, 5: 25.7, 6: 27.9, 7: 29.9, 8: 31.8, 9: 33.7, 10: 35.6, 11: 37.4, 12: 39.1, 13: 40.9,
+}  # fmt: skip
 N_DRAWS = 100_000
 
 
@@ -334,6 +325,13 @@ def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:
             doubtful(Pool([5, 9], [3.0, 2.0], rest))
 
 
+def some_change(rng: np.random.Generator) -> Change:
+    """A bias, a ban, or penalties, which may raise some logits and lower others."""
+    less = float(rng.normal(0, 4))
+    factor = float(np.exp(rng.normal(0, 1)))
+    return [partial(lowered, less), partial(lowered, inf), partial(penalized, factor, less)][rng.integers(3)]
+
+
 @pytest.mark.parametrize("n", [1, 4, 40])
 def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
     """Changes to tokens that nobody sees, and temperatures; the sums are exact, so that no slack helps."""
@@ -348,7 +346,7 @@ def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
                 hidden, rest = hidden / by, rest.divided(by)
             else:
                 places = rng.permutation(n)[: int(rng.integers(1, 4))]
-                changes = [partial(lowered, float(rng.choice([rng.normal(0, 4), np.inf]))) for _ in places]
+                changes = [some_change(rng) for _ in places]
                 hidden[places] = [
                     change(float(hidden[i])) for i, change in zip(places, changes, strict=False)
                 ]

@@ -13,10 +13,12 @@ from math import exp, fsum, inf, log, log1p
 from operator import neg
 from typing import TypeAlias
 
-# A new logit for an old one. It must grow with it, so that a bound stays a bound.
+# A new logit for an old one. It must grow with it, so that a bound stays one, and be linear on either side
+# of 0, so that three logits show if it raises any.
 Change: TypeAlias = Callable[[float], float]
 
 ROUNDING = 1e-9  # two logs so close may be of equal numbers
+LOWEST = -1e38  # as far down as float32 goes
 MOST_EXPONENT = 700.0  # exp() of more overflows float64
 
 
@@ -41,7 +43,7 @@ class Rest:
         for change in changes:
             edge = change(self.bound)
             low = log_minus(low, self.bound)
-            high = log_plus(high, edge) if edge > self.bound else high
+            high = log_plus(high, edge) if may_raise(change, self.bound) else high
             bound = max(bound, edge)
         return Rest(self.n, bound, low, high)
 
@@ -163,6 +165,11 @@ def deviation_of(logits: Sequence[float]) -> float:
     """The standard deviation, over n."""
     mean = fsum(logits) / len(logits)
     return (fsum((logit - mean) ** 2 for logit in logits) / len(logits)) ** 0.5
+
+
+def may_raise(change: Change, bound: float) -> bool:
+    """Whether it raises some logit up to `bound`. Penalties may lower a high one and raise a low one."""
+    return any(change(logit) > logit for logit in (bound, min(bound, 0.0), LOWEST))
 
 
 def agreed(*answers: int) -> int:
