@@ -87,3 +87,11 @@ def test_a_layer_may_be_larger_than_what_is_bound_at_once() -> None:
         check_buffers(allocate_section([state], {"kv": Pool(2049, 1, 1)}).json(), DEFAULTS)
     with pytest.raises(OutOfMemoryError, match=r"state/kv\.0 needs"):
         check_buffers(fits, DEFAULTS | {"maxBufferSize": 255 << 20})
+
+
+def test_a_tail_is_bound_whole() -> None:
+    """Attention reads both its tensors through one binding, for want of more."""
+    tail = StateSpec("kv_tail", "window", (0,), (("k", 1024), ("v", 1024)), 16, "f16", 320)
+    check_buffers(allocate_section([tail], {"kv_tail": Pool(2048, 1, 1)}).json(), DEFAULTS)
+    with pytest.raises(OutOfMemoryError, match=r"state/kv_tail\.0 binds"):
+        check_buffers(allocate_section([tail], {"kv_tail": Pool(2049, 1, 1)}).json(), DEFAULTS)

@@ -12,19 +12,17 @@ from tests.parity.case_tools import array, empty, f32, weight
 from tests.parity.cases_state import attention_case
 from tests.parity.sections import PaperHost
 
-from camelid.backends.base import OpenSpec, check_plan, reason_against
+from camelid.backends.base import OpenSpec, Pool, check_plan, reason_against
 from camelid.backends.single import OpCase, Quantized, run_case
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
-from camelid.errors import BackendError
+from camelid.errors import BackendError, DeviceLostError
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Op, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import Capacity, ProgramKey
 from camelid.plan.weights import LoadOp, Part, Weight
 
 KV = StateSpec("kv", "paged", (0,), (("k", 64), ("v", 64)), 16)
-
-
 TAIL = StateSpec("kv_tail", "window", (0,), KV.tensors, 16, "f16", 320)
 
 
@@ -172,6 +170,39 @@ def test_state_of_another_kind_is_refused() -> None:
         asyncio.run(backend.allocate([replace(KV, kind="recurrent")], {}))
     with pytest.raises(BackendError, match="q6_k"):
         asyncio.run(backend.allocate([replace(KV, kv_type="q6_k")], {}))
+
+
+class LostHost(PaperHost):
+    """A device that went away after state was allocated."""
+
+    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
+        raise RuntimeError("the Device is lost")
+
+    async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
+        raise RuntimeError("the Device is lost")
+
+
+async def with_state(host: PaperHost) -> WebGpuBackend:
+    backend = WebGpuBackend(host)
+    await backend.allocate([replace(KV, kv_type="q8_0")], {KV.name: Pool(3, 1, 1)})
+    return backend
+
+
+@pytest.mark.parametrize("n_more", [-1, 1, -2 * 34])
+def test_a_unit_of_another_size_is_refused(n_more: int) -> None:
+    backend = asyncio.run(with_state(PaperHost()))
+    data = asyncio.run(backend.read_state(KV.name, 1))
+    asyncio.run(backend.write_state(KV.name, 1, data))
+    with pytest.raises(BackendError, match=f"{len(data) + n_more:,} bytes, expected {len(data):,}"):
+        asyncio.run(backend.write_state(KV.name, 1, (data + b"\0")[: len(data) + n_more]))
+
+
+def test_a_device_that_is_lost_between_steps_is_told_by_name() -> None:
+    backend = asyncio.run(with_state(LostHost()))
+    with pytest.raises(DeviceLostError, match="load the model again"):
+        asyncio.run(backend.read_state(KV.name, 1))
+    with pytest.raises(DeviceLostError, match="load the model again"):
+        asyncio.run(backend.write_state(KV.name, 1, bytes(replace(KV, kv_type="q8_0").unit_bytes)))
 
 
 def test_a_refused_op_does_not_compile() -> None:

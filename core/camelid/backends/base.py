@@ -147,6 +147,16 @@ class Pool:
     table_cols: int = 0
 
 
+def check_unit(group: str, data: bytes, want: int, *, backend: str) -> None:
+    """Raises BackendError unless these are as many bytes as a unit of the group has."""
+    if len(data) != want:
+        raise BackendError(
+            f"a unit of state {group!r} was given {len(data):,} bytes, expected {want:,}; "
+            "was it saved with another kv_type?",
+            backend=backend,
+        )
+
+
 def check_weight_types(weights: Sequence[Weight], capabilities: Capabilities) -> None:
     """Raises BackendError naming the first weight whose type this backend has no kernel for."""
     for weight in weights:

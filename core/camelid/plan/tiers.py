@@ -24,3 +24,8 @@ def first_tail_row(state_row: int) -> int:
 def tail_of(group: str) -> str:
     """The name of the group that holds the recent rows of `group`."""
     return group + SUFFIX
+
+
+def is_tail(group: str) -> bool:
+    """Whether a group holds the recent rows of another."""
+    return group.endswith(SUFFIX)

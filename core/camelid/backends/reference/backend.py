@@ -23,6 +23,7 @@ from camelid.backends.base import (
     Result,
     Sources,
     Ticket,
+    check_unit,
     check_weight_types,
 )
 from camelid.backends.codecs import CODECS
@@ -31,7 +32,7 @@ from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.rows import F32
 from camelid.backends.reference.store import WeightStore
 from camelid.backends.single import run_op
-from camelid.errors import BackendError, OutOfMemoryError
+from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import decode_step
 from camelid.plan.weights import Weight
@@ -108,13 +109,7 @@ class ReferenceBackend:
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
         tensors, at = self._state.of_unit(group, unit), 0
-        want = sum(tensor.nbytes for tensor in tensors)
-        if len(data) != want:
-            raise BackendError(
-                f"a unit of state {group!r} was given {len(data):,} bytes, expected {want:,}; "
-                "was it saved with another kv_type?",
-                backend="reference",
-            )
+        check_unit(group, data, sum(tensor.nbytes for tensor in tensors), backend="reference")
         for tensor in tensors:
             tensor[...] = np.frombuffer(data, tensor.dtype, tensor.size, at).reshape(tensor.shape)
             at += tensor.nbytes

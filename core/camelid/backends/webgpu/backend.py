@@ -22,6 +22,7 @@ from camelid.backends.base import (
     Result,
     Sources,
     Ticket,
+    check_unit,
     check_weight_types,
 )
 from camelid.backends.webgpu import limits
@@ -163,16 +164,19 @@ class WebGpuBackend:
     async def read_state(self, group: str, unit: int) -> bytes:
         pieces: list[bytes] = []
         for r in unit_regions(self._states[group], self._pools[group].units):
-            data = await self._host.read_state(r.buffer, r.offset + unit * r.unit_bytes, r.unit_bytes)
+            with _Errors():
+                data = await self._host.read_state(r.buffer, r.offset + unit * r.unit_bytes, r.unit_bytes)
             pieces.append(file_rows(r.kv_type, r.cols, data))
         return b"".join(pieces)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
         spec, at = self._states[group], 0
+        check_unit(group, data, spec.unit_bytes, backend="webgpu")
         for r in unit_regions(spec, self._pools[group].units):
             n_bytes = spec.unit_rows * row_bytes(r.kv_type, r.cols)
             rows = device_rows(r.kv_type, r.cols, data[at : at + n_bytes])
-            await self._host.write_state(r.buffer, r.offset + unit * r.unit_bytes, rows)
+            with _Errors():
+                await self._host.write_state(r.buffer, r.offset + unit * r.unit_bytes, rows)
             at += n_bytes
 
     async def run_op(
