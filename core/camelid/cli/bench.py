@@ -169,7 +169,8 @@ def heading(facts: Facts) -> str:
     assert isinstance(n_bytes, int)
     line = (
         f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(n_bytes)} of weights, "
-        f"keys and values {facts['kv_type']}, {facts['threads']} threads, each case {facts['repetitions']} times"
+        f"keys and values {facts['kv_type']}, {facts['threads']} threads, "
+        f"each case {facts['repetitions']} times"
     )
     return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
 
