@@ -63,9 +63,7 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> 
         for layer in spec.layers or (0,):
             name, _, n_bytes = layer_binding(spec, layer, units)
             parts = [region.n_bytes for region in regions(spec, layer, units).values()]
-            bound = (
-                n_bytes if is_tail(spec.name) else max(parts)
-            )  # a tail has one binding
+            bound = n_bytes if is_tail(spec.name) else max(parts)  # a tail has one binding
             section.add_buffer(name, n_bytes, READ_WRITE, bound=bound)
     section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
     return section
