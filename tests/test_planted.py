@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from tests.engine_fakes import HashBackend
 from tests.engine_fuzz import Failure, attempt
 from tests.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid import engine
-from camelid.engine import StepEngine
 from camelid.errors import PlanError
 from camelid.pools import UnitPool
 from camelid.prefix import PrefixCache
+from camelid.reuse import Reuse
 from camelid.sampling import SamplingParams
 from camelid.scheduler import Scheduler
 from camelid.sequence import Sequence
@@ -43,6 +44,14 @@ GUARDS = {
     "dropped": scenario(submit(), Action("step", n=2), Action("drop"), submit(OTHER)),
     "window": scenario(submit(**LONG), submit(OTHER), model=("window", "tokens"), parallel=2),
     "fork": scenario(submit(sampling="drawn", **LONG), READ, Action("fork", n=1)),
+    "turn taken back": scenario(
+        submit(max_tokens=6), FINISH, Action("again", n=2), Action("step", n=1), Action("again", n=4), depth=1
+    ),
+    "two second turns": scenario(
+        submit(range(100, 136)), submit(range(300, 336)), FINISH, Action("finish", 1, 20),
+        Action("again", n=1), Action("again", 1, 1), n_pages=40,
+    ),
+    "lost": scenario(submit(), Action("lose", n=1), FINISH, submit()),
     "fork, parent gone": scenario(
         submit(**LONG), READ, Action("fork", n=1), Action("cancel"), submit(OTHER), submit(OTHER[1:]), **FEW
     ),
@@ -178,6 +187,26 @@ def rows_kept(take_seat: Any) -> Any:
     return wrong
 
 
+def uncounted(most_updates: object) -> Callable[..., int]:
+    return lambda *args: 0
+
+
+def not_retired(n_valid: property) -> property:
+    """Rows count that no step has computed yet."""
+    return property(lambda self: min(self.n_rows, len(self.token_ids)))
+
+
+def unhidden(own_pages: Any) -> Any:
+    """The cache still names a page that its only holder writes to."""
+
+    def wrong(self: StateManager, *args: Any) -> list[Any]:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(Reuse, "uncache", nothing(None))
+            return own_pages(self, *args)
+
+    return wrong
+
+
 @dataclass(frozen=True)
 class Bug:
     """What is wrong, the guard that must see it, and how it is planted."""
@@ -199,14 +228,17 @@ BUGS = (
     Bug("stale freed page in a window", "window", patched(StateManager, "_give_back", one_page_early)),
     Bug("leaked stream", "dropped", patched(Scheduler, "remove", nothing)),
     Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "drop", at_once)),
+    Bug("table changes not counted", "two second turns", patched(StateManager, "most_updates", uncounted)),
+    Bug("rows in the cache before they are computed", "lost", patched(Sequence, "n_valid", not_retired)),
+    Bug("cached unit written in place", "turn taken back", patched(StateManager, "_own_pages", unhidden)),
     Bug("shared unit written in place", "fork", patched(StateManager, "_own_pages", in_place)),
     Bug("rollback one row short", "guesses", patched(Sequence, "take_back", one_short)),
     Bug("rollback one slot short", "guesses, recurrent", patched(StateManager, "retreat", nothing)),
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
     Bug("preempted, and rows kept", "preempted", patched(Sequence, "take_seat", rows_kept)),
-    Bug("fork without history", "fork with penalties", patched(StepEngine, "_write_history", no_history)),
-    Bug("found without history", "found, with penalties", patched(StepEngine, "_write_history", no_history)),
+    Bug("fork without history", "fork with penalties", patched(HashBackend, "write_state", no_history)),
+    Bug("found without history", "found, with penalties", patched(HashBackend, "write_state", no_history)),
 )  # fmt: skip
 
 
