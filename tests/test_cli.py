@@ -261,7 +261,7 @@ def test_info_works_without_a_tokenizer(bare: str) -> None:
 
 def test_explain_prints_the_plan_and_its_cost(path: str) -> None:
     shown = call("explain", path, "--entry", "mixed")
-    assert shown.stdout.startswith("plan mixed-r64-s4-o4-u8-c0\n")
+    assert shown.stdout.startswith("plan mixed-r64-s4-o4-u264-c4-b64\n")
     assert "attention" in shown.stdout
     facts = json.loads(call("explain", path, "--json").stdout)
     assert facts["plan"].startswith("plan decode-r4")
