@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.engine_fakes import PAGE_ROWS, STATES
@@ -319,6 +320,15 @@ def test_recurrent_prefixes_are_found_where_a_step_left_them_and_nowhere_else() 
     state.close_seat(seat, TOKENS, 10)
     state.close_seat(other, TOKENS, 10)
     assert state.is_idle
+
+
+def test_recurrent_prefixes_need_a_slot_of_every_group() -> None:
+    other = replace(RECURRENT, name="other")
+    state = StateManager((*STATES, RECURRENT, other), context=20, n_sequences=2)
+    left_behind(state, TOKENS[:10])
+    assert state.find(TOKENS, "").n_rows == 10
+    state._reuse.uncache("other", state.find(TOKENS, "").units["other"][0])  # type: ignore[reportPrivateUsage]
+    assert state.find(TOKENS, "").n_rows < 10
 
 
 # Static pages

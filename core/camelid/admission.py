@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from math import inf
+from typing import cast
 
 from camelid.backends.base import Capabilities
 from camelid.errors import ContextOverflowError, PlanError, RequestError
@@ -10,11 +12,23 @@ from camelid.messages import shown
 from camelid.programs import Limits
 from camelid.sequence import OVERFLOWS, Request
 
+MOST_SECONDS = 1e9
+# Fields that are integers, with the least and the most.
+INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
+
 
 def check_request(request: Request, vocab_size: int, limits: Limits, programs: Collection[str]) -> None:
     """RequestError for what no model of this size can do."""
-    _check_prompt(request.prompt_ids, vocab_size)
-    _check_count("max_tokens", request.max_tokens)
+    if not request.prompt_ids:
+        raise RequestError("the prompt is empty; give at least one token", field="prompt")
+    check_ids(request.prompt_ids, vocab_size)
+    request.sampling.check_vocab(vocab_size)
+    check_choice(request.choice)
+    for name, least, most in INTEGERS:
+        if name != "max_tokens" or request.max_tokens is not None:
+            check_integer(name, getattr(request, name), least, most)
+    if type(request.salt) is not str:
+        raise RequestError(f"cache_salt is {shown(request.salt)}, expected text", field="cache_salt")
     if request.overflow not in OVERFLOWS:
         known = ", ".join(OVERFLOWS)
         raise RequestError(f"overflow is {shown(request.overflow)}, expected {known}", field="overflow")
@@ -37,25 +51,37 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
             raise PlanError(f"{program} was asked for before its program was compiled", op="sample")
 
 
-def _check_prompt(prompt_ids: tuple[int, ...], vocab_size: int) -> None:
-    if not prompt_ids:
-        raise RequestError("the prompt is empty; give at least one token", field="prompt")
-    bad = next((i for i in prompt_ids if not 0 <= i < vocab_size), None)
-    if bad is not None:
-        raise RequestError(f"prompt token {bad} is outside the vocabulary of {vocab_size}", field="prompt")
+def check_ids(token_ids: Iterable[object], vocab_size: int) -> None:
+    """RequestError for what is no token of this vocabulary."""
+    for i in token_ids:
+        if type(i) is not int or not 0 <= i < vocab_size:
+            raise RequestError(
+                f"prompt token {shown(i)} is outside the vocabulary of {vocab_size}, whose ids are integers "
+                "from 0 on",
+                field="prompt",
+            )
 
 
-def _check_count(name: str, n: object) -> None:
-    if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
-        raise RequestError(f"{name} is {shown(n)}, expected an integer from 1 on", field=name)
+def check_choice(choice: object) -> None:
+    """RequestError for what a step has no word for."""
+    check_integer("choice", choice, 0, 2**32 - 1)
+
+
+def check_integer(name: str, n: object, least: float = -inf, most: float = inf) -> None:
+    """RequestError for what is no integer, or out of bounds."""
+    if type(n) is int and least <= n <= most:
+        return
+    bounds = ((f" from {least}", least), (f" up to {most}", most))
+    want = "an integer" + "".join(words for words, bound in bounds if abs(bound) < inf)
+    raise RequestError(f"{name} is {shown(n)}, expected {want}", field=name)
 
 
 def _check_seconds(name: str, seconds: object) -> None:
-    if seconds is None or (
-        isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0
-    ):
+    if seconds is None or (type(seconds) in (int, float) and 0 < cast("float", seconds) <= MOST_SECONDS):
         return
-    raise RequestError(f"{name} is {shown(seconds)}, expected seconds above 0", field=name)
+    raise RequestError(
+        f"{name} is {shown(seconds)}, expected seconds above 0 and up to {MOST_SECONDS:g}", field=name
+    )
 
 
 def most_tokens(request: Request, context: int) -> int:

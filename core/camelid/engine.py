@@ -9,31 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import count
-from struct import pack
 from time import perf_counter
 
-from camelid.admission import check_depth, check_request, most_tokens
+from camelid.admission import check_choice, check_depth, check_ids, check_request, most_tokens
 from camelid.backends.base import Backend, Program, Result, Ticket
 from camelid.errors import PlanError, RequestError
-from camelid.metrics import Counters, EngineStats, StepFacts
+from camelid.metrics import Counters, EngineStats, Hook, StepFacts, tell
 from camelid.outputs import Outputs
 from camelid.plan.step import FROM_RING, Step, encode_step
-from camelid.programs import MIXED, Limits
+from camelid.programs import MIXED, VERIFY, Limits
 from camelid.results import Clock, FinishReason, Outbox
 from camelid.samplers import NeedsAllLogits
 from camelid.scheduler import Batch, Scheduler, Work, build_step
-from camelid.seat import Seat
 from camelid.sequence import Request, Sequence
+from camelid.speculative import drafts_of
 from camelid.state import StateManager
 from camelid.stream import Stream
 from camelid.timeouts import Timeouts
-from camelid.transfer import Exported, export_rows, import_rows
-
-Hook = Callable[[StepFacts], object]
+from camelid.transfer import Exported, export_rows, import_rows, write_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +120,22 @@ class StepEngine:
 
     async def export_rows(self, token_ids: Seq[int], salt: str = "") -> Exported:
         """The state of as many of these tokens as the prefix cache knows."""
+        check_ids(token_ids, self.vocab_size)
         async with self._turn:
             return await export_rows(self.backend, self.state, token_ids, salt)
 
     async def import_rows(self, token_ids: Seq[int], exported: Exported, salt: str = "") -> int:
-        """Puts exported state into the prefix cache; how many rows. RequestError if there is no room now."""
+        """Puts exported state into the prefix cache; how many rows are known then.
+
+        RequestError if there is no room now, or it is not the state of these tokens.
+        """
+        check_ids(token_ids, self.vocab_size)
         async with self._turn:
             return await import_rows(self.backend, self.state, token_ids, exported, salt)
 
     def cached_rows(self, token_ids: Seq[int], salt: str = "") -> int:
         """Of how many of these tokens the prefix cache knows the state."""
+        check_ids(token_ids, self.vocab_size)
         return self.state.find(token_ids, salt).n_rows
 
     def _stream(self, s: Sequence) -> Stream:
@@ -152,34 +155,27 @@ class StepEngine:
     async def fork(self, id: int, *, choice: int) -> Stream:  # noqa: A002
         """Another stream that goes on from a running request's tokens, with draws of its own.
 
-        Both share their state until one writes to it. RequestError for a request that has not begun or has
-        ended, or while all seats are taken.
+        Both share their state until one writes to it. Where no seat is free for the fork, it waits for one
+        like any request. RequestError if the request has ended, or asked for logits.
         """
+        check_choice(choice)
         async with self._turn:
             parent = self._sequences.get(id)
+            while parent and parent.n_in_flight and not parent.is_finished:
+                await self._retire()
             if parent is None or parent.is_finished or parent.request.all_logits:
                 raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
-            parent.n_holds += 1
-            try:
-                while parent.n_in_flight:
-                    await self._retire()
-            finally:
-                parent.n_holds -= 1
             return self._fork(parent, choice)
 
     def _fork(self, parent: Sequence, choice: int) -> Stream:
-        seat = None
-        if parent.seat and not parent.is_finished:
-            seat = self.state.fork(parent.seat, parent.n_rows)
-        if seat is None:
-            raise RequestError(
-                f"request {parent.id} cannot be forked: it has ended or waits, or all seats are taken; load "
-                "with a larger parallel",
-                field="id",
-            )
         child = parent.fork(next(self._ids), choice)
-        child.seat, child.n_found = seat, 0
-        self._scheduler.seat_at_once(child)
+        seat = parent.seat and self.state.fork(parent.seat, parent.n_rows)
+        if seat:
+            child.take_seat(seat)
+            child.n_found = 0  # by its parent, not in the prefix cache
+            self._scheduler.seat_at_once(child)
+        else:
+            self._scheduler.add(child)
         self._timeouts.add(child)
         self.counters.forks += 1
         return self._stream(child)
@@ -205,7 +201,7 @@ class StepEngine:
                 await self._retire()
 
     async def _step(self) -> bool:
-        for sequence in self._timeouts.due():
+        for sequence in self._timeouts.due(self._sequences):
             self.counters.timeouts += 1
             self._end(sequence, "timeout")
         n_failed = self.counters.failed_steps
@@ -221,32 +217,31 @@ class StepEngine:
         """What must be awaited before a step is built: the history of found prompts, and drafts."""
         scheduler = self._scheduler
         scheduler.admit()
-        while scheduler.newcomers:  # one whose history is not written stays, should this task be cancelled
-            s = scheduler.newcomers[0]
-            if s.seat and s.n_rows and s.words.penalty_last_n:
-                await self._write_history(s, s.seat)
-            scheduler.newcomers.popleft()
-            self.counters.cached_rows += s.n_found
-            self.counters.prefix_hits += s.n_found > 0
+        while scheduler.newcomers:  # one whose history fails has no seat then, and passes
+            await self._on_its_own(scheduler.newcomers[0], self._welcome)
         for s in scheduler.speculating():
-            await self._propose(s)
+            await self._on_its_own(s, self._propose)
+
+    async def _on_its_own(self, s: Sequence, work: Callable[[Sequence], Awaitable[None]]) -> None:
+        """What goes wrong with work for one sequence ends this sequence only."""
+        try:
+            await work(s)
+        except Exception as error:
+            self._end(s, "error", error)
+
+    async def _welcome(self, s: Sequence) -> None:
+        """After the first newcomer took a seat. It stays the first, should this task be cancelled."""
+        if s.seat and s.n_rows and s.words.penalty_last_n:
+            await write_history(self.backend, self.state, s.seat, s.token_ids[: s.n_rows])
+        self._scheduler.newcomers.popleft()
+        self.counters.cached_rows += s.n_found
+        self.counters.prefix_hits += s.n_found > 0
 
     async def _propose(self, s: Sequence) -> None:
         assert s.proposer is not None, "only sequences that speculate come here"
         most = min(self.limits.drafts, s.limit - len(s.token_ids) - 1)
         if most > 0:
-            s.drafts = tuple(await s.proposer.propose(s.token_ids, most, s.request.sampling))[:most]
-            self.counters.drafted += len(s.drafts)
-
-    async def _write_history(self, s: Sequence, seat: Seat) -> None:
-        """Ids that no step will embed, for penalties: those of found rows, in the sequence's ring."""
-        for state in self.state.states:
-            if state.kind == "ring":
-                ring = [0] * state.unit_rows
-                for i in range(max(s.n_rows - state.unit_rows, 0), s.n_rows):
-                    ring[i % state.unit_rows] = s.token_ids[i]
-                data = pack(f"<{state.unit_rows}I", *ring)
-                await self.backend.write_state(state.name, seat.slots[state.name][0], data)
+            s.drafts = await drafts_of(s.proposer, s.token_ids, most, s.request.sampling, self.vocab_size)
 
     def _fill(self) -> None:
         while len(self._flights) < self.max_in_flight:
@@ -280,6 +275,7 @@ class StepEngine:
         counters.prefill_rows += len(step.rows) - decode
         counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
         counters.copied_units += len(step.copies)
+        counters.drafted += len(step.rows) - len(batch.work) if batch.program == VERIFY else 0
         counters.preemptions = self._scheduler.n_preempted
         counters.evicted_units = self.state.n_evicted
 
@@ -310,9 +306,7 @@ class StepEngine:
         if flight.batch.program == MIXED:
             self._scheduler.pace.note(n_rows, seconds)
         if self.hooks:
-            facts = StepFacts(flight.batch.program, len(flight.batch.work), n_rows, seconds)
-            for hook in self.hooks:
-                hook(facts)
+            tell(self.hooks, StepFacts(flight.batch.program, len(flight.batch.work), n_rows, seconds))
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         """Ends the sequences of a step that failed, and no others."""
@@ -335,7 +329,7 @@ class StepEngine:
         """Results of one sequence; whatever goes wrong with them ends this sequence only."""
         s = work.sequence
         try:
-            taken = self._outputs.take(s, rows)
+            taken = self._outputs.take(s, rows, work.n_outputs)
         except NeedsAllLogits:
             self._run_again(s)
             return

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from camelid.backends.null import step_counts
 from camelid.plan.ops import op_bytes, op_flops
@@ -47,6 +50,19 @@ class StepFacts:
     n_sequences: int
     n_rows: int
     seconds: float
+
+
+Hook: TypeAlias = Callable[[StepFacts], object]
+
+
+def tell(hooks: Iterable[Hook], facts: StepFacts) -> None:
+    """Calls the hooks. What one raises is the event loop's to report, as with any callback of it."""
+    for hook in hooks:
+        try:
+            hook(facts)
+        except Exception as error:
+            context = {"message": "a hook that was told of a step failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,11 +31,15 @@ class Outputs:
         self._vocab_size = vocab_size
         self._counters = counters
 
-    def take(self, s: Sequence, rows: Seq[OutputRow]) -> Taken:
-        """Takes rows in order until one is not what was drafted, or the answer ends.
+    def take(self, s: Sequence, rows: Seq[OutputRow], n_rows: int) -> Taken:
+        """Takes these `n_rows` rows in order until one is not what was drafted, or the answer ends.
 
         BackendError for rows that no working device gives, NeedsAllLogits where candidates prove nothing.
         """
+        if len(rows) < n_rows:
+            raise BackendError(
+                f"backend {self._name!r} gave back {len(rows)} of {n_rows} rows", backend=self._name
+            )
         accept = self._logits if s.request.all_logits else self._token
         drafts, s.drafts = s.drafts, ()
         for n, row in enumerate(rows):
@@ -86,6 +90,7 @@ class Outputs:
             token_id = s.sampler.choose(row.token_id, scores, constraint, s.token_ids, position)
         else:
             token_id = s.sampler.draw(scores, s.token_ids, position)
+            s.needs_all = s.needs_all and s.sampler.needed_all
         self._counters.hosted_rows += 1
         self._counters.guided_rows += constraint is not None
         self._counters.redrawn_rows += constraint is not None and token_id != row.token_id

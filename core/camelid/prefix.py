@@ -31,7 +31,8 @@ class Entry:
 
 def root_key(salt: str) -> bytes:
     """The parent of first pages. Requests with different salts share nothing."""
-    return blake2b(salt.encode(), digest_size=16).digest()
+    # Any text will do: a lone surrogate, which UTF-8 does not have, is no reason to fail.
+    return blake2b(salt.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def page_key(parent: bytes, tokens: Sequence[int]) -> bytes:

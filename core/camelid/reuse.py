@@ -38,7 +38,8 @@ class Reuse:
         self.page_rows = page_rows
         self._pools = pools
         self._cache = PrefixCache(page_rows)
-        self._paged = [s for s in states if s.kind in PAGED]
+        # Windows first: where their pages are gone, nobody looks at those of all rows.
+        self._paged = sorted((s for s in states if s.kind in PAGED), key=lambda s: not s.window)
         self._whole = [s.name for s in states if s.kind == "paged"]
         self._recurrent = [s.name for s in states if s.kind == RECURRENT]
         self._is_possible = bool(self._paged or self._recurrent) and all(s.kind != STATIC for s in states)
@@ -87,7 +88,9 @@ class Reuse:
 
     def _goes_on(self, last: Entry | None, is_whole: bool) -> bool:
         """Whether the recurrent groups, if any, were left exactly here."""
-        return not self._recurrent or (is_whole and last is not None and self._recurrent[0] in last.units)
+        if not self._recurrent:
+            return True
+        return is_whole and last is not None and all(group in last.units for group in self._recurrent)
 
     def _hit(self, walk: Walk, end: Hit, tail: Entry | None) -> Hit | None:
         """The prefix with its units, if every group has those that it needs."""

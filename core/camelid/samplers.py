@@ -116,6 +116,7 @@ class HostSampler:
         self.params = params
         self.choice = choice
         self.mu = 2.0 * params.mirostat_tau
+        self.needed_all = False  # whether the latest draw was from all logits
         self._vocab_size = vocab_size
         self._token_bytes = token_bytes
         self._breakers = [breaker.encode() for breaker in params.dry_sequence_breakers]
@@ -130,6 +131,7 @@ class HostSampler:
         """
         turn = self._turn(history, position)
         for pool in view.pools(self._vocab_size, mask):
+            self.needed_all = pool.rest is None  # before samplers cut it off
             try:
                 return self._drawn(pool, turn)
             except NeedsAllLogits:

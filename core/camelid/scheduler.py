@@ -126,9 +126,9 @@ class Scheduler:
             first.take_seat(seat)
             self.seat_at_once(first)
 
-    def speculating(self) -> list[Sequence]:
+    def speculating(self) -> Iterator[Sequence]:
         """Those that can be asked for drafts of what follows."""
-        return [s for s in self.running if s.proposer and s.is_live and s.can_decode]
+        return (s for s in self._live() if s.proposer and s.can_decode)
 
     def _make_way(self, waiting: Sequence) -> bool:
         """For one of higher priority the last of those running goes; whether it is gone at once."""
@@ -147,7 +147,7 @@ class Scheduler:
         if program == MIXED:
             self._add_generated(batch, DECODE)
             n = len(batch.work)
-            self._add_prefill(batch, self._budget(n) - n)
+            self._add_prefill(batch)
             if len(batch.work) == n:
                 batch.program = DECODE
         elif program == ALL_LOGITS:
@@ -159,9 +159,6 @@ class Scheduler:
     def _live(self) -> Iterator[Sequence]:
         """Those running for whom steps may be built. A copy, since some may be sent away meanwhile."""
         return (s for s in list(self.running) if s.is_live)
-
-    def _budget(self, n_decode: int) -> int:
-        return self.pace.rows(self.limits.chunk) if n_decode else self.limits.chunk
 
     def _add_logits(self, batch: Batch) -> None:
         """One request that asks for every prompt row's logits."""
@@ -178,15 +175,15 @@ class Scheduler:
                 n = 1 + len(s.drafts)
                 self._add(batch, s, n, n)
 
-    def _add_prefill(self, batch: Batch, budget: int) -> None:
+    def _add_prefill(self, batch: Batch) -> None:
+        """Prompt rows: as many as there is room for, at the pace that those who generate are to have."""
+        n_generated = len(batch.work)
+        room: int = self.limits.chunk - n_generated
+        budget: int = self.pace.rows(room) if n_generated else room
         for s in self._live():
-            n_left = s.n_prefill
-            n = min(n_left, budget)
-            if n < 1 or s.request.all_logits or (s.is_in_one_piece and n < n_left):
-                continue
-            ends = n == n_left and not s.has_own_program
-            if self._add(batch, s, n, int(ends)):
-                budget -= n
+            n = _share(s, room, budget)
+            if n and self._add(batch, s, n, int(n == s.n_prefill and not s.has_own_program)):
+                room, budget = room - n, budget - n
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
         """Adds a share of work if there are units for it, at the cost of who is behind."""
@@ -207,11 +204,24 @@ class Scheduler:
         return True
 
     def _victim(self, batch: Batch) -> Sequence | None:
-        """The last of those running that is not in the step; None while one is on its way out already."""
+        """The last of those running that is not in the step; None while one is on its way out already.
+
+        A step with copies sends nobody away: what it copies from could be let go and be copied to.
+        """
         if any(s.is_leaving or s.is_finished for s in self.running):
             return None
+        if any(work.change.copies for work in batch.work):
+            return None
         busy = {work.sequence.id for work in batch.work}
-        return next((s for s in reversed(self.running) if s.id not in busy and not s.n_holds), None)
+        return next((s for s in reversed(self.running) if s.id not in busy), None)
+
+
+def _share(s: Sequence, room: int, budget: int) -> int:
+    """The prompt rows of a sequence that go into a step: of an atomic prompt all or none, at any pace."""
+    n = 0 if s.request.all_logits else s.n_prefill
+    if s.is_in_one_piece:
+        return n if n <= room else 0
+    return max(min(n, budget), 0)
 
 
 def build_step(batch: Batch, state: StateManager, ordinal: int) -> Step:

@@ -104,10 +104,9 @@ class Sequence:
     n_shifted: int = 0  # tokens that shifts dropped
     n_found: int = 0  # rows that were computed when it took its seat
     n_cached: int = 0  # of its prompt, the first time
-    n_holds: int = 0  # forks that wait until nothing of it is in flight
     seat: Seat | None = None
     is_leaving: bool = False  # it gives up its seat once nothing of it is in flight
-    needs_all: bool = False  # its next row's candidates were too few
+    needs_all: bool = False  # since the candidates of its latest row were too few
     drafts: tuple[int, ...] = ()
     clock: Clock = field(default_factory=Clock)
     sink: TextSink = field(init=False)
@@ -141,7 +140,7 @@ class Sequence:
     @property
     def is_live(self) -> bool:
         """Whether steps may be built for it."""
-        return not (self.seat is None or self.is_finished or self.is_leaving or self.n_holds)
+        return not (self.seat is None or self.is_finished or self.is_leaving)
 
     @property
     def has_own_program(self) -> bool:
@@ -285,6 +284,8 @@ class Sequence:
         """Closes the outbox. Rows still in flight are discarded when they retire."""
         if self.is_finished:
             return
+        if reason in ("timeout", "cancelled"):  # no last token lets out what text was held back
+            self.emit(self.sink.flush(), None, 0.0)
         message = gather(self.outbox.parts)
         calls = any(call.complete for call in message.tool_calls)
         n_prompt = self.request.n_prompt
@@ -306,8 +307,8 @@ class Sequence:
         Its completion has the whole answer, its events only what comes from now on.
         """
         request = replace(self.request, choice=choice)
-        own = {"outbox": Outbox(), "clock": Clock(self.clock.now), "seat": None, "n_holds": 0, "drafts": ()}
-        child = replace(self, id=id, request=request, **own)
+        own = {"outbox": Outbox(), "clock": Clock(self.clock.now), "seat": None, "drafts": (), "n_steps": 0}
+        child = replace(self, id=id, request=request, n_rows=0, n_done=0, n_cached=0, **own)
         child.token_ids, child.answer_ids = list(self.token_ids), list(self.answer_ids)
         child.n_prompt = self.n_prompt
         child.words = request.sampling.words(choice=choice, offset=self.n_shifted)

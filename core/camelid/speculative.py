@@ -7,9 +7,10 @@ what it drew. So the answer is the one that it would have given without them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Protocol
 
-from camelid.errors import RequestError
+from camelid.errors import CamelidError, RequestError
 from camelid.messages import shown
 from camelid.sampling import SamplingParams
 
@@ -22,6 +23,27 @@ class Proposer(Protocol):
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
         """Up to `most` ids that may follow these; none without a good guess."""
         ...
+
+
+async def drafts_of(
+    proposer: Proposer, token_ids: Sequence[int], most: int, sampling: SamplingParams, vocab_size: int
+) -> tuple[int, ...]:
+    """What it proposes, at most so many ids. RequestError where it fails, or they are no ids of the model."""
+    try:
+        drafts = tuple(islice(await proposer.propose(token_ids, most, sampling), most))
+    except CamelidError:
+        raise
+    except Exception as error:  # it may be anybody's code
+        raise _misbehaved(proposer, f"raised {type(error).__name__}: {error}") from error
+    for i in drafts:
+        if type(i) is not int or not 0 <= i < vocab_size:
+            raise _misbehaved(proposer, f"proposed {shown(i)}, expected ids from 0 to {vocab_size - 1}")
+    return drafts
+
+
+def _misbehaved(proposer: Proposer, what: str) -> RequestError:
+    name = type(proposer).__name__
+    return RequestError(f"speculation: {name} {what}; mend it, or leave out speculate", field="speculate")
 
 
 class NgramLookup:

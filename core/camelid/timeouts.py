@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from time import perf_counter
 
@@ -10,21 +10,25 @@ from camelid.sequence import Sequence
 
 
 class Timeouts:
-    """The moments of all requests, the next one first. `clock` gives seconds, as those of the sequences."""
+    """The moments of all requests, the next one first. `clock` gives seconds, as those of the sequences.
+
+    By ids, so that a request that ended long before its time is not kept.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._moments: list[tuple[float, int, bool, Sequence]] = []
+        self._moments: list[tuple[float, int, bool]] = []
 
     def add(self, s: Sequence) -> None:
         """Notes what the request allows."""
         for seconds, is_queue in ((s.request.queue_timeout_s, True), (s.request.timeout_s, False)):
             if seconds is not None:
-                heappush(self._moments, (s.clock.submitted + seconds, s.id, is_queue, s))
+                heappush(self._moments, (s.clock.submitted + seconds, s.id, is_queue))
 
-    def due(self) -> Iterator[Sequence]:
-        """Those whose time is over: in all, or in the queue if no step was built for them yet."""
+    def due(self, sequences: Mapping[int, Sequence]) -> Iterator[Sequence]:
+        """Of these, by id, whose time is over: in all, or in the queue if no step was built for it yet."""
         while self._moments and self._moments[0][0] <= self._clock():
-            *_, is_queue, s = heappop(self._moments)
-            if not s.is_finished and not (is_queue and s.n_steps):
+            _, number, is_queue = heappop(self._moments)
+            s = sequences.get(number)
+            if s and not s.is_finished and not (is_queue and s.n_steps):
                 yield s

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from struct import pack
 
 from camelid.backends.base import Backend
 from camelid.errors import RequestError
+from camelid.seat import RING, Seat
 from camelid.state import StateManager
 
 
@@ -40,6 +42,10 @@ async def import_rows(
     """Makes the prefix cache know these rows; how many of these tokens it knows then."""
     if not exported.n_rows:
         return 0
+    if not 0 < exported.n_rows <= len(token_ids):
+        raise RequestError(
+            f"the session holds {exported.n_rows} rows of {len(token_ids)} tokens", field="session"
+        )
     seat = state.adopt(exported.n_rows, salt)
     if seat is None:
         raise RequestError(
@@ -50,9 +56,29 @@ async def import_rows(
     is_whole = False
     try:
         for group, numbers in state.units(seat).items():
-            for number, data in zip(numbers, exported.units.get(group, ()), strict=True):
+            units = exported.units.get(group, ())
+            _check_units(group, len(units), len(numbers))
+            for number, data in zip(numbers, units, strict=True):
                 await backend.write_state(group, number, data)
         is_whole = True
     finally:
         state.close_seat(seat, token_ids, exported.n_rows, keeps=is_whole)
     return state.find(token_ids, salt).n_rows
+
+
+async def write_history(backend: Backend, state: StateManager, seat: Seat, token_ids: Sequence[int]) -> None:
+    """Puts ids that no step will embed, those of the rows that a seat found, in its ring, for penalties."""
+    for ring in (s for s in state.states if s.kind == RING):
+        n = ring.unit_rows
+        ids = [0] * n
+        for i in range(max(len(token_ids) - n, 0), len(token_ids)):
+            ids[i % n] = token_ids[i]
+        await backend.write_state(ring.name, seat.slots[ring.name][0], pack(f"<{n}I", *ids))
+
+
+def _check_units(group: str, n: int, want: int) -> None:
+    if n != want:
+        raise RequestError(
+            f"the session holds {n} units of {group}, and its rows need {want}; save it again",
+            field="session",
+        )

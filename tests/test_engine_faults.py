@@ -1,0 +1,399 @@
+"""What one request does wrong, or what goes wrong with it, is its own affair."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, repeat
+from typing import Any
+
+import pytest
+from tests.engine_fakes import STATES, VOCAB, HashBackend, collect, expected_ids, open_engine, request
+from tests.engine_leaks import leaks
+
+from camelid import samplers
+from camelid.backends.base import Result, Ticket
+from camelid.engine import StepEngine
+from camelid.errors import BackendError, RequestError
+from camelid.programs import CANDIDATES, GUIDED, Limits
+from camelid.sampling import SamplingParams
+from camelid.sequence import Sequence as Running
+from camelid.stream import Stream
+from camelid.transfer import Exported
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
+PENALISED = SamplingParams(temperature=0.0, seed=0, repeat_penalty=1.1, repeat_last_n=8)
+
+
+def engine_of(backend: HashBackend | None = None, *limits: int) -> Coroutine[Any, Any, StepEngine]:
+    return open_engine(backend or HashBackend(), STATES, Limits(*(limits or (8, 3, 64))), n_pages=None)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Within seconds: a request that nobody serves is a failure, too."""
+    asyncio.run(asyncio.wait_for(work, 10))
+
+
+async def end(engine: StepEngine) -> None:
+    """What was in flight retires, and then nothing may be held."""
+    while await engine.step():
+        pass
+    assert list(leaks(engine)) == []
+
+
+# Speculation
+
+
+class Proposes:
+    """Always the same, or an error."""
+
+    def __init__(self, what: Any) -> None:
+        self._what = what
+
+    async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Any:
+        if isinstance(self._what, Exception):
+            raise self._what
+        return self._what
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (ValueError("no idea"), "Proposes raised ValueError: no idea"),
+        (RequestError("the draft model was closed", field="llm"), "the draft model was closed"),
+        (None, "Proposes raised TypeError"),
+        (3, "Proposes raised TypeError"),
+        ([5, -1], f"Proposes proposed -1, expected ids from 0 to {VOCAB - 1}"),
+        ([VOCAB], f"proposed {VOCAB}"),
+        ([1 << 40], "proposed"),
+        ([True], "proposed True"),
+        (["a"], "proposed 'a'"),
+        ([1.0], "proposed 1.0"),
+    ],
+)
+def test_what_proposes_wrongly_ends_its_own_request(what: Any, words: str) -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        bad = engine.submit(request(PROMPT, 12, proposer=lambda: Proposes(what)))
+        same = engine.submit(request([6, 7], 12, proposer=lambda: Proposes([5, 6])))
+        plain = engine.submit(request([6], 12))
+        with pytest.raises(RequestError, match=words):
+            await collect(bad)
+        assert await collect(same) == expected_ids([6, 7], 12)
+        assert await collect(plain) == expected_ids([6], 12)
+        await end(engine)
+
+    run(work())
+
+
+def test_no_more_is_proposed_than_asked_for() -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        stream = engine.submit(request(PROMPT, 12, proposer=lambda: Proposes(repeat(5))))
+        assert await collect(stream) == expected_ids(PROMPT, 12)
+        assert engine.counters.drafted > 0
+        await end(engine)
+
+    run(work())
+
+
+# Hooks and devices
+
+
+def test_a_hook_that_fails_harms_nobody_and_is_reported() -> None:
+    async def work() -> None:
+        engine, told = await engine_of(), list[Mapping[str, Any]]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        error = ValueError("this hook is broken")
+
+        def hook(facts: object) -> None:
+            raise error
+
+        engine.hooks.append(hook)
+        assert await collect(engine.submit(request([6], 12))) == expected_ids([6], 12)
+        assert [context["exception"] for context in told] == [error] * engine.counters.steps_retired
+        await end(engine)
+
+    run(work())
+
+
+def test_history_that_cannot_be_written_ends_its_own_request() -> None:
+    class Unwritable(HashBackend):
+        async def write_state(self, group: str, unit: int, data: bytes) -> None:
+            raise BackendError("the device takes nothing", backend="hash")
+
+    async def work() -> None:
+        engine = await engine_of(Unwritable())
+        await collect(engine.submit(request(PROMPT, 12)))
+        bad = engine.submit(replace(request([*PROMPT, 5], 12), sampling=PENALISED))
+        other = engine.submit(request([6], 12))
+        with pytest.raises(BackendError, match="takes nothing"):
+            await collect(bad)
+        assert await collect(other) == expected_ids([6], 12)
+        await end(engine)
+
+    run(work())
+
+
+def test_rows_that_a_device_does_not_give_back_are_an_error() -> None:
+    class Short(HashBackend):
+        async def read(self, ticket: Ticket) -> Result:
+            return (await super().read(ticket))[:-1]
+
+    async def work() -> None:
+        engine = await engine_of(Short())
+        with pytest.raises(BackendError, match="gave back 0 of 1 rows"):
+            await collect(engine.submit(request([6], 12)))
+        await end(engine)
+
+    run(work())
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"prompt_ids": (1, 1.5)}, "prompt token 1.5 is outside the vocabulary"),
+        ({"prompt_ids": ("a",)}, "prompt token 'a' is"),
+        ({"prompt_ids": (True,)}, "prompt token True is"),
+        ({"prompt_ids": (None,)}, "prompt token None is"),
+        ({"n_keep": -1, "overflow": "shift"}, "n_keep is -1, expected an integer from 0"),
+        ({"n_keep": "x"}, "n_keep is 'x', expected an integer from 0"),
+        ({"priority": 1.5}, "priority is 1.5, expected an integer$"),
+        ({"choice": -1}, "choice is -1, expected an integer from 0 up to 4294967295"),
+        ({"choice": 1 << 32}, "choice is 4294967296"),
+        ({"sampling": SamplingParams(seed=0, logit_bias=((VOCAB, 1.0),))}, f"logit_bias names token {VOCAB}"),
+        ({"salt": b"mine"}, "cache_salt is bytes, expected text"),
+        ({"timeout_s": 10**400}, "timeout_s is int, expected seconds above 0"),
+        ({"queue_timeout_s": float("nan")}, "queue_timeout_s is nan"),
+        ({"timeout_s": True}, "timeout_s is True"),
+    ],
+)
+def test_what_no_step_can_say_is_refused_at_once(more: dict[str, Any], words: str) -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        with pytest.raises(RequestError, match=words):
+            engine.submit(replace(request(PROMPT), **more))
+        await end(engine)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "more", [{"salt": "\ud800"}, {"priority": 10**500}, {"max_tokens": 10**50, "overflow": "stop"}]
+)
+def test_what_is_odd_and_possible_is_served(more: dict[str, Any]) -> None:
+    async def work() -> None:
+        engine = await engine_of(None, 8, 3, 32)
+        for _ in range(2):
+            ids = await collect(engine.submit(replace(request(PROMPT), **more)))
+            assert ids[:8] == expected_ids(PROMPT, 8)
+        await end(engine)
+
+    run(work())
+
+
+@pytest.mark.parametrize("choice", [-1, 1 << 32, True, "a", 1.5])
+def test_forks_need_a_choice_that_a_step_can_say(choice: Any) -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        parent = engine.submit(request(PROMPT, 12))
+        await anext(parent)
+        with pytest.raises(RequestError, match="choice is"):
+            await engine.fork(parent.id, choice=choice)
+        assert len(await collect(parent)) == 11
+        await end(engine)
+
+    run(work())
+
+
+@pytest.mark.parametrize("token_ids", [[-1] * 20, [VOCAB] * 20, ["a"] * 20, [1.5] * 20])
+def test_state_of_what_is_no_token_is_refused(token_ids: Any) -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        with pytest.raises(RequestError, match="outside the vocabulary"):
+            engine.cached_rows(token_ids)
+        with pytest.raises(RequestError, match="outside the vocabulary"):
+            await engine.export_rows(token_ids)
+        with pytest.raises(RequestError, match="outside the vocabulary"):
+            await engine.import_rows(token_ids, Exported(8, {}, {}))
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("exported", "words"),
+    [
+        (Exported(len(PROMPT) + 1, {}, {}), "holds 14 rows of 13 tokens"),
+        (Exported(-1, {}, {}), "holds -1 rows"),
+        (Exported(8, {}, {}), "holds 0 units of kv, and its rows need 2"),
+        (Exported(8, {"kv": [b""] * 3}, {"kv": 0}), "holds 3 units of kv"),
+    ],
+)
+def test_state_that_is_not_of_these_tokens_is_refused(exported: Exported, words: str) -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        with pytest.raises(RequestError, match=words):
+            await engine.import_rows(PROMPT, exported)
+        assert engine.cached_rows(PROMPT) == 0
+        await end(engine)
+
+    run(work())
+
+
+def test_all_logits_are_asked_for_only_while_candidates_prove_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(samplers, "SHORT_LIST", 0)  # of 1,000 tokens, too, the likeliest are tried first
+
+    async def work() -> None:
+        engine, programs = await engine_of(), list[str]()
+        engine.hooks.append(lambda facts: programs.append(facts.program))
+        hosted = SamplingParams(
+            temperature=5.0,
+            top_k=0,
+            top_p=1.0,
+            min_p=0.0,
+            seed=3,
+            logit_bias=tuple((i, 0.5) for i in range(17)),
+        )
+        await collect(engine.submit(replace(request(PROMPT, 40), sampling=hosted)))
+        n_again = sum(pair == (CANDIDATES, GUIDED) for pair in pairwise(programs))
+        assert n_again == engine.counters.full_logits_rows > 2
+        assert (GUIDED, GUIDED) in pairwise(programs), "where they prove nothing again, nothing runs twice"
+        assert sum(pair == (GUIDED, CANDIDATES) for pair in pairwise(programs)) >= n_again - 1
+        await end(engine)
+
+    run(work())
+
+
+# Time
+
+
+def text_of(prompt: list[int], n: int) -> str:
+    return "".join(chr(97 + i % 26) for i in expected_ids(prompt, n))
+
+
+@pytest.mark.parametrize("reason", ["timeout", "cancelled"])
+def test_an_answer_that_is_cut_short_has_the_text_of_all_its_tokens(reason: str) -> None:
+    class HoldsBack:
+        """Two letters are never shown before the end."""
+
+        stopped, held = False, ""
+
+        def push(self, token_id: int) -> str:
+            self.held += chr(97 + token_id % 26)
+            shown, self.held = self.held[:-2], self.held[-2:]
+            return shown
+
+        def flush(self) -> str:
+            return self.held
+
+        def take(self) -> tuple[()]:
+            return ()
+
+    now = [0.0]
+
+    async def work() -> None:
+        engine = await open_engine(
+            HashBackend(), STATES, Limits(8, 3, 64), n_pages=None, clock=lambda: now[0]
+        )
+        stream = engine.submit(request([4, 2], 30, sink=HoldsBack, timeout_s=5.0))
+        text = "".join([(await anext(stream)).text for _ in range(6)])
+        if reason == "timeout":
+            now[0] = 10.0
+        else:
+            engine.cancel(stream.id)
+        text += "".join([event.text async for event in stream])
+        done = stream.completion
+        assert done.finish_reason == reason
+        assert text == done.text == text_of([4, 2], len(done.token_ids))
+        await end(engine)
+
+    run(work())
+
+
+def test_bounds_in_time_keep_no_request_that_has_ended() -> None:
+    async def work() -> None:
+        engine = await engine_of()
+        before = n_objects()
+        for i in range(20):
+            await collect(engine.submit(request([6, i], 2, timeout_s=1000.0)))
+        assert n_objects() == before
+
+    def n_objects() -> int:
+        gc.collect()
+        return sum(isinstance(o, Running) for o in gc.get_objects())
+
+    run(work())
+
+
+# Room
+
+
+async def begun(engine: StepEngine, prompt: list[int], n: int) -> tuple[Stream, list[int]]:
+    stream = engine.submit(request(prompt, n))
+    return stream, [(await anext(stream)).token_id or 0]
+
+
+def test_a_fork_without_a_seat_waits_for_one() -> None:
+    async def work() -> None:
+        engine = await engine_of(None, 8, 1, 64)
+        parent, first = await begun(engine, PROMPT, 12)
+        child = await engine.fork(parent.id, choice=0)
+        assert engine.n_waiting == 1
+        rest, branch = await asyncio.gather(collect(parent), collect(child))
+        want = expected_ids(PROMPT, 12)
+        assert first + rest == want
+        assert want[-len(branch) :] == branch
+        assert child.completion.token_ids == want
+        assert child.completion.usage.cached_tokens > 0
+        await end(engine)
+
+    run(work())
+
+
+def test_who_is_sent_away_is_no_source_of_a_copy_in_the_same_step() -> None:
+    """Five pages: two that go on from pages they share need one each, and only one is free. The second may
+    not have the page that the first one copies from, though the last one, which held it, could leave."""
+
+    async def work() -> None:
+        backend = HashBackend(depth=1)
+        engine = await open_engine(backend, STATES, Limits(8, 4, 20), n_pages=5)
+        prompts = [[1, 2, 3, 4, 5], [11, 12, 13, 14, 15]]
+        streams = [engine.submit(request(prompt, 8)) for prompt in prompts]
+        while engine.counters.steps_retired < 2:
+            await engine.step()
+        children = [await engine.fork(stream.id, choice=0) for stream in reversed(streams)]
+        answers = await asyncio.gather(*(collect(stream) for stream in (*streams, *children)))
+        assert answers[:2] == [expected_ids(prompt, 8) for prompt in prompts]
+        assert [child.completion.token_ids for child in children] == answers[1::-1]
+        assert engine.counters.copied_units > 0
+        assert engine.counters.preemptions > 0
+        await end(engine)
+
+    run(work())
+
+
+@pytest.mark.parametrize(("n_prompt", "is_atomic"), [(59, True), (19, False)])
+def test_a_slow_device_reads_prompts_beside_any_number_of_streams(n_prompt: int, *, is_atomic: bool) -> None:
+    """A pace of a row in ten steps: an atomic prompt goes all the same, and 40 streams leave room."""
+
+    async def work() -> None:
+        parallel = 3 if is_atomic else 48
+        engine = await engine_of(None, 64, parallel, 256)
+        others = [engine.submit(request([6 + i], 200)) for i in range(min(parallel - 1, 40))]
+        for other in others:
+            await anext(other)
+        engine._scheduler.pace.note(1, 1e9)  # type: ignore[reportPrivateUsage]
+        prompt = list(range(1, n_prompt + 1))
+        stream = engine.submit(request(prompt, 3, is_atomic=is_atomic))
+        before = engine.counters.steps_retired
+        assert await collect(stream) == expected_ids(prompt, 3)
+        assert engine.counters.steps_retired - before < 12
+
+    run(work())
