@@ -57,6 +57,37 @@ def test_depth_is_checked_when_loading(path: Path) -> None:
         camelid.load(path, backend="reference", max_in_flight=3)
 
 
+@pytest.mark.parametrize("size", [{"parallel": "4"}, {"chunk": 8.0}, {"context": True}, {"kv_rows": "all"}])
+def test_sizes_are_integers(path: Path, size: dict[str, Any]) -> None:
+    (name,) = size
+    with pytest.raises(RequestError, match=f"{name} is .*, expected an integer"):
+        camelid.load(path, backend="reference", **size)
+
+
+def test_no_step_is_larger_than_all_contexts(path: Path) -> None:
+    """A chunk bounds the memory of a step: what cannot be filled is not allocated."""
+    with camelid.load(path, backend="reference", context=32, parallel=2, chunk=10**12) as llm:
+        assert llm.plan("mixed").key.capacity.rows == 64
+        assert len(llm.generate([1, 2, 3], max_tokens=4, temperature=0).token_ids) <= 4
+
+
+def test_a_model_is_not_its_own_draft(path: Path, llm: LLM) -> None:
+    with pytest.raises(RequestError, match="cannot be its own draft"):
+        llm.generate([1, 2, 3], max_tokens=4, speculate=llm)
+    asked: dict[str, Any] = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
+    with camelid.load(path, backend="reference", context=128) as draft:
+        drafted = llm.counters.drafted
+        ids = llm.generate([1, 2, 3], speculate=draft, **asked).token_ids
+        assert ids == llm.generate([1, 2, 3], **asked).token_ids
+        assert llm.counters.drafted > drafted
+
+
+def test_a_hook_is_a_function(llm: LLM) -> None:
+    hook: Any = "print"
+    with pytest.raises(RequestError, match="the hook is 'print', expected a function"):
+        llm.on_step(hook)
+
+
 def test_tape_that_was_not_recorded_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Taping(NullBackend):
         def save_tape(self, path: str) -> None:

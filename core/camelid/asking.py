@@ -62,14 +62,14 @@ class Asking:
         Raises RequestError, UnsupportedModelError, TemplateError.
         """
         # A copy, since unknown names may be in it whatever its type says.
-        named: dict[str, Any] = {**self._defaults, **options}
+        named: dict[str, Any] = {**options}
         max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
         special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
         chat = {name: named.pop(name, None) for name in CHAT_OPTIONS}
         guide = self._guide({name: named.pop(name, None) for name in WAYS}, ignore_eos=ignore_eos)
         self._check_draft(named.get("speculate"))
         engine = engine_options({name: named.pop(name) for name in ENGINE_NAMES & named.keys()})
-        sampling = SamplingParams.from_options(named).seeded()
+        sampling = SamplingParams.from_options(named, self._defaults).seeded()
         prompt_ids, make_sink = self._prompt(prompt, chat, special=special)
         return Request(
             sampling=sampling,
@@ -88,9 +88,12 @@ class Asking:
         return file_defaults(self._file.gguf)
 
     def _check_draft(self, way: object) -> None:
-        """A draft model must speak of the same tokens."""
+        """A draft model must be another one, which speaks of the same tokens."""
+        spec = getattr(way, "spec", None)
+        if spec is self._file.model.spec:  # its answer would wait for the step that waits for it
+            raise RequestError("a model cannot be its own draft; load a smaller one", field="speculate")
         want = self._file.model.spec.vocab_size
-        n = getattr(getattr(way, "spec", None), "vocab_size", want)
+        n = getattr(spec, "vocab_size", want)
         if n != want:
             raise RequestError(
                 f"the draft model has {n} tokens and this model {want}; choose one with the same vocabulary",

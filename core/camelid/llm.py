@@ -12,10 +12,10 @@ from typing import Any, Unpack
 from camelid.asking import Asking
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.chat import ChatPrompt
-from camelid.engine import Hook
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions, Progress, Running, start
-from camelid.metrics import Counters, EngineStats
+from camelid.messages import shown
+from camelid.metrics import Counters, EngineStats, Hook
 from camelid.model.spec import ModelSpec
 from camelid.opening import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.options import LoadWords, Message, Options, Prompt
@@ -96,7 +96,12 @@ class LLM:
         return self._engine.stats()
 
     def on_step(self, hook: Hook) -> None:
-        """From now on calls `hook` with the facts of every step that has retired. It should take no time."""
+        """From now on calls `hook` with the facts of every step that has retired. It should take no time.
+
+        What it raises is reported by the event loop's exception handler, and harms no request.
+        """
+        if not callable(hook):
+            raise RequestError(f"the hook is {shown(hook)}, expected a function", field="hook")
         self._engine.hooks.append(hook)
 
     def plan(self, entry: str) -> Plan:
@@ -217,7 +222,8 @@ class LLM:
     def submit(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
         """Queues a request. Its stream yields events, then has the `completion`; closing it cancels.
 
-        One that must follow a grammar needs a program of its own, which `agenerate` and `astream` compile.
+        Grammars, logprobs, speculation, and samplers that the device does not have need a program of their
+        own, which `agenerate` and `astream` compile; before that PlanError is raised.
         """
         self._check_open()
         return self._engine.submit(self._asking.request(prompt, options))
@@ -251,7 +257,7 @@ class LLM:
         save(path)
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Stream:
-        """As `submit`, with the program that a guided request needs."""
+        """As `submit`, with the programs that the request needs."""
         self._check_open()
         request = self._asking.request(prompt, options)
         for program in request.programs:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from camelid.admission import check_depth
+from camelid.admission import check_depth, check_integer
 from camelid.backends.base import Backend, OpenSpec, Program, check_plan, reason_against
 from camelid.backends.select import ADAPTERS, open_backend
 from camelid.engine import StepEngine
@@ -177,10 +177,11 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     """Loads a model and compiles its entries. What was opened is closed again if anything fails."""
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
-    limits = Limits(options.chunk, options.parallel)  # refused before anything is read
+    check_sizes(options)  # before anything is read
+    limits = Limits(options.chunk, options.parallel)
     file = await open_model(model, progress=progress)
     context = check_context(options.context, file.model)
-    limits = replace(limits, context=context)
+    limits = replace(limits, context=context, chunk=min(limits.chunk, limits.parallel * context))
     file = replace(file, model=at_context(file.model, context))
     declare_states(file.model.spec, options.kv_type)  # refuses what does not fit before a backend is opened
     report(STAGES[1], 1, len(STAGES))
@@ -192,6 +193,15 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
         raise
     report("ready", len(STAGES), len(STAGES))
     return Running(file, backend, note, limits, engine, options.record_tape, options.kv_type)
+
+
+def check_sizes(options: LoadOptions) -> None:
+    """RequestError for a size that is no integer."""
+    check_integer("parallel", options.parallel)
+    check_integer("chunk", options.chunk)
+    for name in ("context", "kv_rows"):
+        if getattr(options, name) is not None:
+            check_integer(name, getattr(options, name))
 
 
 def _silent(what: str, stage: int, of: int) -> None:

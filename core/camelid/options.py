@@ -79,7 +79,8 @@ class EngineOptions(TypedDict, total=False):
     Of several that wait, a higher `priority` goes first, and may send a running one of lower priority back
     to wait. `timeout_s` and `queue_timeout_s` bound the seconds in all and before the first step.
     `overflow` says what happens where prompt and answer exceed the context: "error" at once, "stop" there,
-    or "shift", which drops half of what follows the first `n_keep` tokens, as often as needed.
+    or "shift", which drops half of what follows the first `n_keep` tokens (unless given, those that open
+    every prompt, such as BOS), as often as `max_tokens` needs it.
     `cache_prompt` False computes the prompt anew; requests of another `cache_salt` never share state.
     `speculate` guesses ahead and checks several guesses in one step: "ngram", or an object with `propose`.
     The answer stays the same. An `is_atomic` prompt goes through one step as a whole.
@@ -120,9 +121,10 @@ class LoadWords(TypedDict, total=False):
     `backend` auto takes webgpu on a hardware adapter, else the reference; `adapter` asks for a device whose
     name contains this text. `context` bounds prompt and answer of one sequence (the model's own length up to
     4096 unless given), `parallel` the sequences that run at once, `chunk` the prompt rows of one step; these
-    three bound the memory. `kv_type` is how keys and values are held: f32, f16, q8_0, q4_0, or two-tier and
-    two-tier-q4_0: q8_0 or q4_0, with the latest 256 rows or more in f16 as well. `max_in_flight` lowers the
-    steps that run ahead; `record_tape` is for `save_tape`.
+    three bound the memory. `kv_rows` bounds it further: so many rows of keys and values for all sequences
+    together, which then wait for each other. `kv_type` is how these are held: f32, f16, q8_0, q4_0, or
+    two-tier and two-tier-q4_0: q8_0 or q4_0, with the latest 256 rows or more in f16 as well.
+    `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
     """
 
     backend: str

@@ -62,6 +62,10 @@ class Timings:
 class Completion:
     """A finished answer. `token_ids` leave out the end token; `text` ends before a stop string.
 
+    `finish_reason` is "stop" for an end token, a stop string or a grammar's end; "length" for `max_tokens` or
+    the context's end; "tool_calls" where whole calls end it. After "timeout" and "cancelled" it has what
+    there was by then.
+
     In a conversation `reasoning` and `tool_calls` are what the model's family marks as such, `text` the rest.
     """
 
