@@ -109,6 +109,15 @@ def test_a_page_whose_key_collides_is_not_taken_for_another(monkeypatch: pytest.
     assert known_pages(cache, [1, 2, 3, 5]) == [False]
 
 
+def test_a_page_that_a_collision_displaced_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("camelid.prefix.page_key", lambda parent, tokens: b"same")
+    cache = PrefixCache(PAGE)
+    add(cache, [1, 2, 3, 4])
+    add(cache, [5, 6, 7, 8])
+    cache.forget("kv", 1)
+    assert known_pages(cache, [5, 6, 7, 8]) == [True]
+
+
 def test_a_page_is_gone_with_its_last_unit() -> None:
     cache = PrefixCache(PAGE)
     entry = cache.add_page(root_key(""), (1, 2, 3, 4))

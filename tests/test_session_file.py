@@ -136,6 +136,22 @@ def test_every_truncation_is_told() -> None:
         read(DATA + b"x")
 
 
+def without_first_page() -> bytes:
+    """A file whose keys and values begin at the second page."""
+    header = header_of(DATA)
+    header["groups"]["kv"] |= {"first_unit": 1, "n_units": 4}
+    rows = b"".join([*EXPORTED.units["kv"][1:], *EXPORTED.units["kv_tail"], *EXPORTED.units["slots"]])
+    return with_header(header, rows)
+
+
+def with_short_units() -> bytes:
+    """A file whose recurrent slot has a value less than its form says."""
+    header = header_of(DATA)
+    header["groups"]["slots"]["unit_bytes"] -= 4
+    rows = b"".join([*EXPORTED.units["kv"], *EXPORTED.units["kv_tail"], EXPORTED.units["slots"][0][4:]])
+    return with_header(header, rows)
+
+
 # What is wrong with a file whose digests are right -> words of the message.
 WRONG: dict[str, tuple[bytes, str]] = {
     "another file": (b"GGUF" + DATA[4:], "not a session file: it begins with b'GGUF"),
@@ -187,6 +203,8 @@ MISFITS: dict[str, tuple[tuple[StateSpec, ...], bytes, str]] = {
     "rows": (STATES, changed("n_rows", 16), "units 0 and 5 more are not 16 rows"),
     "many rows": (STATES, changed("n_rows", 20), "there are 20 of them, and 19 tokens"),
     "first": (STATES, changed("groups.kv.first_unit", 1), "units 1 and 5 more are not 18 rows"),
+    "no first": (STATES, without_first_page(), "units 1 and 4 more are not 18 rows"),
+    "short units": (STATES, with_short_units(), "a unit has 16 bytes, and here it has 20"),
     "window's first": (STATES, changed("groups.kv_tail.first_unit", 1), "units 1 and 3 more"),
 }
 

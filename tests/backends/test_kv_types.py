@@ -16,6 +16,7 @@ from tests.parity.compare import nmse
 
 from camelid.backends.codecs import decode
 from camelid.backends.reference.backend import ReferenceBackend
+from camelid.backends.reference.stored import store_rows
 from camelid.backends.single import OpCase, Quantized, run_case
 from camelid.errors import BackendError
 from camelid.plan.plan import StateSpec
@@ -215,6 +216,13 @@ def test_state_holds_the_gguf_package_s_bytes(kv_type: str) -> None:
         assert len(data) == state.unit_bytes == 16 * state.row_bytes
         asyncio.run(backend.write_state("kv", 3, data))
         assert asyncio.run(backend.read_state("kv", 3)) == data
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
+def test_many_values_are_rounded_as_the_gguf_package_rounds_them(kv_type: str) -> None:
+    """So many that arithmetic in float64, which decides some ties the other way, shows."""
+    values = rows(12, 20000, 96)
+    assert store_rows(kv_type, values.astype(np.float64)).tobytes() == stored(kv_type, values)
 
 
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])

@@ -112,6 +112,13 @@ def test_ids_are_the_definitions(seed: int) -> None:
         assert row.log_sum_exp == pytest.approx(log(fsum(map(exp, logits))))
 
 
+def test_top_p_stops_where_the_sum_is_p_exactly() -> None:
+    """Of four equal tokens the first two have half of the probability: that is enough."""
+    how = StepSampling(temperature=9.0, top_k=4, top_p=0.5, seed=3)
+    rows = run(OpCase(op="sample", views={"logits": np.zeros((60, 4), np.float32)}, sampling=(how,))).rows
+    assert {row.token_id for row in rows} == {0, 1}
+
+
 @pytest.mark.parametrize("n_vocab", [1, 255, 256, 257, 900])
 def test_candidates_are_the_largest_by_id(n_vocab: int) -> None:
     rng = random.Random(n_vocab)

@@ -152,6 +152,8 @@ DECLARED = {
     ("gemma3n", "f16"): {"kv": ("paged", "f16", 0), "window": ("window", "f16", 8)},
     ("mamba2", "q4_0"): {"kv": ("paged", "q4_0", 0), "recurrent": ("recurrent", "f32", 0)},
     ("t5", "f16"): {"kv": ("paged", "f16", 0), "cross": ("static", "f16", 0)},
+    ("t5", "q8_0"): {"kv": ("paged", "q8_0", 0), "cross": ("static", "f32", 0)},
+    ("t5", "q4_0"): {"kv": ("paged", "q4_0", 0), "cross": ("static", "f32", 0)},
     ("t5", "two-tier"): {
         "kv": ("paged", "q8_0", 0),
         "kv_tail": ("window", "f16", TAIL_WINDOW),
