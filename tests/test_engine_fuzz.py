@@ -1,4 +1,4 @@
-"""A share of the engine's fuzz: `python -m tests.engine_fuzz` runs 10,000 scenarios, this 500."""
+"""A share of the engine's fuzz: `python -m tests.engine_fuzz` runs 10,000 scenarios, this 800."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.engine_world import World
 
 from camelid.metrics import Counters
 
-SCENARIOS = 500
+SCENARIOS = 800
 # What must have happened, or the fuzz proves nothing about it: every counter of the engine, every end of a
 # request, every action.
 MUST_HAPPEN = {
