@@ -15,6 +15,7 @@ from camelid.cli.chat_commands import ALIASES, COMMANDS, obey
 from camelid.cli.chat_reader import Reader, default_history, open_reader
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_talk import Talk
+from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
@@ -38,6 +39,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("-c", "--ctx-size", type=click.IntRange(1),
               help="Tokens of the whole conversation. Default: the model's, at most 4096.")  # fmt: skip
 @sampling_options
+@engine_flags
 @backend_options
 @kv_type_option
 @click.option("--history", type=FILE, default=default_history, show_default="in the user's state folder",
@@ -52,7 +54,11 @@ def command(
     /help lists what can be said to the chat itself. Answers go to stdout, all else to stderr; without a
     terminal each line is a turn, and any failure makes the exit code 1.
     """
-    options = {**({"max_tokens": n_predict} if n_predict else {}), **read_sampling(others)}
+    options = {
+        **({"max_tokens": n_predict} if n_predict else {}),
+        **read_sampling(others),
+        **read_engine(others),
+    }
     words: LoadWords = {
         "backend": backend, "adapter": adapter, "context": ctx_size, "parallel": 1, "kv_type": kv_type,
     }  # fmt: skip

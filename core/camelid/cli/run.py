@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
 from camelid.backends.bandwidth import read_gbps
+from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.fetching import local_model
 from camelid.cli.guides import guide_options, read_guide
+from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
 from camelid.llm import LLM, Completion, load
 from camelid.metrics import predict_step
-from camelid.options import Options, Prompt
+from camelid.options import LoadWords, Options, Prompt
 
 
 @verb
@@ -29,7 +32,16 @@ from camelid.options import Options, Prompt
               help="Tokens of prompt and answer together. Default: the model's, at most 4096.")  # fmt: skip
 @sampling_options
 @guide_options
+@engine_flags
+@click.option(
+    "-md",
+    "--model-draft",
+    "draft",
+    metavar="MODEL",
+    help="Guess ahead with a smaller model of the same vocabulary; the answer stays the same.",
+)
 @backend_options
+@kv_type_option
 @click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the steps and shaders for host_python.py (webgpu).")  # fmt: skip
 def command(
@@ -39,8 +51,10 @@ def command(
     raw: bool,
     n_predict: int | None,
     ctx_size: int | None,
+    draft: str | None,
     backend: str,
     adapter: str,
+    kv_type: str,
     save_tape: Path | None,
     verbose: bool,
     **others: Any,
@@ -51,24 +65,33 @@ def command(
     """
     if raw and system:
         raise click.UsageError("--system needs the chat template, which --raw leaves out")
-    sampling = read_sampling(others)
+    if draft and others["lookup"]:
+        raise click.UsageError("--lookup and --model-draft both guess ahead; give one of them")
+    sampling, engine = read_sampling(others), read_engine(others)
     guide = read_guide(others)
     text = read_prompt(prompt)
-    path = local_model(model)
-    with loading_bar() as progress:
-        llm = load(
-            path, backend=backend, adapter=adapter, context=ctx_size, parallel=1,
-            record_tape=save_tape is not None, progress=progress,
-        )  # fmt: skip
-    with llm:
+    words: LoadWords = {
+        "backend": backend, "adapter": adapter, "context": ctx_size, "parallel": 1, "kv_type": kv_type,
+    }  # fmt: skip
+    with ExitStack() as stack:
+        llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
+        if draft:
+            engine["speculate"] = stack.enter_context(loaded(draft, words))
         if backend == "auto" or verbose:
             say(llm.backend_note)
         asked = make_prompt(llm, text, system, raw)
-        options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide}
+        options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide, **engine}
         done = answer(llm, asked, options)
         say(closing_line(llm, done, verbose))
         if save_tape:
             llm.save_tape(str(save_tape))
+
+
+def loaded(model: str, words: LoadWords) -> LLM:
+    """The model, with a bar while it loads."""
+    path = local_model(model)
+    with loading_bar() as progress:
+        return load(path, progress=progress, **words)
 
 
 def read_prompt(prompt: str | None) -> str:
