@@ -204,6 +204,16 @@ def test_forks_go_their_own_ways_from_shared_rows(llm: LLM) -> None:
     assert ways[1].token_ids == alone.token_ids
 
 
+def test_what_is_changed_in_a_fork_is_not_changed_in_its_origin(llm: LLM) -> None:
+    session = llm.session()
+    session.messages = [{"role": "user", "content": "the llama"}]
+    session.options = {"stop": ["a"]}
+    twin = session.fork()
+    twin.messages[0]["content"] = "the alpaca"
+    twin.options["stop"].append("b")
+    assert (said(session), session.options) == ([("user", "the llama")], {"stop": ["a"]})
+
+
 def test_system_and_reset(llm: LLM) -> None:
     session = llm.session()
     assert session.system is None

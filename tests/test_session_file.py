@@ -168,6 +168,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "messages": (changed("messages", [1]), "messages holds int"),
     "ids": (changed("past.0.token_ids", [-1]), "token_ids"),
     "runs": (changed("past.0.trusted", [3, 1]), "sorted runs"),
+    "empty run": (changed("past.0.trusted", [0, 2, 3, 3]), "sorted runs"),
     "odd runs": (changed("past.0.trusted", [3]), "sorted runs"),
     "units": (changed("groups.kv.n_units", 2**40), "n_units"),
     "more units": (changed("groups.kv.n_units", 6), "speaks of"),

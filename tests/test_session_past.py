@@ -139,6 +139,20 @@ def test_pasts_are_cut_where_the_rendering_differs(case: str) -> None:
     ]
 
 
+def test_a_name_that_a_person_wrote_is_no_place_to_cut() -> None:
+    past = renewed((), talk(("<u>", T), ("a<e>bc", F), ("<e><a>", T)), LETTERS)
+    later = talk(("<u>", T), ("a<e>bd", F), ("<e><a>", T))
+    assert held(past, later, LETTERS) == ()
+
+
+def test_nothing_holds_behind_a_cut() -> None:
+    """Not even an answer that reads as what stands there now: its ids may be others."""
+    past = (*renewed((), FIRST, LETTERS), Piece("<e>", OWN[:1], is_answer=True))
+    later, n_kept = LATER["other end"]
+    assert later.text.startswith("<e>", len("<u>hi"))
+    assert len(ids_of(held(past, later, LETTERS))) == n_kept
+
+
 # The answer's text, what a stop string left of the next token, what the template makes of it, ids kept.
 SPACES: list[tuple[str, str, str, int]] = [
     ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),

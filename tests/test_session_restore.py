@@ -150,6 +150,18 @@ def test_whatever_decides_the_weights_changes_the_fingerprint(path: Path) -> Non
     assert asyncio.run(fingerprint(file)) == found[0] and len(found[0]) == 64
 
 
+def test_rows_are_saved_and_restored_under_the_salt_of_their_session(path: Path, tmp_path: Path) -> None:
+    with load(path) as llm:
+        session = llm.session()
+        session.options = GREEDY | {"cache_salt": "mine"}
+        session.generate(TEXTS[0])
+        session.save(tmp_path / "s")
+    with load(path) as llm:
+        again = llm.restore(tmp_path / "s")
+        assert again.cached_rows == len(again.token_ids) - 1 > 0, "the last id was drawn, its row never ran"
+        assert llm._running.engine.cached_rows(again.token_ids) == 0  # type: ignore[reportPrivateUsage]
+
+
 def test_no_room_costs_time_only(path: Path, tmp_path: Path) -> None:
     _, wanted = saved(path, tmp_path / "s")
     with load(path, parallel=1, context=256) as llm:

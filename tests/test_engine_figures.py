@@ -1,0 +1,56 @@
+"""What an engine says of time: of steps that ran side by side, and of prompts that were found."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+from tests.engine_fakes import STATES, HashBackend, collect, open_engine, request
+
+from camelid.engine import StepEngine
+from camelid.metrics import StepFacts
+from camelid.programs import Limits
+from camelid.results import Completion
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
+
+
+class Ticks:
+    """A clock that goes on by one second each time that somebody looks."""
+
+    def __init__(self) -> None:
+        self._seconds = count()
+
+    def __call__(self) -> float:
+        return float(next(self._seconds))
+
+
+def ticking(ticks: Ticks) -> StepEngine:
+    return asyncio.run(open_engine(HashBackend(), STATES, Limits(8, 3, 64), n_pages=None, clock=ticks))
+
+
+def answer(engine: StepEngine, n: int) -> Completion:
+    stream = engine.submit(request(PROMPT, n))
+    asyncio.run(collect(stream))
+    return stream.completion
+
+
+def test_no_second_is_counted_for_two_steps() -> None:
+    """Two are in flight at once; each counts from when the one before it was done."""
+    ticks, seen = Ticks(), list[StepFacts]()
+    engine = ticking(ticks)
+    engine.hooks.append(seen.append)
+    began = ticks()
+    answer(engine, 20)
+    assert engine.counters.max_in_flight == 2
+    assert 0 < sum(facts.seconds for facts in seen) <= ticks() - began
+
+
+def test_prompt_speed_is_of_rows_that_were_computed() -> None:
+    engine = ticking(Ticks())
+    answer(engine, 3)
+    done = answer(engine, 3)
+    n_new = len(PROMPT) - done.usage.cached_tokens
+    assert 0 < n_new < len(PROMPT)
+    assert done.timings.prefill_tps == pytest.approx(n_new / (done.timings.ttft_s - done.timings.queue_s))
