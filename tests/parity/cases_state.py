@@ -28,6 +28,7 @@ def state_cases() -> Iterator[OpCase]:
         keys=array(11, 60, 128),
         values=array(12, 60, 128),
         copies=[(0, 2, 16), (1, 3, 5)],
+        other_copies=[(1, 0, 7), (2, 3, 16)],
     )
 
 
@@ -145,6 +146,8 @@ def tail_cases() -> Iterator[OpCase]:
             for way, weights in ways:
                 heads = (4, 2, 48, 32)
                 yield attention_case(positions, *heads, way, weights, 0, kv_type=kv_type, has_tail=True)
+        heads, tiers = (2, 1, 32, 32), {"kv_type": kv_type, "has_tail": True}
         for first_kept in (33, BATCH, 300):  # in the store, at the border, in the tail
-            heads = (2, 1, 32, 32)
-            yield attention_case([border], *heads, {}, {}, first_kept, kv_type=kv_type, has_tail=True)
+            yield attention_case([border], *heads, {}, {}, first_kept, **tiers)
+        for tail_kept in (BATCH + 32, border - 15):  # what a tail gave up beyond the border is seen by none
+            yield attention_case([border], *heads, {}, {}, 0, **tiers, tail_kept=tail_kept)

@@ -35,7 +35,7 @@ from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 F32 = npt.NDArray[np.float32]
 PAGE_ROWS, RING_ROWS = 16, 128
-KV, TOKENS, TAIL = 0, 1, 2
+OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # the state groups of a case
 MARGIN = 7.0  # what fills the margins of inputs
 OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}}  # views with a row for each output
 
@@ -57,9 +57,10 @@ class OpCase:
     `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
     `keys` and `values` `[n, K*D]` what the sequence's state holds as `kv_type`, those before `first_kept`
     given up; without `values` the keys' first columns are those. With `has_tail` a tail of float16 holds them
-    too, NaN where no row may read it. Row t sits at `positions[t]`. Views lie in buffers with `margins` more
-    columns before and after them, and the plan has room for `spare` more rows than the step has: results
-    depend on neither.
+    too, NaN before `tail_kept`, which unless given is the first row that one of the case reads there. Another
+    group of the same form stands before it, with `other_copies` in the same step. Row t sits at
+    `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the plan has
+    room for `spare` more rows than the step has: results depend on neither.
 
     The ring holds `history` from position 0 on, and a negative token id stands for the ring's. Outputs are at
     `first_output` and the positions after it. With one way of `sampling` all are of one sequence, with more
@@ -76,12 +77,14 @@ class OpCase:
     first_kept: int = 0
     kv_type: str = "f32"
     has_tail: bool = False
+    tail_kept: int | None = None  # a whole number of pages
     token_ids: Sequence[int] = ()
     output_rows: Sequence[int] = ()
     sampling: Sequence[StepSampling] = (StepSampling(),)
     history: Sequence[int] = ()
     first_output: int = 1
     copies: Sequence[tuple[int, int, int]] = ()  # page index, page index, rows
+    other_copies: Sequence[tuple[int, int, int]] = ()
     features: frozenset[str] = frozenset()
     margins: tuple[int, int] = (0, 0)
     spare: int = 0
@@ -89,8 +92,8 @@ class OpCase:
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after, as
-    the values that they stand for, and the ids in the ring of each sequence."""
+    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after,
+    and the other group's as `other.k`, as the values that they stand for; the ids in each sequence's ring."""
 
     views: Mapping[str, F32]
     rows: Sequence[OutputRow]
@@ -130,7 +133,7 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     views = {r: a.reshape(-1, whole[r].cols) for r, a in zip(written, arrays, strict=True)}
     views = {r: a[: len(case.views[r])] for r, a in views.items()}
     rows: Sequence[OutputRow] = await backend.read(ticket) if case.op == "sample" else ()
-    state = await _read_state(backend, case, pages) if case.op in ("kv_write", "copy") else {}
+    state = await _read_states(backend, case, pages) if case.op in ("kv_write", "copy") else {}
     ids = [memoryview(await backend.read_state("tokens", slot)).cast("I") for slot in slots]
     return OpResult(views, rows, state, ids)
 
@@ -147,25 +150,28 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     }
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
     states = _states(case)
-    places = dict(zip(("state", "tokens", "tail"), states, strict=False))
+    places = dict(zip(("other", "state", "tokens", "tail"), states, strict=False))
     operands |= {r: StateRef(state.name) for r, state in places.items() if r in row.roles}
     op = make_op(case.op, operands, case.attrs)
     paged = [number for number, state in enumerate(states) if state.kind != "ring"]
-    counts = {"updates": len(paged) * len(_pages(case)), "copies": len(case.copies)}
+    n_copies = len(case.copies) + len(case.other_copies)
+    counts = {"updates": len(paged) * len(_pages(case)), "copies": n_copies}
     room = {"rows": n_rows + case.spare, "outputs": max(n_outputs, 1) + case.spare}
     counts |= {"sequences": len(case.sampling), "biases": sum(len(how.biases) for how in case.sampling)}
     capacity = Capacity(**room, **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
     tables = [Op("tables", (("state", StateRef(states[number].name)),)) for number in paged]
     more = [make_op("candidates", roles, {})] if "candidates" in case.features else []
+    more += [make_op("copy", {"state": StateRef(states[OTHER].name)}, {})] if case.op == "copy" else []
     return Plan(key=key, stages=(Stage("main", (*tables, op, *more)),), states=states), roles
 
 
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
     tensors = _tensors(case)
     kv = StateSpec("kv", "paged", (0,), tensors, PAGE_ROWS, case.kv_type)
+    other, tokens = replace(kv, name="other"), StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
     tail = StateSpec(tail_of(kv.name), "window", (0,), tensors, PAGE_ROWS, "f16", TAIL_WINDOW)
-    return kv, StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS), *([tail] if case.has_tail else [])
+    return other, kv, tokens, *([tail] if case.has_tail else [])
 
 
 def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
@@ -193,14 +199,15 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
         (row, i % len(case.sampling), case.first_output + i)
         for i, row in enumerate(case.output_rows or range(n_outputs))
     ]
-    paged = (KV, TAIL) if case.has_tail else (KV,)
+    paged = (OTHER, KV, TAIL) if case.has_tail else (OTHER, KV)
+    made = ((KV, case.copies), (OTHER, case.other_copies))
     return Step(
         rows=_case_rows(case),
         sequences=_case_sequences(case),
         outputs=outputs,
         sampling=list(case.sampling[::-1]),
         updates=[(group, 1, i, unit) for group in paged for i, unit in enumerate(_units(pages, group))],
-        copies=[(KV, pages[a], pages[b], n) for a, b, n in case.copies],
+        copies=[(group, pages[a], pages[b], n) for group, copies in made for a, b, n in copies],
     )
 
 
@@ -224,7 +231,7 @@ def _case_sequences(case: OpCase) -> list[StepSequence]:
         StepSequence(
             first_row=0,
             rows=n_rows,
-            groups=(kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else [])),
+            groups=(kv, kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else [])),
             sampling=len(case.sampling) - 1 - i,
         )
         for i in range(len(case.sampling))
@@ -261,13 +268,14 @@ async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
 
 
 def _units(pages: list[int], group: int) -> list[int]:
-    """A tail's pages come in another order, so that no kernel passes with the store's table."""
-    return pages[::-1] if group == TAIL else pages
+    """Each group's pages come in another order, so that no kernel passes with the table of another."""
+    return {OTHER: [*pages[1:], *pages[:1]], KV: pages, TAIL: pages[::-1]}[group]
 
 
 def _tail_kept(case: OpCase) -> int:
-    """What no row of the case reads from its tail: a whole number of pages."""
-    return first_tail_row(min(case.positions, default=0))
+    """What no row of the case reads from its tail, unless it gave up more: a whole number of pages."""
+    read = first_tail_row(min(case.positions, default=0))
+    return read if case.tail_kept is None else case.tail_kept
 
 
 def _ring(history: Sequence[int]) -> bytes:
@@ -281,8 +289,13 @@ def _padded(rows: F32) -> F32:
     return np.pad(rows, ((0, PAGE_ROWS - len(rows)), (0, 0)))
 
 
-async def _read_state(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
-    units = [await backend.read_state("kv", unit) for unit in pages]
+async def _read_states(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
+    own, other = [await _read_state(backend, case, name, pages) for name in ("kv", "other")]
+    return own | {f"other.{name}": rows for name, rows in other.items()}
+
+
+async def _read_state(backend: Backend, case: OpCase, group: str, pages: list[int]) -> dict[str, F32]:
+    units = [await backend.read_state(group, unit) for unit in pages]
     state: dict[str, F32] = {}
     at = 0
     for name, width in _tensors(case):
