@@ -140,6 +140,20 @@ def test_a_total_deadline_ends_an_answer_with_what_it_has() -> None:
     assert engine.is_idle
 
 
+def test_a_fork_has_a_deadline_of_its_own() -> None:
+    async def work() -> None:
+        engine = await open_engine(HashBackend(), STATES, Limits(8, 3, 64), n_pages=None, clock=Ticks())
+        parent = engine.submit(request(PROMPT, 40, timeout_s=60))
+        await anext(parent)
+        child = await engine.fork(parent.id, choice=1)
+        await parent.aclose()
+        await collect(child)
+        assert child.completion.finish_reason == "timeout"
+        assert engine.counters.timeouts == 1
+
+    asyncio.run(work())
+
+
 def test_a_queue_deadline_ends_what_has_not_begun_and_nothing_else() -> None:
     async def work() -> None:
         engine = await open_engine(HashBackend(), STATES, Limits(8, 1, 64), n_pages=None, clock=Ticks())

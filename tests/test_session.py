@@ -209,7 +209,7 @@ def test_what_is_changed_in_a_fork_is_not_changed_in_its_origin(llm: LLM) -> Non
     session.messages = [{"role": "user", "content": "the llama"}]
     session.options = {"stop": ["a"]}
     twin = session.fork()
-    twin.messages[0]["content"] = "the alpaca"
+    cast("dict[str, Any]", twin.messages[0])["content"] = "the alpaca"
     twin.options["stop"].append("b")
     assert (said(session), session.options) == ([("user", "the llama")], {"stop": ["a"]})
 
