@@ -13,7 +13,8 @@ override LOGITS_OFFSET: u32 = 0u;
 override RING_ROWS: u32 = 128u;
 override GROUP: u32 = 0u;
 
-const NOT_A_NUMBER: u32 = 1u;
+const INFINITY: u32 = 0x7f800000u;
+const NOT_A_NUMBER: u32 = 1u;  // or infinite
 const NOT_ZERO: u32 = 2u;
 const LOWEST: f32 = -3.4e38;
 const MOST_TOP_K: u32 = 256u;
@@ -65,7 +66,8 @@ fn scan(row: u32, lane: u32) -> Scan {
     top = higher(top, place_of(logit, id));
     let ratio = small_exp(-abs(logit - part.x));
     part = vec2<f32>(max(part.x, logit), select(part.y + ratio, part.y * ratio + 1.0, logit > part.x));
-    own |= select(0u, NOT_A_NUMBER, is_nan(logit)) | select(0u, NOT_ZERO, logit != 0.0);
+    let is_broken = is_nan(logit) || bitcast<u32>(logit) == INFINITY;
+    own |= select(0u, NOT_A_NUMBER, is_broken) | select(0u, NOT_ZERO, logit != 0.0);
   }
   if (lane == 0u) { atomicStore(&flags, 0u); }  // drivers do not all start with zeros
   workgroupBarrier();

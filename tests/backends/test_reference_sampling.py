@@ -134,6 +134,15 @@ def test_candidates_are_the_largest_by_id(n_vocab: int) -> None:
     assert row.candidates.variance == pytest.approx(fsum((x - mean) ** 2 for x in logits[:-1]) / n_vocab)
 
 
+@pytest.mark.parametrize(
+    ("value", "status"), [(np.nan, "nan"), (-np.nan, "nan"), (inf, "nan"), (-inf, "ok"), (0.0, "ok")]
+)
+def test_what_is_no_logit_is_told(value: float, status: str) -> None:
+    logits = np.array([[1.0, value, -2.0]], np.float32)
+    assert [row.status for row in run(OpCase(op="sample", views={"logits": logits})).rows] == [status]
+    assert run(OpCase(op="sample", views={"logits": 0 * logits[:, ::2]})).rows[0].status == "zero"
+
+
 def test_only_the_last_output_of_a_sequence_goes_to_its_ring() -> None:
     logits = np.full((3, 50), -9.0, np.float32)
     logits[range(3), [11, 12, 13]] = 5.0

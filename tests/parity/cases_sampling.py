@@ -41,9 +41,10 @@ def draw_cases() -> Iterator[OpCase]:
 
 
 def broken_cases() -> Iterator[OpCase]:
-    """Values that are no logits: NaN is told by the status, -inf is never drawn while another may be."""
+    """Values that are no logits: NaN and what overflowed are told by the status, -inf is never drawn while another may be."""
     broken = array(22, 6, 64)
     broken[1::2, 40] = np.nan
+    broken[4, 7] = np.inf
     yield case(broken, StepSampling(), limited(top_k=7, top_p=0.5), limited(min_p=0.1))
     barred = array(60, 10, 600)
     barred[::2, np.arange(600) % 97 != 5] = -np.inf  # leaves 7

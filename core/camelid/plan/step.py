@@ -34,7 +34,7 @@ RESULT_WORDS = 4  # id, status, logit (f32 bits), log-sum-exp (f32 bits): 16 byt
 CANDIDATES = 256  # the largest logits that a program with the feature of this name gives back
 CANDIDATE_WORDS = 2 * CANDIDATES + 2  # ids, logits, then mean and variance of all logits (f32 bits)
 MOST_TOP_K, MOST_BIASES, MOST_LAST_N = CANDIDATES, 16, 64  # what a device's chain takes
-STATUS = ("ok", "nan", "zero")
+STATUS = ("ok", "nan", "zero")  # of a row's logits: fine, NaN or +inf among them, all 0
 
 HEADER = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
 ROW = ("source", "value", "sequence", "state_row")

@@ -100,7 +100,7 @@ def _row(logits: F64, token_id: int, *, keep: bool) -> OutputRow:
         log_sum_exp = float(top + np.log(np.exp(logits - top).sum()))
     return OutputRow(
         token_id=token_id,
-        status=STATUS[1 if np.isnan(logits).any() else 2 if not logits.any() else 0],
+        status=STATUS[1 if not (logits < np.inf).all() else 2 if not logits.any() else 0],
         logit=float(logits[token_id]),
         log_sum_exp=log_sum_exp,
         logits=logits.astype(np.float32).data if keep else None,
