@@ -177,6 +177,7 @@ def test_a_higher_priority_overtakes_and_the_other_loses_nothing() -> None:
         assert engine.counters.preemptions == 1
         assert high_ids == expected_ids([8, 9], 4)
         assert got + await collect(low) == expected_ids(PROMPT, 20)
+        assert low.completion.usage.cached_tokens == 0, "what it found of its own work was computed for it"
         await low.aclose()
         assert engine.is_idle
 
