@@ -124,6 +124,12 @@ def test_fields_set_directly_are_checked_too() -> None:
         SamplingParams(top_k=-5)
 
 
+def test_fields_set_directly_are_kept_in_the_same_form() -> None:
+    given: dict[str, Any] = {"order": "temperature-first", "logit_bias": {5: 1}, "logprobs": True}
+    assert SamplingParams(**given) == made(**given)
+    assert SamplingParams(**given).chain == made(**given).chain
+
+
 def test_seed_is_kept_or_drawn() -> None:
     assert SamplingParams(seed=7).seeded().seed == 7
     drawn = {SamplingParams().seeded().seed for _ in range(4)}

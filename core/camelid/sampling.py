@@ -134,7 +134,8 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():
-            check.read(name, getattr(self, name))
+            # The way of a frozen dataclass to keep what it is given in one form.
+            object.__setattr__(self, name, check.read(name, getattr(self, name)))
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -152,8 +153,7 @@ class SamplingParams:
         unknown = sorted(options.keys() - CHECKS.keys())
         if unknown:
             raise _unknown(unknown[0])
-        given = {name: CHECKS[name].read(name, value) for name, value in options.items()}
-        return cls(**_recommended(defaults or {}, given), **given)  # type: ignore[arg-type]  # by the checks
+        return cls(**{**_recommended(defaults or {}, options), **options})  # type: ignore[arg-type]  # checked
 
     def seeded(self) -> SamplingParams:
         """The same with a seed: the one given, or 32 random bits."""
