@@ -41,7 +41,7 @@ def draw_cases() -> Iterator[OpCase]:
 
 
 def broken_cases() -> Iterator[OpCase]:
-    """Values that are no logits: NaN and what overflowed are told by the status, -inf is never drawn while another may be."""
+    """NaN and what overflowed are told by the status; -inf is never drawn while another may be."""
     broken = array(22, 6, 64)
     broken[1::2, 40] = np.nan
     broken[4, 7] = np.inf
