@@ -93,15 +93,15 @@ def test_stop_ends_where_the_context_does() -> None:
     assert done.finish_reason == "length"
 
 
-@pytest.mark.parametrize("n_keep", [0, 4])
+@pytest.mark.parametrize("n_keep", [0, 4, 99])
 def test_shift_goes_on_as_a_fresh_request_with_the_kept_tokens_would(n_keep: int) -> None:
     engine = engine_of(context=20)
     ids, done = run(engine, PROMPT, 40, overflow="shift", n_keep=n_keep)
     context, want = list(PROMPT), list[int]()
     while len(want) < 40:
         if len(context) == 20:
-            n = (20 - n_keep) // 2
-            context = context[:n_keep] + context[n_keep + n :]
+            kept = min(n_keep, 18)  # one goes at least, and never the last
+            context = context[:kept] + context[kept + (20 - kept) // 2 :]
         (token_id,) = expected_ids(context, 1)
         context.append(token_id)
         want.append(token_id)
