@@ -18,6 +18,7 @@ const NOT_A_NUMBER: u32 = 1u;  // or infinite
 const NOT_ZERO: u32 = 2u;
 const LOWEST: f32 = -3.4e38;
 const MOST_TOP_K: u32 = 256u;
+const SAMPLING_WORDS: u32 = 14u;  // in the order of plan/step.py
 // Noise is from -2.86 to 17.33: what is farther below the top than both cannot win.
 const HOPELESS: f32 = -20.5;
 
@@ -138,7 +139,7 @@ fn is_last(output: u32) -> bool {  // of its sequence
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let sequence = step[OUTPUTS_AT + 3u * group.x + 1u];
   let position = step[OUTPUTS_AT + 3u * group.x + 2u];
-  let sampling = SAMPLING_AT + 14u * step[SEQUENCES_AT + sequence * SEQUENCE_WORDS + 3u];
+  let sampling = SAMPLING_AT + SAMPLING_WORDS * step[SEQUENCES_AT + sequence * SEQUENCE_WORDS + 3u];
   let row = group.x * LOGITS_STRIDE + LOGITS_OFFSET;
   let ring_at = group_at(sequence, GROUP).write * RING_ROWS;
   let scanned = scan(row, lane);

@@ -1,0 +1,41 @@
+"""Numbers that stand in WGSL and in Python: they must be the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from camelid import shaders
+from camelid.backends.webgpu import kernel, kernels_basic, kernels_matrix, kernels_state
+from camelid.plan import step
+
+WORDS = ("rows", "outputs", "updates", "copies")
+HEADER = {name.upper(): step.StepLayout.header_word(name) for name in WORDS}
+    name.upper(): step.StepLayout.header_word(name) for name in ("rows", "outputs", "updates", "copies")
+}
+ROUTER_GATES = {name.upper(): number for name, number in kernels_matrix.ROUTER_GATES.items()}
+NUMBERS = {
+    "prelude": HEADER,
+    "embed": {"FROM_ID": step.FROM_ID, "FROM_RING": step.FROM_RING},
+    "sample": {"MOST_TOP_K": step.MOST_TOP_K, "SAMPLING_WORDS": len(step.SAMPLING)},
+    "adjust": {"BIASES": step.MOST_BIASES, "HISTORY": step.MOST_LAST_N},
+    "candidates": {"MOST": step.CANDIDATES, "WORDS": step.CANDIDATE_WORDS},
+    "matvec": {
+        "GROUP_LANES": kernel.LANES,
+        "MAX_TOKENS": kernel.TOKENS,
+        "TILES_X": kernels_matrix.TILES_X,
+    },
+    "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
+    "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},
+    "attention": {
+        "HELD": kernels_state.MASKS["held"],
+        "LANES": kernels_state.MAX_HEAD_DIM // kernels_state.VECTOR,
+    },
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_shader_has_the_numbers_of_python(name: str) -> None:
+    found = dict(re.findall(r"^const (\w+): u32 = (\d+)u;", shaders.text(name), re.MULTILINE))
+    assert {key: int(found[key]) for key in NUMBERS[name]} == NUMBERS[name]
