@@ -12,8 +12,6 @@ from camelid.plan import step
 
 WORDS = ("rows", "outputs", "updates", "copies")
 HEADER = {name.upper(): step.StepLayout.header_word(name) for name in WORDS}
-    name.upper(): step.StepLayout.header_word(name) for name in ("rows", "outputs", "updates", "copies")
-}
 ROUTER_GATES = {name.upper(): number for name, number in kernels_matrix.ROUTER_GATES.items()}
 NUMBERS = {
     "prelude": HEADER,
