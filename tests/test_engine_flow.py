@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from tests.engine_fakes import (
     GREEDY,
     PAGE_ROWS,
     STATES,
+    VOCAB,
     HashBackend,
     collect,
     expected_ids,
@@ -26,12 +27,13 @@ from camelid.errors import RequestError
 from camelid.metrics import StepFacts
 from camelid.programs import Limits
 from camelid.sampling import SamplingParams
+from camelid.sequence import Sequence
 from camelid.speculative import NgramLookup, proposer_of
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 
 
-def run(engine: StepEngine, prompt: Sequence[int], n: int = 8, **more: Any) -> tuple[list[int], Any]:
+def run(engine: StepEngine, prompt: Seq[int], n: int = 8, **more: Any) -> tuple[list[int], Any]:
     """Ids and completion of one request."""
 
     async def work() -> tuple[list[int], Any]:
@@ -221,6 +223,16 @@ def test_forks_share_what_was_computed_and_go_their_own_ways() -> None:
     asyncio.run(work())
 
 
+def test_a_fork_takes_over_what_its_sampler_has_learned() -> None:
+    asked = replace(request(PROMPT), sampling=SamplingParams(seed=1, mirostat=2))
+    parent = Sequence(id=1, request=asked, vocab_size=VOCAB, max_tokens=8, limit=64)
+    assert parent.sampler
+    parent.sampler.mu = 3.25
+    child = parent.fork(2, choice=1)
+    assert child.sampler and child.sampler is not parent.sampler
+    assert (child.sampler.mu, child.sampler.choice) == (3.25, 1)
+
+
 def test_what_has_ended_cannot_be_forked() -> None:
     async def work() -> None:
         engine = await make_engine(HashBackend(), parallel=1)
@@ -235,7 +247,7 @@ def test_what_has_ended_cannot_be_forked() -> None:
 # Speculation
 
 
-def proposals(token_ids: Sequence[int], most: int = 8) -> list[int]:
+def proposals(token_ids: Seq[int], most: int = 8) -> list[int]:
     return list(asyncio.run(NgramLookup().propose(token_ids, most, GREEDY)))
 
 

@@ -36,6 +36,9 @@ def draw_cases() -> Iterator[OpCase]:
     tail = array(23, 1, 1024)
     tail[0, 561] = -30.0  # with seed 332 its u is 1 - 2^-25, which float32 rounds to 1
     yield case(tail, StepSampling(temperature=1.0, seed=332))
+    far = np.full((1, 1024), -1e3, np.float32)
+    far[0, [561, 541]] = -19.3, 0.0  # the same u, and noise of -2.02 for the other: it wins from afar
+    yield case(far, StepSampling(temperature=1.0, seed=332))
     yield case(empty(1, 64))
     yield case(empty(4, 700), WARM)  # all are equal: noise alone decides
 
