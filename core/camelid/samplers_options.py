@@ -12,7 +12,7 @@ from camelid.messages import shown
 
 MOST_INT = 2**31 - 1
 MOST_BIAS = 100.0
-MOST_BIASES, MOST_BREAKERS, MOST_BREAKER_LEN = 1024, 32, 40
+MOST_BIASED_IDS, MOST_BREAKERS, MOST_BREAKER_LEN = 1024, 32, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _is_bias(value: object) -> bool:
 
 def _are_biases(value: object) -> bool:
     pairs = bias_pairs(value)
-    if pairs is None or len(pairs) > MOST_BIASES:
+    if pairs is None or len(pairs) > MOST_BIASED_IDS:
         return False
     ids = [_token_id(token_id) for token_id, _ in pairs]
     return None not in ids and len(set(ids)) == len(ids) and all(_is_bias(bias) for _, bias in pairs)
@@ -108,7 +108,7 @@ def _biases(value: object) -> tuple[tuple[int, float], ...]:
 
 
 BIASES = Check(
-    f"{{token id: bias}} with at most {MOST_BIASES} ids, each once, and biases from -{MOST_BIAS:g} to "
+    f"{{token id: bias}} with at most {MOST_BIASED_IDS} ids, each once, and biases from -{MOST_BIAS:g} to "
     f"{MOST_BIAS:g} or False, which bans a token",
     _are_biases,
     _biases,

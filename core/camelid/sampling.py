@@ -6,7 +6,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import cast
+from itertools import chain
+from typing import Any, cast
 
 from camelid.errors import RequestError
 from camelid.formats.gguf_header import Gguf
@@ -41,7 +42,20 @@ ORDERS = {
 ALIASES = {"typ_p": "typical_p", "typ": "typical_p", "typical": "typical_p", "typp": "typical_p",
            "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p",
            "topnsigma": "top_n_sigma", "top_nsigma": "top_n_sigma"}  # fmt: skip
-DEVICE_CHAIN = ("logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature")
+# What a device's chain has, in its order: the words of a step's sampling row and the options that they hold.
+DEVICE_WORDS: Mapping[str, Mapping[str, str]] = {
+    "logit_bias": {"biases": "logit_bias"},
+    "penalties": {
+        "repeat_penalty": "repeat_penalty",
+        "frequency_penalty": "frequency_penalty",
+        "presence_penalty": "presence_penalty",
+        "penalty_last_n": "repeat_last_n",
+    },
+    "top_k": {"top_k": "top_k"},
+    "top_p": {"top_p": "top_p"},
+    "min_p": {"min_p": "min_p"},
+    "temperature": {"temperature": "temperature"},
+}
 # What a GGUF may recommend, by its own name -> option and stored type (llama.cpp's keys).
 FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
     "sequence": ("order", str),
@@ -185,7 +199,7 @@ class SamplingParams:
     def fits_device(self) -> bool:
         """Whether a device's own chain draws these tokens; if not, a `HostSampler` does."""
         return (
-            self.chain == tuple(name for name in DEVICE_CHAIN if name in self.chain)
+            self.chain == tuple(name for name in DEVICE_WORDS if name in self.chain)
             and (self.top_k <= MOST_TOP_K or "top_k" not in self.chain)
             and ("top_p" not in self.chain or ("top_k" in self.chain and self.min_keep <= 1))
             and (0 <= self.repeat_last_n <= MOST_LAST_N or "penalties" not in self.chain)
@@ -213,22 +227,10 @@ class SamplingParams:
         assert self.seed is not None, "seeded() comes first"
         if not self.fits_device:
             return StepSampling(seed=self.seed, choice=choice, offset=offset)
-        chain = self.chain
-        has_penalties = "penalties" in chain
-        return StepSampling(
-            temperature=self.temperature if "temperature" in chain else 1.0,
-            seed=self.seed,
-            choice=choice,
-            offset=offset,
-            top_k=self.top_k if "top_k" in chain else 0,
-            top_p=self.top_p if "top_p" in chain else 1.0,
-            min_p=self.min_p if "min_p" in chain else 0.0,
-            repeat_penalty=self.repeat_penalty if has_penalties else 1.0,
-            frequency_penalty=self.frequency_penalty if has_penalties else 0.0,
-            presence_penalty=self.presence_penalty if has_penalties else 0.0,
-            penalty_last_n=self.repeat_last_n if has_penalties else 0,
-            biases=self.logit_bias if "logit_bias" in chain else (),
-        )
+        pairs = chain.from_iterable(DEVICE_WORDS[name].items() for name in self.chain)
+        words: dict[str, Any] = {"temperature": 1.0}  # the one whose default there, greedy, does something
+        words |= {word: getattr(self, option) for word, option in pairs}
+        return StepSampling(**words, seed=self.seed, choice=choice, offset=offset)
 
 
 def file_defaults(gguf: Gguf) -> dict[str, object]:

@@ -16,6 +16,7 @@ from camelid.plan.plan import Op
 from camelid.plan.step import CANDIDATES, STATUS, StepSampling
 
 U64 = npt.NDArray[np.uint64]
+DRAW = 0  # the purpose of noise
 
 
 def op_sample(op: Op, f: Frame) -> None:
@@ -62,7 +63,7 @@ def _draw(logits: F64, how: StepSampling, history: Sequence[int], position: int)
         ids = np.sort(_survivors(scores, how))  # so that of equals the lowest id is the first
         scores = scores[ids]
         if how.temperature > 0.0:
-            words = philox(how.seed, ids.astype(np.uint64), position + how.offset, how.choice, 0)
+            words = philox(how.seed, ids.astype(np.uint64), position + how.offset, how.choice, DRAW)
             u = ((words >> np.uint64(8)) + 0.5) * 2.0**-24
             scores = scores / how.temperature - np.log(-np.log(u))
     return int(ids[np.argmax(scores)])
