@@ -17,6 +17,7 @@ from tests.engine_fakes import (
     HashBackend,
     collect,
     expected_ids,
+    logits_of,
     make_engine,
     open_engine,
     request,
@@ -26,6 +27,7 @@ from camelid.engine import StepEngine
 from camelid.errors import RequestError
 from camelid.metrics import StepFacts
 from camelid.programs import Limits
+from camelid.samplers import HostSampler, Scores
 from camelid.sampling import SamplingParams
 from camelid.sequence import Sequence
 from camelid.speculative import NgramLookup, proposer_of
@@ -110,6 +112,23 @@ def test_shift_goes_on_as_a_fresh_request_with_the_kept_tokens_would(n_keep: int
     assert ids == want == done.token_ids
     assert engine.counters.shifted > 2
     assert engine.is_idle
+
+
+def test_the_noise_of_the_host_goes_on_over_shifts() -> None:
+    """It is keyed by how many tokens there were in all, not by how many are left."""
+    params = SamplingParams(seed=3, temperature=2.0, typical_p=0.9)
+    engine = asyncio.run(open_engine(HashBackend(), STATES, Limits(8, 3, 20), n_pages=None))
+    asked = replace(request(PROMPT, 40, overflow="shift"), sampling=params, eos_ids=frozenset())
+    ids = asyncio.run(collect(engine.submit(asked)))
+    context, want, sampler = list(PROMPT), list[int](), HostSampler(params, VOCAB)
+    while len(want) < 40:
+        context = context[10:] if len(context) == 20 else context
+        scores = Scores(1.5, None, logits_of(*expected_ids(context, 1)))
+        want.append(sampler.draw(scores, context, len(PROMPT) + len(want)))
+        context.append(want[-1])
+    assert ids == want
+    assert engine.counters.shifted > 2
+    assert engine.counters.hosted_rows == 40
 
 
 # Time and order
@@ -199,6 +218,14 @@ def test_what_cannot_be_done_is_refused_at_once(more: dict[str, Any], words: str
         engine.submit(replace(request(PROMPT), **more))
 
 
+def test_an_atomic_prompt_must_fit_beside_the_rows_of_all_others() -> None:
+    """Of 8 rows two may be those of the other streams in each step, for as long as they go on."""
+    ids, _ = run(engine_of(), PROMPT[:6], is_atomic=True)
+    assert ids == expected_ids(PROMPT[:6], 8)
+    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, and a step holds 6"):
+        run(engine_of(), PROMPT[:7], is_atomic=True)
+
+
 # Forks
 
 
@@ -264,6 +291,7 @@ def test_ngrams_forget_what_a_shift_dropped() -> None:
         lookup = NgramLookup()
         await lookup.propose([1, 2, 3, 4, 5, 6, 7, 1, 2], 3, GREEDY)
         assert not await lookup.propose([6, 7, 1, 2], 3, GREEDY)
+        assert await lookup.propose([3, 4, 3, 4], 1, GREEDY) == [3], "as many, and others"
 
     asyncio.run(work())
 
