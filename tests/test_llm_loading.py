@@ -13,6 +13,7 @@ from tests.gguf_files import write_tiny_llama
 
 import camelid
 from camelid import loading, opening
+from camelid.asking import Asking
 from camelid.backends.base import OpenSpec
 from camelid.backends.null import NullBackend
 from camelid.errors import BackendError, CamelidError, ModelFormatError, RequestError, UnsupportedModelError
@@ -192,3 +193,14 @@ def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path)
         assert framed.tokenizer.frame.after == (framed.tokenizer.eos_id,)
         done = framed.generate("the llama", max_tokens=1)
         assert done.usage.prompt_tokens == len(plain) + 1
+
+
+@pytest.mark.parametrize(("reads_bos", "n_keep"), [(b"\0", 0), (b"\1", 1)])
+def test_a_shift_keeps_what_opens_every_prompt(
+    reads_bos: bytes, n_keep: int, path: Path, tmp_path: Path
+) -> None:
+    place, flag = tmp_path / "bos.gguf", b"tokenizer.ggml.add_bos_token\7\0\0\0"
+    place.write_bytes(path.read_bytes().replace(flag + b"\0", flag + reads_bos))
+    asking = Asking(asyncio.run(opening.open_model(place)))
+    assert asking.request("the llama", {}).n_keep == n_keep
+    assert asking.request("the llama", {"n_keep": 5}).n_keep == 5
