@@ -165,6 +165,21 @@ def test_rows_that_a_device_does_not_give_back_are_an_error() -> None:
     run(work())
 
 
+def test_what_a_lost_step_left_of_a_cancelled_request_is_not_remembered() -> None:
+    async def work() -> None:
+        lost: dict[int, Exception] = {1: BackendError("the device hiccupped", backend="hash")}
+        engine = await engine_of(HashBackend(depth=2, read_faults=lost))
+        stream = engine.submit(request(PROMPT, 12))
+        await engine.step()  # two are in flight, and the first retires
+        engine.cancel(stream.id)
+        await end(engine)
+        assert engine.counters.failed_steps == 1
+        assert await collect(engine.submit(request([*PROMPT, 7], 12))) == expected_ids([*PROMPT, 7], 12)
+        await end(engine)
+
+    run(work())
+
+
 # Requests
 
 

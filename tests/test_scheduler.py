@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request
@@ -176,6 +177,30 @@ def test_higher_priority_goes_first_and_sends_a_lower_one_away() -> None:
     assert advance(made) == (MIXED, [(1, 2, 1)])
     assert [s.id for s in made.waiting] == [0]
     assert made.n_preempted == 1
+
+
+def test_who_found_no_room_is_not_looked_at_again_before_there_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = scheduler(3, 3, n_sequences=1)
+    asked: list[int] = []
+    real = made.state.open_seat
+
+    def open_seat(token_ids: list[int], **more: Any) -> Any:
+        asked.append(len(token_ids))
+        return real(token_ids, **more)
+
+    monkeypatch.setattr(made.state, "open_seat", open_seat)
+    for _ in range(4):
+        advance(made)
+    assert len(asked) == 2, "once each"
+    first = made.running[0]
+    first.n_in_flight = 0
+    first.finish("stop")
+    made.remove(first)
+    advance(made)
+    assert len(asked) == 3
+    assert [s.id for s in made.running] == [1]
 
 
 def test_equal_priority_sends_nobody_away() -> None:

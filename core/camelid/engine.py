@@ -312,6 +312,7 @@ class StepEngine:
         """Ends the sequences of a step that failed, and no others."""
         self.counters.failed_steps += 1
         for work in batch.work:
+            work.sequence.is_lost = True
             self._end(work.sequence, "error", error)
 
     def _deliver(self, batch: Batch, result: Result) -> None:

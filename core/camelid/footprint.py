@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from camelid.backends.base import Pool
 from camelid.loading import check_context, make_plan, make_state
@@ -56,7 +56,7 @@ def predict_memory(
     that does not fit it.
     """
     rows = check_context(context, model)
-    limits, model = replace(limits or Limits(), context=rows), at_context(model, rows)
+    limits, model = (limits or Limits()).at_context(rows), at_context(model, rows)
     plans = {entry: make_plan(model, entry, limits, fused, kv_type=kv_type) for entry in (DECODE, MIXED)}
     state = make_state(model, limits, kv_type, depth=depth)
     states, pools = state.states, state.sizes()

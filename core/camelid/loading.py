@@ -181,7 +181,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     limits = Limits(options.chunk, options.parallel)
     file = await open_model(model, progress=progress)
     context = check_context(options.context, file.model)
-    limits = replace(limits, context=context, chunk=min(limits.chunk, limits.parallel * context))
+    limits = limits.at_context(context)
     file = replace(file, model=at_context(file.model, context))
     declare_states(file.model.spec, options.kv_type)  # refuses what does not fit before a backend is opened
     report(STAGES[1], 1, len(STAGES))

@@ -18,6 +18,7 @@ class UnitPool:
     def __init__(self, n_units: int, on_evict: Callable[[int], object] = lambda unit: None) -> None:
         self.n_units = n_units
         self.n_evicted = 0
+        self.n_let_go = 0  # times that a unit's last holder dropped it
         self._on_evict = on_evict
         self._free = list(range(n_units, 0, -1))
         self._references = [0] * (n_units + 1)
@@ -71,6 +72,7 @@ class UnitPool:
         self._references[unit] -= 1
         if self._references[unit]:
             return
+        self.n_let_go += 1
         if self._is_cached[unit]:
             self._idle[unit] = None
         else:

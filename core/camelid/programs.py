@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from camelid.errors import RequestError
 from camelid.plan.step import Capacity, ProgramKey
@@ -37,6 +37,10 @@ class Limits:
                 f"parallel is {self.parallel} and chunk {self.chunk}; expected 1 <= parallel <= chunk",
                 field="parallel",
             )
+
+    def at_context(self, context: int) -> Limits:
+        """The same for sequences of `context` rows. A step is no larger than all of them together."""
+        return replace(self, context=context, chunk=min(self.chunk, self.parallel * context))
 
 
 def program_key(program: str, limits: Limits, page_rows: int, *, n_paged: int = 1) -> ProgramKey:

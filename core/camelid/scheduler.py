@@ -60,6 +60,8 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.newcomers: deque[Sequence] = deque()  # whom the engine has not looked at since they took a seat
         self.n_preempted = 0
+        # Who found no room, and when: to look again for what of its prompt is known takes time.
+        self._refused: tuple[int, int] | None = None
         n_paged = sum(s.kind in PAGED for s in state.states)
         keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
         self._most_updates = {program: key.capacity.updates for program, key in keys.items()}
@@ -84,9 +86,8 @@ class Scheduler:
     def _unseat(self, s: Sequence) -> None:
         self.running.remove(s)
         assert s.seat is not None, "running sequences hold a seat"
-        self.state.close_seat(
-            s.seat, s.token_ids, s.n_valid, keeps=s.request.reuses and s.outbox.error is None
-        )
+        keeps = s.request.reuses and s.outbox.error is None and not s.is_lost
+        self.state.close_seat(s.seat, s.token_ids, s.n_valid, keeps=keeps)
         s.leave_seat()
 
     def send_away(self, sequence: Sequence) -> None:
@@ -114,17 +115,16 @@ class Scheduler:
 
     def admit(self) -> None:
         """Gives seats to those who wait, in order, while there is room."""
-        while self.waiting:
+        while self.waiting and self._refused != (self.waiting[0].id, self.state.n_let_go):
             first = self.waiting[0]
             request = first.request
             seat = self.state.open_seat(first.token_ids, salt=request.salt, reuses=request.finds)
-            if seat is None:
-                if self._make_way(first):
-                    continue
-                break
-            self.waiting.pop(0)
-            first.take_seat(seat)
-            self.seat_at_once(first)
+            if seat:
+                self.waiting.pop(0)
+                first.take_seat(seat)
+                self.seat_at_once(first)
+            elif not self._make_way(first):
+                self._refused = first.id, self.state.n_let_go
 
     def speculating(self) -> Iterator[Sequence]:
         """Those that can be asked for drafts of what follows."""

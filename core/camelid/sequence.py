@@ -106,6 +106,7 @@ class Sequence:
     n_cached: int = 0  # of its prompt, the first time
     seat: Seat | None = None
     is_leaving: bool = False  # it gives up its seat once nothing of it is in flight
+    is_lost: bool = False  # a step of it failed, so that nobody knows what its units hold
     needs_all: bool = False  # since the candidates of its latest row were too few
     drafts: tuple[int, ...] = ()
     clock: Clock = field(default_factory=Clock)

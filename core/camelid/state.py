@@ -111,6 +111,11 @@ class StateManager:
         return self._rows.n_free
 
     @property
+    def n_let_go(self) -> int:
+        """Grows whenever there is more room than before."""
+        return self._rows.n_let_go + sum(pool.n_let_go for pool in self._pools.values())
+
+    @property
     def n_evicted(self) -> int:
         """Units that were taken from the prefix cache so far."""
         return sum(pool.n_evicted for pool in self._pools.values())
