@@ -199,8 +199,11 @@ def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path)
 def test_a_shift_keeps_what_opens_every_prompt(
     reads_bos: bytes, n_keep: int, path: Path, tmp_path: Path
 ) -> None:
+    """The end token becomes the one that opens a prompt, if the flag says so."""
     place, flag = tmp_path / "bos.gguf", b"tokenizer.ggml.add_bos_token\7\0\0\0"
-    place.write_bytes(path.read_bytes().replace(flag + b"\0", flag + reads_bos))
+    data = path.read_bytes().replace(b"ggml.eos_token_id", b"ggml.bos_token_id")
+    assert data.count(flag + b"\0") == 1
+    place.write_bytes(data.replace(flag + b"\0", flag + reads_bos))
     asking = Asking(asyncio.run(opening.open_model(place)))
     assert asking.request("the llama", {}).n_keep == n_keep
     assert asking.request("the llama", {"n_keep": 5}).n_keep == 5
