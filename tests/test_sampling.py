@@ -212,7 +212,10 @@ def test_words_are_the_devices_chain_or_greedy_where_the_host_draws(
         ({}, False), ({"temperature": 0}, True), ({"top_k": 0, "top_p": 1, "min_p": 0}, True),
         ({"order": ["penalties", "temperature"], "repeat_penalty": 2}, True), ({"order": ["top_k"]}, False),
         ({"order": ["temperature"], "dynatemp_range": 1}, False),
-        ({"temperature": 0, "typical_p": 0.5}, False),
+        ({"temperature": 0, "typical_p": 0.5}, False), ({"order": ["min_p"]}, False),
+        ({"order": ["typical_p"], "typical_p": 0.5}, False), ({"order": ["top_p"]}, False),
+        ({"order": ["top_n_sigma"], "top_n_sigma": 1}, False), ({"order": ["dry"], "dry_multiplier": 1}, True),
+        ({"order": ["xtc"], "xtc_probability": 0.5}, False), ({"order": ["mirostat"], "mirostat": 2}, False),
     ],
 )  # fmt: skip
 def test_a_chain_of_tokens_each_by_itself_is_known(options: dict[str, Any], is_pointwise: bool) -> None:
