@@ -214,7 +214,8 @@ def test_words_are_the_devices_chain_or_greedy_where_the_host_draws(
         ({"order": ["temperature"], "dynatemp_range": 1}, False),
         ({"temperature": 0, "typical_p": 0.5}, False), ({"order": ["min_p"]}, False),
         ({"order": ["typical_p"], "typical_p": 0.5}, False), ({"order": ["top_p"]}, False),
-        ({"order": ["top_n_sigma"], "top_n_sigma": 1}, False), ({"order": ["dry"], "dry_multiplier": 1}, True),
+        ({"order": ["top_n_sigma"], "top_n_sigma": 1}, False),
+        ({"order": ["dry"], "dry_multiplier": 1}, True),
         ({"order": ["xtc"], "xtc_probability": 0.5}, False), ({"order": ["mirostat"], "mirostat": 2}, False),
     ],
 )  # fmt: skip
