@@ -137,32 +137,6 @@ def test_history_that_cannot_be_written_ends_its_own_request() -> None:
     run(work())
 
 
-def test_what_a_failed_step_wrote_is_never_found() -> None:
-    async def work() -> None:
-        engine = await engine_of(HashBackend(read_faults={0: BackendError("lost", backend="hash")}))
-        stream = engine.submit(request(PROMPT[:6]))
-        with pytest.raises(BackendError, match="lost"):
-            await collect(stream)
-        await end(engine)
-        assert engine.cached_rows(PROMPT[:6]) == 0
-        assert await collect(engine.submit(request(PROMPT[:6]))) == expected_ids(PROMPT[:6], 8)
-        await end(engine)
-
-    run(work())
-
-
-def test_state_that_led_to_broken_logits_is_never_found() -> None:
-    async def work() -> None:
-        engine = await engine_of(HashBackend(statuses={6: "nan"}))
-        stream = engine.submit(request([7, *PROMPT[:5]]))
-        with pytest.raises(BackendError, match="not a number"):
-            await collect(stream)
-        await end(engine)
-        assert engine.cached_rows([7, *PROMPT[:5]]) == 0
-
-    run(work())
-
-
 def test_rows_that_a_device_does_not_give_back_are_an_error() -> None:
     class Short(HashBackend):
         async def read(self, ticket: Ticket) -> Result:

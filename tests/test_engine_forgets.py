@@ -1,0 +1,39 @@
+"""What must not be found again: state of which nobody knows whether it is right."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.engine_fakes import HashBackend, collect, expected_ids, make_engine, request
+
+from camelid.errors import BackendError
+
+PROMPT = [7, 3, 1, 4, 1, 5]
+
+
+def test_what_a_failed_step_wrote_is_never_found() -> None:
+    async def work() -> None:
+        engine = await make_engine(HashBackend(read_faults={0: BackendError("lost", backend="hash")}))
+        stream = engine.submit(request(PROMPT))
+        with pytest.raises(BackendError, match="lost"):
+            await collect(stream)
+        while await engine.step():
+            pass  # what was in flight retires
+        assert engine.cached_rows(PROMPT) == 0
+        assert await collect(engine.submit(request(PROMPT))) == expected_ids(PROMPT, 8)
+
+    asyncio.run(work())
+
+
+def test_state_that_led_to_broken_logits_is_never_found() -> None:
+    async def work() -> None:
+        engine = await make_engine(HashBackend(statuses={6: "nan"}))
+        stream = engine.submit(request(PROMPT))
+        with pytest.raises(BackendError, match="not a number"):
+            await collect(stream)
+        while await engine.step():
+            pass
+        assert engine.cached_rows(PROMPT) == 0
+
+    asyncio.run(work())
