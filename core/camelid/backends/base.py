@@ -43,6 +43,7 @@ class Capabilities:
     fused: frozenset[str] = frozenset()  # the rewrites of plan/fuse.py that this backend wants
     is_software: bool = False
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    refuses: Callable[[Plan], str] = lambda plan: ""
 
     @property
     def most_bytes(self) -> int:
@@ -51,8 +52,6 @@ class Capabilities:
             self.limits.get(name, UNBOUNDED) for name in ("maxBufferSize", "maxStorageBufferBindingSize")
         )
         return min(bounds)
-
-    refuses: Callable[[Plan], str] = lambda plan: ""
 
 
 @dataclass(frozen=True, slots=True)

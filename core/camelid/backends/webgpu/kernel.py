@@ -16,9 +16,7 @@ Files = tuple[str, ...]
 
 LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # that share a weight row; see matvec.wgsl
-TOKENS = (
-    8  # token rows that share one reading of the weights, prompt or generated; matvec.wgsl has room for 8
-)
+TOKENS = 8  # rows, prompt or generated, that share one reading of the weights; matvec.wgsl has room for these
 ROW_WORDS = {"T": StepLayout.header_word("rows"), "O": StepLayout.header_word("outputs")}
 
 
