@@ -12,10 +12,9 @@ from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_e
 from camelid.answers import AnswerText
 from camelid.backends.base import OutputRow
 from camelid.engine import StepEngine, Stream
-from camelid.errors import BackendError, ContextOverflowError, RequestError
+from camelid.errors import BackendError, RequestError
 from camelid.plan.step import FROM_RING
 from camelid.scheduler import DECODE, MIXED
-from camelid.sequence import Request
 
 
 class Letters:
@@ -298,40 +297,6 @@ def test_text_that_fails_ends_its_own_request() -> None:
         assert engine.is_idle
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("asked", "error", "words"),
-    [
-        (request([]), RequestError, "prompt is empty"),
-        (request([1, VOCAB]), RequestError, f"token {VOCAB} is outside the vocabulary of {VOCAB}"),
-        (request([-1]), RequestError, "outside the vocabulary"),
-        (request([1], 0), RequestError, "max_tokens is 0"),
-        (request([1], True), RequestError, "max_tokens is True"),
-        (request([1] * 64, None), ContextOverflowError, "64 prompt tokens and 1 to answer .* context of 64"),
-        (request([1] * 60, 5), ContextOverflowError, "60 prompt tokens and 5"),
-    ],
-)
-def test_impossible_request_is_refused_at_once(asked: Request, error: type[Exception], words: str) -> None:
-    async def main() -> None:
-        engine = await make_engine(HashBackend())
-        with pytest.raises(error, match=words):
-            engine.submit(asked)
-        assert engine.is_idle
-        assert engine.counters.requests == 0
-
-    asyncio.run(main())
-
-
-def test_overflow_carries_its_numbers() -> None:
-    async def main() -> ContextOverflowError:
-        engine = await make_engine(HashBackend())
-        with pytest.raises(ContextOverflowError) as caught:
-            engine.submit(request([1] * 60, 5))
-        return caught.value
-
-    error = asyncio.run(main())
-    assert (error.n_tokens, error.context_length) == (65, 64)
 
 
 def test_answer_without_a_bound_ends_with_the_context() -> None:

@@ -21,7 +21,6 @@ from camelid.programs import CANDIDATES, GUIDED, Limits
 from camelid.sampling import SamplingParams
 from camelid.sequence import Sequence as Running
 from camelid.stream import Stream
-from camelid.transfer import Exported
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 PENALISED = SamplingParams(temperature=0.0, seed=0, repeat_penalty=1.1, repeat_last_n=8)
@@ -161,100 +160,6 @@ def test_what_a_lost_step_left_of_a_cancelled_request_is_not_remembered() -> Non
         await end(engine)
         assert engine.counters.failed_steps == 1
         assert await collect(engine.submit(request([*PROMPT, 7], 12))) == expected_ids([*PROMPT, 7], 12)
-        await end(engine)
-
-    run(work())
-
-
-# Requests
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"prompt_ids": (1, 1.5)}, "prompt token 1.5 is outside the vocabulary"),
-        ({"prompt_ids": ("a",)}, "prompt token 'a' is"),
-        ({"prompt_ids": (True,)}, "prompt token True is"),
-        ({"prompt_ids": (None,)}, "prompt token None is"),
-        ({"n_keep": -1, "overflow": "shift"}, "n_keep is -1, expected an integer from 0"),
-        ({"n_keep": "x"}, "n_keep is 'x', expected an integer from 0"),
-        ({"priority": 1.5}, "priority is 1.5, expected an integer$"),
-        ({"choice": -1}, "choice is -1, expected an integer from 0 up to 4294967295"),
-        ({"choice": 1 << 32}, "choice is 4294967296"),
-        ({"sampling": SamplingParams(seed=0, logit_bias=((VOCAB, 1.0),))}, f"logit_bias names token {VOCAB}"),
-        ({"salt": b"mine"}, "cache_salt is bytes, expected text"),
-        ({"timeout_s": 10**400}, "timeout_s is int, expected seconds above 0"),
-        ({"queue_timeout_s": float("nan")}, "queue_timeout_s is nan"),
-        ({"timeout_s": True}, "timeout_s is True"),
-    ],
-)
-def test_what_no_step_can_say_is_refused_at_once(more: dict[str, Any], words: str) -> None:
-    async def work() -> None:
-        engine = await engine_of()
-        with pytest.raises(RequestError, match=words):
-            engine.submit(replace(request(PROMPT), **more))
-        await end(engine)
-
-    run(work())
-
-
-@pytest.mark.parametrize(
-    "more", [{"salt": "\ud800"}, {"priority": 10**500}, {"max_tokens": 10**50, "overflow": "stop"}]
-)
-def test_what_is_odd_and_possible_is_served(more: dict[str, Any]) -> None:
-    async def work() -> None:
-        engine = await engine_of(None, 8, 3, 32)
-        for _ in range(2):
-            ids = await collect(engine.submit(replace(request(PROMPT), **more)))
-            assert ids[:8] == expected_ids(PROMPT, 8)
-        await end(engine)
-
-    run(work())
-
-
-@pytest.mark.parametrize("choice", [-1, 1 << 32, True, "a", 1.5])
-def test_forks_need_a_choice_that_a_step_can_say(choice: Any) -> None:
-    async def work() -> None:
-        engine = await engine_of()
-        parent = engine.submit(request(PROMPT, 12))
-        await anext(parent)
-        with pytest.raises(RequestError, match="choice is"):
-            await engine.fork(parent.id, choice=choice)
-        assert len(await collect(parent)) == 11
-        await end(engine)
-
-    run(work())
-
-
-@pytest.mark.parametrize("token_ids", [[-1] * 20, [VOCAB] * 20, ["a"] * 20, [1.5] * 20])
-def test_state_of_what_is_no_token_is_refused(token_ids: Any) -> None:
-    async def work() -> None:
-        engine = await engine_of()
-        with pytest.raises(RequestError, match="outside the vocabulary"):
-            engine.cached_rows(token_ids)
-        with pytest.raises(RequestError, match="outside the vocabulary"):
-            await engine.export_rows(token_ids)
-        with pytest.raises(RequestError, match="outside the vocabulary"):
-            await engine.import_rows(token_ids, Exported(8, {}, {}))
-
-    run(work())
-
-
-@pytest.mark.parametrize(
-    ("exported", "words"),
-    [
-        (Exported(len(PROMPT) + 1, {}, {}), "holds 14 rows of 13 tokens"),
-        (Exported(-1, {}, {}), "holds -1 rows"),
-        (Exported(8, {}, {}), "holds 0 units of kv, and its rows need 2"),
-        (Exported(8, {"kv": [b""] * 3}, {"kv": 0}), "holds 3 units of kv"),
-    ],
-)
-def test_state_that_is_not_of_these_tokens_is_refused(exported: Exported, words: str) -> None:
-    async def work() -> None:
-        engine = await engine_of()
-        with pytest.raises(RequestError, match=words):
-            await engine.import_rows(PROMPT, exported)
-        assert engine.cached_rows(PROMPT) == 0
         await end(engine)
 
     run(work())
