@@ -131,7 +131,7 @@ def test_fields_set_directly_are_kept_in_the_same_form() -> None:
 
 
 def test_seed_is_kept_or_drawn() -> None:
-    assert SamplingParams(seed=7).seeded().seed == 7
+    assert [SamplingParams(seed=seed).seeded().seed for seed in (0, 7)] == [0, 7]
     drawn = {SamplingParams().seeded().seed for _ in range(4)}
     assert len(drawn) > 1
     assert all(seed is not None and 0 <= seed < 2**32 for seed in drawn)
