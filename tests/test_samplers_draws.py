@@ -20,7 +20,7 @@ from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
 from camelid.errors import RequestError
 from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
 from camelid.samplers_history import lowered, penalized
-from camelid.samplers_pool import Change, Pool, Rest
+from camelid.samplers_pool import Change, Pool, Rest, may_raise
 from camelid.samplers_table import SAMPLERS
 from camelid.sampling import SamplingParams
 
@@ -356,6 +356,17 @@ def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
             mass = np.exp(hidden).sum()
             assert np.exp(rest.low) <= mass * (1 + 1e-6) + 1e-9
             assert mass <= np.exp(rest.high) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "less", "bound", "raises"),
+    [(2, 1, 1, 3, True), (2, 1, 1, 0.5, False), (0.5, 2, -1, 4, True), (0.5, 2, 1, 4, False),
+     (1, 0.5, 1, -1, True), (1, 1, 0, 3, False)],
+)  # fmt: skip
+def test_a_change_that_raises_some_logit_is_known(
+    above: float, below: float, less: float, bound: float, raises: bool
+) -> None:
+    assert may_raise(lambda x: x * (above if x > 0 else below) - less, bound) == raises
 
 
 @pytest.mark.parametrize("name", ["top_p", "top_n_sigma"])
