@@ -169,8 +169,10 @@ def test_thoughts_and_calls_are_marked_beside_the_answer(capfd: pytest.CaptureFi
         text = "".join(p.text for p in part if isinstance(p, Content))
         screen.event(Event(text, 1, 0.0, part))
     screen.end("Then I say\n and so on")
+    screen.event(Event("Next", 1, 0.0, (Content("Next"),)))
+    screen.end("Next, too")
     out, err = capfd.readouterr()
-    assert out == "Then I say\n and so on\n"
+    assert out == "Then I say\n and so on\nNext, too\n"
     assert err == '[thinks] first I think\n[calls] add {"a": 1}\n[calls] sub { (cut off)\n'
     screen.event(Event("plain", 1, 0.0))
     screen.end("plain")

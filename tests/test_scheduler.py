@@ -203,6 +203,14 @@ def test_who_found_no_room_is_not_looked_at_again_before_there_is_more(
     assert [s.id for s in made.running] == [1]
 
 
+def test_a_newcomer_of_higher_priority_is_not_the_first_to_go() -> None:
+    made = scheduler(2, 2)
+    advance(made)
+    made.add(sequence(2, request([5, 6], priority=1)))
+    made.admit()
+    assert [s.id for s in made.running] == [2, 0, 1]
+
+
 def test_equal_priority_sends_nobody_away() -> None:
     made = scheduler(3, 3, n_sequences=1)
     advance(made)

@@ -153,6 +153,11 @@ def test_nothing_holds_behind_a_cut() -> None:
     assert len(ids_of(held(past, later, LETTERS))) == n_kept
 
 
+def test_what_a_template_wrote_before_all_else_is_not_written_twice() -> None:
+    for begin in ("", chr(*Letters.frame.before)):
+        assert ids_of(renewed((), talk((begin + "<u>", T)), LETTERS)) == [1, CONTROL + ord("u")]
+
+
 # The answer's text, what a stop string left of the next token, what the template makes of it, ids kept.
 SPACES: list[tuple[str, str, str, int]] = [
     ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),
