@@ -100,11 +100,14 @@ def cases_with(name: str) -> list[OpCase]:
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
-    # With and without bias, gain, sinks, a tail, candidates, ids in the ring.
-    kinds = {
-        (case.op, *case.weights, case.features, bool(case.history), case.has_tail): case for case in cases
-    }
+    kinds = {kind_of(case): case for case in cases}
     return [*kinds.values(), *cases[:: max(1, len(cases) // MOST_CASES)]]
+
+
+def kind_of(case: OpCase) -> tuple[object, ...]:
+    """With or without bias, gain, sinks, a window, a tail, candidates, ids in the ring."""
+    is_windowed = bool(case.attrs.get("window"))
+    return (case.op, *case.weights, is_windowed, case.has_tail, case.features, bool(case.history))
 
 
 async def first_wrong(cases: Sequence[OpCase]) -> OpCase | None:
