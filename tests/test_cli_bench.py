@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median, stdev
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -22,10 +23,11 @@ from camelid.cli.bench import has_own_memory
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_predict import Share, Yardstick, predict, step_cost
 from camelid.cli.bench_report import Row, Spread, result_lines
-from camelid.cli.bench_runs import Bench, Run, open_bench
+from camelid.cli.bench_runs import Bench, Run, model_id, open_bench
 from camelid.cli.main import main
 from camelid.loading import LoadOptions
 from camelid.metrics import predict_step
+from camelid.model.arch import Model
 from camelid.plan.step import decode_step
 
 REFERENCE = ("--backend", "reference")
@@ -164,6 +166,28 @@ def test_only_the_timed_part_differs_between_repetitions() -> None:
     assert len(Case("tg", 50).prompt(0, 1, 1000)) == 1
 
 
+@pytest.mark.parametrize(("batch", "depth", "chunk"), [(2, 1, 16), (3, 130, 64), (5, 40, 10), (8, 512, 512)])
+def test_a_stream_has_room_for_what_it_says_while_others_read(batch: int, depth: int, chunk: int) -> None:
+    """Counted step by step: those who have read their prompt take a row each, prompts the others."""
+    left, n_ahead = [depth] * batch, 0
+    while any(left):
+        room, n_ahead = chunk - left.count(0), n_ahead + (left[0] == 0)
+        for i, n_left in enumerate(left):
+            left[i] -= min(n_left, room)
+            room -= n_left - left[i]
+    assert Case("tg", 6, depth=depth, batch=batch).rows(chunk) > depth + n_ahead + 6
+
+
+def test_files_that_take_other_work_have_another_id() -> None:
+    def id_of(**changes: Any) -> str:
+        weight = SimpleNamespace(**({"name": "w", "type": "q8_0", "shape": (2, 32)} | changes))
+        return model_id(cast(Model, SimpleNamespace(weights={"w": weight})))
+
+    ways: tuple[dict[str, Any], ...] = ({}, {"name": "v"}, {"type": "q4_0"}, {"shape": (32, 2)})
+    assert len({id_of(**way) for way in ways}) == len(ways)
+    assert id_of() == id_of()
+
+
 def counted(path: str, case: Case) -> tuple[int, int]:
     """Bytes and flops that the null backend counted while the engine ran the case's timed part."""
 
@@ -242,6 +266,13 @@ def test_a_row_is_the_median_with_its_spread_and_shares() -> None:
     assert facts["engine_share"] == pytest.approx(0.25)
     assert facts["ratio"] == pytest.approx(100 / 80)
     assert Spread.of([Run(seconds=1, n_tokens=1, ttft_s=0)]).stdev == 0.0
+
+
+def test_the_whole_has_the_first_prefills_time_to_first_token() -> None:
+    decode = row(100.0)
+    prefill = row(50.0, case=Case("pp", 8))
+    late = replace(prefill, runs=[replace(run, ttft_s=0.75) for run in prefill.runs])
+    assert [bench_report.summary(rows)["ttft_s"] for rows in ([decode, late], [decode])] == [0.75, 0.5]
 
 
 def test_lines_say_why() -> None:

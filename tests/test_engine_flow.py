@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -258,6 +259,21 @@ def test_a_fork_takes_over_what_its_sampler_has_learned() -> None:
     child = parent.fork(2, choice=1)
     assert child.sampler and child.sampler is not parent.sampler
     assert (child.sampler.mu, child.sampler.choice) == (3.25, 1)
+
+
+def test_a_forks_constraint_is_where_the_answer_is() -> None:
+    class Taking(SimpleNamespace):
+        def accept(self, token_id: int) -> bool:
+            self.taken.append(token_id)
+            return True
+
+    asked = replace(request(PROMPT), constraint=lambda: Taking(taken=[], is_finished=False))
+    parent = Sequence(id=1, request=asked, vocab_size=VOCAB, max_tokens=8, limit=64)
+    for token_id in (5, 6):
+        parent.accept(token_id, 0.0)
+    child: Any = parent.fork(2, choice=1)
+    assert child.constraint is not parent.constraint
+    assert child.constraint.taken == [5, 6]
 
 
 def test_what_has_ended_cannot_be_forked() -> None:

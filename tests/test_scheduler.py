@@ -279,6 +279,9 @@ def test_drafts_are_rows_with_outputs_of_their_own() -> None:
         (FROM_ID, 70, 2), (FROM_ID, 71, 3), (FROM_ID, 72, 4)
     ]  # fmt: skip
     assert step.outputs == [(0, 0, 3), (1, 0, 4), (2, 0, 5)]
+    s.retired(3, 3)
+    made.send_away(s)
+    assert (s.drafts, s.seat) == ((), None), "they were for rows that are computed anew"
 
 
 def test_pace_keeps_prompts_from_those_who_generate() -> None:

@@ -145,6 +145,21 @@ def test_a_name_that_a_person_wrote_is_no_place_to_cut() -> None:
     assert held(past, later, LETTERS) == ()
 
 
+class Hungry(Letters):
+    """Control tokens take the space before them."""
+
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
+        ids = super().encode_spans(spans, opens=opens)
+        return [i for i, after in zip(ids, [*ids[1:], 0], strict=True) if i != ord(" ") or after < CONTROL]
+
+
+def test_an_earlier_cut_is_tried_where_ids_reach_over_a_later_one() -> None:
+    hungry = cast(Tokenizer, Hungry())
+    past = renewed((), talk(("<u>a<u>b <e>c", T)), hungry)
+    later = talk(("<u>a<u>b <e>d", T))
+    assert ids_of(held(past, later, hungry)) == [1, CONTROL + ord("u"), ord("a")]
+
+
 def test_nothing_holds_behind_a_cut() -> None:
     """Not even an answer that reads as what stands there now: its ids may be others."""
     past = (*renewed((), FIRST, LETTERS), Piece("<e>", OWN[:1], is_answer=True))

@@ -17,6 +17,7 @@ from camelid.errors import ModelFormatError, RequestError
 from camelid.fingerprint import fingerprint
 from camelid.llm import LLM
 from camelid.opening import open_model
+from camelid.plan.weights import INLINE, Part, Weight
 from camelid.session import Session
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
@@ -160,6 +161,23 @@ def test_rows_are_saved_and_restored_under_the_salt_of_their_session(path: Path,
         again = llm.restore(tmp_path / "s")
         assert again.cached_rows == len(again.token_ids) - 1 > 0, "the last id was drawn, its row never ran"
         assert llm._running.engine.cached_rows(again.token_ids) == 0  # type: ignore[reportPrivateUsage]
+
+
+def inline(n_weights: int, n_others: int) -> dict[str, Weight]:
+    """Weights of which the last `n_others` have other bytes."""
+    data = ["AAAA"] * (n_weights - n_others) + ["BBBB"] * n_others
+    return {
+        f"w{i}": Weight(name=f"w{i}", type="f32", shape=(1,), parts=(Part(INLINE, 0, 4, text),))
+        for i, text in enumerate(data)
+    }
+
+
+def test_weights_all_over_the_model_are_sampled(path: Path) -> None:
+    file = asyncio.run(open_model(path))
+    files = [
+        replace(file, checkpoint=replace(file.checkpoint, tensors=inline(100, n))) for n in (0, 10, 50, 90)
+    ]
+    assert len({asyncio.run(fingerprint(one)) for one in files}) == 4
 
 
 def test_no_room_costs_time_only(path: Path, tmp_path: Path) -> None:
