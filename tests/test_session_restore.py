@@ -15,10 +15,12 @@ from tests.parity.adapters import need_driver
 import camelid
 from camelid.errors import ModelFormatError, RequestError
 from camelid.fingerprint import fingerprint
+from camelid.formats.source import drive
 from camelid.llm import LLM
 from camelid.opening import open_model
 from camelid.plan.weights import INLINE, Part, Weight
 from camelid.session import Session
+from camelid.session_file import read_head
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0", "two-tier", "two-tier-q4_0")
@@ -161,6 +163,24 @@ def test_rows_are_saved_and_restored_under_the_salt_of_their_session(path: Path,
         again = llm.restore(tmp_path / "s")
         assert again.cached_rows == len(again.token_ids) - 1 > 0, "the last id was drawn, its row never ran"
         assert llm._running.engine.cached_rows(again.token_ids) == 0  # type: ignore[reportPrivateUsage]
+
+
+def drawn_in(file: Path) -> int:
+    data = file.read_bytes()
+    head = drive(read_head(len(data), file.name), lambda offset, length: data[offset : offset + length])
+    return head.saved.drawn
+
+
+def test_drawn_tokens_are_counted_over_forks_and_restarts(path: Path, tmp_path: Path) -> None:
+    with load(path) as llm:
+        session = llm.session()
+        n = len(session.generate(TEXTS[0], **GREEDY).token_ids)
+        session.fork().save(tmp_path / "s")
+        assert drawn_in(tmp_path / "s") == n > 0
+        again = llm.restore(tmp_path / "s")
+        n += len(again.generate(TEXTS[1], **GREEDY).token_ids)
+        again.save(tmp_path / "s")
+        assert drawn_in(tmp_path / "s") == n
 
 
 def inline(n_weights: int, n_others: int) -> dict[str, Weight]:
