@@ -18,6 +18,7 @@ import pytest
 from tests.gated_engine import PATIENCE_S, gated
 from tests.gguf_files import write_tiny_llama
 
+from camelid import engine_thread
 from camelid.engine_thread import EngineThread
 from camelid.errors import RequestError
 from camelid.llm import LLM
@@ -81,6 +82,28 @@ def test_errors_reach_the_one_who_asked(thread: EngineThread) -> None:
     with pytest.raises(ValueError, match="no third"):
         next(feed)
     assert list(feed) == [], "it is over"
+
+
+def test_ctrl_c_cancels_the_work_that_is_awaited(
+    thread: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupted(future: object) -> None:
+        assert begun.wait(PATIENCE_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine_thread, "_join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(work())
+    assert ended.wait(PATIENCE_S)
 
 
 def test_events_come_in_order_to_their_end(thread: EngineThread) -> None:
