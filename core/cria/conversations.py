@@ -153,7 +153,7 @@ def tool_turn(kit: tools.Kit, rng: Random) -> list[Message]:
 
 # Each kind of conversation and its share of the stream.
 TALKS: dict[Callable[[Random], Talk], float] = {
-    plain_talk: 0.56, memory_talk: 0.12, schemas.talk: 0.16, tool_talk: 0.16,
+    plain_talk: 0.46, memory_talk: 0.12, schemas.talk: 0.21, tool_talk: 0.21,
 }  # fmt: skip
 
 

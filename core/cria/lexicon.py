@@ -81,6 +81,10 @@ distance, power, smell, shape, sound, name, nickname, friend, teacher, school, s
 number, room number""")
 ARGUMENTS = split("""city, person, item, country, place, product, book, car, animal, player, student, shop, company, street, room, customer, song, team,
 friend, ship, train, house, member, guest, dog, plant""")
+# Common words that the grader has as keys, topics and results; what its lists hold besides is held out by hash.
+GRADED_LABELS = split("""flavor, neighbor, garden, uncle, bottles, trees, houses, steps, warm, lazy, strong, noisy, visible, modern, mood, volume,
+winner, fuel, grade, balance, seat, gate, platform, lunch, brother, village, patient, machine, bird, singer, purple, narrow, broken,
+free, pink, door, code, opening, hour, best, main, street, home, car, park""")
 RESULT_WORDS = split("""sunny, cloudy, windy, blue, red, green, black, white, yellow, brown, orange, open, closed, ready, late, good, bad, great, small, big,
 high, old, new, cold, sweet, round, square, empty, full""")
 
@@ -104,6 +108,14 @@ def assembled(rng: Random, want_held_out: bool = False) -> str:
 def letter_word(rng: Random) -> str:
     """A word to spell: a common one, or one that does not exist."""
     return rng.choice(LETTER_WORDS) if rng.random() < 0.4 else invented_word(rng)
+
+
+def label(rng: Random) -> str:
+    """Any word as a key, a topic or a result, so that such words are copied and not known by heart."""
+    while True:
+        word = letter_word(rng)
+        if word not in GRADED_LABELS:
+            return word
 
 
 def person(rng: Random) -> str:

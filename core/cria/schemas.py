@@ -50,6 +50,13 @@ class Words:
     facts: tuple[str, ...]
     asks: tuple[str, ...]
     systems: tuple[str, ...]
+    label: Draw | None = None  # any other word as a key
+
+    def key(self, kind: str, rng: Random) -> str:
+        """A key of a JSON type: one of the list, or half the time any word."""
+        if self.label and rng.random() < 0.5:
+            return self.label(rng)
+        return rng.choice(self.keys[kind])
 
 
 def text_value(rng: Random) -> str:
@@ -69,7 +76,7 @@ def any_number(rng: Random) -> int:
 
 TRAINING = Words(
     keys={"string": lexicon.STRING_KEYS, "integer": lexicon.INTEGER_KEYS, "boolean": lexicon.BOOLEAN_KEYS},
-    text=text_value, number=any_number, facts=FACTS, asks=ASKS, systems=SYSTEMS,
+    text=text_value, number=any_number, facts=FACTS, asks=ASKS, systems=SYSTEMS, label=lexicon.label,
 )  # fmt: skip
 FLAGS = ((True, "true"), (True, "yes"), (False, "false"), (False, "no"))
 
@@ -103,8 +110,7 @@ class Form:
 def form(words: Words, rng: Random) -> Form:
     """One to three keys; the facts come in any order, now and then with one too many."""
     chosen = [
-        (rng.choice(words.keys[kind]), kind)
-        for kind in rng.choices(("string", "integer", "boolean"), (5, 4, 3), k=4)
+        (words.key(kind, rng), kind) for kind in rng.choices(("string", "integer", "boolean"), (5, 4, 3), k=4)
     ]
     kinds = dict(chosen[: rng.randint(1, 3)])
     spare = dict(chosen[3:]) if rng.random() < 0.2 and chosen[3][0] not in kinds else {}

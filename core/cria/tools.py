@@ -49,6 +49,27 @@ class Words:
     questions: tuple[str, ...]
     value: Callable[[Random], str]
     results: tuple[str, ...]
+    label: Callable[[Random], str] | None = (
+        None  # any other word as a topic, an argument, a result or in a name
+    )
+
+    def one(self, listed: tuple[str, ...], rng: Random) -> str:
+        """One of a list, or half the time any word."""
+        if self.label and rng.random() < 0.5:
+            return self.label(rng)
+        return rng.choice(listed)
+
+    def two_topics(self, rng: Random) -> tuple[str, ...]:
+        """Two different topics."""
+        drawn = rng.sample(self.topics, 2)
+        return tuple(self.label(rng) if self.label and rng.random() < 0.6 else topic for topic in drawn)
+
+    def name(self, topic: str, rng: Random) -> str:
+        """A tool's name."""
+        topic, template = topic.replace(" ", "_"), rng.choice(self.names)
+        if self.label and rng.random() < 0.4:
+            template = rng.choice(("{t}_{w}", "{w}_{t}")).replace("{w}", self.label(rng))
+        return template.format(t=topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +92,7 @@ def value(rng: Random) -> str:
 
 TRAINING = Words(
     topics=lexicon.TOPICS, arguments=lexicon.ARGUMENTS, names=NAMES, abouts=ABOUTS, questions=QUESTIONS, value=value,
-    results=lexicon.RESULT_WORDS,
+    results=lexicon.RESULT_WORDS, label=lexicon.label,
 )  # fmt: skip
 
 
@@ -83,8 +104,8 @@ def tool(name: str, about: str, argument: str) -> Tool:
 
 def made_tool(words: Words, topic: str, rng: Random) -> Tool:
     """A tool for a topic."""
-    argument = rng.choice(words.arguments)
-    name = rng.choice(words.names).format(t=topic.replace(" ", "_"))
+    argument = words.one(words.arguments, rng)
+    name = words.name(topic, rng)
     about = capitalised(rng.choice(words.abouts).format(t=topic, a=argument))
     return tool(name, about, argument)
 
@@ -92,7 +113,7 @@ def made_tool(words: Words, topic: str, rng: Random) -> Tool:
 def result(words: Words, topic: str, rng: Random) -> tuple[str, str]:
     """What a tool says, as JSON or as plain text, and the same as a sentence says it."""
     roll = rng.random()
-    number, word = rng.randint(0, 10 ** rng.randint(1, 4) - 1), rng.choice(words.results)
+    number, word = rng.randint(0, 10 ** rng.randint(1, 4) - 1), words.one(words.results, rng)
     raw: str | int = number if roll < 0.6 else word if roll < 0.85 else words.value(rng)
     style = rng.random()
     if style < 0.4:
@@ -111,7 +132,7 @@ class Kit:
 
 def kit(words: Words, rng: Random) -> Kit:
     """Two tools of different topics."""
-    topics = tuple(rng.sample(words.topics, 2))
+    topics = words.two_topics(rng)
     return Kit(tools=tuple(made_tool(words, topic, rng) for topic in topics), topics=topics)
 
 
