@@ -29,6 +29,18 @@ def test_depth_is_as_asked_or_the_backends(asked: int | None, depth: int) -> Non
     asyncio.run(main())
 
 
+def test_a_closed_stream_has_waited_for_all_steps_that_ran_ahead() -> None:
+    async def main() -> None:
+        engine = await make_engine(HashBackend(depth=4))
+        stream = engine.submit(request([5], 30))
+        await anext(stream)
+        await stream.aclose()
+        assert engine.counters.max_in_flight == 4
+        assert engine.is_idle
+
+    asyncio.run(main())
+
+
 def test_capabilities_are_not_built_for_each_row() -> None:
     class Counting(HashBackend):
         asked = 0

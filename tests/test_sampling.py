@@ -164,6 +164,19 @@ CHAINS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
+# Other spellings that llama.cpp's --samplers takes, and one with a dash and capitals.
+SPELLINGS = {
+    "typ_p": "typical_p", "typ": "typical_p", "typical": "typical_p", "typp": "typical_p",
+    "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p", "topnsigma": "top_n_sigma",
+    "top_nsigma": "top_n_sigma", " Top-N-Sigma ": "top_n_sigma",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("word", SPELLINGS)
+def test_samplers_have_several_spellings(word: str) -> None:
+    assert made(order=[word]).order == made(order=word).order == (SPELLINGS[word],)
+
+
 @pytest.mark.parametrize(("options", "chain"), CHAINS)
 def test_chain_has_what_does_something_in_order(options: dict[str, Any], chain: tuple[str, ...]) -> None:
     assert made(**options).chain == chain
