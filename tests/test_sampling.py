@@ -167,8 +167,8 @@ CHAINS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 # Other spellings that llama.cpp's --samplers takes, and one with a dash and capitals.
 SPELLINGS = {
     "typ_p": "typical_p", "typ": "typical_p", "typical": "typical_p", "typp": "typical_p",
-    "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p", "topnsigma": "top_n_sigma",
-    "top_nsigma": "top_n_sigma", " Top-N-Sigma ": "top_n_sigma",
+    "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p",
+    "topnsigma": "top_n_sigma", "top_nsigma": "top_n_sigma", " Top-N-Sigma ": "top_n_sigma",
 }  # fmt: skip
 
 
