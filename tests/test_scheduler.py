@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 from typing import Any
 
 import pytest
@@ -214,6 +216,15 @@ def test_a_newcomer_of_higher_priority_is_not_the_first_to_go() -> None:
     made.add(sequence(2, request([5, 6], priority=1)))
     made.admit()
     assert [s.id for s in made.running] == [2, 0, 1]
+
+
+def test_each_seat_says_anew_what_it_found() -> None:
+    s = sequence(0, request(range(1, 9)))
+    for n in (4, 0, 7):
+        seat: Any = SimpleNamespace(n_cached=n)
+        s.take_seat(seat)
+        assert (s.n_found, s.n_rows, s.n_done) == (n, n, n)
+        s.leave_seat()
 
 
 def test_equal_priority_sends_nobody_away() -> None:
