@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from typing import Any
 
 import pytest
 from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request

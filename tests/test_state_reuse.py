@@ -1,12 +1,13 @@
-"""What reuse must not forget: the page that a copy takes, tails that another took the place of."""
+"""What a seat needs room for: copies, static pages; and what takes no room: tails that nobody finds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from tests.engine_fakes import STATES
+from tests.engine_fakes import PAGE_ROWS, STATES
 
+from camelid.plan.plan import StateSpec
 from camelid.seat import Seat
 from camelid.state import StateManager
 
@@ -49,3 +50,14 @@ def test_a_tail_that_another_took_the_place_of_is_free_at_once() -> None:
     left_behind(state, [7, 8])
     assert state.n_cached == 1
     assert state.find([7, 8, 9], "").n_rows == 2
+
+
+def test_a_seat_needs_room_for_its_static_pages() -> None:
+    cross = StateSpec("cross", "static", (0, 1), (("k", 6), ("v", 6)), PAGE_ROWS)
+    state = StateManager((*STATES, cross), context=20, n_sequences=2, n_pages=3)
+    first = state.open_seat(TOKENS[:4], static_rows=2 * PAGE_ROWS + 1)
+    assert first
+    assert state.grow(first, 0, 4) is not None
+    assert state.open_seat(TOKENS[:4], static_rows=1) is None
+    state.close_seat(first, TOKENS[:4], 4)
+    assert state.open_seat(TOKENS[:4], static_rows=1)
