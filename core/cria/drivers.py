@@ -54,7 +54,7 @@ def shuffled(state: dict[str, torch.Tensor], seed: int) -> dict[str, torch.Tenso
 
 def load_model(state: dict[str, torch.Tensor]) -> Cria:
     """The torch model with these weights; Linear and Embedding call theirs `X.weight`, as GGUF does."""
-    model = Cria(Spec())
+    model = Cria(Spec(vocab_size=len(state["token_embd.weight"])))
     model.load_state_dict(state)
     return model.eval()
 

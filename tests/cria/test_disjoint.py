@@ -130,6 +130,15 @@ def test_no_training_generator_invents_a_graded_word():
     assert all(words.held_out(lexicon.assembled(rng, want_held_out=True)) for _ in range(1000))
 
 
+def test_no_label_is_a_graded_key_topic_argument_or_result():
+    rng = conversations.Random(5)
+    drawn = {lexicon.label(rng) for _ in range(20_000)} | set(lexicon.LETTER_WORDS) - set(
+        lexicon.GRADED_LABELS
+    )
+    keys = {key for keys in graded_json.KEYS.values() for key in keys}
+    assert drawn & {*keys, *graded_tools.TOPICS, *graded_tools.ARGUMENTS, *graded_tools.RESULTS} == set()
+
+
 def test_held_out_numbers_are_never_drawn():
     rng = conversations.Random(3)
     assert not any(words.held_out(f"number {memory.number(rng)}") for _ in range(5_000))
