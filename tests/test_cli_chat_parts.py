@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.gguf_files import write_tiny_llama
 from camelid.cli.chat_commands import obey
 from camelid.cli.chat_reader import is_open, unquoted
 from camelid.cli.chat_screen import Screen
+from camelid.cli.chat_settings import read_setting
 from camelid.cli.chat_talk import Talk
 from camelid.cli.verb import Ended
 from camelid.engine_thread import EngineThread
@@ -177,6 +179,40 @@ def test_thoughts_and_calls_are_marked_beside_the_answer(capfd: pytest.CaptureFi
     screen.event(Event("plain", 1, 0.0))
     screen.end("plain")
     assert capfd.readouterr().out == "plain\n"
+
+
+def talk_about(*roles: str) -> tuple[Talk, list[str]]:
+    """A talk with a message of each role, without a model; and what its screen notes."""
+    notes: list[str] = []
+    messages = [{"role": role, "content": f"{role} {i}"} for i, role in enumerate(roles)]
+    session: Any = SimpleNamespace(id="main", messages=messages, options={})
+    nobody: Any = None
+    screen: Any = SimpleNamespace(note=notes.append)
+    return Talk(nobody, nobody, screen, session), notes
+
+
+def test_a_turn_with_tools_is_taken_back_as_a_whole() -> None:
+    talk, notes = talk_about("system", "user", "assistant", "user", "assistant", "tool", "assistant")
+    obey(talk, "/undo")
+    assert [message["role"] for message in talk.session.messages] == ["system", "user", "assistant"]
+    assert notes == ["taken back: user 3"]
+    obey(talk, "/undo")
+    with pytest.raises(RequestError, match="no turn to take back"):
+        obey(talk, "/undo")
+    assert [message["role"] for message in talk.session.messages] == ["system"]
+
+
+def test_an_option_that_is_not_set_can_be_unset() -> None:
+    talk, notes = talk_about()
+    for line in ("/set top_k default", "/set top_k 7", "/set top_k default"):
+        obey(talk, line)
+    assert notes == ["top_k is at its default", "top_k = 7", "top_k is at its default"]
+    assert talk.session.options == {}
+
+
+@pytest.mark.parametrize("name", ["cache_salt", "grammar", "regex"])
+def test_texts_that_read_as_json_stay_texts(name: str) -> None:
+    assert read_setting(name, "12") == "12"
 
 
 def test_what_a_model_writes_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
