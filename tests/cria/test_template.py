@@ -59,6 +59,16 @@ def test_without_tools_it_is_chatml():
     assert camelid_render(messages, ()) == want
 
 
+def test_tools_join_the_first_system_message_only():
+    system, user = {"role": "system", "content": "s"}, {"role": "user", "content": "u"}
+    tools = f"<tools>\n{json.dumps(TOOL['function'], ensure_ascii=False)}\n</tools><|im_end|>\n"
+    asked = "<|im_start|>user\nu<|im_end|>\n"
+    answer = "<|im_start|>assistant\n"
+    assert camelid_render([system, user], (TOOL,)) == f"<|im_start|>system\ns\n{tools}{asked}{answer}"
+    late = f"<|im_start|>system\n{tools}{asked}<|im_start|>system\ns<|im_end|>\n{answer}"
+    assert camelid_render([user, system], (TOOL,)) == late
+
+
 def test_a_written_call_is_read_back():
     family = detect(tokenizer.CHAT_TEMPLATE)
     assert (family.name, family.thinking) == ("hermes", None)
