@@ -5,11 +5,12 @@
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
 #   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
+#   make fuzz-engine  random requests on a simulated late device   make fuzz-engine ARGS="--n 500 --seed 7"
 #   make goldens  make the golden files anew with their oracles, and compare
 #   make vectors  the text layer inside Pyodide, against its oracles  make vectors ARGS="--all" (or --speed)
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench fuzz goldens vectors rivals clean
+.PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -40,6 +41,9 @@ bench: .venv/.run
 
 fuzz: .venv/.test
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.fuzz $(ARGS)
+
+fuzz-engine: .venv/.test
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.engine_fuzz $(ARGS)
 
 goldens: .venv/.goldens
 	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done

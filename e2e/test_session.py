@@ -16,7 +16,7 @@ from tests.gguf_files import write_tiny_llama
 
 import camelid
 from camelid.llm import LLM
-from camelid.session import Session
+from camelid.sessions.session import Session
 from e2e.browser import ROOT, build_site, open_browser, serve_site
 from e2e.visit import Json, Notes, open_page, screen, settled, type_prompt, wait_ready
 

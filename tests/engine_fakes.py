@@ -15,18 +15,18 @@ from typing import Any
 from tests import shadow
 from tests.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
 
-from camelid.admission import check_depth
 from camelid.backends.base import Candidates, Capabilities, OutputRow, Pool, Program, Result, Ticket
 from camelid.backends.null import NullBackend, Work
-from camelid.engine import StepEngine
+from camelid.engine.admission import check_depth
+from camelid.engine.engine import StepEngine
+from camelid.engine.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
+from camelid.engine.sequence import Request
+from camelid.engine.state import StateManager
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import CANDIDATES, Step, decode_step
-from camelid.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
-from camelid.sampling import SamplingParams
-from camelid.sequence import Request
-from camelid.state import StateManager
-from camelid.stream import Stream
+from camelid.sampling.params import SamplingParams
 
 PAGE_ROWS, RING_ROWS = 4, 16
 EOS = 0  # no hash is 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from camelid.engine import StepEngine
-from camelid.state import StateManager
+from camelid.engine.engine import StepEngine
+from camelid.engine.state import StateManager
 
 
 def leaks(engine: StepEngine) -> Iterator[str]:

@@ -12,7 +12,7 @@ from tests.shadow import VOCAB, drawn, next_id, views_of
 
 from camelid.errors import BackendError
 from camelid.plan.plan import StateSpec
-from camelid.sampling import SamplingParams
+from camelid.sampling.params import SamplingParams
 
 
 @dataclass

@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.shadow import VOCAB
 
+from camelid.engine.programs import Limits
+from camelid.engine.sequence import Overflow
 from camelid.plan.plan import StateSpec
-from camelid.programs import Limits
-from camelid.sampling import SamplingParams
-from camelid.sequence import Overflow
+from camelid.sampling.params import SamplingParams
 
 PAGE_ROWS = 4
 GROUPS = {

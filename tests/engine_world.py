@@ -13,11 +13,11 @@ from tests.engine_oracle import EveryNth, Guesses, Oracle, likeliest, until
 from tests.engine_scenario import Action, Ask, Config, Scenario
 from tests.shadow import VOCAB
 
-from camelid.engine import StepEngine
+from camelid.engine.engine import StepEngine
+from camelid.engine.sequence import Request
+from camelid.engine.stream import Stream
+from camelid.engine.transfer import Exported
 from camelid.errors import BackendError, RequestError
-from camelid.sequence import Request
-from camelid.stream import Stream
-from camelid.transfer import Exported
 
 ENDS = {"length", "stop"}
 OF_ENGINE = {

@@ -16,14 +16,14 @@ from typing import Any
 from camelid.backends.base import Backend, Capabilities, OpenSpec
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.select import open_backend
-from camelid.engine import StepEngine
+from camelid.engine.engine import StepEngine
+from camelid.engine.programs import VERIFY, Limits
+from camelid.engine.results import Event
+from camelid.engine.sequence import Overflow, Request
+from camelid.engine.stream import Stream
 from camelid.loading import LoadOptions, _prepare, make_plan
 from camelid.model.arch import Model
-from camelid.programs import VERIFY, Limits
-from camelid.results import Event
-from camelid.sampling import SamplingParams
-from camelid.sequence import Overflow, Request
-from camelid.stream import Stream
+from camelid.sampling.params import SamplingParams
 
 Bits = list[tuple[int, float]]  # token id and log-probability of each event
 FIRST = 7  # tokens of the answer before something happens; no page ends there

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camelid.backends.reference.sampling import philox
-from camelid.sampling import SamplingParams
+from camelid.sampling.params import SamplingParams
 
 F64 = NDArray[np.float64]
 PURPOSE_XTC = 1

@@ -25,8 +25,8 @@ from camelid.cli.bench_predict import Share, Yardstick, predict, step_cost
 from camelid.cli.bench_report import Row, Spread, result_lines
 from camelid.cli.bench_runs import Bench, Run, model_id, open_bench
 from camelid.cli.main import main
+from camelid.engine.metrics import predict_step
 from camelid.loading import LoadOptions
-from camelid.metrics import predict_step
 from camelid.model.arch import Model
 from camelid.plan.step import decode_step
 

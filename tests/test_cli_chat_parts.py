@@ -17,10 +17,10 @@ from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
 from camelid.cli.chat_talk import Talk
 from camelid.cli.verb import Ended
-from camelid.engine_thread import EngineThread
+from camelid.engine.results import Event
+from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
 from camelid.llm import aload
-from camelid.results import Event
 from camelid.text.toolcalls import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 

@@ -16,6 +16,7 @@ from tests.parity.adapters import need_driver, show_drivers
 import camelid
 from camelid.backends.webgpu.layouts import bound_bytes
 from camelid.cli.main import main
+from camelid.engine.scheduler import Limits
 from camelid.footprint import predict_memory
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
@@ -27,7 +28,6 @@ from camelid.model.hf import checkpoint_of_hf
 from camelid.model.presets import PRESETS
 from camelid.model.read import read_model
 from camelid.model.sizes import bare_model, bytes_at, count_parameters, type_at
-from camelid.scheduler import Limits
 
 GOLDEN = Path(__file__).parent / "golden"
 CRIA = str(files("camelid") / "data" / "cria.gguf")

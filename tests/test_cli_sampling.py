@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from camelid.cli.main import main
 from camelid.cli.sampling_flags import FLAGS, OPTIONS, read_sampling, sampling_options
-from camelid.sampling import ORDERS, SamplingParams
+from camelid.sampling.params import ORDERS, SamplingParams
 
 # Flag of llama.cpp's common/arg.cpp, a value, and the option of a request that it becomes.
 CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from camelid.backends.reference.sampling import philox as numpy_philox
-from camelid.drawing import MOST_NOISE, PURPOSE_DRAW, PURPOSE_XTC, Dice, allowed_ids, allows, philox
+from camelid.sampling.drawing import MOST_NOISE, PURPOSE_DRAW, PURPOSE_XTC, Dice, allowed_ids, allows, philox
 
 # Random123 1.14, kat_vectors, philox4x32 10: counter, key, first word of the answer.
 KNOWN = [

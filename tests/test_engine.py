@@ -11,10 +11,10 @@ from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_e
 
 from camelid.answers import AnswerText
 from camelid.backends.base import OutputRow
-from camelid.engine import StepEngine, Stream
+from camelid.engine.engine import StepEngine, Stream
+from camelid.engine.scheduler import DECODE, MIXED
 from camelid.errors import BackendError, RequestError
 from camelid.plan.step import FROM_RING
-from camelid.scheduler import DECODE, MIXED
 
 
 class Letters:

@@ -13,14 +13,14 @@ import pytest
 from tests.engine_fakes import STATES, VOCAB, HashBackend, collect, expected_ids, open_engine, request
 from tests.engine_leaks import leaks
 
-from camelid import samplers
 from camelid.backends.base import Result, Ticket
-from camelid.engine import StepEngine
+from camelid.engine.engine import StepEngine
+from camelid.engine.programs import CANDIDATES, GUIDED, Limits
+from camelid.engine.sequence import Sequence as Running
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError, RequestError
-from camelid.programs import CANDIDATES, GUIDED, Limits
-from camelid.sampling import SamplingParams
-from camelid.sequence import Sequence as Running
-from camelid.stream import Stream
+from camelid.sampling import host as samplers
+from camelid.sampling.params import SamplingParams
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 PENALISED = SamplingParams(temperature=0.0, seed=0, repeat_penalty=1.1, repeat_last_n=8)

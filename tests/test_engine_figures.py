@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 from tests.engine_fakes import STATES, HashBackend, collect, open_engine, request
 
-from camelid.engine import StepEngine
-from camelid.metrics import StepFacts
-from camelid.programs import Limits
-from camelid.results import Completion
+from camelid.engine.engine import StepEngine
+from camelid.engine.metrics import StepFacts
+from camelid.engine.programs import Limits
+from camelid.engine.results import Completion
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 

@@ -24,14 +24,14 @@ from tests.engine_fakes import (
     request,
 )
 
-from camelid.engine import StepEngine
+from camelid.engine.engine import StepEngine
+from camelid.engine.metrics import StepFacts
+from camelid.engine.programs import Limits
+from camelid.engine.sequence import Sequence
+from camelid.engine.speculative import NgramLookup, proposer_of
 from camelid.errors import RequestError
-from camelid.metrics import StepFacts
-from camelid.programs import Limits
-from camelid.samplers import HostSampler, Scores
-from camelid.sampling import SamplingParams
-from camelid.sequence import Sequence
-from camelid.speculative import NgramLookup, proposer_of
+from camelid.sampling.host import HostSampler, Scores
+from camelid.sampling.params import SamplingParams
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 

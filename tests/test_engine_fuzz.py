@@ -9,7 +9,7 @@ from tests.engine_fuzz import Failure, attempt, fuzz, shrunk
 from tests.engine_scenario import VERBS, draw_scenario
 from tests.engine_world import World
 
-from camelid.metrics import Counters
+from camelid.engine.metrics import Counters
 
 SCENARIOS = 800
 # What must have happened, or the fuzz proves nothing about it: every counter of the engine, every end of a

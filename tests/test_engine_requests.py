@@ -10,10 +10,10 @@ import pytest
 from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
 from tests.test_engine_faults import PROMPT, end, engine_of, run
 
+from camelid.engine.sequence import Request
+from camelid.engine.transfer import Exported
 from camelid.errors import ContextOverflowError, RequestError
-from camelid.sampling import SamplingParams
-from camelid.sequence import Request
-from camelid.transfer import Exported
+from camelid.sampling.params import SamplingParams
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import pytest
 from tests.gated_engine import PATIENCE_S, gated
 from tests.gguf_files import write_tiny_llama
 
-from camelid import engine_thread
-from camelid.engine_thread import EngineThread
+from camelid.engine import thread as engine_thread
+from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
 from camelid.llm import LLM
 

@@ -21,7 +21,7 @@ from camelid.formats.quants import quant, row_bytes
 from camelid.model.read import read_model
 from camelid.plan.ops import check_op
 from camelid.plan.plan import Op
-from camelid.sampling import SamplingParams
+from camelid.sampling.params import SamplingParams
 from camelid.text.templates.template import compile_template
 
 CORE = Path(__file__).parents[1] / "core" / "camelid"

@@ -12,11 +12,11 @@ from tests.parity.adapters import need_driver, show_drivers
 
 import camelid
 from camelid import loading
+from camelid.engine.scheduler import DECODE, Limits
 from camelid.errors import RequestError
 from camelid.footprint import predict_memory
 from camelid.llm import LLM
 from camelid.model.kv_types import KV_TYPES
-from camelid.scheduler import DECODE, Limits
 
 PROMPT = [(7 * i) % 250 for i in range(60)]
 # Bytes of a value in the group that holds all rows.

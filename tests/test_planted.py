@@ -11,15 +11,15 @@ from tests.engine_fakes import HashBackend
 from tests.engine_fuzz import Failure, attempt
 from tests.engine_scenario import Action, Ask, Config, Scenario
 
-from camelid import engine
+from camelid.engine import engine
+from camelid.engine.pools import UnitPool
+from camelid.engine.prefix import PrefixCache
+from camelid.engine.reuse import Reuse
+from camelid.engine.scheduler import Scheduler
+from camelid.engine.sequence import Sequence
+from camelid.engine.state import StateManager
 from camelid.errors import PlanError
-from camelid.pools import UnitPool
-from camelid.prefix import PrefixCache
-from camelid.reuse import Reuse
-from camelid.sampling import SamplingParams
-from camelid.scheduler import Scheduler
-from camelid.sequence import Sequence
-from camelid.state import StateManager
+from camelid.sampling.params import SamplingParams
 
 PROMPT = tuple(range(100, 113))
 OTHER = tuple(range(300, 311))

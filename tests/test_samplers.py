@@ -13,12 +13,12 @@ import pytest
 from tests.samplers_oracle import F64, Case, drawn, survivors
 
 from camelid.backends.base import Candidates, OutputRow
-from camelid.drawing import Dice
 from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
-from camelid.samplers import HostSampler, NeedsAllLogits, Scores
-from camelid.samplers_table import SAMPLERS, Turn
-from camelid.sampling import DEFAULT_ORDER, ORDERS, SamplingParams
+from camelid.sampling.drawing import Dice
+from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores
+from camelid.sampling.params import DEFAULT_ORDER, ORDERS, SamplingParams
+from camelid.sampling.samplers import SAMPLERS, Turn
 
 EVERYTHING = ["penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature"]
 OFF: dict[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}

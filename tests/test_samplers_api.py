@@ -12,7 +12,7 @@ from tests.samplers_oracle import Case, drawn, softmax
 
 import camelid
 from camelid.llm import LLM
-from camelid.sampling import SamplingParams
+from camelid.sampling.params import SamplingParams
 
 PROMPT = [5, 300, 7, 260, 90, 12, 44, 280, 7, 260, 90]
 

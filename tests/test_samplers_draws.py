@@ -14,12 +14,12 @@ from tests.samplers_oracle import Case, drawn, ranked, softmax, survivors
 from tests.test_samplers import all_of, packed, random_case, row_of, sampler_of
 
 from camelid.backends.reference.sampling import philox
-from camelid.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
 from camelid.errors import RequestError
-from camelid.samplers import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
-from camelid.samplers_pool import Pool, Rest
-from camelid.samplers_table import SAMPLERS
-from camelid.sampling import SamplingParams
+from camelid.sampling.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
+from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
+from camelid.sampling.params import SamplingParams
+from camelid.sampling.pool import Pool, Rest
+from camelid.sampling.samplers import SAMPLERS
 
 F64 = NDArray[np.float64]
 # Chi squared that a right sampler exceeds once in 10,000 runs, by degrees of freedom (Abramowitz & Stegun).

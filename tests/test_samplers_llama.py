@@ -17,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.test_samplers import all_of
 
-from camelid.drawing import Dice
-from camelid.samplers_table import SAMPLERS, Turn
-from camelid.sampling import DEFAULT_ORDER, ORDERS, SamplingParams
+from camelid.sampling.drawing import Dice
+from camelid.sampling.params import DEFAULT_ORDER, ORDERS, SamplingParams
+from camelid.sampling.samplers import SAMPLERS, Turn
 
 pytestmark = [
     pytest.mark.conformance,

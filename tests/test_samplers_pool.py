@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from camelid.samplers_history import lowered, penalized
-from camelid.samplers_pool import Change, NeedsAllLogits, Pool, Rest, may_raise
+from camelid.sampling.history import lowered, penalized
+from camelid.sampling.pool import Change, NeedsAllLogits, Pool, Rest, may_raise
 
 
 def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:

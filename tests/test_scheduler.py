@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request
 
+from camelid.engine.pace import Pace
+from camelid.engine.programs import ALL_LOGITS, DECODE, MIXED, VERIFY, Limits, program_key
+from camelid.engine.scheduler import Batch, Scheduler, build_step
+from camelid.engine.sequence import Request, Sequence
+from camelid.engine.state import StateManager
 from camelid.errors import RequestError
-from camelid.pace import Pace
 from camelid.plan.step import FROM_ID, FROM_RING, Step, StepLayout, encode_step
-from camelid.programs import ALL_LOGITS, DECODE, MIXED, VERIFY, Limits, program_key
-from camelid.scheduler import Batch, Scheduler, build_step
-from camelid.sequence import Request, Sequence
-from camelid.state import StateManager
 
 LIMITS = Limits(chunk=8, parallel=3, context=64)
 

@@ -13,11 +13,11 @@ import pytest
 from tests.gguf_files import CHATML, write_tiny_llama
 
 import camelid
+from camelid.engine.results import Completion, Event
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError, ContextOverflowError, RequestError, TemplateError
 from camelid.llm import LLM
-from camelid.results import Completion, Event
-from camelid.session import Session, Turn
-from camelid.stream import Stream
+from camelid.sessions.session import Session, Turn
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
 HERMES = (

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from camelid.engine.transfer import Exported
 from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.source import drive
-from camelid.past import Piece
 from camelid.plan.plan import StateSpec
-from camelid.session_file import HEAD, Head, Saved, misfit, read_head, read_rows, write, write_whole
-from camelid.transfer import Exported
+from camelid.sessions.file import HEAD, Head, Saved, misfit, read_head, read_rows, write, write_whole
+from camelid.sessions.past import Piece
 
 STATES = (
     StateSpec("kv", "paged", (0, 2), (("k", 32), ("v", 64)), 4, "q8_0"),

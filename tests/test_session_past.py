@@ -15,12 +15,12 @@ from tests.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own
 
 from camelid.answers import AnswerText
 from camelid.chat import ChatTemplate
+from camelid.engine.results import Completion
 from camelid.errors import CamelidError
-from camelid.past import Past, Piece, Rendering, answered, held, ids_of, renewed
-from camelid.results import Completion
+from camelid.sessions.past import Past, Piece, Rendering, answered, held, ids_of, renewed
+from camelid.sessions.turns import Asked, spoken
 from camelid.text.pipeline import Frame
 from camelid.text.tokenizer import Tokenizer
-from camelid.turns import Asked, spoken
 
 CONTROL = 1000
 # Their prompts open thoughts that later prompts leave out.

@@ -14,13 +14,13 @@ from tests.parity.adapters import need_driver
 
 import camelid
 from camelid.errors import ModelFormatError, RequestError
-from camelid.fingerprint import fingerprint
 from camelid.formats.source import drive
 from camelid.llm import LLM
 from camelid.opening import open_model
 from camelid.plan.weights import INLINE, Part, Weight
-from camelid.session import Session
-from camelid.session_file import read_head
+from camelid.sessions.file import read_head
+from camelid.sessions.fingerprint import fingerprint
+from camelid.sessions.session import Session
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0", "two-tier", "two-tier-q4_0")

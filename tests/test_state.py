@@ -11,10 +11,10 @@ from tests.engine_fakes import PAGE_ROWS, STATES
 
 from camelid.backends.base import Pool
 from camelid.backends.reference.backend import ReferenceBackend
+from camelid.engine.seat import Seat
+from camelid.engine.state import Change, StateManager
 from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import StateSpec
-from camelid.seat import Seat
-from camelid.state import Change, StateManager
 
 TOKENS = list(range(1, 21))
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from tests.engine_fakes import PAGE_ROWS, STATES
 
+from camelid.engine.seat import Seat
+from camelid.engine.state import StateManager
 from camelid.plan.plan import StateSpec
-from camelid.seat import Seat
-from camelid.state import StateManager
 
 TOKENS = list(range(1, 21))
 

@@ -10,9 +10,9 @@ from tests.gguf_files import write_tiny_llama
 from tests.perf.streams import reference_reads, tokens_per_second, webgpu_reads
 
 import camelid
+from camelid.engine.programs import DECODE, Limits
 from camelid.loading import make_plan
 from camelid.opening import open_model
-from camelid.programs import DECODE, Limits
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ NOT_IN_BROWSER = (
     "backends/load_ops.py",
     "backends/part_reader.py",
     "converting.py",
-    "engine_thread.py",
+    "engine/thread.py",
     "backends/codecs/",
     "data/iq_grids.bin",
     "formats/gguf_values.py",

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from camelid.answers import AnswerText, NoText
 from camelid.chat import ChatPrompt, ChatTemplate, MakeSink
+from camelid.engine.sequence import Request
+from camelid.engine.speculative import proposer_of
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.guiding import WAYS, Guide, Guides
 from camelid.messages import shown
 from camelid.opening import ModelFile
 from camelid.options import EngineOptions, Message, Prompt, checked_stops
-from camelid.sampling import SamplingParams, file_defaults
-from camelid.sequence import Request
-from camelid.speculative import proposer_of
+from camelid.sampling.params import SamplingParams, file_defaults
 from camelid.text.tokenizer import Tokenizer, framed
 
 CHAT_OPTIONS = ("tools", "variables")

@@ -12,7 +12,7 @@ from camelid.answers import AnswerText, ChatText, Shown, TextSink
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.messages import checked_messages, checked_tools, shown
-from camelid.past import Rendering, ids_of, renewed
+from camelid.sessions.past import Rendering, ids_of, renewed
 from camelid.text.templates.named import chosen_template, named_templates
 from camelid.text.templates.template import Template, compile_template
 from camelid.text.tokenizer import Tokenizer

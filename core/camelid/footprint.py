@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from camelid.backends.base import Pool
+from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading import check_context, make_plan, make_state
 from camelid.model.arch import Model
 from camelid.model.facts import at_context
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.step import RESULT_WORDS
-from camelid.programs import DECODE, MIXED, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from camelid.drawing import Constraint
 from camelid.errors import RequestError
 from camelid.options import GuideOptions
+from camelid.sampling.drawing import Constraint
 from camelid.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

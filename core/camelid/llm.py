@@ -12,21 +12,21 @@ from typing import Any, Unpack
 from camelid.asking import Asking
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.chat import ChatPrompt
+from camelid.engine.metrics import Counters, EngineStats, Hook
+from camelid.engine.programs import ALL_LOGITS
+from camelid.engine.results import Completion, Event
+from camelid.engine.sequence import Request
+from camelid.engine.stream import Stream
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions, Progress, Running, start
 from camelid.messages import shown
-from camelid.metrics import Counters, EngineStats, Hook
 from camelid.model.spec import ModelSpec
 from camelid.opening import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.options import LoadWords, Message, Options, Prompt
 from camelid.plan.plan import Plan
-from camelid.programs import ALL_LOGITS
-from camelid.results import Completion, Event
 from camelid.runner import Runner
-from camelid.sampling import SamplingParams
-from camelid.sequence import Request
-from camelid.session import Host, Session
-from camelid.stream import Stream
+from camelid.sampling.params import SamplingParams
+from camelid.sessions.session import Host, Session
 from camelid.text.tokenizer import Tokenizer
 
 __all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]

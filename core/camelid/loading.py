@@ -8,10 +8,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from camelid.admission import check_depth, check_integer
 from camelid.backends.base import Backend, OpenSpec, Program, check_plan, reason_against
 from camelid.backends.select import ADAPTERS, open_backend
-from camelid.engine import StepEngine
+from camelid.engine.admission import check_depth, check_integer
+from camelid.engine.engine import StepEngine
+from camelid.engine.programs import DECODE, MIXED, Limits, program_key
+from camelid.engine.seat import PAGED
+from camelid.engine.state import StateManager
 from camelid.errors import BackendError, RequestError
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
@@ -20,9 +23,6 @@ from camelid.opening import ModelFile, ModelName, open_model
 from camelid.plan.fuse import UNBOUNDED, fuse
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
-from camelid.programs import DECODE, MIXED, Limits, program_key
-from camelid.seat import PAGED
-from camelid.state import StateManager
 
 DEFAULT_CONTEXT = 4096
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many

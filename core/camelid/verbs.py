@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Unpack
 
+from camelid.engine.results import Completion, Event
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.llm import LLM, load
 from camelid.opening import ModelName
 from camelid.options import LoadWords, Options
-from camelid.results import Completion, Event
 
 
 class Engine:

@@ -17,10 +17,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from camelid.engine.results import Completion
 from camelid.llm import LLM, aload
 from camelid.opening import ModelSource
-from camelid.results import Completion
-from camelid.session import Session, Turn
+from camelid.sessions.session import Session, Turn
 
 Tell = Callable[[str], object]
 

@@ -11,10 +11,10 @@ from tests.model.stress.shapes import SHAPES
 
 from camelid.backends.base import Program, Result
 from camelid.backends.null import NullBackend, Work, output_words
+from camelid.engine.programs import DECODE, Limits, program_key
 from camelid.model.decoder import lower
 from camelid.plan.plan import Plan
 from camelid.plan.step import Capacity, ProgramKey, Step, StepRow, StepSampling, StepSequence, encode_step
-from camelid.programs import DECODE, Limits, program_key
 
 KEY = ProgramKey(entry="decode", capacity=Capacity(rows=4, sequences=2, outputs=4, updates=2))
 PLAN = Plan(key=KEY, stages=(), states=())

@@ -23,6 +23,7 @@ from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
 from tests.fuzz.published import config_bytes, parse_published
 from tests.fuzz.tokenizers import SEED_PUBLISHED, SEED_WORDS, parse_hf, parse_tokenizer, parse_words
 
+from camelid.engine.transfer import Exported
 from camelid.formats.gguf import read_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.json_text import JsonObject, parse_object
@@ -30,10 +31,9 @@ from camelid.formats.safetensors import read_safetensors
 from camelid.formats.settings import Config
 from camelid.formats.source import Ask, T, drive
 from camelid.model.read import read_model
-from camelid.past import Piece
 from camelid.plan.plan import StateSpec
-from camelid.session_file import HEAD, Saved, misfit, read_head, read_rows, write
-from camelid.transfer import Exported
+from camelid.sessions.file import HEAD, Saved, misfit, read_head, read_rows, write
+from camelid.sessions.past import Piece
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camelid.backends.base import Backend, OpenSpec, OutputRow
+from camelid.engine.seat import PAGED, Seat
+from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
 from camelid.plan.plan import Plan, StateSpec
@@ -23,8 +25,6 @@ from camelid.plan.step import (
     StepSequence,
     encode_step,
 )
-from camelid.seat import PAGED, Seat
-from camelid.state import StateManager
 
 ALL_LOGITS = frozenset({"all_logits"})
 Logits = list[NDArray[np.float32]]  # of each prompt [T, V]

@@ -12,6 +12,7 @@ from tests.model.runs import Steps, Stream, make_plan, make_state, start
 from tests.model.stress_runs import CONTEXT, Edit
 
 from camelid.backends.reference.backend import ReferenceBackend
+from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
 from camelid.plan.plan import Plan
@@ -24,7 +25,6 @@ from camelid.plan.step import (
     StepSampling,
     StepSequence,
 )
-from camelid.state import StateManager
 
 PAGES = CONTEXT // 16
 Places = Sequence[tuple[int, ...]]  # of each row: its position, its type

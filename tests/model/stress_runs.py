@@ -11,11 +11,11 @@ import numpy as np
 from tests.model.runs import Logits, Steps, make_plan, make_state, start
 
 from camelid.backends.reference.backend import ReferenceBackend
+from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Op, Plan, View
 from camelid.plan.weights import inline_f32
-from camelid.state import StateManager
 
 CONTEXT = 64
 Edit = Callable[[Plan], Plan]

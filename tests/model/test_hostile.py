@@ -29,13 +29,13 @@ NAN, INF = float("nan"), float("inf")
 def bounded(act: Callable[[], object]) -> None:
     """Runs something within the bounds."""
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         act()
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert time.perf_counter() - start < MAX_SECONDS
+        assert time.process_time() - start < MAX_SECONDS
         assert peak < MAX_BYTES
 
 
@@ -131,10 +131,10 @@ def test_a_list_of_the_layers_is_read_once(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"llama.block_count": n, "llama.attention.sliding_window": [8] * n}
     kinds = {**header.kinds, **dict.fromkeys(changes, "any")}
     metadata = {**header.metadata, **changes}
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(TensorShapeError, match=r"blk\.2\.attn_norm\.weight: found nothing"):
         drive(read_model(replace(header, metadata=metadata, kinds=kinds, tensors=tensors)), lambda *_: b"")
-    assert time.perf_counter() - start < MAX_SECONDS
+    assert time.process_time() - start < MAX_SECONDS
 
 
 def test_a_table_of_factors_has_a_bound(tmp_path: Path) -> None:

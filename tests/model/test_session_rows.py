@@ -13,14 +13,14 @@ from tests.model.stress_runs import CONTEXT, run
 from tests.test_session_file import SAVED, read
 
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.engine import StepEngine
+from camelid.engine.engine import StepEngine
+from camelid.engine.programs import DECODE, MIXED, Limits, program_key
+from camelid.engine.sequence import Request
+from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
-from camelid.past import Piece
-from camelid.programs import DECODE, MIXED, Limits, program_key
-from camelid.sequence import Request
-from camelid.session_file import misfit, write
-from camelid.state import StateManager
+from camelid.sessions.file import misfit, write
+from camelid.sessions.past import Piece
 
 LIMITS = Limits(chunk=16, parallel=2)
 # Shape -> kinds of group that its file must hold.

@@ -13,12 +13,12 @@ from tests.model.stress_runs import CONTEXT, run
 
 from camelid.backends.base import Capabilities
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.engine import StepEngine
+from camelid.engine.engine import StepEngine
+from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
+from camelid.engine.sequence import Request
+from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
-from camelid.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.sequence import Request
-from camelid.state import StateManager
 
 LIMITS = Limits(chunk=7, parallel=2)
 PROMPTS = [[5, 9, 30, 2, 77, 41, 8, 16, 3, 50, 61], [12], [40, 1, 90, 22, 7], [3, 3, 8, 55, 60, 14, 2, 31]]

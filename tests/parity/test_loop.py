@@ -23,11 +23,11 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.webgpu import host_python
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
+from camelid.engine.sequence import Request
 from camelid.errors import DeviceLostError
 from camelid.loading import LoadOptions, Running
 from camelid.plan.tiers import BATCH, TAIL
-from camelid.sampling import SamplingParams
-from camelid.sequence import Request
+from camelid.sampling.params import SamplingParams
 
 pytestmark = pytest.mark.parity
 

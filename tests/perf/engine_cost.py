@@ -19,13 +19,13 @@ from time import process_time
 
 from camelid.backends.base import Program, Result, Ticket
 from camelid.backends.null import NullBackend
-from camelid.engine import StepEngine
-from camelid.metrics import StepFacts, tell
+from camelid.engine.engine import StepEngine
+from camelid.engine.metrics import StepFacts, tell
+from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
+from camelid.engine.sequence import Request
+from camelid.engine.state import StateManager
 from camelid.plan.plan import Plan, StateSpec
-from camelid.sampling import SamplingParams
-from camelid.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.sequence import Request
-from camelid.state import StateManager
+from camelid.sampling.params import SamplingParams
 
 PAGE_ROWS, CONTEXT, PROMPT, VOCAB = 16, 2048, 300, 32000
 STATES = (

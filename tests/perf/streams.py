@@ -25,9 +25,9 @@ import camelid
 from camelid.backends.reference.store import WeightStore
 from camelid.backends.webgpu.kernel import Context
 from camelid.backends.webgpu.kernels import KERNELS
+from camelid.engine.programs import DECODE
 from camelid.llm import LLM
 from camelid.plan.plan import Plan
-from camelid.programs import DECODE
 
 PROMPT = tuple(range(40, 72))
 SOFTWARE = "llvmpipe"

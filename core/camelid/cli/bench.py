@@ -26,10 +26,10 @@ from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.show import human
 from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, verb
+from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions
 from camelid.opening import find_directory, find_source
-from camelid.programs import DECODE, MIXED, Limits
 
 Tell = Callable[[str], object]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from camelid.backends.bandwidth import multiply_gflops, read_gbps
 from camelid.backends.null import step_counts
 from camelid.cli.bench_cases import Case
-from camelid.metrics import StepCost
+from camelid.engine.metrics import StepCost
 from camelid.plan.ops import op_bytes, op_flops
 from camelid.plan.plan import Plan
 from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence

@@ -20,11 +20,11 @@ from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.cli.verb import Ended, backend_options, loading_bar, model_argument, one_line, say, verb
-from camelid.engine_thread import EngineThread
+from camelid.engine.thread import EngineThread
 from camelid.errors import CamelidError
 from camelid.llm import LLM, aload
 from camelid.options import LoadWords
-from camelid.session import Session
+from camelid.sessions.session import Session
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from camelid.results import Event
+from camelid.engine.results import Event
 from camelid.text.toolcalls import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 # Controls that could steer a terminal, apart from tab and line feed.

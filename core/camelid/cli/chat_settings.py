@@ -11,7 +11,7 @@ from camelid.cli.sampling_flags import bias
 from camelid.errors import RequestError
 from camelid.messages import shown
 from camelid.options import Options, checked_stops
-from camelid.sampling import CHECKS
+from camelid.sampling.params import CHECKS
 
 Check = Callable[[str, Any], object]
 UNSET = "default"

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from camelid.cli.chat_screen import Screen
 from camelid.cli.verb import Ended
-from camelid.engine_thread import EngineThread
+from camelid.engine.results import Completion, Event
+from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
 from camelid.llm import LLM
 from camelid.options import Message
-from camelid.results import Completion, Event
-from camelid.session import Session
-from camelid.turns import content_text
+from camelid.sessions.session import Session
+from camelid.sessions.turns import content_text
 
 
 @dataclass(slots=True)

@@ -10,13 +10,13 @@ import click
 from camelid.backends.base import Capabilities
 from camelid.cli.fetching import local_model
 from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
+from camelid.engine.metrics import predict_step
+from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading import make_plan, open_named
-from camelid.metrics import predict_step
 from camelid.model.arch import Model
 from camelid.opening import open_model
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
-from camelid.programs import DECODE, MIXED, Limits
 
 
 @verb

@@ -18,6 +18,7 @@ from camelid.backends.select import open_backend
 from camelid.cli.fetching import local_model
 from camelid.cli.show import columns, human, line, printable, shown, size, sizes
 from camelid.cli.verb import BACKEND_NAMES, model_argument, say, verb
+from camelid.engine.programs import Limits
 from camelid.errors import CamelidError, ModelFormatError
 from camelid.footprint import Footprint, predict_memory
 from camelid.model.arch import Model
@@ -26,7 +27,6 @@ from camelid.model.sizes import bare_model, bytes_at, count_parameters
 from camelid.model.spec import ModelSpec, RopeSpec
 from camelid.opening import ModelFile, open_model
 from camelid.plan.weights import Weight
-from camelid.programs import Limits
 from camelid.text.hf.models import kind_of
 from camelid.text.hf.values import mapping
 

@@ -16,8 +16,8 @@ from camelid.cli.guides import guide_options, read_guide
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.engine.metrics import predict_step
 from camelid.llm import LLM, Completion, load
-from camelid.metrics import predict_step
 from camelid.options import LoadWords, Options, Prompt
 
 

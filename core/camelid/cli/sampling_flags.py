@@ -11,7 +11,7 @@ import click
 
 from camelid.errors import RequestError
 from camelid.options import SamplingOptions
-from camelid.sampling import CHECKS
+from camelid.sampling.params import CHECKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 ESCAPES = {r"\n": "\n", r"\t": "\t", r"\"": '"', r"\\": "\\"}

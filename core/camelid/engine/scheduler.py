@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from camelid.pace import Pace
-from camelid.plan.step import Step, StepSequence
-from camelid.programs import (
+from camelid.engine.pace import Pace
+from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
     DECODE,
@@ -20,9 +19,10 @@ from camelid.programs import (
     Limits,
     program_key,
 )
-from camelid.seat import PAGED
-from camelid.sequence import Sequence
-from camelid.state import Change, StateManager
+from camelid.engine.seat import PAGED
+from camelid.engine.sequence import Sequence
+from camelid.engine.state import Change, StateManager
+from camelid.plan.step import Step, StepSequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from camelid.engine.results import Completion, Event, Outbox
 from camelid.errors import RequestError
-from camelid.results import Completion, Event, Outbox
 
 
 class Serves(Protocol):

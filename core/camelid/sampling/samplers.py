@@ -10,13 +10,13 @@ from itertools import accumulate, pairwise
 from math import exp, expm1, fsum, log
 from typing import TYPE_CHECKING
 
-from camelid.drawing import PURPOSE_XTC, Dice
-from camelid.samplers_history import dry, lowered, penalties
-from camelid.samplers_options import BIASES, BREAKERS, Check, integer, number
-from camelid.samplers_pool import NeedsAllLogits, Pool, Shares, agreed, log_of
+from camelid.sampling.checks import BIASES, BREAKERS, Check, integer, number
+from camelid.sampling.drawing import PURPOSE_XTC, Dice
+from camelid.sampling.history import dry, lowered, penalties
+from camelid.sampling.pool import NeedsAllLogits, Pool, Shares, agreed, log_of
 
 if TYPE_CHECKING:
-    from camelid.sampling import SamplingParams
+    from camelid.sampling.params import SamplingParams
 
 MIROSTAT_M = 100  # so many of the likeliest tokens estimate the exponent of Zipf's law, as in llama.cpp
 DEVIATION_ERROR = 1e-3  # of a device's standard deviation, relative, at most

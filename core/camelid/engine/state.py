@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from camelid.backends.base import Pool
+from camelid.engine.pools import UnitPool
+from camelid.engine.prefix import root_key
+from camelid.engine.reuse import Hit, Reuse, first_page
+from camelid.engine.seat import PAGED, RECURRENT, RING, STATIC, TABLED, Copy, GroupWords, Seat, Update
 from camelid.plan.plan import StateSpec
-from camelid.pools import UnitPool
-from camelid.prefix import root_key
-from camelid.reuse import Hit, Reuse, first_page
-from camelid.seat import PAGED, RECURRENT, RING, STATIC, TABLED, Copy, GroupWords, Seat, Update
 
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 

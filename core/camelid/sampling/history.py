@@ -10,10 +10,10 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING
 
-from camelid.samplers_pool import Change, Pool
+from camelid.sampling.pool import Change, Pool
 
 if TYPE_CHECKING:
-    from camelid.samplers_table import Turn
+    from camelid.sampling.samplers import Turn
 
 LOG_F32_MAX = 88.7228391  # log of the largest float32: DRY's penalty stops growing there, as in llama.cpp
 

@@ -26,14 +26,14 @@ from os import fsync
 from pathlib import Path
 from typing import Any, cast
 
+from camelid.engine.transfer import Exported
 from camelid.errors import CamelidError, RequestError, UnsupportedModelError
 from camelid.formats.json_text import parse_object
 from camelid.formats.quants import row_bytes
 from camelid.formats.settings import Config
 from camelid.formats.source import Ask, format_error, located
-from camelid.past import Past, Piece, ids_of
 from camelid.plan.plan import StateSpec
-from camelid.transfer import Exported
+from camelid.sessions.past import Past, Piece, ids_of
 
 PAGED = ("paged", "window")
 KINDS = (*PAGED, "recurrent")  # what a sequence needs in order to go on

@@ -13,8 +13,8 @@ from camelid.errors import RequestError
 from camelid.formats.gguf_header import Gguf
 from camelid.options import Options
 from camelid.plan.step import MOST_BIASES, MOST_LAST_N, MOST_TOP_K, StepSampling
-from camelid.samplers_options import Check, integer, items
-from camelid.samplers_table import SAMPLERS, TEMPERATURES
+from camelid.sampling.checks import Check, integer, items
+from camelid.sampling.samplers import SAMPLERS, TEMPERATURES
 
 __all__ = ["ORDERS", "TEMPERATURES", "SamplingParams", "file_defaults"]
 

@@ -15,22 +15,22 @@ from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
 
-from camelid.admission import check_choice, check_depth, check_ids, check_request, most_tokens
 from camelid.backends.base import Backend, Program, Result, Ticket
+from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, most_tokens
+from camelid.engine.metrics import Counters, EngineStats, Hook, StepFacts, tell
+from camelid.engine.outputs import Outputs
+from camelid.engine.programs import MIXED, VERIFY, Limits
+from camelid.engine.results import Clock, FinishReason, Outbox
+from camelid.engine.scheduler import Batch, Scheduler, Work, build_step
+from camelid.engine.sequence import Request, Sequence
+from camelid.engine.speculative import drafts_of
+from camelid.engine.state import StateManager
+from camelid.engine.stream import Stream
+from camelid.engine.timeouts import Timeouts
+from camelid.engine.transfer import Exported, export_rows, import_rows, write_history
 from camelid.errors import PlanError, RequestError
-from camelid.metrics import Counters, EngineStats, Hook, StepFacts, tell
-from camelid.outputs import Outputs
 from camelid.plan.step import FROM_RING, Step, encode_step
-from camelid.programs import MIXED, VERIFY, Limits
-from camelid.results import Clock, FinishReason, Outbox
-from camelid.samplers import NeedsAllLogits
-from camelid.scheduler import Batch, Scheduler, Work, build_step
-from camelid.sequence import Request, Sequence
-from camelid.speculative import drafts_of
-from camelid.state import StateManager
-from camelid.stream import Stream
-from camelid.timeouts import Timeouts
-from camelid.transfer import Exported, export_rows, import_rows, write_history
+from camelid.sampling.host import NeedsAllLogits
 
 
 @dataclass(frozen=True, slots=True)

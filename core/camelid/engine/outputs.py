@@ -6,11 +6,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from camelid.backends.base import OutputRow
+from camelid.engine.metrics import Counters
+from camelid.engine.results import FinishReason
+from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
-from camelid.metrics import Counters
-from camelid.results import FinishReason
-from camelid.samplers import Scores, top_logprobs
-from camelid.sequence import Sequence
+from camelid.sampling.host import Scores, top_logprobs
 
 STATUS_HINT = "the weights or a kernel are broken: compare with backend 'reference'"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from camelid.answers import AnswerText
 from camelid.chat import RenderedChat, TextOf
+from camelid.engine.results import Completion
 from camelid.errors import RequestError
 from camelid.messages import checked_messages
 from camelid.options import Message
-from camelid.past import Past, Rendering
-from camelid.results import Completion
+from camelid.sessions.past import Past, Rendering
 from camelid.text.tokenizer import Tokenizer
 from camelid.text.toolcalls import ToolCall
 

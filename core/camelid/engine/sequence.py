@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from camelid.answers import NoText, TextSink
-from camelid.drawing import Constraint
+from camelid.engine.programs import ALL_LOGITS, CANDIDATES, DECODE, GUIDED, VERIFY
+from camelid.engine.results import Clock, Completion, Event, FinishReason, Outbox, Usage
+from camelid.engine.seat import Seat
+from camelid.engine.speculative import Proposer
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow, StepSampling
-from camelid.programs import ALL_LOGITS, CANDIDATES, DECODE, GUIDED, VERIFY
-from camelid.results import Clock, Completion, Event, FinishReason, Outbox, Usage
-from camelid.samplers import HostSampler
-from camelid.sampling import SamplingParams
-from camelid.seat import Seat
-from camelid.speculative import Proposer
+from camelid.sampling.drawing import Constraint
+from camelid.sampling.host import HostSampler
+from camelid.sampling.params import SamplingParams
 from camelid.text.toolcalls import gather
 
 Overflow = Literal["error", "shift", "stop"]

@@ -14,12 +14,12 @@ from operator import neg
 from typing import cast
 
 from camelid.backends.base import Candidates, OutputRow
-from camelid.drawing import MOST_NOISE, Constraint, Dice, allowed_ids, allows
 from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
-from camelid.samplers_pool import NeedsAllLogits, Pool, Rest, log_of
-from camelid.samplers_table import SAMPLERS, Turn
-from camelid.sampling import SamplingParams
+from camelid.sampling.drawing import MOST_NOISE, Constraint, Dice, allowed_ids, allows
+from camelid.sampling.params import SamplingParams
+from camelid.sampling.pool import NeedsAllLogits, Pool, Rest, log_of
+from camelid.sampling.samplers import SAMPLERS, Turn
 
 __all__ = ["HostSampler", "NeedsAllLogits", "Scores", "top_logprobs"]
 

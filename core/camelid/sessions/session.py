@@ -18,21 +18,21 @@ from typing import Any, TypeAlias, Unpack
 from camelid import __version__
 from camelid.asking import CHAT_OPTIONS, Asking
 from camelid.chat import ChatPrompt, RenderedChat
+from camelid.engine.results import Completion, Event
+from camelid.engine.stream import Stream
 from camelid.errors import RequestError
-from camelid.fingerprint import fingerprint
 from camelid.formats.source import drive_async
 from camelid.loading import Running
 from camelid.messages import checked_messages
 from camelid.model.decoder import declare_states
 from camelid.opening import ModelSource
 from camelid.options import Message, Options, checked_stops
-from camelid.past import Past, answered, ids_of, renewed
 from camelid.plan.plan import StateSpec
-from camelid.results import Completion, Event
 from camelid.runner import Runner
-from camelid.session_file import Head, Saved, misfit, read_head, read_rows, write, write_whole
-from camelid.stream import Stream
-from camelid.turns import (
+from camelid.sessions.file import Head, Saved, misfit, read_head, read_rows, write, write_whole
+from camelid.sessions.fingerprint import fingerprint
+from camelid.sessions.past import Past, answered, ids_of, renewed
+from camelid.sessions.turns import (
     Asked,
     answer_message,
     content_text,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from camelid.engine.pools import UnitPool
+from camelid.engine.prefix import Entry, PrefixCache, page_key, root_key
+from camelid.engine.seat import PAGED, RECURRENT, STATIC, Seat
 from camelid.plan.plan import StateSpec
-from camelid.pools import UnitPool
-from camelid.prefix import Entry, PrefixCache, page_key, root_key
-from camelid.seat import PAGED, RECURRENT, STATIC, Seat
 
 Walk = list[tuple[bytes, Entry | None]]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from time import perf_counter
 
-from camelid.sequence import Sequence
+from camelid.engine.sequence import Sequence
 
 
 class Timeouts:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from camelid.errors import CamelidError, RequestError
 from camelid.messages import shown
-from camelid.sampling import SamplingParams
+from camelid.sampling.params import SamplingParams
 
 LONGEST, SHORTEST = 4, 2  # tokens that must have stood there before
 

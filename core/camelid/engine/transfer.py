@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from struct import pack
 
 from camelid.backends.base import Backend
+from camelid.engine.seat import RING, Seat
+from camelid.engine.state import StateManager
 from camelid.errors import RequestError
-from camelid.seat import RING, Seat
-from camelid.state import StateManager
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Conversations that go on: their ids, their files."""
