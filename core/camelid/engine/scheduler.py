@@ -171,7 +171,7 @@ class Scheduler:
     def _add_generated(self, batch: Batch, program: str) -> None:
         """The next row of every sequence that this program serves, and its drafts."""
         for s in self._live():
-            if s.can_decode and s.program == program and not s.request.all_logits:
+            if s.program == program and s.can_decode and not s.request.all_logits:
                 n = 1 + len(s.drafts)
                 self._add(batch, s, n, n)
 
