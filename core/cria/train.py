@@ -23,7 +23,7 @@ from cria.talk import Talk, exchange
 from cria.tokenizer import END_OF_TEXT, IM_END, load_tokenizer, offered, pieces, render, written
 
 ROWS = {256: 6, 512: 3, 1024: 1}  # rows of each length in a step: attention to long rows costs more
-TALKS_PER_STEP = 21
+TALKS_PER_STEP = 19
 PEAK_RATE, FINAL_RATE, WARMUP, COOLDOWN = 2e-3, 4e-5, 50, 0.3
 VALIDATION_ITEMS = 32
 
