@@ -6,7 +6,6 @@ import hashlib
 import json
 import random
 import struct
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -248,9 +247,13 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(ModelFormatError, match="went away"):
         write_whole(target, breaks())
     assert target.read_bytes() == b"abc" and list(tmp_path.iterdir()) == [target]
-    unwritable: list[Callable[[], Path]] = [lambda: tmp_path / "no" / "s", lambda: tmp_path]
-    for make in unwritable:
+    (link := tmp_path / "link").symlink_to(target)
+    write_whole(link, iter([b"abcd"]))
+    assert (link.is_symlink(), target.read_bytes()) == (True, b"abcd")
+    link.unlink()
+    places = (tmp_path / "no" / "s", tmp_path, target / "s", Path(), Path("/"), Path("a\0b"))
+    for place in places:
         with pytest.raises(ModelFormatError, match=r"cannot be written: .*; nothing was left behind"):
-            write_whole(make(), iter([b"abc"]))
+            write_whole(place, iter([b"abc"]))
     assert list(tmp_path.iterdir()) == [target]
     assert HEAD.size == 48

@@ -13,7 +13,7 @@ from tests.gguf_files import write_tiny_llama
 from tests.parity.adapters import need_driver
 
 import camelid
-from camelid.errors import ModelFormatError, RequestError
+from camelid.errors import DeviceLostError, ModelFormatError, RequestError
 from camelid.formats.source import drive
 from camelid.llm import LLM
 from camelid.opening import open_model
@@ -222,6 +222,23 @@ def test_empty_and_evicted_sessions_are_saved_too(path: Path, tmp_path: Path) ->
         again = llm.restore(tmp_path / "evicted")
         assert again.messages == session.messages
         assert again.generate("so").text == session.generate("so").text
+
+
+def test_a_device_that_is_gone_costs_the_rows_only(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_state(*_: object) -> bytes:
+        raise DeviceLostError("the device went away", backend="reference")
+
+    with load(path) as llm:
+        session = talk(llm)
+        backend = llm._running.engine.backend  # type: ignore[reportPrivateUsage]
+        monkeypatch.setattr(backend, "read_state", read_state)
+        session.save(tmp_path / "s")
+        wanted = session.generate("so").token_ids
+    with load(path) as llm:
+        again = llm.restore(tmp_path / "s")
+        assert (again.cached_rows, again.generate("so").token_ids) == (0, wanted)
 
 
 def top(llm: LLM, session: Session) -> dict[int, float]:

@@ -23,11 +23,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import fsync
+from os.path import realpath
 from pathlib import Path
 from typing import Any, cast
 
 from camelid.engine.transfer import Exported
-from camelid.errors import CamelidError, RequestError, UnsupportedModelError
+from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.json_text import parse_object
 from camelid.formats.quants import row_bytes
 from camelid.formats.settings import Config
@@ -323,16 +324,26 @@ def _group(group: Config) -> Group:
 
 
 def write_whole(path: Path, chunks: Iterable[bytes]) -> None:
-    """A file of these chunks: whole, or not there at all. ModelFormatError if it cannot be written."""
-    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    """A file of these chunks: whole, or as it was before. Links stay. ModelFormatError if it cannot be
+    written."""
     try:
-        with part.open("xb") as file:
+        target = Path(realpath(path))
+        part = target.with_name(f".{secrets.token_hex(8)}.part")
+        file = part.open("xb")
+    except (OSError, ValueError) as error:  # ValueError: a path without a name, or with a zero in it
+        raise _unwritable(path, error) from error
+    try:
+        with file:
             file.writelines(chunks)
             file.flush()
             fsync(file.fileno())
-        part.replace(path)
+        part.replace(target)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise format_error(str(path), f"cannot be written: {reason}; nothing was left behind") from error
+        raise _unwritable(path, error) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, error: OSError | ValueError) -> ModelFormatError:
+    reason = getattr(error, "strerror", None) or error
+    return format_error(str(path), f"cannot be written: {reason}; nothing was left behind")

@@ -20,7 +20,8 @@ from camelid.asking import CHAT_OPTIONS, Asking
 from camelid.chat import ChatPrompt, RenderedChat
 from camelid.engine.results import Completion, Event
 from camelid.engine.stream import Stream
-from camelid.errors import RequestError
+from camelid.engine.transfer import Exported
+from camelid.errors import DeviceLostError, RequestError
 from camelid.formats.source import drive_async
 from camelid.loading import Running
 from camelid.messages import checked_messages
@@ -260,8 +261,14 @@ class Session:
             forgotten=self.n_forgotten,
             camelid=__version__,
         )
-        exported = await running.engine.export_rows(self.token_ids, self._salt)
-        return write(saved, self._host.states, exported)
+        return write(saved, self._host.states, await self._rows())
+
+    async def _rows(self) -> Exported:
+        """The rows that are still cached; none of a device that is gone, since the conversation counts."""
+        try:
+            return await self._host.running.engine.export_rows(self.token_ids, self._salt)
+        except DeviceLostError:
+            return Exported(0, {}, {})
 
     async def asave(self, path: str | PathLike[str]) -> None:
         """Writes the session file, whole or not at all. ModelFormatError if it cannot be written."""
@@ -275,7 +282,7 @@ class Session:
     async def restored(cls, host: Host, source: ModelSource) -> Session:
         """The session that a file holds, with its rows in the prefix cache as far as they fit this model.
 
-        Raises RequestError if it was saved with another model, and as `session_file.read_head`.
+        Raises RequestError if it was saved with another model, and as `sessions.file.read_head`.
         """
         head = await drive_async(read_head(source.size, source.name), source.read)
         await _check_model(host, head)
