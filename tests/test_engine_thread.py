@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from queue import Empty
@@ -192,6 +192,25 @@ def test_closing_the_thread_ends_what_runs() -> None:
         thread.run(forever())
     feed.close()
     thread.close()
+
+
+def test_closing_the_thread_ends_a_generator_in_its_own_way() -> None:
+    is_closed = threading.Event()
+
+    async def forever() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            is_closed.set()
+
+    with EngineThread() as thread:
+        feed = thread.stream(forever())
+        assert next(feed) == 1
+    with pytest.raises(RequestError, match="was closed before the stream had ended"):
+        list(feed)
+    assert is_closed.is_set()
 
 
 @pytest.mark.parametrize("n_ticks", [25])

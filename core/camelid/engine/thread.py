@@ -66,6 +66,9 @@ class Pump(Generic[T]):
             self._put(event)
 
     async def _close(self) -> None:
+        if self._reading and not self._reading.done():  # the thread ends; nobody may close what still runs
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
         aclose = getattr(self._events, "aclose", None)
         if aclose:
             await aclose()
