@@ -148,6 +148,27 @@ def test_session_file_is_read_at_the_start_and_written_at_the_end(llm: LLM, tmp_
     assert second.exit_code == 1, "a failure is told, and the file is written all the same"
 
 
+def test_other_files_take_nothing_from_a_conversation(llm: LLM, tmp_path: Path) -> None:
+    """A file's conversation stands beside one of the same name, and is not written into its file."""
+    home, other = tmp_path / "home.session", tmp_path / "other.session"
+    words = (*GREEDY, "--session", str(home))
+    chat(CAPITAL, f"/save {other}")
+    done = chat(SUM, f"/load {other}", "/fork copy", NAME, "/switch", words=words)
+    assert lines(done.stdout) == [*answers(llm, SUM), answers(llm, CAPITAL, NAME)[-1]]
+    assert "going on with main-2: 2 messages" in done.stderr
+    assert lines(done.stderr)[-3:] == ["  main: 2 messages", "  main-2: 2 messages", "* copy: 4 messages"]
+    assert lines(chat(NAME, words=words).stdout) == [answers(llm, SUM, NAME)[-1]]
+    fresh = (*GREEDY, "--session", str(tmp_path / "fresh.session"))
+    chat(f"/load {other}", words=fresh)
+    assert lines(chat(NAME, words=fresh).stdout) == [answers(llm, CAPITAL, NAME)[-1]]
+
+
+def test_a_session_in_no_folder_is_told_before_the_chat(tiny: str, tmp_path: Path) -> None:
+    done = chat("hello", model=tiny, words=("--session", str(tmp_path / "no" / "s")))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "there is no folder" in done.stderr
+
+
 def test_fork_goes_on_in_a_copy(llm: LLM) -> None:
     done = chat(
         SUM, "/fork other", NAME, "/switch main", CAPITAL, "/switch", "/fork other", "/switch no", "/fork"
@@ -217,6 +238,8 @@ def test_values_of_set(name: str, text: str, value: object) -> None:
         ("/load", "a path is missing"),
         ("/load no.session", "no.session"),
         ("/save /no/such/folder/x", "cannot be written"),
+        ("/save .", "cannot be written"),
+        ("/save ~nobody-has-this-name/x", "give the whole path"),
         ("/hepl", "there is no command /hepl; did you mean /help?"),
         ("/\x1b[31m", "there is no command /?[31m"),
         ("/undo", "there is no turn to take back"),

@@ -12,7 +12,7 @@ from tests.gated_engine import PATIENCE_S, Gate, gated
 from tests.gguf_files import write_tiny_llama
 
 from camelid.cli.chat_commands import obey
-from camelid.cli.chat_reader import is_open, unquoted
+from camelid.cli.chat_reader import PlainReader, is_open, unquoted
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
 from camelid.cli.chat_talk import Talk
@@ -202,9 +202,33 @@ def test_a_turn_with_tools_is_taken_back_as_a_whole() -> None:
     assert [message["role"] for message in talk.session.messages] == ["system"]
 
 
+def test_an_answer_after_tools_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    talk, _ = talk_about("user", "assistant", "tool", "assistant")
+    before = list(talk.session.messages)
+
+    def say(_: Talk, text: str | None) -> None:
+        talk.session.messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "so"}]
+
+    monkeypatch.setattr(Talk, "say", lambda *_: None)
+    talk.regenerate()
+    assert talk.session.messages == before, "no answer came"
+    monkeypatch.setattr(Talk, "say", say)
+    talk.regenerate()
+    assert [message["content"] for message in talk.session.messages] == ["user 0", "so"]
+
+
+def test_a_terminal_that_is_gone_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    def readline() -> str:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=readline))
+    with pytest.raises(EOFError):
+        PlainReader().read()
+
+
 def test_an_option_that_is_not_set_can_be_unset() -> None:
     talk, notes = talk_about()
-    for line in ("/set top_k default", "/set top_k 7", "/set top_k default"):
+    for line in ("/set top_k default", "/set top_k 7", "/set top_k  default"):
         obey(talk, line)
     assert notes == ["top_k is at its default", "top_k = 7", "top_k is at its default"]
     assert talk.session.options == {}

@@ -62,6 +62,7 @@ def command(
     words: LoadWords = {
         "backend": backend, "adapter": adapter, "context": ctx_size, "parallel": 1, "kv_type": kv_type,
     }  # fmt: skip
+    check_folder(session_file)
     path = local_model(model)
     with EngineThread() as thread, loaded(thread, path, words) as llm:
         if backend == "auto" or verbose:
@@ -78,9 +79,16 @@ def command(
             n_errors = converse(talk, reader)
         finally:
             if session_file:
-                thread.run(talk.session.asave(session_file))
+                last = session if talk.session.id in talk.foreign else talk.session
+                thread.run(last.asave(session_file))
     if n_errors and not sys.stdin.isatty():
         raise click.exceptions.Exit(1)
+
+
+def check_folder(file: Path | None) -> None:
+    """A usage error if the file's folder is not there, now and not when all has been said."""
+    if file and not file.absolute().parent.is_dir():
+        raise click.UsageError(f"--session {file}: there is no folder {file.parent}")
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def save(talk: Talk, rest: str) -> None:
 def load(talk: Talk, rest: str) -> None:
     """Goes on with a file's session."""
     session = talk.thread.run(talk.llm.arestore(_path(rest)))
-    talk.take(session)
+    talk.adopt(session)
     talk.screen.note(f"going on with {session.id}: {_size(talk)}")
     if session.note:
         talk.screen.note(session.note)
@@ -94,7 +94,7 @@ def fork(talk: Talk, rest: str) -> None:
     if rest in talk.sessions:
         raise RequestError(f"there is a conversation {rest!r} already; /switch {rest} goes there", field="id")
     origin = talk.session.id
-    talk.take(talk.session.fork(rest or None))
+    talk.fork(rest or None)
     talk.screen.note(f"going on in {talk.session.id}; /switch {origin} goes back")
 
 
@@ -137,12 +137,12 @@ def stats(talk: Talk, rest: str) -> None:  # noqa: ARG001
 
 def settings(talk: Talk, rest: str) -> None:
     """Lists, shows, sets or unsets options."""
-    name, _, text = rest.partition(" ")
+    name, _, text = (part.strip() for part in rest.partition(" "))
     options = talk.session.options
     if text == UNSET:
         options.pop(name, None)
     elif text:
-        options[name] = read_setting(name, text.strip())
+        options[name] = read_setting(name, text)
     elif name and name not in NAMES:
         read_setting(name, "")
     shown = [name] if name else sorted(options)
@@ -161,7 +161,10 @@ def quit_chat(talk: Talk, rest: str) -> None:  # noqa: ARG001
 def _path(rest: str) -> Path:
     if not rest:
         raise RequestError("a path is missing; give one, such as talk.session", field="path")
-    return Path(rest).expanduser()
+    try:
+        return Path(rest).expanduser()
+    except RuntimeError as error:  # ~ of nobody
+        raise RequestError(f"{rest}: {error}; give the whole path", field="path") from error
 
 
 def _size(talk: Talk) -> str:

@@ -57,7 +57,10 @@ class PlainReader:
 
 
 def _line() -> str:
-    return sys.stdin.readline()
+    try:
+        return sys.stdin.readline()
+    except OSError as error:  # the terminal is gone, and every further read would say so
+        raise EOFError from error
 
 
 class TerminalReader:

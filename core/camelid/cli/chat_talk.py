@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from itertools import count
 
 from camelid.cli.chat_screen import Screen
 from camelid.cli.verb import Ended
@@ -18,7 +19,10 @@ from camelid.sessions.turns import content_text
 
 @dataclass(slots=True)
 class Talk:
-    """Sessions by name, the one that goes on, and the last answer."""
+    """Sessions by name, the one that goes on, and the last answer.
+
+    Those in `foreign` are of other files and came beside a conversation; --session's file is not theirs.
+    """
 
     llm: LLM
     thread: EngineThread
@@ -26,6 +30,7 @@ class Talk:
     session: Session
     is_verbose: bool = False
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    foreign: set[str] = field(default_factory=set[str])
     last: Completion | None = None
 
     def __post_init__(self) -> None:
@@ -34,6 +39,21 @@ class Talk:
     def take(self, session: Session) -> None:
         """Goes on with this session."""
         self.session = self.sessions[session.id] = session
+
+    def adopt(self, session: Session) -> None:
+        """Goes on with a file's session, under another name where a conversation has its own."""
+        here = self.sessions.get(session.id)
+        if here and here.messages:
+            names = (f"{session.id}-{i}" for i in count(2))
+            session.id = next(name for name in names if name not in self.sessions)
+        self.foreign |= {session.id} if self.session.messages else set()
+        self.take(session)
+
+    def fork(self, name: str | None) -> None:
+        """Goes on in a copy."""
+        twin = self.session.fork(name)
+        self.foreign |= {twin.id} if self.session.id in self.foreign else set()
+        self.take(twin)
 
     def say(self, text: str | None) -> None:
         """One turn: the answer to a text, or to the messages as they are.
@@ -90,10 +110,11 @@ class Talk:
         """Another answer in place of the last one, which stays if none comes."""
         before = list(self.session.messages)
         text = self.undo()
+        n_left = len(self.session.messages)
         try:
             self.say(text)
         finally:
-            if len(self.session.messages) < len(before):
+            if len(self.session.messages) == n_left:
                 self.session.messages = before
 
 
