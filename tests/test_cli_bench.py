@@ -26,6 +26,7 @@ from camelid.cli.bench_report import Row, Spread, result_lines
 from camelid.cli.bench_runs import Bench, Run, model_id, open_bench
 from camelid.cli.main import main
 from camelid.engine.metrics import predict_step
+from camelid.engine.pace import LEAST_ROWS
 from camelid.loading import LoadOptions
 from camelid.model.arch import Model
 from camelid.plan.step import decode_step
@@ -168,10 +169,12 @@ def test_only_the_timed_part_differs_between_repetitions() -> None:
 
 @pytest.mark.parametrize(("batch", "depth", "chunk"), [(2, 1, 16), (3, 130, 64), (5, 40, 10), (8, 512, 512)])
 def test_a_stream_has_room_for_what_it_says_while_others_read(batch: int, depth: int, chunk: int) -> None:
-    """Counted step by step: those who have read their prompt take a row each, prompts the others."""
+    """Counted step by step: those who have read their prompt take a row each, prompts the others, as slowly
+    as a step beside somebody's answer may."""
     left, n_ahead = [depth] * batch, 0
     while any(left):
         room, n_ahead = chunk - left.count(0), n_ahead + (left[0] == 0)
+        room = min(room, LEAST_ROWS) if 0 in left else room
         for i, n_left in enumerate(left):
             left[i] -= min(n_left, room)
             room -= n_left - left[i]

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import click
 
+from camelid.engine.pace import LEAST_ROWS
+
 IN_FLIGHT = 4  # rows for steps that run ahead, so that no stream ends while it is timed
 Kind = Literal["pp", "tg"]  # prompt processing and text generation, as llama-bench names them
 
@@ -34,11 +36,13 @@ class Case:
     def rows(self, chunk: int) -> int:
         """Rows that a stream may come to hold, where a step has room for `chunk`.
 
-        The first stream to decode goes on while the others still read their prompts.
+        The first stream to decode goes on while the others still read their prompts, of which a step beside
+        it may take as few as LEAST_ROWS.
         """
         if self.kind == "pp":
             return self.depth + self.n + 1
-        ahead = 0 if self.batch == 1 else -(-self.batch * self.held // (chunk - self.batch))
+        read = min(chunk - self.batch, LEAST_ROWS)
+        ahead = 0 if self.batch == 1 else -(-self.batch * self.held // read)
         return self.held + self.n + 1 + ahead + IN_FLIGHT
 
     def prompt(self, stream: int, repetition: int, vocab_size: int) -> list[int]:
