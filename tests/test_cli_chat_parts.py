@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from camelid.cli.chat_reader import PlainReader, is_open, unquoted
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
 from camelid.cli.chat_talk import Talk
-from camelid.cli.verb import Ended
+from camelid.cli.verb import Ended, ending_signals
 from camelid.engine.results import Event
 from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
@@ -133,6 +134,15 @@ def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
     assert talk.llm.is_idle
     assert len(talk.session.messages) == 2, "it is there to be saved"
     thread.run(talk.llm.aclose())
+
+
+def test_only_the_first_signal_to_end_counts() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with ending_signals():
+        with pytest.raises(Ended):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_turn_that_fails_leaves_no_trace(

@@ -63,12 +63,14 @@ class Ended(KeyboardInterrupt):
 
 @contextmanager
 def ending_signals() -> Generator[None]:
-    """SIGTERM and SIGHUP end a verb as Ctrl-C does, so that nothing half-written stays behind."""
+    """SIGTERM and SIGHUP end a verb as Ctrl-C does, so that nothing half-written stays behind.
+
+    Only the first of them: a terminal that closes sends several, and what is saved meanwhile is to be whole.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
-    before = {number: signal.signal(number, _end) for number in numbers}
+    before = {number: signal.signal(number, _end) for number in _ending()}
     try:
         yield
     finally:
@@ -76,7 +78,13 @@ def ending_signals() -> Generator[None]:
             signal.signal(number, handler)
 
 
+def _ending() -> list[int]:
+    return [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+
+
 def _end(number: int, _: object) -> None:
+    for each in _ending():
+        signal.signal(each, signal.SIG_IGN)
     raise Ended(number)
 
 
