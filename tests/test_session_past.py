@@ -193,6 +193,11 @@ def test_answers_stand_whole_or_without_the_space_behind_them(
     assert held(after, later, LETTERS) == after, "nothing is tokenized twice"
 
 
+@pytest.mark.parametrize("token_ids", [(), (ord(" "),), (ord("y"),)])
+def test_a_files_answer_that_is_not_its_ids_does_not_stand(token_ids: tuple[int, ...]) -> None:
+    assert held((Piece("other", token_ids, is_answer=True),), talk(("so", F), ("<e>", T)), LETTERS) == ()
+
+
 class Spaced(Letters):
     """Puts a space before a first word, and leaves it out of its text."""
 

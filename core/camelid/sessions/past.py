@@ -115,23 +115,38 @@ def _held_answer(piece: Piece, rendering: Rendering, at: int, tokenizer: Tokeniz
         return piece
     for opens in (False, True):
         texts = _texts(piece.token_ids, tokenizer, opens=opens)
-        while texts and not _stands("".join(texts), piece.tail, rendering, at):
-            texts = texts[:-1] if not texts[-1].strip() else []
-        if texts:
-            return replace(piece, text="".join(texts), token_ids=piece.token_ids[: len(texts)])
+        n = _n_standing(texts, piece.tail, rendering, at)
+        if n:
+            return replace(piece, text="".join(texts[:n]), token_ids=piece.token_ids[:n])
     return None
 
 
+def _n_standing(texts: Sequence[str], tail: str, rendering: Rendering, at: int) -> int:
+    """With how many of these texts the rendering goes on, if those it leaves out are space; 0 with none."""
+    whole = "".join(texts)
+    end, n_same = len(whole), _n_same(whole, rendering.text, at)
+    for n in range(len(texts), 0, -1):
+        if end <= n_same and _ends(tail, rendering, at + end):
+            return n
+        if texts[n - 1].strip():
+            return 0
+        end -= len(texts[n - 1])
+    return 0
+
+
 def _stands(text: str, tail: str, rendering: Rendering, at: int) -> bool:
-    whole = text + tail
-    return rendering.text.startswith(whole, at) and rendering.is_border(at + len(whole))
+    return rendering.text.startswith(text, at) and _ends(tail, rendering, at + len(text))
+
+
+def _ends(tail: str, rendering: Rendering, at: int) -> bool:
+    return rendering.is_border(at + len(tail)) and rendering.text.startswith(tail, at)
 
 
 def _texts(token_ids: Sequence[int], tokenizer: TokenBytes, *, opens: bool = False) -> list[str]:
     """What each id adds to the text, control tokens by name."""
     decoder = StreamDecoder(tokenizer, special=True, opens=opens)
     texts = [decoder.push(token_id) for token_id in token_ids]
-    return [*texts[:-1], texts[-1] + decoder.finish()]
+    return [*texts[:-1], texts[-1] + decoder.finish()] if texts else []
 
 
 def _held_given(piece: Piece, rendering: Rendering, at: int, tokenizer: Tokenizer) -> Piece | None:
