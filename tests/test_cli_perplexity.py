@@ -186,7 +186,7 @@ def test_command_is_the_definition_over_the_models_logits(
     assert (facts["perplexity"], facts["error"]) == pytest.approx(summed_up(losses), rel=1e-6)
     assert facts["context"] == context
     n_read = sum(scored.stop - start for start, scored in cuts)
-    assert facts["prefill_tps"] * facts["total_s"] == pytest.approx(n_read)
+    assert facts["tps"] * facts["total_s"] == pytest.approx(n_read)
 
 
 @pytest.mark.conformance

@@ -117,7 +117,7 @@ def figures(llm: LLM, estimate: Estimate, windows: Sequence[Window], seconds: fl
         "device": llm.capabilities.device,
         "model_bytes": llm.weight_bytes,
         "total_s": seconds,
-        "prefill_tps": n_read / seconds,
+        "tps": n_read / seconds,
     }
 
 
