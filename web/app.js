@@ -97,6 +97,7 @@ function saved({ blob }) {
 
 /** Another conversation is there: paints it. */
 function opened({ messages, note, tokens, cached_rows: rows }) {
+  setState("ready"); // what an empty session shows depends on it
   clearConversation();
   for (const { role, content, tool_calls: calls } of messages) {
     const called = (calls ?? []).map(({ function: f }) => `${f.name}(${f.arguments})`);
@@ -105,7 +106,6 @@ function opened({ messages, note, tokens, cached_rows: rows }) {
   showConversation(messages.length > 0);
   at("figures").textContent = `session of ${tokens} tokens, ${rows} cached`;
   if (note) showProblem(`The session was opened, but ${note}.`, "");
-  setState("ready");
 }
 
 /** A failed request leaves the page and the session as they were; what cannot be loaded, or a lost device,

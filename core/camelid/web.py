@@ -37,11 +37,15 @@ class Chat:
         self._defaults = defaults
         self._session = self._new()
         self._turn: Turn | None = None
+        self._is_stopped = False
 
     async def ask(self, text: str, options: str, alone: bool) -> None:
         """Streams the answer to a text, in the session or `alone`; `options` are JSON."""
         session = self._new() if alone else self._session
+        self._is_stopped = False
         self._turn = turn = await session.start(text, **json.loads(options))
+        if self._is_stopped:  # while programs were compiled for it
+            turn.close()
         try:
             async for event in turn:
                 self._send("token", text=event.text, token_id=event.token_id)
@@ -52,6 +56,7 @@ class Chat:
 
     def stop(self) -> None:
         """Ends the answer within one step."""
+        self._is_stopped = True
         if self._turn:
             self._turn.close()
 
