@@ -241,6 +241,19 @@ def test_a_device_that_is_gone_costs_the_rows_only(
         assert (again.cached_rows, again.generate("so").token_ids) == (0, wanted)
 
 
+@pytest.mark.parametrize("bias", [((5, -np.inf), (7, 1.5)), {5: -np.inf, 7: 1.5}, {5: False, 7: 1.5}, None])
+def test_banned_tokens_are_banned_again(path: Path, tmp_path: Path, bias: Any) -> None:
+    with load(path) as llm:
+        session = llm.session()
+        session.options = {**GREEDY, "logit_bias": bias} if bias else dict(GREEDY)
+        session.save(tmp_path / "s")
+        again = llm.restore(tmp_path / "s")
+        assert again.generate("so").token_ids == session.generate("so").token_ids
+        assert set(again.options) == set(session.options)
+        pairs = again.options.get("logit_bias", [[5, False], [7, 1.5]])
+        assert [(int(token), value) for token, value in pairs] == [(5, False), (7, 1.5)]
+
+
 def top(llm: LLM, session: Session) -> dict[int, float]:
     """The likeliest 20 tokens after the next prompt, and their log-probabilities."""
     (event, *_) = session.stream("so", temperature=0.0, max_tokens=1, logprobs=20)

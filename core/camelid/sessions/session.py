@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from math import inf
 from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias, Unpack
@@ -30,6 +31,7 @@ from camelid.opening import ModelSource
 from camelid.options import Message, Options, checked_stops
 from camelid.plan.plan import StateSpec
 from camelid.runner import Runner
+from camelid.sampling.checks import bias_pairs
 from camelid.sessions.file import Head, Saved, misfit, read_head, read_rows, write, write_whole
 from camelid.sessions.fingerprint import fingerprint
 from camelid.sessions.past import Past, answered, ids_of, renewed
@@ -256,7 +258,7 @@ class Session:
             fingerprint=await fingerprint(running.file),
             messages=self.messages,
             past=self._past,
-            options=self.options,
+            options=_as_json(self.options),
             drawn=self._n_drawn,
             forgotten=self.n_forgotten,
             camelid=__version__,
@@ -312,6 +314,14 @@ class Session:
     def _salt(self) -> str:
         """Sessions share rows with others of the same salt only."""
         return str(self.options.get("cache_salt", ""))
+
+
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as JSON has them: it has no infinity, and a bias of False bans a token as well."""
+    pairs = bias_pairs(options.get("logit_bias"))
+    if pairs is None:
+        return dict(options)
+    return {**options, "logit_bias": [(token, False if bias == -inf else bias) for token, bias in pairs]}
 
 
 async def _check_model(host: Host, head: Head) -> None:
