@@ -67,7 +67,8 @@ class Pump(Generic[T]):
 
     async def _close(self) -> None:
         if self._reading and not self._reading.done():  # the thread ends; nobody may close what still runs
-            self._reading.cancel()
+            if not self._reading.cancelling():  # twice would break off what it does at its end
+                self._reading.cancel()
             await asyncio.wait([self._reading])
         aclose = getattr(self._events, "aclose", None)
         if aclose:
