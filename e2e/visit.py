@@ -62,7 +62,7 @@ async def open_page(browser: Browser, address: str, **how: Any) -> tuple[Page, N
 async def wait_ready(page: Page) -> None:
     """Until the model is loaded. AssertionError with the page's own words if that failed."""
     await page.wait_for_function(READY, timeout=LOAD_MS)
-    state = await page.evaluate("() => window.camelid.engine.state")
+    state = await page.evaluate("() => window.camelid.state")
     assert state == "ready", await page.inner_text("#problem")
 
 
@@ -88,7 +88,7 @@ async def screen(page: Page, name: str) -> None:
 
 async def settled(page: Page) -> None:
     """Until the answer has ended."""
-    await page.wait_for_function("() => window.camelid.engine.state !== 'busy'", timeout=LOAD_MS)
+    await page.wait_for_function("() => window.camelid.state !== 'busy'", timeout=LOAD_MS)
     await asyncio.sleep(0)
 
 

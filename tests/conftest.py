@@ -8,11 +8,16 @@ that silently stops running is worse than a red one.
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+# A run in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TIERS = ("unit", "conformance", "parity", "e2e", "faults")
 # Beginnings of the reasons for which CI may skip, each with why that is no loss.

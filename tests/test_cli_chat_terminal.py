@@ -36,11 +36,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(place)
 
 
-def interruptible() -> None:
-    """A run in the background ignores Ctrl-C, and its children would, too."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 class Terminal:
     """A chat in a pseudo-terminal."""
 
@@ -49,7 +44,7 @@ class Terminal:
         self.child: Any = pexpect.spawn(
             sys.executable, ["-m", "camelid", "chat", *words, "--backend", "reference"],
             env={**env, "XDG_STATE_HOME": str(state)}, encoding="utf-8", timeout=PATIENCE_S,
-            dimensions=(40, 200), preexec_fn=interruptible,
+            dimensions=(40, 200),
         )  # fmt: skip
         self.greeting = self.shown()
 
