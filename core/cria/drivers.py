@@ -8,17 +8,16 @@ import gguf
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import AddedToken, Tokenizer, models
+from tokenizers import Tokenizer
 
 from cria.model import Cria, Spec
 from cria.talk import Talk
-from cria.tokenizer import END_OF_TEXT, IM_END, blank_tokenizer, called, render
+from cria.tokenizer import END_OF_TEXT, IM_END, called, gguf_tokenizer, render
 
 Past = tuple[torch.Tensor, torch.Tensor]
 Answers = Callable[[list[Talk]], list[str]]
 MAX_TOKENS = 96
 BATCH = 32
-CONTROL, USER_DEFINED = 3, 4  # GGUF's kinds of tokens
 
 
 def gguf_state(path: Path) -> dict[str, torch.Tensor]:
@@ -28,19 +27,6 @@ def gguf_state(path: Path) -> dict[str, torch.Tensor]:
         t.name: torch.from_numpy(np.array(gguf.dequantize(t.data, t.tensor_type), np.float32))
         for t in tensors
     }
-
-
-def gguf_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer a GGUF file carries."""
-    fields = gguf.GGUFReader(path).fields
-    tokens = fields["tokenizer.ggml.tokens"].contents()
-    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
-    tokenizer = blank_tokenizer()
-    tokenizer.model = models.BPE({token: i for i, token in enumerate(tokens)}, merges)
-    kinds = list(zip(tokens, fields["tokenizer.ggml.token_type"].contents(), strict=True))
-    tokenizer.add_special_tokens([AddedToken(t, special=True) for t, kind in kinds if kind == CONTROL])
-    tokenizer.add_tokens([AddedToken(t, normalized=False) for t, kind in kinds if kind == USER_DEFINED])
-    return tokenizer
 
 
 def shuffled(state: dict[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:

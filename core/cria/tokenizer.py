@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import gguf
 from jinja2 import Environment, Template
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -116,3 +117,20 @@ def pieces(talk: Talk) -> Iterator[tuple[str, bool]]:
         yield written(message) + "<|im_end|>", message["role"] == "assistant"
         yield "\n", False
     yield END_OF_TEXT, False
+
+
+def gguf_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer a GGUF file carries."""
+    fields = gguf.GGUFReader(path).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
+    tokenizer = blank_tokenizer()
+    tokenizer.model = models.BPE({token: i for i, token in enumerate(tokens)}, merges)
+    kinds = list(zip(tokens, fields["tokenizer.ggml.token_type"].contents(), strict=True))
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True) for t, kind in kinds if kind == gguf.TokenType.CONTROL]
+    )
+    tokenizer.add_tokens(
+        [AddedToken(t, normalized=False) for t, kind in kinds if kind == gguf.TokenType.USER_DEFINED]
+    )
+    return tokenizer

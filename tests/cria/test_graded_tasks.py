@@ -10,7 +10,6 @@ from cria.graded_task import Task
 from cria.talk import Talk, user
 
 jsonschema = pytest.importorskip("jsonschema")
-drivers = pytest.importorskip("cria.drivers")
 tokenizer = pytest.importorskip("cria.tokenizer")
 
 FILE = Path(__file__).resolve().parents[2] / "core/camelid/data/cria.gguf"
@@ -101,7 +100,7 @@ def test_letter_answers_are_right_by_definition():
 
 def told_distances():
     talks = [task.talk for task in TASKS["name"] + TASKS["number"]]
-    tok = drivers.gguf_tokenizer(FILE)
+    tok = tokenizer.gguf_tokenizer(FILE)
     return [len(tok.encode(tokenizer.render(Talk(messages=talk.messages[2:-1])))) - 3 for talk in talks]
 
 
