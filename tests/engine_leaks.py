@@ -22,8 +22,8 @@ def leaks(engine: StepEngine) -> Iterator[str]:
 
 def _units(state: StateManager) -> Iterator[str]:
     """Pools by group, and the prefix cache: it names each unit that is kept for it, and no other."""
-    if state._seats or state.n_free_seats != state.n_sequences:
-        yield f"{len(state._seats)} seats are held"
+    if state.n_free_seats != state.n_sequences:
+        yield f"{state.n_sequences - state.n_free_seats} seats are held"
     named = state._reuse._cache._holders
     for group, pool in state._pools.items():
         idle = set(pool._idle)

@@ -21,11 +21,11 @@ from camelid.backends.null import NullBackend
 from camelid.cli import bench_predict, bench_report
 from camelid.cli.bench import has_own_memory
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_predict import Share, Yardstick, predict, step_cost
+from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Row, Spread, result_lines
 from camelid.cli.bench_runs import Bench, Run, model_id, open_bench
 from camelid.cli.main import main
-from camelid.engine.metrics import predict_step
+from camelid.engine.metrics import Share, predict_step, step_cost
 from camelid.engine.pace import LEAST_ROWS
 from camelid.loading import LoadOptions
 from camelid.model.arch import Model

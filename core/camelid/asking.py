@@ -78,8 +78,7 @@ class Asking:
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
             sink=lambda: make_sink(stops),
             constraint=guide,
-            token_bytes=self._tokenizer.token_bytes if self._tokenizer else no_bytes,
-            **(self._kept | engine),
+            **(self._of_tokenizer | engine),
         )
 
     @cached_property
@@ -101,9 +100,11 @@ class Asking:
             )
 
     @cached_property
-    def _kept(self) -> dict[str, Any]:
-        """What a shift keeps unless told otherwise: the tokens that open every prompt."""
-        return {"n_keep": len(self._tokenizer.frame.before) if self._tokenizer else 0}
+    def _of_tokenizer(self) -> dict[str, Any]:
+        """What samplers read of tokens; what a shift keeps unless told otherwise: what opens every prompt."""
+        if self._tokenizer is None:
+            return {}
+        return {"token_bytes": self._tokenizer.token_bytes, "n_keep": len(self._tokenizer.frame.before)}
 
     def _guide(self, asked: Mapping[str, object], *, ignore_eos: bool) -> Guide | None:
         if all(value is None for value in asked.values()):
@@ -154,11 +155,6 @@ def engine_options(given: Mapping[str, object]) -> dict[str, Any]:
             raise RequestError(f"{name} is {shown(value)}, expected {want}", field=name)
     named = {ENGINE_FIELDS.get(name, name): value for name, value in given.items()}
     return named | ({"proposer": proposer_of(named["proposer"])} if "proposer" in named else {})
-
-
-def no_bytes(token_id: int) -> bytes:  # noqa: ARG001
-    """The text of a token where there is no tokenizer."""
-    return b""
 
 
 def _items(prompt: object) -> list[object]:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from camelid.backends.bandwidth import multiply_gflops, read_gbps
-from camelid.backends.null import step_counts
 from camelid.cli.bench_cases import Case
-from camelid.engine.metrics import StepCost
-from camelid.plan.ops import op_bytes, op_flops
+from camelid.engine.metrics import Share, step_cost
 from camelid.plan.plan import Plan
-from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One sequence's part of a step: rows that it holds before, rows that it adds, outputs."""
-
-    held: int
-    n_rows: int
-    n_outputs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +83,3 @@ def prefill_shares(case: Case, chunk: int) -> Iterator[list[Share]]:
             left[i] -= n
             budget -= n
         yield shares
-
-
-def step_cost(plan: Plan, shares: Sequence[Share]) -> StepCost:
-    """Bytes that one step of these sequences must move at least, and its floating-point operations."""
-    step = Step()
-    for number, share in enumerate(shares):
-        first, states = len(step.rows), range(share.held, share.held + share.n_rows)
-        step.rows += [
-            StepRow(source=FROM_ID, value=0, sequence=number, state_row=row, positions=(row,))
-            for row in states
-        ]
-        groups = tuple((1, 0, share.held) for _ in plan.states)
-        step.sequences.append(StepSequence(first_row=first, rows=share.n_rows, groups=groups))
-        step.outputs += [(first + share.n_rows - 1, number, states.stop)] * share.n_outputs
-    counts = step_counts(plan, step)
-    n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
-    return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))

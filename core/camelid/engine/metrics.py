@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -77,6 +77,15 @@ class EngineStats:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """One sequence's part of a step: rows that it holds before, rows that it adds, outputs."""
+
+    held: int
+    n_rows: int
+    n_outputs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class StepCost:
     """Bytes that a step must move at least, and its floating-point operations."""
 
@@ -86,13 +95,21 @@ class StepCost:
 
 def predict_step(plan: Plan, *, n_rows: int = 1, held: int = 0) -> StepCost:
     """The cost of one sequence's `n_rows` rows after `held` rows, with one output."""
-    step = Step(outputs=[(n_rows - 1, 0, held + n_rows)])
-    step.rows = [
-        StepRow(source=FROM_ID, value=0, sequence=0, state_row=held + i, positions=(held + i,))
-        for i in range(n_rows)
-    ]
-    groups = tuple((1, 0, held) for _ in plan.states)
-    step.sequences = [StepSequence(first_row=0, rows=n_rows, groups=groups)]
+    return step_cost(plan, [Share(held, n_rows)])
+
+
+def step_cost(plan: Plan, shares: Sequence[Share]) -> StepCost:
+    """Bytes that one step of these sequences must move at least, and its floating-point operations."""
+    step = Step()
+    for number, share in enumerate(shares):
+        first, states = len(step.rows), range(share.held, share.held + share.n_rows)
+        step.rows += [
+            StepRow(source=FROM_ID, value=0, sequence=number, state_row=row, positions=(row,))
+            for row in states
+        ]
+        groups = tuple((1, 0, share.held) for _ in plan.states)
+        step.sequences.append(StepSequence(first_row=first, rows=share.n_rows, groups=groups))
+        step.outputs += [(first + share.n_rows - 1, number, states.stop)] * share.n_outputs
     counts = step_counts(plan, step)
     n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
     return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))

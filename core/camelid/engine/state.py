@@ -65,7 +65,6 @@ class StateManager:
         self._rows = UnitPool(n_sequences)
         self._pools = {s.name: self._pool(s, n_pages) for s in self.states}
         self._reuse = Reuse(self.states, self._pools, self.page_rows)
-        self._seats: list[Seat] = []
 
     def _pool(self, state: StateSpec, n_pages: int | None) -> UnitPool:
         def evicted(unit: int) -> None:
@@ -193,7 +192,6 @@ class StateManager:
         for group, state in self._tabled:
             units = enumerate(seat.pages[state.name])
             seat.pending += [(group, seat.table_row, i, unit) for i, unit in units if unit]
-        self._seats.append(seat)
         return seat
 
     def fork(self, seat: Seat, n_rows: int) -> Seat | None:
@@ -260,7 +258,6 @@ class StateManager:
             for unit in slots:
                 self._pools[name].drop(unit)
         self._rows.drop(seat.table_row)
-        self._seats.remove(seat)
 
     # Steps
 
