@@ -1,0 +1,59 @@
+/* One run of a program: what every kernel is given, and how it reads the step. */
+#pragma once
+#include "abi.h"
+#include "simd.h"
+
+typedef struct cam_pool cam_pool;
+
+typedef struct {
+    const cam_program *program;
+    const uint32_t *step;
+    uint8_t *result;      /* 16 bytes an output; then candidates; then logits or emitted floats */
+    cam_pool *pool;
+    uint32_t n_threads;
+} cam_run;
+
+/* A kernel is called by every thread of the run with its number; threads meet after each op. */
+typedef void cam_kernel(const cam_op *op, const cam_run *run, uint32_t thread);
+/* Bytes that it wants of the program's scratch; a multiple of 64. */
+typedef uint64_t cam_scratch(const cam_op *op, const cam_program *program, uint32_t n_threads);
+
+/* Waits until all threads of the run are here; what they wrote before is seen after. */
+void cam_meet(const cam_run *run, uint32_t thread);
+
+enum { STEP_ROWS, STEP_SEQUENCES, STEP_OUTPUTS, STEP_UPDATES, STEP_COPIES, STEP_ORDINAL };
+enum { ROW_SOURCE, ROW_VALUE, ROW_SEQUENCE, ROW_STATE_ROW, ROW_POSITIONS };
+enum { SEQUENCE_FIRST_ROW, SEQUENCE_N_ROWS, SEQUENCE_ADAPTER, SEQUENCE_SAMPLING, SEQUENCE_GROUPS };
+enum { GROUP_READ, GROUP_WRITE, GROUP_HELD, GROUP_WORDS };
+enum { OUTPUT_ROW, OUTPUT_SEQUENCE, OUTPUT_POSITION, OUTPUT_WORDS };
+enum { FROM_ID, FROM_RING, FROM_SIDE };
+
+INLINE const uint32_t *row_words(const cam_run *run, uint32_t row) {
+    return run->step + run->program->rows_at + row * run->program->row_words;
+}
+INLINE const uint32_t *sequence_words(const cam_run *run, uint32_t sequence) {
+    return run->step + run->program->sequences_at + sequence * run->program->sequence_words;
+}
+INLINE const uint32_t *group_words(const cam_run *run, uint32_t sequence, uint32_t group) {
+    return sequence_words(run, sequence) + SEQUENCE_GROUPS + GROUP_WORDS * group;
+}
+INLINE const uint32_t *output_words(const cam_run *run, uint32_t output) {
+    return run->step + run->program->outputs_at + output * OUTPUT_WORDS;
+}
+
+/* Rows that a view has in this step. */
+INLINE uint32_t n_rows(const cam_run *run, const cam_view *view) {
+    static const uint8_t words[] = {[ROWS_T] = STEP_ROWS, [ROWS_S] = STEP_SEQUENCES, [ROWS_O] = STEP_OUTPUTS};
+    return run->step[words[view->rows]];
+}
+INLINE float *row_of(const cam_view *view, uint32_t row) {
+    return AT(float, view->at) + (uint64_t)view->stride * row;
+}
+
+typedef struct { uint32_t start, end; } cam_range;
+
+/* Thread's share of n things, neighbours together. What is computed never depends on it. */
+INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
+    uint64_t start = (uint64_t)n * thread / run->n_threads, end = (uint64_t)n * (thread + 1) / run->n_threads;
+    return (cam_range){(uint32_t)start, (uint32_t)end};
+}
