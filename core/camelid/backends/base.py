@@ -16,14 +16,17 @@ from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
+FLOAT_TYPES = frozenset({"f32", "f16", "bf16"})  # of weights that are never multiplied with int8
 Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, File or OPFS handle in a browser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSpec:
-    """How to open a backend. `adapter` asks for a device whose name contains this text."""
+    """How to open a backend. `adapter` asks for a device whose name contains this text; of `cpu`, for a
+    variant of its kernels. `threads` are those that compute (None: as many as this process may use)."""
 
     adapter: str = ""
+    threads: int | None = None
     default_limits: bool = False  # plan for WebGPU's default limits even if the adapter offers more
 
 
@@ -32,6 +35,9 @@ class Capabilities:
     """What a backend can do, and what it promises (DESIGN: A company, B schedule).
 
     `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
+    `activations` "q8": what is multiplied with a matrix is rounded to int8 first, in blocks of 32 columns
+    with the scale max|x| / 127; matrices of `FLOAT_TYPES` take it as it is. `build` tells builds of the
+    kernels apart where `device` does not, e.g. by a library's hash.
     """
 
     name: str
@@ -44,6 +50,8 @@ class Capabilities:
     is_software: bool = False
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     refuses: Callable[[Plan], str] = lambda plan: ""
+    activations: str = "f32"
+    build: str = ""
 
     @property
     def most_bytes(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from camelid.backends.base import Backend, OutputRow, Pool, Program, Ticket
 from camelid.backends.codecs import decode, encode
 from camelid.formats.quants import row_bytes
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
@@ -36,8 +38,12 @@ from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 F32 = npt.NDArray[np.float32]
 PAGE_ROWS, RING_ROWS = 16, 128
 OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # the state groups of a case
+PAGED = ("paged", "window")  # the kinds that have page tables
 MARGIN = 7.0  # what fills the margins of inputs
-OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}}  # views with a row for each output
+# Views with a row for each output.
+OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}, "pool": {"y": "O"}, "emit": {"x": "O"}}
+ANSWERS = ("sample", "emit")  # what gives rows of results
+KEPT = ("kv_write", "copy", *SLOT_TENSORS)  # what changes state
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,9 @@ class OpCase:
 
     The ring holds `history` from position 0 on, and a negative token id stands for the ring's. Outputs are at
     `first_output` and the positions after it. With one way of `sampling` all are of one sequence, with more
-    each is of its own, which has the same history.
+    each is of its own, which has the same history. `lengths` splits the rows among as many sequences; else
+    each has all of them. `slots` [n, cols] is what recurrent state holds for each sequence before the step,
+    which one that starts at position 0 must not see.
     """
 
     op: str
@@ -85,15 +93,22 @@ class OpCase:
     first_output: int = 1
     copies: Sequence[tuple[int, int, int]] = ()  # page index, page index, rows
     other_copies: Sequence[tuple[int, int, int]] = ()
+    lengths: Sequence[int] = ()
+    slots: F32 | None = None
     features: frozenset[str] = frozenset()
     margins: tuple[int, int] = (0, 0)
     spare: int = 0
 
+    @property
+    def n_sequences(self) -> int:
+        return len(self.lengths or self.sampling)
+
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` after,
-    and the other group's as `other.k`, as the values that they stand for; the ids in each sequence's ring."""
+    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` (`slots`
+    of recurrent state, a row a sequence) after, and the other group's as `other.k`, as the values that they
+    stand for; the ids in each sequence's ring."""
 
     views: Mapping[str, F32]
     rows: Sequence[OutputRow]
@@ -111,14 +126,14 @@ class BufferRunner(Backend, Protocol):
 
 async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     """Runs the case on an opened backend, in fresh state."""
-    plan, roles = _case_plan(case)
+    plan, roles = case_plan(case)
     weights = plan.weights()
     await backend.load(list(weights.values()), {})
     pages = _pages(case)
     paged = Pool(len(pages) + 2, 2, len(pages))
-    slots = range(1, 1 + len(case.sampling))
-    rings = Pool(1 + len(slots))
-    await backend.allocate(plan.states, {s.name: rings if s.kind == "ring" else paged for s in plan.states})
+    slots = range(1, 1 + case.n_sequences)
+    pools = {"ring": Pool(1 + len(slots)), "recurrent": Pool(1 + 2 * len(slots))}
+    await backend.allocate(plan.states, {s.name: pools.get(s.kind, paged) for s in plan.states})
     await _fill_state(backend, case, pages)
     for slot in slots:
         await backend.write_state("tokens", slot, _ring(case.history))
@@ -132,13 +147,14 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     arrays = [np.frombuffer(data, np.float32) for data in raw]
     views = {r: a.reshape(-1, whole[r].cols) for r, a in zip(written, arrays, strict=True)}
     views = {r: a[: len(case.views[r])] for r, a in views.items()}
-    rows: Sequence[OutputRow] = await backend.read(ticket) if case.op == "sample" else ()
-    state = await _read_states(backend, case, pages) if case.op in ("kv_write", "copy") else {}
+    rows: Sequence[OutputRow] = await backend.read(ticket) if case.op in ANSWERS else ()
+    state = await _read_states(backend, case, pages) if case.op in KEPT else {}
     ids = [memoryview(await backend.read_state("tokens", slot)).cast("I") for slot in slots]
     return OpResult(views, rows, state, ids)
 
 
-def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
+def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
+    """The plan of the one op, and its views by role."""
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
     symbols = OUTPUT_ROLES.get(case.op, {})
@@ -153,11 +169,11 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     places = dict(zip(("other", "state", "tokens", "tail"), states, strict=False))
     operands |= {r: StateRef(state.name) for r, state in places.items() if r in row.roles}
     op = make_op(case.op, operands, case.attrs)
-    paged = [number for number, state in enumerate(states) if state.kind != "ring"]
+    paged = [number for number, state in enumerate(states) if state.kind in PAGED]
     n_copies = len(case.copies) + len(case.other_copies)
     counts = {"updates": len(paged) * len(_pages(case)), "copies": n_copies}
     room = {"rows": n_rows + case.spare, "outputs": max(n_outputs, 1) + case.spare}
-    counts |= {"sequences": len(case.sampling), "biases": sum(len(how.biases) for how in case.sampling)}
+    counts |= {"sequences": case.n_sequences, "biases": sum(len(how.biases) for how in case.sampling)}
     capacity = Capacity(**room, **counts)
     key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
     tables = [Op("tables", (("state", StateRef(states[number].name)),)) for number in paged]
@@ -169,12 +185,16 @@ def _case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
     tensors = _tensors(case)
     kv = StateSpec("kv", "paged", (0,), tensors, PAGE_ROWS, case.kv_type)
+    if case.slots is not None:
+        kv = replace(kv, kind="recurrent", unit_rows=1)
     other, tokens = replace(kv, name="other"), StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
     tail = StateSpec(tail_of(kv.name), "window", (0,), tensors, PAGE_ROWS, "f16", TAIL_WINDOW)
     return other, kv, tokens, *([tail] if case.has_tail else [])
 
 
 def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
+    if case.slots is not None:
+        return ((SLOT_TENSORS[case.op], case.slots.shape[1]),)
     held = {"k": (case.keys, case.views.get("k")), "v": (case.values, case.views.get("v"))}
     if case.keys is not None and case.values is None:
         del held["v"]
@@ -183,7 +203,7 @@ def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
 
 def _counts(case: OpCase) -> tuple[int, int]:
     roles = OUTPUT_ROLES.get(case.op, {})
-    outputs = len(case.views["logits"]) if case.op == "sample" else len(case.output_rows)
+    outputs = max([len(case.output_rows), *(len(case.views[role]) for role in roles)])
     return max([1, *(len(a) for role, a in case.views.items() if role not in roles)]), outputs
 
 
@@ -196,16 +216,16 @@ def _pages(case: OpCase) -> list[int]:
 def _case_step(case: OpCase, pages: list[int]) -> Step:
     _, n_outputs = _counts(case)
     outputs = [
-        (row, i % len(case.sampling), case.first_output + i)
+        (row, i % case.n_sequences, case.first_output + i)
         for i, row in enumerate(case.output_rows or range(n_outputs))
     ]
-    paged = (OTHER, KV, TAIL) if case.has_tail else (OTHER, KV)
+    paged = () if case.slots is not None else (OTHER, KV, TAIL) if case.has_tail else (OTHER, KV)
     made = ((KV, case.copies), (OTHER, case.other_copies))
     return Step(
         rows=_case_rows(case),
         sequences=_case_sequences(case),
         outputs=outputs,
-        sampling=list(case.sampling[::-1]),
+        sampling=_case_sampling(case)[::-1],
         updates=[(group, 1, i, unit) for group in paged for i, unit in enumerate(_units(pages, group))],
         copies=[(group, pages[a], pages[b], n) for group, copies in made for a, b, n in copies],
     )
@@ -213,29 +233,43 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
 
 def _case_rows(case: OpCase) -> list[StepRow]:
     n_rows, _ = _counts(case)
-    pairs = zip(case.token_ids or [0] * n_rows, case.positions or range(n_rows), strict=True)
+    owners = [number for number, n in enumerate(case.lengths or [n_rows]) for _ in range(n)]
+    rows = zip(case.token_ids or [0] * n_rows, case.positions or range(n_rows), owners, strict=True)
     return [
-        StepRow(
-            source=FROM_RING if i < 0 else FROM_ID, value=max(i, 0), sequence=0, state_row=p, positions=(p,)
-        )
-        for i, p in pairs
-    ]
+        StepRow(source=FROM_RING if i < 0 else FROM_ID, value=max(i, 0), sequence=number, state_row=p,
+                positions=(p,))
+        for i, p, number in rows
+    ]  # fmt: skip
 
 
 def _case_sequences(case: OpCase) -> list[StepSequence]:
     """Their rows of sampling are not in order, so that no kernel passes by taking them so."""
     n_rows, _ = _counts(case)
-    held = case.positions[0] if case.positions else 0
-    kv, tail = (1, case.first_kept, held), (1, _tail_kept(case), held)
+    n = case.n_sequences
+    starts = list(accumulate(case.lengths, initial=0)) if case.lengths else [0] * n
     return [
         StepSequence(
-            first_row=0,
-            rows=n_rows,
-            groups=(kv, kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else [])),
-            sampling=len(case.sampling) - 1 - i,
+            first_row=start,
+            rows=rows,
+            groups=_groups(case, i, case.positions[start] if case.positions else 0),
+            sampling=n - 1 - i,
         )
-        for i in range(len(case.sampling))
+        for i, start, rows in zip(range(n), starts, case.lengths or [n_rows] * n, strict=False)
     ]
+
+
+def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]:
+    """The words of sequence i, which holds so many rows. Its slots of recurrent state are read in order and
+    written in the reverse."""
+    n = case.n_sequences
+    kv = (1, case.first_kept, held) if case.slots is None else (1 + i, 2 * n - i, held)
+    tail = (1, _tail_kept(case), held)
+    return (kv, kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else []))
+
+
+def _case_sampling(case: OpCase) -> list[StepSampling]:
+    """One for each sequence."""
+    return [*case.sampling] * (case.n_sequences // len(case.sampling))
 
 
 def _inline(name: str, weight: Quantized) -> Weight:
@@ -254,6 +288,9 @@ def _bytes(array: F32) -> bytes:
 
 async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
     tensors = [tensor for tensor in (case.keys, case.values) if tensor is not None]
+    for number, slot in enumerate(() if case.slots is None else case.slots, 1):
+        await backend.write_state("kv", number, _bytes(slot))
+        await backend.write_state("other", number, _bytes(slot[::-1]))
     if not tensors:
         return
     for group, state in enumerate(_states(case)):
@@ -290,18 +327,19 @@ def _padded(rows: F32) -> F32:
 
 
 async def _read_states(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
-    own, other = [await _read_state(backend, case, name, pages) for name in ("kv", "other")]
+    units = pages if case.slots is None else range(2 * case.n_sequences, case.n_sequences, -1)
+    own, other = [await _read_state(backend, case, name, units) for name in ("kv", "other")]
     return own | {f"other.{name}": rows for name, rows in other.items()}
 
 
-async def _read_state(backend: Backend, case: OpCase, group: str, pages: list[int]) -> dict[str, F32]:
-    units = [await backend.read_state(group, unit) for unit in pages]
+async def _read_state(backend: Backend, case: OpCase, group: str, numbers: Sequence[int]) -> dict[str, F32]:
+    units = [await backend.read_state(group, unit) for unit in numbers]
     state: dict[str, F32] = {}
-    at = 0
+    at, n_rows = 0, PAGE_ROWS if case.slots is None else 1
     for name, width in _tensors(case):
-        end = at + PAGE_ROWS * row_bytes(case.kv_type, width)
-        rows = [decode(case.kv_type, unit[at:end], PAGE_ROWS * width) for unit in units]
-        state[name] = np.concatenate(rows).reshape(-1, width)  # [pages * PAGE_ROWS, width]
+        end = at + n_rows * row_bytes(case.kv_type, width)
+        rows = [decode(case.kv_type, unit[at:end], n_rows * width) for unit in units]
+        state[name] = np.concatenate(rows).reshape(-1, width)  # [units * n_rows, width]
         at = end
     return state
 
