@@ -9,6 +9,7 @@ from camelid.errors import BackendError
 
 BACKENDS = {
     "reference": "camelid.backends.reference.backend",
+    "cpu": "camelid_native.cpu",
     "null": "camelid.backends.null",
     "webgpu": "camelid.backends.webgpu.backend",
 }

@@ -12,11 +12,9 @@ from typing import Any, Protocol
 
 from camelid import shaders
 from camelid.backends.base import (
-    Candidates,
     Capabilities,
     MemoryReport,
     OpenSpec,
-    OutputRow,
     Pool,
     Program,
     Result,
@@ -25,6 +23,7 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
+from camelid.backends.results import output_rows
 from camelid.backends.webgpu import limits
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
@@ -42,11 +41,7 @@ from camelid.formats.quants import row_bytes
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import (
-    CANDIDATE_WORDS,
-    CANDIDATES,
     FROM_ID,
-    RESULT_WORDS,
-    STATUS,
     Step,
     StepRow,
     StepSampling,
@@ -157,7 +152,7 @@ class WebGpuBackend:
             data = await self._host.read(handle)
         self._counters["in_flight"] -= 1
         self._counters["bytes_read_back"] += len(data)
-        rows = _output_rows(data, ticket)
+        rows = output_rows(data, ticket)
         record["ids"] = [row.token_id for row in rows]
         return rows
 
@@ -260,42 +255,6 @@ def _trash_step(plan: Plan) -> Step:
     row = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,) * plan.n_channels)
     sequence = StepSequence(first_row=0, rows=1, groups=((0, 0, 0),) * len(plan.states))
     return Step(rows=[row], sequences=[sequence], outputs=[(0, 0, 0)], sampling=[StepSampling()])
-
-
-def _output_rows(data: bytes, ticket: Ticket) -> Result:
-    """Rows of the results that `lower.RESULTS` lists, then of the logits if the program returns them."""
-    n = ticket.n_outputs if data else 0
-    rows = [struct.unpack_from("<IIff", data, i * 4 * RESULT_WORDS) for i in range(n)]
-    rest = memoryview(data)[n * 4 * RESULT_WORDS :]
-    found: list[Candidates | None] = [None] * n
-    if "candidates" in ticket.program.key.features:
-        each = 4 * CANDIDATE_WORDS
-        found = [_candidates(rest[i * each : (i + 1) * each], ticket.program.plan) for i in range(n)]
-        rest = rest[n * each :]
-    each = len(rest) // max(n, 1)
-    return [
-        OutputRow(
-            token_id=token_id,
-            status=STATUS[status],
-            logit=logit,
-            log_sum_exp=log_sum_exp,
-            logits=rest[i * each : (i + 1) * each].cast("f") if each else None,
-            candidates=found[i],
-        )
-        for i, (token_id, status, logit, log_sum_exp) in enumerate(rows)
-    ]
-
-
-def _candidates(data: memoryview[int], plan: Plan) -> Candidates:
-    vocab_size = next(op.view("logits").cols for op in plan.ops if op.name == "candidates")
-    n_bytes, room = 4 * min(CANDIDATES, vocab_size), 4 * CANDIDATES
-    mean, variance = struct.unpack_from("<ff", data, 2 * room)
-    return Candidates(
-        ids=data[:n_bytes].cast("I"),
-        logits=data[room : room + n_bytes].cast("f"),
-        mean=mean,
-        variance=variance,
-    )
 
 
 def open_backend(api: str = "") -> WebGpuBackend:

@@ -1,0 +1,140 @@
+"""The library's functions, typed, with one variant of its kernels chosen."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import c_char_p, c_uint32, c_uint64, c_void_p
+from functools import cached_property
+from typing import Any
+
+from camelid.errors import BackendError
+from camelid.formats.quants import QUANTS, quant
+from camelid_native.cpu_library import load
+from camelid_native.cpu_records import RECORDS
+
+# name: (result, arguments), as in cpu/api.c
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "cam_n_variants": (c_uint32, ()),
+    "cam_variant_name": (c_char_p, (c_uint32,)),
+    "cam_runs_here": (c_uint32, (c_uint32,)),
+    "cam_record_bytes": (c_uint32, (c_uint32,)),
+    "cam_word": (c_char_p, (c_uint32,)),
+    "cam_op_name": (c_char_p, (c_uint32,)),
+    "cam_scratch_bytes": (c_uint64, (c_uint32, c_void_p, c_uint32)),
+    "cam_start": (c_void_p, (c_uint32, c_void_p)),
+    "cam_submit": (None, (c_void_p, c_uint32, c_void_p, c_char_p, c_void_p)),
+    "cam_wait": (None, (c_void_p,)),
+    "cam_stop": (None, (c_void_p,)),
+    "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
+    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 4, c_void_p)),
+}
+PANEL_ROWS = 16
+
+
+class Library:
+    """The compiled kernels in one variant: "" takes the fastest that this machine runs."""
+
+    def __init__(self, variant: str = "") -> None:
+        self._c = _typed(load())
+        _check_records(self._c)
+        self._number = self._choose(variant)
+
+    @property
+    def variant(self) -> str:
+        return _text(self._c.cam_variant_name(self._number))
+
+    @property
+    def variants(self) -> Mapping[str, bool]:
+        """Every variant of the library, the slowest first, and whether this machine runs it."""
+        c = self._c
+        return {_text(c.cam_variant_name(i)): bool(c.cam_runs_here(i)) for i in range(c.cam_n_variants())}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, int]:
+        """The number of each op that has a kernel."""
+        return dict(_names(self._c.cam_op_name))
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """The number of each word that stands as an attribute."""
+        return dict(_names(self._c.cam_word))
+
+    @cached_property
+    def weight_types(self) -> frozenset[str]:
+        """Types that have a panel."""
+        rows = QUANTS.values()
+        return frozenset(row.name for row in rows if self.panel_bytes(row.name, PANEL_ROWS, row.block))
+
+    def panel_bytes(self, type_name: str, rows: int, cols: int) -> int:
+        """Bytes of a matrix in panels; 0 if there are none of the type."""
+        return self._c.cam_panel_bytes(self._number, quant(type_name).id, rows, cols)
+
+    def pack(self, type_name: str, stored_at: int, rows: int, cols: int, panels_at: int) -> None:
+        """Makes panels of so many rows in blocks of the type."""
+        n_panels = -(-rows // PANEL_ROWS)
+        type_id = quant(type_name).id
+        self._c.cam_pack(self._number, type_id, stored_at, None, rows, cols, 0, n_panels, panels_at)
+
+    def scratch_bytes(self, program_at: int, n_threads: int) -> int:
+        """What a program's kernels want beside the plan's own buffers."""
+        return self._c.cam_scratch_bytes(self._number, program_at, n_threads)
+
+    def start(self, cpus: Sequence[int]) -> int:
+        """Threads pinned to these processors, one each: a pool. OSError is not raised, but BackendError."""
+        pool = self._c.cam_start(len(cpus), (c_uint32 * len(cpus))(*cpus))
+        if not pool:
+            raise BackendError("the threads of backend 'cpu' cannot be started", backend="cpu")
+        return pool
+
+    def submit(self, pool: int, program_at: int, step: ctypes.Array[Any], result_at: int) -> None:
+        """Begins a run and returns; one at a time. The step must stay until `wait` returns."""
+        self._c.cam_submit(pool, self._number, program_at, step, result_at)
+
+    def wait(self, pool: int) -> None:
+        """Returns when the run has ended. Other Python threads go on meanwhile."""
+        self._c.cam_wait(pool)
+
+    def stop(self, pool: int) -> None:
+        """Ends the threads of a pool."""
+        self._c.cam_stop(pool)
+
+    def _choose(self, wanted: str) -> int:
+        runs = [name for name, can in self.variants.items() if can]
+        name = wanted or runs[-1]
+        if name not in runs:
+            raise BackendError(
+                f"backend 'cpu' has no variant {wanted!r} for this machine; it runs {', '.join(runs)}",
+                backend="cpu",
+            )
+        return list(self.variants).index(name)
+
+
+def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _check_records(library: ctypes.CDLL) -> None:
+    """A library whose records differ from ours would read and write at wrong places."""
+    sizes = [library.cam_record_bytes(i) for i in range(len(RECORDS))]
+    own = [ctypes.sizeof(record) for record in RECORDS]
+    if sizes != own:
+        raise BackendError(
+            f"the compiled kernels have records of {sizes} bytes, expected {own}; build them again: "
+            "python -m camelid_native.build",
+            backend="cpu",
+        )
+
+
+def _names(name_of: Callable[[int], bytes | None]) -> Iterator[tuple[str, int]]:
+    number = 0
+    while name := name_of(number):
+        yield _text(name), number
+        number += 1
+
+
+def _text(name: bytes) -> str:
+    return name.decode("ascii")

@@ -1,0 +1,202 @@
+"""The records of `cpu/abi.h`, filled from a plan: operands in the order of the op's row, whatever the op.
+
+A test compares the sizes with the library's, which it gives by `cam_record_bytes`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from camelid.formats.quants import quant, row_bytes
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
+from camelid.plan.ops import OPS
+from camelid.plan.plan import Attr, Op, Plan, StateRef, StateSpec, View
+from camelid.plan.weights import Weight
+
+ABI = 1
+ROWS = {"T": 0, "S": 1, "O": 2}
+FORM_F32, FORM_ROWS, FORM_PANELS = 0, 1, 2
+FLAG_SAME_X = 1
+FEATURES = {"all_logits": 1, "candidates": 2}
+QUANTIZING = ("linear", "linear_glu")  # ops that may find their x quantized by the op before
+FORMS = {
+    ("embed", "weight"): FORM_ROWS,
+    ("embed_position", "weight"): FORM_ROWS,
+    **{(op, "weight"): FORM_PANELS for op in ("linear", "linear_glu", "linear_experts", "linear_heads")},
+}
+
+
+class ViewRecord(ctypes.Structure):
+    _fields_ = (
+        ("at", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ("cols", "stride", "rows", "reserved")),
+    )
+
+
+class WeightRecord(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("at", "stack_bytes")),
+        *((name, ctypes.c_uint32) for name in ("form", "type", "stack", "rows", "cols", "reserved")),
+    )
+
+
+class StateRecord(ctypes.Structure):
+    _fields_ = (
+        ("at", ctypes.c_uint64 * 2),
+        ("table", ctypes.c_uint64),
+        *((name, ctypes.c_uint32 * 2) for name in ("row_bytes", "cols")),
+        *(
+            (name, ctypes.c_uint32)
+            for name in ("group", "type", "unit_rows", "table_cols", "n_layers", "n_units")
+        ),
+    )
+
+
+class OpRecord(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("kind", "flags")),
+        ("views", ViewRecord * 6),
+        ("weights", WeightRecord * 3),
+        ("states", StateRecord * 2),
+        ("attrs", ctypes.c_double * 6),
+    )
+
+
+OFFSETS = (
+    "rows_at", "row_words", "sequences_at", "sequence_words", "outputs_at", "sampling_at", "biases_at",
+    "updates_at", "copies_at",
+)  # fmt: skip
+
+
+class ProgramRecord(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("ops", "n_ops", "scratch", "scratch_bytes")),
+        *((name, ctypes.c_uint32) for name in (*OFFSETS, "features", "capacity_rows", "capacity_outputs")),
+    )
+
+
+RECORDS = (ViewRecord, WeightRecord, StateRecord, OpRecord, ProgramRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a plan's operands lie, and the library's numbers for names."""
+
+    view: Callable[[View], int]  # its address
+    weight: Callable[[Weight, int], WeightRecord]  # in a form
+    state: Callable[[StateRef, str], StateRecord]
+    kinds: Mapping[str, int]
+    words: Mapping[str, int]
+
+
+def op_records(plan: Plan, placed: Placed) -> ctypes.Array[OpRecord]:
+    """All ops of a plan."""
+    records = (OpRecord * len(plan.ops))()
+    for record, op, same_x in zip(records, plan.ops, _same_x(plan.ops), strict=True):
+        _fill(record, op, placed)
+        record.flags = FLAG_SAME_X if same_x else 0
+    return records
+
+
+def program_record(plan: Plan, ops: ctypes.Array[OpRecord]) -> ProgramRecord:
+    """A program over these ops, without scratch."""
+    offsets = {name: getattr(plan.layout, name) for name in OFFSETS}
+    return ProgramRecord(
+        ops=ctypes.addressof(ops),
+        n_ops=len(ops),
+        **offsets,
+        features=sum(FEATURES.get(name, 0) for name in plan.key.features),
+        capacity_rows=plan.key.capacity.rows,
+        capacity_outputs=plan.key.capacity.outputs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedState:
+    """The memory of one state group: rows of all layers in one block, layer by layer, tensor by tensor."""
+
+    spec: StateSpec
+    group: int  # its place in a sequence's words of the step
+    at: int
+    n_units: int
+    table_at: int = 0
+    table_cols: int = 0
+
+    def record(self, ref: StateRef, first: str = "") -> StateRecord:
+        """One layer. `first` names the tensor that stands first, where an op takes but one of several."""
+        spec = self.spec
+        layer = spec.layers.index(ref.layer) if ref.layer in spec.layers else 0
+        at = self.at + layer * self.n_units * spec.unit_rows * spec.row_bytes
+        tensors: list[tuple[str, int, int]] = []
+        for name, cols in spec.tensors:
+            tensors.append((name, at, cols))
+            at += self.n_units * spec.unit_rows * row_bytes(spec.kv_type, cols)
+        tensors.sort(key=lambda tensor: tensor[0] != first if first else 0)
+        return StateRecord(
+            at=(ctypes.c_uint64 * 2)(*(at for _, at, _ in tensors)),
+            table=self.table_at,
+            row_bytes=(ctypes.c_uint32 * 2)(*(row_bytes(spec.kv_type, cols) for _, _, cols in tensors)),
+            cols=(ctypes.c_uint32 * 2)(*(cols for _, _, cols in tensors)),
+            group=self.group,
+            type=quant(spec.kv_type).id,
+            unit_rows=spec.unit_rows,
+            table_cols=self.table_cols,
+            n_layers=max(len(spec.layers), 1),
+            n_units=self.n_units,
+        )
+
+
+def weight_record(weight: Weight, form: int, at: int, stack_bytes: int = 0) -> WeightRecord:
+    """A weight in memory, [stack, rows, cols]."""
+    *outer, cols = weight.shape
+    stack, rows = (outer[0], outer[1]) if len(outer) == 2 else (1, weight.rows)
+    type_id = quant(weight.type).id if form else 0
+    return WeightRecord(
+        at=at, stack_bytes=stack_bytes, form=form, type=type_id, stack=stack, rows=rows, cols=cols
+    )
+
+
+def _fill(record: OpRecord, op: Op, placed: Placed) -> None:
+    row = OPS[op.name]
+    record.kind = placed.kinds[op.name]
+    slots: Counter[str] = Counter()
+    for role in row.roles:
+        kind, number = row.kind(role), slots[row.kind(role)]
+        slots[kind] += 1
+        if not op.has(role):
+            continue
+        if kind == "View":
+            record.views[number] = _view(op.view(role), placed)
+        elif kind == "Weight":
+            record.weights[number] = placed.weight(op.weight(role), form_of(op.name, role))
+        else:
+            record.states[number] = placed.state(op.state(role), SLOT_TENSORS.get(op.name, ""))
+    for number, (_, value) in enumerate(op.attrs):
+        record.attrs[number] = _number(value, placed)
+
+
+def _view(view: View, placed: Placed) -> ViewRecord:
+    at = placed.view(view) + 4 * view.offset
+    return ViewRecord(at=at, cols=view.cols, stride=view.stride, rows=ROWS[view.rows])
+
+
+def _number(value: Attr, placed: Placed) -> float:
+    """Words go by their number; the library has every word that a kernel of its knows."""
+    return float(placed.words.get(value, -1)) if isinstance(value, str) else float(value)
+
+
+def form_of(op: str, role: str) -> int:
+    """How an op takes its weight."""
+    return FORMS.get((op, role), FORM_F32)
+
+
+def _same_x(ops: Sequence[Op]) -> Iterator[bool]:
+    """For each op, whether the rows that it quantizes were those of the op right before it."""
+    before: View | None = None
+    for op in ops:
+        x = op.view("x") if op.name in QUANTIZING else None
+        yield x is not None and x == before
+        before = x

@@ -1,0 +1,173 @@
+"""Weights in the forms that kernels take: float32, rows as in the file, or panels packed from it.
+
+A matrix is packed piece by piece on all threads, and its source is read, not mapped, so that no page of it
+stays. Embedding tables stay mapped: few of their rows are ever looked up.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import Sources
+from camelid.backends.load_ops import LOAD_OPS, encode_rows, load_rows, tiles
+from camelid.backends.part_reader import PartReader
+from camelid.errors import ModelFormatError
+from camelid.formats.quants import row_bytes
+from camelid.plan.weights import INLINE, Part, Weight
+from camelid_native.cpu_api import Library
+from camelid_native.cpu_memory import Memory
+from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord, weight_record
+
+U8 = npt.NDArray[np.uint8]
+PANEL_ROWS = 16
+PIECE_BYTES = 4 << 20  # of the source, packed at once by one thread
+TILE_VALUES = 1 << 20
+MOVES_ROWS = frozenset({"concat", "permute_rows", "rows", "pick"})  # load ops that change no value
+
+
+class WeightForms:
+    """All weights of a backend, each in the forms that some op has asked for."""
+
+    def __init__(self, library: Library, n_threads: int) -> None:
+        self._library, self._n_threads = library, n_threads
+        self._weights: dict[str, Weight] = {}
+        self._sources: dict[str, str] = {}
+        self._records: dict[tuple[str, int], WeightRecord] = {}
+        self._memory: list[Memory] = []
+        self._mapped: dict[str, U8] = {}
+
+    def add(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Declares weights; nothing is read before a form is asked for."""
+        self._sources.update(sources)
+        self._weights.update({weight.name: weight for weight in weights})
+        stale = {weight.name for weight in weights}
+        self._records = {key: record for key, record in self._records.items() if key[0] not in stale}
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of memory taken, without what is mapped."""
+        return sum(memory.n_bytes for memory in self._memory)
+
+    def record(self, weight: Weight, form: int) -> WeightRecord:
+        """The weight in a form, made now unless it is there. ModelFormatError for a source that fails."""
+        key = (weight.name, form)
+        if key not in self._records:
+            self._records[key] = FORMS[form](self, weight)
+        return self._records[key]
+
+    def floats(self, weight: Weight) -> WeightRecord:
+        """All values as float32, row after row."""
+        memory = self._allocate(4 * weight.rows * weight.cols)
+        for start, n in tiles(weight, TILE_VALUES):
+            values = load_rows(weight, self._read, start, n).astype(np.float32)
+            memory.write(4 * start * weight.cols, values.tobytes())
+        return weight_record(weight, FORM_F32, memory.at)
+
+    def rows(self, weight: Weight) -> WeightRecord:
+        """Rows in blocks of the weight's type: the mapped file where it has them so."""
+        part = weight.parts[0]
+        if len(weight.parts) == 1 and not weight.load_ops and part.source != INLINE:
+            at = self._map(part.source).ctypes.data + part.offset
+            return weight_record(weight, FORM_ROWS, at)
+        memory, each = self._allocate(weight.n_bytes), row_bytes(weight.type, weight.cols)
+        for start, n in tiles(weight, TILE_VALUES):
+            memory.write(start * each, self._stored(weight, start, n).tobytes())
+        return weight_record(weight, FORM_ROWS, memory.at)
+
+    def panels(self, weight: Weight) -> WeightRecord:
+        """Panels of 16 rows, matrix by matrix."""
+        stack, rows, cols = _stacked(weight)
+        each = self._library.panel_bytes(weight.type, rows, cols)
+        memory = self._allocate(stack * each)
+        height = max(PIECE_BYTES // row_bytes(weight.type, cols) // PANEL_ROWS, 1) * PANEL_ROWS
+        jobs: list[Callable[[], None]] = [
+            partial(self._pack, weight, matrix, start, min(height, rows - start), memory.at + matrix * each)
+            for matrix in range(stack)
+            for start in range(0, rows, height)
+        ]
+        with ThreadPoolExecutor(self._n_threads) as pool:
+            for job in [pool.submit(job) for job in jobs]:
+                job.result()
+        return weight_record(weight, FORM_PANELS, memory.at, each)
+
+    def _pack(self, weight: Weight, matrix: int, start: int, n: int, at: int) -> None:
+        """Rows `start .. start + n` of one matrix of the stack."""
+        _, rows, cols = _stacked(weight)
+        stored = np.ascontiguousarray(self._stored(weight, matrix * rows + start, n))
+        to = at + self._library.panel_bytes(weight.type, start, cols)
+        self._library.pack(weight.type, stored.ctypes.data, n, cols, to)
+
+    def _stored(self, weight: Weight, start: int, n: int) -> U8:  # [n * row_bytes]
+        """Rows in the weight's own type, load ops done."""
+        order = _order(weight)
+        if order is None:
+            values = load_rows(weight, self._read, start, n)
+            return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
+        each = row_bytes(weight.type, weight.cols)
+        wanted = order[start : start + n]
+        first, end = int(wanted.min()), int(wanted.max()) + 1
+        rows = self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)
+        return rows[wanted - first].ravel()
+
+    def _bytes(self, weight: Weight, start: int, n_bytes: int) -> U8:
+        """Bytes of the parts laid end to end."""
+        pieces: list[U8] = []
+        at = 0
+        for part in weight.parts:
+            low, high = max(start, at), min(start + n_bytes, at + part.n_bytes)
+            if low < high:
+                pieces.append(self._read(part, low - at, high - low))
+            at += part.n_bytes
+        return np.concatenate(pieces)
+
+    def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
+        with PartReader(self._sources) as reader:
+            return reader.read(part, offset, n_bytes)
+
+    def _allocate(self, n_bytes: int) -> Memory:
+        self._memory.append(Memory(n_bytes))
+        return self._memory[-1]
+
+    def _map(self, source: str) -> U8:
+        if source not in self._mapped:
+            path = self._sources[source]
+            try:
+                with Path(path).open("rb") as file:
+                    pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except (OSError, ValueError) as error:  # ValueError: it has become empty
+                raise ModelFormatError(
+                    f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
+                ) from error
+            self._mapped[source] = np.frombuffer(pages, np.uint8)
+        return self._mapped[source]
+
+
+FORMS: dict[int, Callable[[WeightForms, Weight], WeightRecord]] = {
+    FORM_F32: WeightForms.floats,
+    FORM_ROWS: WeightForms.rows,
+    FORM_PANELS: WeightForms.panels,
+}
+
+
+def _stacked(weight: Weight) -> tuple[int, int, int]:
+    """[stack, rows, cols] of a matrix or a stack of them."""
+    *outer, cols = weight.shape
+    return (outer[0], outer[1], cols) if len(outer) == 2 else (1, weight.rows, cols)
+
+
+def _order(weight: Weight) -> npt.NDArray[np.intp] | None:  # [rows]
+    """The stored row that is each row of the weight; None where load ops change values."""
+    if {op.name for op in weight.load_ops} - MOVES_ROWS or len(weight.shape) == 1:
+        return None
+    n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
+    order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
+    for op in weight.load_ops:
+        order = LOAD_OPS[op.name](order, op)  # the numbers of the rows move as the rows would
+    return order.ravel().astype(np.intp)
