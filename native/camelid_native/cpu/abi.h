@@ -34,7 +34,7 @@ typedef struct {
     uint32_t group;                  /* its place in a sequence's words of the step */
     uint32_t type;                   /* GGUF's id of the stored type; of ids, 26 (i32) */
     uint32_t unit_rows, table_cols;
-    uint32_t kind, reserved;         /* 1: every layer of the group comes once, with its own record */
+    uint32_t n_layers, n_units;      /* of the group: all its layers lie in one block, one after the other */
 } cam_state;
 
 typedef struct {
