@@ -9,18 +9,22 @@
 #   make goldens  make the golden files anew with their oracles, and compare
 #   make vectors  the text layer inside Pyodide, against its oracles  make vectors ARGS="--all" (or --speed)
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
+#   make wheel    one wheel with the CPU kernels of every platform, in dist/
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals clean
+.PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
 BIN := .venv/bin
 SETUP := pyproject.toml .ci/setup
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Compiles the CPU kernels if they changed; where there is no compiler, says so in a line.
+KERNELS := $(BIN)/python -m camelid_native.build --quiet --optional $(if $(CI),--werror)
 export PYTHON
 export PROMPT
 
 run: .venv/.run
+	@$(KERNELS)
 	@$(BIN)/camelid run -p "$$PROMPT" $(ARGS)
 
 web: .venv/.web
@@ -28,6 +32,7 @@ web: .venv/.web
 	@$(BIN)/camelid web $(ARGS)
 
 test: .venv/.test
+	@$(KERNELS)
 	@$(BIN)/python web/build.py
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
@@ -37,12 +42,14 @@ lint: .venv/.lint
 	@$(BIN)/pyright
 
 bench: .venv/.run
+	@$(KERNELS)
 	@$(BIN)/camelid bench $(ARGS)
 
 fuzz: .venv/.test
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.fuzz $(ARGS)
 
 fuzz-engine: .venv/.test
+	@$(KERNELS)
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.engine_fuzz $(ARGS)
 
 goldens: .venv/.goldens
@@ -52,10 +59,14 @@ vectors: .venv/.test
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.vectors $(ARGS)
 
 rivals: .venv/.test .venv/.rivals
+	@$(KERNELS)
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.rivals.llama_cpp $(ARGS)
 
+wheel: .venv/.wheel
+	@CAMELID_NATIVE_TARGETS=all $(BIN)/python -m hatchling build -t wheel -d dist
+
 clean:
-	rm -rf build dist .pytest_cache .ruff_cache
+	rm -rf build dist native/camelid_native/lib .pytest_cache .ruff_cache
 
 .venv/.web .venv/.test: package-lock.json .npmrc .ci/system-packages
 .venv/.%: $(SETUP)

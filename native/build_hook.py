@@ -9,7 +9,6 @@ CAMELID_NATIVE_TARGETS=all     for every platform of a release, by Zig; or some 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import sysconfig
@@ -59,12 +58,11 @@ class NativeHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Zig, if it is needed and runs here."""
-        if is_unwanted() or importlib.util.find_spec("ziglang"):
+        if is_unwanted() or builder.zig_program():
             return []
         here = targets.this_target()
-        if named_targets():
-            return [ZIG]
-        return [ZIG] if here.name in targets.RELEASED and not builder.has_compiler(here) else []
+        is_needed = named_targets() or (here.name in targets.RELEASED and not builder.has_compiler(here))
+        return [ZIG] if is_needed else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles, and tells hatchling what to pack and what to call the wheel."""
