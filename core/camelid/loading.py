@@ -26,16 +26,19 @@ from camelid.plan.weights import Weight
 
 DEFAULT_CONTEXT = 4096
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
+AUTO = ("webgpu", "cpu")  # what to take unasked, the best first; a browser has but the first
+CHOOSES_ADAPTER = ("webgpu", *ADAPTERS)
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How to run a model. `context` is rows a sequence, `parallel` sequences at once, `kv_type` one of
+    """How to run a model. `threads` are those of a CPU (None: all), `context` is rows a sequence, `parallel` sequences at once, `kv_type` one of
     `KV_TYPES`; all sequences together share `kv_rows` rows of it (None: enough for all)."""
 
     backend: str = "auto"
     adapter: str = ""
+    threads: int | None = None
     context: int | None = None
     parallel: int = 4
     chunk: int = 64
@@ -48,13 +51,26 @@ class LoadOptions:
 async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> tuple[Backend, str]:
     """An open backend, and a note that says which and why.
 
-    `auto` takes webgpu on a hardware adapter that has kernels for all of the model, else the reference.
+    `auto` takes the first of `AUTO` that is no software adapter and has kernels for all of the model, else the
+    reference.
     """
     if options.backend != "auto":
-        backend = await open_named(options.backend, options.adapter)
+        backend = await open_named(options.backend, options.adapter, options.threads)
         return backend, _named(backend)
+    reasons: list[str] = []
+    for name in AUTO:
+        backend = await _suitable(name, options, model, limits, reasons)
+        if backend:
+            return backend, "; ".join([_named(backend), *reasons])
+    return (fallback := await open_named("reference")), "; ".join([_named(fallback), *reasons])
+
+
+async def _suitable(
+    name: str, options: LoadOptions, model: Model, limits: Limits, reasons: list[str]
+) -> Backend | None:
+    """The backend, open; None, and one more reason, if it cannot be had or should not be taken unasked."""
     try:
-        backend = await open_named("webgpu", options.adapter)
+        backend = await open_named(name, options.adapter if name in CHOOSES_ADAPTER else "", options.threads)
     except BackendError as error:
         reason = error.message
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
@@ -62,22 +78,22 @@ async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> 
     else:
         reason = _reason_against(backend, model, limits, options.kv_type)
         if not reason:
-            return backend, _named(backend)
+            return backend
         await backend.close()
-    fallback = await open_named("reference", "")
-    return fallback, f"{_named(fallback)}, since webgpu was not chosen: {reason}"
+    reasons.append(f"not {name}: {reason}")
+    return None
 
 
-async def open_named(name: str, adapter: str = "") -> Backend:
+async def open_named(name: str, adapter: str = "", threads: int | None = None) -> Backend:
     """A backend, opened. RequestError for an adapter where there are none to choose from."""
     backend = open_backend(name)
-    if adapter and name != "webgpu" and name not in ADAPTERS:
-        known = ", ".join(["webgpu", *ADAPTERS])
+    if adapter and name not in (*CHOOSES_ADAPTER, "cpu"):
+        known = ", ".join([*CHOOSES_ADAPTER, "cpu"])
         raise RequestError(
             f"adapter is {adapter!r}, but backend {name!r} has no adapters; only {known} have",
             field="adapter",
         )
-    await backend.open(OpenSpec(adapter=adapter))
+    await backend.open(OpenSpec(adapter=adapter, threads=threads))
     return backend
 
 
@@ -199,7 +215,7 @@ def check_sizes(options: LoadOptions) -> None:
     """RequestError for a size that is no integer."""
     check_integer("parallel", options.parallel)
     check_integer("chunk", options.chunk)
-    for name in ("context", "kv_rows"):
+    for name in ("context", "kv_rows", "threads"):
         if getattr(options, name) is not None:
             check_integer(name, getattr(options, name))
 

@@ -72,7 +72,7 @@ class Asked:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
-    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, kv_type: str,
+    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, threads: int | None, kv_type: str,
     compare: str, as_json: bool, verbose: bool,  # noqa: ARG001
 ) -> None:  # fmt: skip
     """Measure prefill and decode against what this machine allows.
@@ -92,7 +92,12 @@ def command(
         cases=cases,
         repetitions=repetitions,
         options=LoadOptions(
-            backend=backend, adapter=adapter, chunk=chunk, parallel=n_streams, kv_type=kv_type
+            backend=backend,
+            adapter=adapter,
+            threads=threads,
+            chunk=chunk,
+            parallel=n_streams,
+            kv_type=kv_type,
         ),
         rival="" if stored else compare,
         stored=stored,
@@ -154,7 +159,7 @@ def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
         "model": asked.model,
         "model_bytes": llm.weight_bytes,
         "model_id": bench.model_id,
-        "threads": n_threads(),
+        "threads": asked.options.threads or n_threads(),
         "kv_type": asked.options.kv_type,
         "repetitions": asked.repetitions,
         "context": llm.context,
@@ -209,7 +214,7 @@ def open_rival(asked: Asked) -> LlamaCpp:
         Path(find_source(asked.path).handle),
         context=asked.context,
         batch=asked.options.parallel,
-        threads=n_threads(),
+        threads=asked.options.threads or n_threads(),
         kv_type=asked.options.kv_type,
         clock=perf_counter,
     )

@@ -47,7 +47,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--no-history", is_flag=True, help="Keep no typed lines.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
-    backend: str, adapter: str, kv_type: str, history: Path, no_history: bool, verbose: bool, **others: Any,
+    backend: str, adapter: str, threads: int | None, kv_type: str, history: Path, no_history: bool,
+    verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Talk with a model.
 
@@ -60,7 +61,8 @@ def command(
         **read_engine(others),
     }
     words: LoadWords = {
-        "backend": backend, "adapter": adapter, "context": ctx_size, "parallel": 1, "kv_type": kv_type,
+        "backend": backend, "adapter": adapter, "threads": threads, "context": ctx_size, "parallel": 1,
+        "kv_type": kv_type,
     }  # fmt: skip
     check_folder(session_file)
     path = local_model(model)

@@ -36,7 +36,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, text_file: Path, context: int, stride: int | None, chunks: int | None,
-    backend: str, adapter: str, kv_type: str, as_json: bool, verbose: bool,
+    backend: str, adapter: str, threads: int | None, kv_type: str, as_json: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """Measure how well a model predicts a text: e to the mean loss a token, and its standard error.
 
@@ -45,8 +45,8 @@ def command(
     text = read_text(text_file)
     with loading_bar() as progress:
         llm = load(
-            local_model(model), backend=backend, adapter=adapter, context=context, parallel=1,
-            kv_type=kv_type, progress=progress,
+            local_model(model), backend=backend, adapter=adapter, threads=threads, context=context,
+            parallel=1, kv_type=kv_type, progress=progress,
         )  # fmt: skip
     with llm:
         if backend == "auto" or verbose:

@@ -54,6 +54,7 @@ def command(
     draft: str | None,
     backend: str,
     adapter: str,
+    threads: int | None,
     kv_type: str,
     save_tape: Path | None,
     verbose: bool,
@@ -71,7 +72,8 @@ def command(
     guide = read_guide(others)
     text = read_prompt(prompt)
     words: LoadWords = {
-        "backend": backend, "adapter": adapter, "context": ctx_size, "parallel": 1, "kv_type": kv_type,
+        "backend": backend, "adapter": adapter, "threads": threads, "context": ctx_size, "parallel": 1,
+        "kv_type": kv_type,
     }  # fmt: skip
     with ExitStack() as stack:
         llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))

@@ -109,14 +109,19 @@ def model_argument(function: F) -> F:
 
 
 def backend_options(function: F) -> F:
-    """--backend and --adapter."""
+    """--backend, --adapter and --threads."""
     function = click.option(
-        "--adapter", default="", metavar="NAME", help="The device whose name contains this."
-    )(function)
+        "-t", "--threads", type=click.IntRange(1), metavar="N",
+        help="Threads of backend cpu. Default: as many as this process may use.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "--adapter", default="", metavar="NAME",
+        help="The device whose name contains this; of cpu, the variant of its kernels.",
+    )(function)  # fmt: skip
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
         metavar="NAME",
-        help="reference, webgpu, vulkan, metal, dx12, or auto: a hardware GPU, else the reference.",
+        help="cpu, webgpu, vulkan, metal, dx12, reference, or auto: a hardware GPU, else cpu, else reference.",
     )(function)  # fmt: skip
 
 
