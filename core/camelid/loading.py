@@ -33,8 +33,9 @@ STAGES = ("reading the header", "opening a backend", "loading weights", "compili
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How to run a model. `threads` are those of a CPU (None: all), `context` is rows a sequence, `parallel` sequences at once, `kv_type` one of
-    `KV_TYPES`; all sequences together share `kv_rows` rows of it (None: enough for all)."""
+    """How to run a model. `threads` are those of a CPU (None: all), `context` is rows a sequence, `parallel`
+    sequences at once, `kv_type` one of `KV_TYPES`; all sequences together share `kv_rows` rows of it (None:
+    enough for all)."""
 
     backend: str = "auto"
     adapter: str = ""
@@ -51,8 +52,8 @@ class LoadOptions:
 async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> tuple[Backend, str]:
     """An open backend, and a note that says which and why.
 
-    `auto` takes the first of `AUTO` that is no software adapter and has kernels for all of the model, else the
-    reference.
+    `auto` takes the first of `AUTO` that is no software adapter and has kernels for all of the model, else
+    the reference.
     """
     if options.backend != "auto":
         backend = await open_named(options.backend, options.adapter, options.threads)

@@ -121,7 +121,7 @@ def backend_options(function: F) -> F:
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
         metavar="NAME",
-        help="cpu, webgpu, vulkan, metal, dx12, reference, or auto: a hardware GPU, else cpu, else reference.",
+        help="cpu, webgpu, vulkan, metal, dx12, reference, or auto: a GPU, else cpu, else reference.",
     )(function)  # fmt: skip
 
 
