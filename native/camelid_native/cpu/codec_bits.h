@@ -1,0 +1,85 @@
+/* What the codecs share: half floats, packed integers, integers times scales. Counts are multiples of 16. */
+#pragma once
+#include "simd.h"
+
+/* Words at any byte of a row. */
+typedef uint16_t cam_u16 __attribute__((aligned(1), may_alias));
+typedef uint64_t cam_u64 __attribute__((aligned(1), may_alias));
+
+INLINE float float_of_bits(uint32_t bits) { return (union { uint32_t bits; float x; }){bits}.x; }
+INLINE uint32_t bits_of_float(float x) { return (union { float x; uint32_t bits; }){x}.bits; }
+
+INLINE void vi_store(int32_t *p, vi v) { memcpy(p, &v, sizeof v); }
+INLINE vi chosen(vi mask, vi a, vi b) { return (a & mask) | (b & ~mask); }
+
+/* Half bits of x, to nearest, ties to even; too large: infinite; a NaN stays one. */
+INLINE vi halves_of(vf x) {
+    vi magnitude = (vi)x & 0x7FFFFFFF, payload = magnitude >> 13 & 0x3FF;
+    vi half = (magnitude - (112 << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
+    /* A step of the floats from 0.5 to 1 is 2^-24, which is that of the halves below 2^-14. */
+    vi small = (vi)((vf)magnitude + 0.5f) - 0x3F000000;
+    half = chosen(magnitude < 0x38800000, small, half);
+    half = chosen(magnitude < 0x477FF000, half, vi_set(0x7C00));   /* up to 65520 */
+    half = chosen(magnitude > 0x7F800000, payload - (payload == 0) + 0x7C00, half);
+    return half | ((vi)x >> 16 & 0x8000);
+}
+INLINE uint16_t half_bits(float x) { return (uint16_t)halves_of(vf_set(x))[0]; }
+INLINE float half_value(uint16_t half) { return vf_of_halves(vi_set(half))[0]; }
+
+/* The low bytes of n integers. A loop, as compilers narrow vectors in pairs well, and a single one badly. */
+INLINE void store_bytes(void *restrict bytes, const int32_t *restrict codes, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) ((uint8_t *)bytes)[i] = (uint8_t)codes[i];
+}
+
+/* codes[i] |= the i-th unsigned integer in `packed` << up; the lowest bits of a byte come first. In every
+ * run of `width` bytes, the first fields of all bytes come before their second fields; so with `width` 1 the
+ * integers of a byte are neighbours, and with 16 those of four bits are 16 places apart. */
+INLINE void unpack_bits(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, int bits, uint32_t width,
+                        int up) {
+    const uint32_t mask = (1u << bits) - 1;
+    for (uint32_t run = 0; run < n_bytes; run += width)
+        for (int shift = 0; shift < 8; shift += bits, codes += width)
+            for (uint32_t i = 0; i < width; i++)
+                codes[i] = (int8_t)((uint8_t)codes[i] | (packed[run + i] >> shift & mask) << up);
+}
+
+/* unpack_bits of widths that eight divides: eight bytes at once, as no field leaves its byte. */
+INLINE void unpack_wide(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, int bits, uint32_t width,
+                        int up) {
+    const uint64_t mask = 0x0101010101010101 * ((1u << bits) - 1);
+    for (uint32_t run = 0; run < n_bytes; run += width)
+        for (int shift = 0; shift < 8; shift += bits, codes += width)
+            for (uint32_t i = 0; i < width; i += 8)
+                *(cam_u64 *)(codes + i) |= (*(const cam_u64 *)(packed + run + i) >> shift & mask) << up;
+}
+
+/* codes[i] = table[codes[i]]. */
+INLINE void look_up_codes(int8_t *codes, const int8_t *table, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) codes[i] = table[codes[i]];
+}
+
+/* values[i] = scale * (codes[i] - zero). */
+INLINE void scaled_codes(float *values, float scale, const int8_t *codes, int zero, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += LANES)
+        vf_store(values + i, scale * vi_float(vi_s8(codes + i) - zero));
+}
+
+/* values[i] = scale * codes[i] + shift. */
+INLINE void affine_codes(float *values, float scale, const int8_t *codes, float shift, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += LANES)
+        vf_store(values + i, scale * vi_float(vi_s8(codes + i)) + shift);
+}
+
+/* Makes decode_TYPE, a row of blocks, of values_TYPE, one block of so many values. */
+#define DECODE_ROWS(type, size)                                                               \
+    static void decode_##type(const uint8_t *blocks, float *values, uint32_t n) {             \
+        const block_##type *block = (const block_##type *)blocks;                             \
+        for (uint32_t i = 0; i < n; i += size) values_##type(block++, values + i);            \
+    }
+
+/* Makes encode_TYPE of pack_TYPE, likewise. */
+#define ENCODE_ROWS(type, size)                                                               \
+    static void encode_##type(const float *values, uint8_t *blocks, uint32_t n) {             \
+        block_##type *block = (block_##type *)blocks;                                         \
+        for (uint32_t i = 0; i < n; i += size) pack_##type(values + i, block++);              \
+    }

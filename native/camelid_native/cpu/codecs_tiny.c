@@ -1,0 +1,76 @@
+/* Codecs of 1 to 4 bits without a grid: floats of 4 bits, ternary and binary types. */
+#include "blocks.h"
+#include "codec_bits.h"
+#include "codecs.h"
+
+/* Half of 2^(e - 127), which is subnormal for e of 0 and 1. */
+INLINE float half_of_e8m0(uint32_t e) { return float_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
+
+/* Half of the E4M3 in the low seven bits. The code of NaN, 0x7F, means 0, but 0xFF does not. */
+INLINE float half_of_ue4m3(uint32_t code) {
+    uint32_t exponent = code >> 3 & 15, mantissa = code & 7;
+    uint32_t whole = exponent ? mantissa + 8 : mantissa, power = (exponent ? exponent : 1) + 127 - 11;
+    return code == 0x7F ? 0.0f : (float)whole * float_of_bits(power << 23);
+}
+
+/* value = 2^(e - 127) * E2M1 */
+static void values_mxfp4(const block_mxfp4 *block, float *values) {
+    int8_t codes[32] = {0};
+    unpack_wide(codes, block->q, 16, 4, 16, 0);
+    look_up_codes(codes, e2m1_values, 32);
+    scaled_codes(values, half_of_e8m0(block->e), codes, 0, 32);
+}
+
+/* value = scale * E2M1, 16 in a group */
+static void values_nvfp4(const block_nvfp4 *block, float *values) {
+    int8_t codes[64] = {0};
+    unpack_wide(codes, block->q, 32, 4, 8, 0);
+    look_up_codes(codes, e2m1_values, 64);
+    for (uint32_t g = 0; g < 4; g++)
+        scaled_codes(values + 16 * g, half_of_ue4m3(block->scales[g]), codes + 16 * g, 0, 16);
+}
+
+/* Digits of base 3 that bytes hold as a fraction of 256, so that multiplying takes the next one out. The
+ * first digits of all bytes come before their second ones. */
+INLINE void unpack_digits(int8_t *codes, const uint8_t *q, uint32_t n_bytes, int n_digits) {
+    uint32_t power = 1;
+    for (int digit = 0; digit < n_digits; digit++, power *= 3, codes += n_bytes)
+        for (uint32_t i = 0; i < n_bytes; i++) codes[i] = (int8_t)((uint8_t)(q[i] * power) * 3 >> 8);
+}
+
+/* value = d * (digit - 1) */
+static void values_tq1_0(const block_tq1_0 *block, float *values) {
+    int8_t codes[256];
+    unpack_digits(codes, block->q, 32, 5);
+    unpack_digits(codes + 160, block->q + 32, 16, 5);
+    unpack_digits(codes + 240, block->high, 4, 4);
+    scaled_codes(values, half_value(block->d), codes, 1, 256);
+}
+
+/* value = d * (q - 1) */
+static void values_tq2_0(const block_tq2_0 *block, float *values) {
+    int8_t codes[256] = {0};
+    unpack_wide(codes, block->q, 64, 2, 32, 0);
+    scaled_codes(values, half_value(block->d), codes, 1, 256);
+}
+
+/* value = d where the bit is set, else -d */
+static void values_q1_0(const block_q1_0 *block, float *values) {
+    int8_t codes[128] = {0};
+    unpack_bits(codes, block->q, 16, 1, 1, 1);   /* 2 or 0, less 1 */
+    scaled_codes(values, half_value(block->d), codes, 1, 128);
+}
+
+/* value = d * (q - 1) */
+static void values_q2_0(const block_q2_0 *block, float *values) {
+    int8_t codes[64] = {0};
+    unpack_bits(codes, block->q, 16, 2, 1, 0);
+    scaled_codes(values, half_value(block->d), codes, 1, 64);
+}
+
+DECODE_ROWS(mxfp4, 32)
+DECODE_ROWS(nvfp4, 64)
+DECODE_ROWS(tq1_0, 256)
+DECODE_ROWS(tq2_0, 256)
+DECODE_ROWS(q1_0, 128)
+DECODE_ROWS(q2_0, 64)
