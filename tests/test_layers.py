@@ -51,6 +51,7 @@ ARROWS: dict[str, set[str]] = {
 # One module of a layer, where the whole layer would be too much.
 EXTRA_ARROWS = {
     "engine": {"camelid.__version__"},  # session files say who wrote them
+    "backends": {"camelid.__version__"},  # a stored verdict holds for one version
     "plan": {"camelid.formats.quants"},  # block sizes: a table of standard-library data
     # Tables that turn a tokenizer.json into GGUF's words: splitters, token types, names of end tokens.
     "formats": {
@@ -81,6 +82,7 @@ DOORS: dict[str, set[str]] = {
     "backends/part_reader.py": {"numpy"},
     "backends/codecs/": {"numpy"},
     "backends/single.py": {"numpy"},
+    "backends/gate/": {"numpy"},
     "backends/webgpu/host_python.py": {"wgpu"},
     "backends/webgpu/host_browser.py": {"js", "pyodide"},
     "cli/": {"click", "rich"},

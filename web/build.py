@@ -47,6 +47,7 @@ NOT_IN_BROWSER = (
     "model/hf.py",
     "model/hf_facts.py",
     "backends/single.py",
+    "backends/gate/",
     "backends/webgpu/host_python.py",
 )
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}

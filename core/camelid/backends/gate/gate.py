@@ -1,0 +1,86 @@
+"""Runs cases on a backend and on the reference, and says what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+from camelid.backends.base import Capabilities, reason_against
+from camelid.backends.gate.cases import short_cases
+from camelid.backends.gate.compare import allowed, multiplies_int8, quantized, settled, worst
+from camelid.backends.gate.inputs import GateCase
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.backends.single import BufferRunner, OpCase, case_plan, run_case
+from camelid.errors import CamelidError
+
+PASSED, FAILED, REFUSED = "passed", "failed", "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one case. `nmse` is infinite where nothing comparable came back; `reason` says why it was
+    refused, or what was raised, which is `error`."""
+
+    case: GateCase
+    status: str
+    nmse: float = 0.0
+    allowed: float
+    reason: str = ""
+    error: Exception | None = None
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"{self.case}: {self.reason}"
+        return f"{self.case}: NMSE {self.nmse:.2g}, at most {self.allowed:g} is right"
+
+
+def refusal(case: OpCase, can: Capabilities) -> str:
+    """Why the backend does not run this case; "" if it does."""
+    missing = sorted({weight.type for weight in case.weights.values()} - can.weight_types)
+    if missing:
+        return f"it has no kernel for {', '.join(missing)}"
+    return reason_against(case_plan(case)[0], can)
+
+
+async def judge(backend: BufferRunner, case: GateCase) -> Outcome:
+    """One case on an opened backend, beside a reference of its own. Whatever a kernel raises is a finding."""
+    can, limit = backend.capabilities(), allowed(case.case, backend.capabilities())
+    reason = refusal(case.case, can)
+    if reason:
+        return Outcome(case=case, status=REFUSED, allowed=limit, reason=reason)
+    given, meant = _inputs(case.case, can)
+    want = await run_case(ReferenceBackend(), meant)
+    try:
+        nmse = worst(await run_case(backend, given), want)
+    except Exception as error:
+        return Outcome(
+            case=case, status=FAILED, nmse=float("inf"), allowed=limit, reason=_raised(error), error=error
+        )
+    return Outcome(case=case, status=PASSED if nmse <= limit else FAILED, nmse=nmse, allowed=limit)
+
+
+async def judge_all(backend: BufferRunner, cases: Iterable[GateCase]) -> AsyncIterator[Outcome]:
+    """All cases in turn."""
+    for case in cases:
+        yield await judge(backend, case)
+
+
+async def first_failure(backend: BufferRunner) -> Outcome | None:
+    """The short gate: what it fails first; None if it passes."""
+    async for outcome in judge_all(backend, short_cases(backend.capabilities().weight_types)):
+        if outcome.status == FAILED:
+            return outcome
+    return None
+
+
+def _inputs(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
+    """What the backend gets, and what the reference: for kernels of int8, what those make of it."""
+    if not multiplies_int8(case, can):
+        return case, case
+    given = settled(case)
+    return given, quantized(given)
+
+
+def _raised(error: Exception) -> str:
+    text = error.message if isinstance(error, CamelidError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
