@@ -93,6 +93,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"CI: {line}", red=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """What Camelid keeps goes to a folder of this run, not to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAMELID_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The root of the repository."""

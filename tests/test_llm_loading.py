@@ -75,7 +75,7 @@ def test_unknown_backend_is_refused(path: Path) -> None:
 class FakeGpu(NullBackend):
     """A webgpu whose adapter the test chooses."""
 
-    is_software, types, broken = False, frozenset({"q8_0", "f32"}), ""
+    is_software, types, broken, fails = False, frozenset({"q8_0", "f32"}), "", ""
     limits: Mapping[str, int] = {}
     closed: list[FakeGpu] = []  # noqa: RUF012 - shared on purpose
 
@@ -99,6 +99,7 @@ class FakeGpu(NullBackend):
         ({"types": frozenset({"f32"})}, "reference", "no kernel for q8_0"),
         ({"limits": {"maxBufferSize": 9999}}, "reference", r"bytes, and it binds at most 9,999"),
         ({"broken": "no adapter was found"}, "reference", "no adapter was found"),
+        ({"fails": "it fails its gate: norm"}, "reference", "not webgpu: it fails its gate: norm"),
     ],
 )
 def test_auto_says_what_it_chose_and_why(
@@ -106,6 +107,11 @@ def test_auto_says_what_it_chose_and_why(
 ) -> None:
     gpu = type("Gpu", (FakeGpu,), change)
     real = loading.open_backend
+
+    async def verdict(backend: Any, open_one: Any) -> str:
+        return getattr(backend, "fails", "")
+
+    monkeypatch.setattr(loading, "verdict", verdict)
     monkeypatch.setattr(loading, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
     FakeGpu.closed.clear()
     with camelid.load(path) as llm:

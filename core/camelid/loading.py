@@ -6,10 +6,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from camelid.backends.base import Backend, OpenSpec, Program, check_plan, reason_against
 from camelid.backends.select import ADAPTERS, open_backend
+from camelid.backends.verdict import verdict
 from camelid.engine.admission import check_depth, check_integer
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import DECODE, MIXED, Limits, program_key
@@ -52,8 +54,8 @@ class LoadOptions:
 async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> tuple[Backend, str]:
     """An open backend, and a note that says which and why.
 
-    `auto` takes the first of `AUTO` that is no software adapter and has kernels for all of the model, else
-    the reference.
+    `auto` takes the first of `AUTO` that is no software adapter, has kernels for all of the model and passes
+    a short gate, else the reference.
     """
     if options.backend != "auto":
         backend = await open_named(options.backend, options.adapter, options.threads)
@@ -70,14 +72,16 @@ async def _suitable(
     name: str, options: LoadOptions, model: Model, limits: Limits, reasons: list[str]
 ) -> Backend | None:
     """The backend, open; None, and one more reason, if it cannot be had or should not be taken unasked."""
+    adapter = options.adapter if name in CHOOSES_ADAPTER else ""
+    open_one = partial(open_named, name, adapter, options.threads)
     try:
-        backend = await open_named(name, options.adapter if name in CHOOSES_ADAPTER else "", options.threads)
+        backend = await open_one()
     except BackendError as error:
         reason = error.message
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
-        reason = _reason_against(backend, model, limits, options.kv_type)
+        reason = _reason_against(backend, model, limits, options.kv_type) or await verdict(backend, open_one)
         if not reason:
             return backend
         await backend.close()
