@@ -70,6 +70,7 @@ class NativeHook(BuildHookInterface[Any]):
         if version == "editable":
             return
         build_data["tag"] = wheel_tag(built)
+        build_data["pure_python"] = build_data["tag"].endswith("any")
         for each in built:
             for path in (each.library, each.library.parent / targets.FACTS):
                 build_data["force_include"][str(path)] = f"{LIB}/{each.facts.target}/{path.name}"

@@ -104,6 +104,8 @@ def test_wheel_is_pure_and_complete(wheel: Path) -> None:
     source |= {
         f"camelid/{path.relative_to(ROOT / 'core/camelid')}" for path in (ROOT / "core/camelid").rglob("*.py")
     }
+    kernels = ROOT / "native/camelid_native/cpu"  # so that they can be compiled later, too
+    source |= {f"camelid_native/cpu/{path.relative_to(kernels)}" for path in kernels.rglob("*.[ch]")}
     assert source <= names
     assert {"camelid/_web/build.py", "camelid/py.typed", "camelid_native/__init__.py"} <= names
     assert {

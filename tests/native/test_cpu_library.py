@@ -1,0 +1,224 @@
+"""Finding and loading the library: the override, the package, a zip; what is refused, and the way out."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.native.stand_in import ROOT, Project, make_project
+
+from camelid.errors import BackendError
+from camelid_native import cpu_library
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(platform.system() == "Windows", reason="not on this platform: gcc makes the stand-in"),
+]
+LOAD = (
+    "from camelid_native.cpu_library import load; library = load(); print(library._name, library.cam_abi())"
+)
+REFUSED = """
+from camelid.errors import BackendError
+from camelid_native.cpu_library import load
+try:
+    load()
+except BackendError as error:
+    print(error.backend, error.message)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with its library, which tests only read."""
+    project = make_project(tmp_path_factory.mktemp("built"))
+    assert project.build().returncode == 0
+    return project
+
+
+@pytest.fixture
+def project(built: Project, tmp_path: Path) -> Project:
+    """A copy of it, for a test to change."""
+    shutil.copytree(built.root, tmp_path / "project")
+    return Project(tmp_path / "project")
+
+
+def test_loads_from_the_package(built: Project) -> None:
+    done = built.python("-c", LOAD)
+    assert done.stdout.split() == [str(built.library), "1"], done.stderr
+
+
+def test_override_comes_first(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.library.parents[1], tmp_path / "mine")
+    done = project.python("-c", LOAD, CAMELID_NATIVE_DIR=str(tmp_path / "mine"))
+    assert done.stdout.split() == [str(tmp_path / "mine" / project.target.path), "1"], done.stderr
+
+
+def test_library_without_facts_is_loaded(project: Project, tmp_path: Path) -> None:
+    """Who packs Camelid may compile the library in their own way."""
+    mine = tmp_path / "mine" / project.target.path
+    mine.parent.mkdir(parents=True)
+    shutil.copy(project.library, mine)
+    done = project.python("-c", LOAD, CAMELID_NATIVE_DIR=str(tmp_path / "mine"))
+    assert done.stdout.split() == [str(mine), "1"], done.stderr
+
+
+def rebuild_with(project: Project, name: str, old: str, new: str) -> None:
+    source = project.source(name)
+    source.write_text(source.read_text().replace(old, new))
+    assert project.build().returncode == 0
+
+
+# What is wrong -> how it came about, and what the error must say.
+WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
+    "no library": (lambda project: shutil.rmtree(project.library.parents[1]), "was not built"),
+    "other sources": (
+        lambda project: project.source("more.c").write_text("int more;\n"),
+        "older than its sources",
+    ),
+    "other records": (
+        lambda project: rebuild_with(project, "shared.h", "CAM_ABI 1", "CAM_ABI 7"),
+        "records of version 7, this Camelid 1",
+    ),
+    "no library at all": (lambda project: project.library.write_bytes(b"text"), "no library of Camelid's"),
+    "somebody's library": (
+        lambda project: rebuild_with(project, "api.c", "cam_abi", "other_abi"),
+        "no library of Camelid's",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_refuses(project: Project, wrong: str) -> None:
+    breaks, message = WRONG[wrong]
+    breaks(project)
+    said = project.python("-c", REFUSED)
+    assert said.stdout.startswith("cpu "), said.stderr
+    assert message in said.stdout
+    assert "`python -m camelid_native.build`" in said.stdout
+    if wrong != "no library":
+        assert str(project.library) in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [("elsewhere", "build --out {}`"), ("native/camelid_native/lib/sanitized", "build --sanitize`")],
+)
+def test_error_names_the_command_that_mends(project: Project, folder: str, command: str) -> None:
+    """The library that CAMELID_NATIVE_DIR names is the one to build anew."""
+    place = project.root / folder
+    shutil.copytree(project.library.parent, place / project.target.name)
+    project.source("more.c").write_text("int more;\n")
+    said = project.python("-c", REFUSED, CAMELID_NATIVE_DIR=str(place))
+    assert "older than its sources" in said.stdout and command.format(place) in said.stdout
+
+
+def test_override_without_a_library(built: Project, tmp_path: Path) -> None:
+    said = built.python("-c", REFUSED, CAMELID_NATIVE_DIR=str(tmp_path))
+    assert f"CAMELID_NATIVE_DIR={tmp_path} has no {built.target.path}" in said.stdout
+    assert f"--out {tmp_path}" in said.stdout
+
+
+def test_import_compiles_nothing(project: Project) -> None:
+    shutil.rmtree(project.library.parents[1])
+    code = (
+        "import sys, camelid_native.cpu_library as c; print(c.find(), 'camelid_native.build' in sys.modules)"
+    )
+    assert project.python("-c", code).stdout.split() == ["None", "False"]
+    assert not project.library.exists()
+
+
+@pytest.fixture(scope="module")
+def packed(built: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as a zip. Its library is large, so that half of it would be seen if it could be."""
+    path = tmp_path_factory.mktemp("packed") / "camelid_native.zip"
+    package = built.root / "native/camelid_native"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(package.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                padding = bytes(8 << 20) if file == built.library else b""
+                archive.writestr(f"camelid_native/{file.relative_to(package)}", file.read_bytes() + padding)
+    return path
+
+
+def start_from_zip(packed: Path, cache: Path, code: str = LOAD) -> subprocess.Popen[str]:
+    setup = f"import sys; sys.path[:0] = [{str(packed)!r}, {str(ROOT / 'core')!r}]\n"
+    setting = {"CAMELID_CACHE": str(cache), "PATH": "/nonexistent"}
+    command = [sys.executable, "-S", "-c", setup + code]
+    return subprocess.Popen(command, env=setting, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_zip_is_unpacked_once(packed: Path, tmp_path: Path) -> None:
+    """Several processes at once, then one more: all load the same file, and nothing else stays."""
+    cache = tmp_path / "cache"
+    running = [start_from_zip(packed, cache) for _ in range(3)]
+    told = [process.communicate() for process in running]
+    (unpacked,) = [path for path in cache.rglob("*") if path.is_file()]
+    assert {out.split()[0] for out, _ in told} == {str(unpacked)}, told
+    before = unpacked.stat()
+    assert start_from_zip(packed, cache).communicate()[0].split() == [str(unpacked), "1"]
+    assert (unpacked.stat().st_mtime_ns, unpacked.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
+
+
+@pytest.fixture
+def zipped(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This process finds the package in the zip; the cache."""
+    monkeypatch.delenv("CAMELID_NATIVE_DIR", raising=False)
+    monkeypatch.setenv("CAMELID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu_library, "files", lambda name: zipfile.Path(packed, f"{name}/"))
+    return tmp_path / "cache"
+
+
+def test_zip_mends_a_damaged_copy(zipped: Path) -> None:
+    path = cpu_library.find()
+    assert path
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert cpu_library.find() == path and path.read_bytes() == whole
+
+
+def test_zip_unpacks_by_rename(zipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is stopped before the rename leaves no half of a library."""
+
+    def stop(self: Path, target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        cpu_library.find()
+    assert not [path for path in zipped.rglob("*") if path.is_file()]
+
+
+def test_zip_and_a_cache_that_cannot_be_written(zipped: Path) -> None:
+    zipped.write_text("a file, where a folder should be")
+    with pytest.raises(BackendError, match="CAMELID_CACHE=DIR") as caught:
+        cpu_library.find()
+    assert str(zipped) in str(caught.value) and caught.value.backend == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("setting", "want"),
+    [
+        ({"CAMELID_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/camelid"),
+        ({"HOME": "/home/user"}, "/home/user/.cache/camelid"),
+    ],
+)
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch, setting: dict[str, str], want: str) -> None:
+    for name in ("CAMELID_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    assert str(cpu_library.cache_folder()) == want
+
+
+def test_facts_name_no_path(built: Project) -> None:
+    """A library made elsewhere says nothing of the machine that made it."""
+    text = (built.library.parent / "build.json").read_text()
+    assert str(built.root) not in text and "target" in json.loads(text)
