@@ -106,6 +106,8 @@ class CpuBackend:
             promise="A+B",
             max_in_flight=1,
             fused=frozenset({"add_norm", "linear_glu"}),
+            activations="q8",
+            build=self._library.build,
         )
 
     async def open(self, spec: OpenSpec) -> None:

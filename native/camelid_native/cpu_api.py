@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_uint32, c_uint64, c_void_p
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS, quant
-from camelid_native.cpu_library import load
+from camelid_native.cpu_library import find, load
 from camelid_native.cpu_records import RECORDS
 
 # name: (result, arguments), as in cpu/api.c
@@ -43,6 +44,12 @@ class Library:
     @property
     def variant(self) -> str:
         return _text(self._c.cam_variant_name(self._number))
+
+    @cached_property
+    def build(self) -> str:
+        """The hash of the library's file."""
+        path = find()
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path else ""
 
     @property
     def variants(self) -> Mapping[str, bool]:
