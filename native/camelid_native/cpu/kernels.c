@@ -5,9 +5,13 @@
 #include "codecs.c"
 #include "elementwise.c"
 #include "matrix.c"
+#include "experts.c"
 
 /* Every op there is a kernel for, with the scratch that it wants. */
-#define CAM_OPS(_) _(add, none)
+#define CAM_OPS(_)                                                                     \
+    _(add, none)                                                                       \
+    _(linear, linear) _(linear_glu, linear) _(linear_heads, linear)                    \
+    _(linear_experts, linear_experts)
 
 static uint64_t scratch_none(const cam_op *op, const cam_program *program, uint32_t n_threads) {
     (void)op, (void)program, (void)n_threads;

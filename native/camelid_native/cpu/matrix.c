@@ -1,15 +1,215 @@
-/* Products with matrices. */
+/* Products of rows with matrices in panels: linear, linear_glu, linear_heads.
+ *
+ * Rows are quantized by all threads, each some columns of every row; after they have met, each thread computes
+ * some panels of every matrix, for all rows. */
+#include "forms.h"
+#include "vmath.h"
 
-static uint64_t variant_panel_bytes(uint32_t type, uint32_t rows, uint32_t cols) {
-    return (void)type, (void)rows, (void)cols, 0;
+#include "quantize.c"
+#include "repack_types.c"
+#include "repack.c"
+#include "matrix_tile.c"
+
+/* A row to be multiplied: part `part`, of x_cols columns, of row `row` of x; the result goes to that of y. */
+typedef struct { uint32_t row, part; } cam_place;
+typedef struct {
+    const cam_view *x, *y;
+    uint32_t rows, x_cols, y_cols;
+    const cam_place *order;   /* NULL: place p is part p / rows of row p % rows */
+} cam_places;
+
+INLINE cam_place place_at(const cam_places *places, uint32_t p) {
+    return places->order ? places->order[p] : (cam_place){p % places->rows, p / places->rows};
+}
+INLINE const float *place_x(const cam_places *places, uint32_t p) {
+    cam_place place = place_at(places, p);
+    return row_of(places->x, place.row) + (uint64_t)places->x_cols * place.part;
+}
+INLINE float *place_y(const cam_places *places, uint32_t p) {
+    cam_place place = place_at(places, p);
+    return row_of(places->y, place.row) + (uint64_t)places->y_cols * place.part;
 }
 
-static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows,
-                         uint32_t cols, uint32_t first, uint32_t end, uint8_t *panels) {
-    (void)type, (void)stored, (void)order, (void)rows, (void)cols, (void)first, (void)end, (void)panels;
+/* One matrix of a weight, and what is done with its products. */
+typedef struct {
+    cam_layout layout;
+    cam_product *product;
+    const uint8_t *panels;
+    uint32_t cols, n_out;
+    const float *bias;        /* NULL: none */
+    uint32_t gate;            /* the WORD_ of linear_glu; 0: none */
+} cam_matrix;
+
+static cam_matrix matrix_of(const cam_weight *weight, const cam_weight *bias) {
+    return (cam_matrix){.layout = layouts[weight->type], .product = products[weight->type],
+                        .panels = AT(const uint8_t, weight->at), .cols = weight->cols, .n_out = weight->rows,
+                        .bias = bias ? AT(const float, bias->at) : NULL};
+}
+/* Matrix i of a stack; a bias has a row for each. */
+static cam_matrix matrix_at(const cam_weight *weight, const cam_weight *bias, uint32_t i) {
+    cam_matrix matrix = matrix_of(weight, bias);
+    matrix.panels += weight->stack_bytes * i;
+    if (matrix.bias) matrix.bias += (uint64_t)weight->rows * i;
+    return matrix;
 }
 
-static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols, uint32_t row,
-                               float *values) {
-    (void)type, (void)panels, (void)rows, (void)cols, (void)row, (void)values;
+/* Every place of a range into activations, this thread's share of the columns. */
+static void quantize(const cam_places *places, cam_range range, const cam_matrix *matrix, uint8_t *acts,
+                     const cam_run *run, uint32_t thread) {
+    const cam_layout layout = matrix->layout;
+    const uint64_t row_bytes = act_bytes(layout, matrix->cols);
+    const cam_range mine = share(layout.span ? matrix->cols / BLOCK : matrix->cols, run, thread);
+    for (uint32_t p = range.start, n; p < range.end; p += n) {
+        n = tile_rows(layout, range.end - p);
+        for (uint32_t i = 0; i < n; i++) {
+            const float *x = place_x(places, p + i);
+            if (layout.span) place_codes(x, mine, n, i, acts + p * row_bytes);
+            else place_floats(x, mine, n, i, acts + p * row_bytes);
+        }
+    }
+}
+
+/* The outputs of a tile that a panel makes, [n, 16]. */
+typedef struct { float at[TILE > FLOAT_TILE ? TILE : FLOAT_TILE][PANEL_ROWS]; } cam_outputs;
+
+INLINE void multiply_panel(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
+                           cam_outputs *out) {
+    const uint8_t *at = matrix->panels + panel * panel_bytes(matrix->layout, matrix->cols);
+    matrix->product(at, acts, matrix->cols, n, out->at[0]);
+}
+
+/* The rows of `up` begin at row n_out, which may be in the middle of a panel. */
+static void multiply_up(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
+                        cam_outputs *up) {
+    const uint32_t first = matrix->n_out / PANEL_ROWS + panel, skip = matrix->n_out % PANEL_ROWS;
+    multiply_panel(matrix, first, acts, n, up);
+    if (!skip) return;
+    cam_outputs next = {{{0}}};
+    if (first + 1 < n_panels(2 * matrix->n_out)) multiply_panel(matrix, first + 1, acts, n, &next);
+    for (uint32_t t = 0; t < n; t++) {
+        memmove(up->at[t], up->at[t] + skip, 4 * (PANEL_ROWS - skip));
+        memcpy(up->at[t] + PANEL_ROWS - skip, next.at[t], 4 * skip);
+    }
+}
+
+static void gate_outputs(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
+                         cam_outputs *out) {
+    cam_outputs up;
+    multiply_up(matrix, panel, acts, n, &up);
+    for (float *gate = out->at[0], *other = up.at[0]; gate < out->at[n]; gate += LANES, other += LANES)
+        vf_store(gate, vf_gate(matrix->gate, vf_load(gate), vf_load(other)));
+}
+
+/* Outputs 16 * panel and on of n places. */
+static void store_outputs(const cam_matrix *matrix, const cam_places *places, uint32_t p, uint32_t n,
+                          uint32_t panel, const cam_outputs *out) {
+    const uint32_t first = PANEL_ROWS * panel, left = matrix->n_out - first;
+    const uint32_t count = left < PANEL_ROWS ? left : PANEL_ROWS;
+    const float *bias = matrix->bias ? matrix->bias + first : NULL;
+    for (uint32_t t = 0; t < n; t++) {
+        float *y = place_y(places, p + t) + first;
+        for (uint32_t i = 0; i < count; i++) y[i] = bias ? out->at[t][i] + bias[i] : out->at[t][i];
+    }
+}
+
+/* Panels taken together, so that they stay in the second-level cache while all rows pass by. */
+enum { CACHED_BYTES = 256 << 10 };
+
+static uint32_t panels_together(const cam_matrix *matrix) {
+    uint64_t n = CACHED_BYTES / (panel_bytes(matrix->layout, matrix->cols) + 1);
+    return n ? (uint32_t)n : 1;
+}
+
+/* These panels of a matrix by a range of places, whose activations stand in `acts`. */
+static void multiply(const cam_matrix *matrix, const cam_places *places, cam_range range, const uint8_t *acts,
+                     cam_range panels) {
+    const uint64_t row_bytes = act_bytes(matrix->layout, matrix->cols);
+    cam_outputs out;
+    for (uint32_t first = panels.start, end; first < panels.end; first = end) {
+        end = first + panels_together(matrix) < panels.end ? first + panels_together(matrix) : panels.end;
+        for (uint32_t p = range.start, n; p < range.end; p += n) {
+            n = tile_rows(matrix->layout, range.end - p);
+            for (uint32_t panel = first; panel < end; panel++) {
+                multiply_panel(matrix, panel, acts + p * row_bytes, n, &out);
+                if (matrix->gate) gate_outputs(matrix, panel, acts + p * row_bytes, n, &out);
+                store_outputs(matrix, places, p, n, panel, &out);
+            }
+        }
+    }
+}
+
+/* A thread's share of the outputs. */
+static cam_range share_panels(const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
+    return share(n_panels(matrix->n_out), run, thread);
+}
+
+/* ---- The ops */
+
+enum { LINEAR_Y, LINEAR_X };
+enum { LINEAR_WEIGHT, LINEAR_BIAS };
+enum { GLU_ACT };
+
+static uint8_t *scratch_of(const cam_run *run) { return AT(uint8_t, run->program->scratch); }
+
+/* The most rows that a view can have. */
+static uint32_t most_rows(const cam_view *view, const cam_program *program) {
+    return view->rows == ROWS_O ? program->capacity_outputs : program->capacity_rows;
+}
+static uint64_t scratch_linear(const cam_op *op, const cam_program *program, uint32_t n_threads) {
+    (void)n_threads;
+    const cam_weight *weight = &op->weights[LINEAR_WEIGHT];
+    uint64_t rows = (uint64_t)most_rows(&op->views[LINEAR_X], program) * weight->stack;
+    return (rows * act_bytes(layouts[weight->type], weight->cols) + 63) / 64 * 64;
+}
+
+/* Whether the activations that this op wants stand in scratch: then it is not the first of a plan. */
+static int has_rows(const cam_op *op) {
+    if (!(op->flags & FLAG_SAME_X)) return 0;
+    return !layouts[op->weights[LINEAR_WEIGHT].type].span == !layouts[op[-1].weights[LINEAR_WEIGHT].type].span;
+}
+
+static void multiply_rows(const cam_op *op, const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
+    const cam_view *x = &op->views[LINEAR_X], *y = &op->views[LINEAR_Y];
+    const cam_places places = {.x = x, .y = y, .rows = n_rows(run, x)};
+    const cam_range all = {0, places.rows};
+    if (!has_rows(op)) {
+        quantize(&places, all, matrix, scratch_of(run), run, thread);
+        cam_meet(run, thread);
+    }
+    multiply(matrix, &places, all, scratch_of(run), share_panels(matrix, run, thread));
+}
+
+static void op_linear(const cam_op *op, const cam_run *run, uint32_t thread) {
+    const cam_matrix matrix = matrix_of(&op->weights[LINEAR_WEIGHT], &op->weights[LINEAR_BIAS]);
+    multiply_rows(op, &matrix, run, thread);
+}
+
+static void op_linear_glu(const cam_op *op, const cam_run *run, uint32_t thread) {
+    cam_matrix matrix = matrix_of(&op->weights[LINEAR_WEIGHT], NULL);
+    matrix.n_out /= 2;
+    matrix.gate = (uint32_t)op->attrs[GLU_ACT];
+    multiply_rows(op, &matrix, run, thread);
+}
+
+/* What a head of x has beyond the matrix's columns passes unchanged. */
+static void pass_on(const cam_places *places, cam_range range, const cam_matrix *matrix) {
+    const uint32_t beyond = places->x_cols - matrix->cols;
+    for (uint32_t p = range.start; p < range.end; p++)
+        memcpy(place_y(places, p) + matrix->n_out, place_x(places, p) + matrix->cols, 4 * (uint64_t)beyond);
+}
+
+static void op_linear_heads(const cam_op *op, const cam_run *run, uint32_t thread) {
+    const cam_view *x = &op->views[LINEAR_X], *y = &op->views[LINEAR_Y];
+    const cam_weight *weight = &op->weights[LINEAR_WEIGHT];
+    const uint32_t rows = n_rows(run, x), heads = weight->stack;
+    const cam_places places = {x, y, rows, x->cols / heads, y->cols / heads, NULL};
+    cam_matrix matrix = matrix_of(weight, NULL);
+    quantize(&places, (cam_range){0, heads * rows}, &matrix, scratch_of(run), run, thread);
+    pass_on(&places, share(heads * rows, run, thread), &matrix);
+    cam_meet(run, thread);
+    for (uint32_t h = 0; h < heads; h++) {
+        matrix = matrix_at(weight, NULL, h);
+        multiply(&matrix, &places, (cam_range){h * rows, (h + 1) * rows}, scratch_of(run),
+                 share_panels(&matrix, run, thread));
+    }
 }

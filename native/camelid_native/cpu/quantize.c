@@ -1,0 +1,80 @@
+/* Activations, as matrices are multiplied with them: in tiles of some rows, so that a product reads one stream.
+ *
+ * For quantized matrices int8 in blocks of 32 columns: of every block, first the 32 codes of each row of the
+ * tile, then each row's cam_act. For matrices of floats: of every column, the float32 of each row. */
+#include "panels.h"
+
+/* Rows of the widest tile. Of codes: as many sums as the registers hold beside the codes of a block. */
+#if defined(CAM_ISA_AVX512VNNI)
+enum { TILE = 16, FLOAT_TILE = 8 };
+#elif defined(CAM_ISA_PORTABLE)
+enum { TILE = 2, FLOAT_TILE = 2 };   /* nothing to be gained */
+#else
+enum { TILE = 4, FLOAT_TILE = 4 };
+#endif
+
+typedef struct {
+    float scale;          /* value = scale * code */
+    float moment;         /* scale * (sum of the codes), for what a matrix adds to each code */
+    int32_t minus_sum;    /* of the codes; and of the first 16: */
+    int32_t minus_first;
+} cam_act;
+
+enum { ACT_BYTES = BLOCK + sizeof(cam_act) };
+
+/* A block whose magnitudes are all below this counts as zeros: 127 divided by it is still finite. */
+static const float LEAST_TOP = 1e-36f;
+
+typedef int8_t v_codes __attribute__((vector_size(LANES)));   /* LANES codes */
+
+/* Real numbers to codes, to nearest, ties to even. */
+INLINE void store_codes(int8_t *codes, vf real) {
+    v_codes low = __builtin_convertvector(vi_round(real), v_codes);
+    memcpy(codes, &low, sizeof low);
+}
+
+/* The largest magnitude of a block. As integers, floats sort by magnitude, and a NaN is above all. */
+INLINE float block_top(const float *x) {
+    vi top = {0};
+    for (uint32_t i = 0; i < BLOCK; i += LANES) {
+        vi size = (vi)vf_load(x + i) & 0x7FFFFFFF;
+        top = (vi)vf_pick(size > top, (vf)size, (vf)top);
+    }
+    int32_t most = 0;
+    for (uint32_t i = 0; i < LANES; i++) most = top[i] > most ? top[i] : most;
+    return float_of_bits((uint32_t)most);
+}
+
+/* With scale = largest magnitude / 127; codes are rounded to nearest, ties to even. An infinity or a NaN comes
+ * out as such a scale. */
+INLINE void quantize_block(const float *x, int8_t *codes, cam_act *act) {
+    const float top = block_top(x), by = top > LEAST_TOP ? 127.0f / top : 0.0f;
+    int32_t first = 0, last = 0;
+    for (uint32_t i = 0; i < BLOCK; i += LANES) store_codes(codes + i, vf_load(x + i) * by);
+    for (uint32_t i = 0; i < 16; i++) first += codes[i], last += codes[i + 16];
+    float scale = top / 127.0f;
+    *act = (cam_act){scale, scale * (float)(first + last), -(first + last), -first};
+}
+
+/* The widest tile that begins where `left` rows are left: a power of two. */
+INLINE uint32_t tile_rows(const cam_layout layout, uint32_t left) {
+    uint32_t n = layout.span ? TILE : FLOAT_TILE;
+    while (n > left) n /= 2;
+    return n;
+}
+/* Bytes of a row of activations. */
+INLINE uint64_t act_bytes(const cam_layout layout, uint32_t cols) {
+    return layout.span ? (uint64_t)cols / BLOCK * ACT_BYTES : 4 * (uint64_t)cols;
+}
+
+/* Row `row` of a tile of n, its columns `start` to `end` of `cols`. */
+INLINE void place_codes(const float *x, cam_range blocks, uint32_t n, uint32_t row, uint8_t *tile) {
+    for (uint32_t b = blocks.start; b < blocks.end; b++) {
+        uint8_t *block = tile + (uint64_t)b * n * ACT_BYTES;
+        quantize_block(x + BLOCK * b, (int8_t *)block + BLOCK * row, (cam_act *)(void *)(block + BLOCK * n) + row);
+    }
+}
+INLINE void place_floats(const float *x, cam_range cols, uint32_t n, uint32_t row, uint8_t *tile) {
+    float *to = (float *)(void *)tile + row;
+    for (uint32_t c = cols.start; c < cols.end; c++) to[(uint64_t)c * n] = x[c];
+}

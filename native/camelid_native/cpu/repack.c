@@ -1,0 +1,158 @@
+/* From the rows of a file to panels, and from a panel to the values of a row. */
+#include "panels.h"
+
+/* ---- A row's part of a panel, in words of 4 bytes: four codes of a group, or their bits in a plane */
+
+typedef uint32_t cam_word __attribute__((may_alias));
+INLINE cam_word *word_at(const uint8_t *group, uint32_t row) { return (cam_word *)(uintptr_t)(group + 4 * row); }
+
+INLINE void write_codes(const cam_layout layout, const int8_t *codes, uint8_t *block, uint32_t row) {
+    const uint32_t width = layout.bits - 4, mask = 0x01010101 * ((1u << width) - 1);
+    uint32_t words[GROUPS], plane = 0;
+    memcpy(words, codes, sizeof words);
+    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++) *word_at(block + g * GROUP_BYTES, row) = words[g];
+    if (layout.bits == 8) return;
+    for (uint32_t i = 0; i < 4; i++, block += GROUP_BYTES)
+        *word_at(block, row) = (words[i] & 0x0F0F0F0F) | (words[i + 4] & 0x0F0F0F0F) << 4;
+    for (uint32_t g = 0; g < GROUPS && width; g++) {
+        plane |= (words[g] >> 4 & mask) << width * g % 8;
+        if (width * (g + 1) % 8) continue;
+        *word_at(block, row) = plane;
+        block += GROUP_BYTES, plane = 0;
+    }
+}
+
+INLINE void read_codes(const cam_layout layout, int8_t *codes, const uint8_t *block, uint32_t row) {
+    const uint32_t width = layout.bits - 4, mask = 0x01010101 * ((1u << width) - 1);
+    uint32_t words[GROUPS];
+    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++) words[g] = *word_at(block + g * GROUP_BYTES, row);
+    for (uint32_t g = 0; g < GROUPS && layout.bits < 8; g++) {
+        uint32_t plane = width ? *word_at(block + (4 + width * g / 8) * GROUP_BYTES, row) : 0;
+        words[g] = *word_at(block + g % 4 * GROUP_BYTES, row) >> g / 4 * 4 & 0x0F0F0F0F;
+        words[g] |= (plane >> width * g % 8 & mask) << 4;
+    }
+    memcpy(codes, words, sizeof words);
+}
+
+INLINE void write_piece(const cam_layout layout, const cam_piece *piece, uint8_t *at, uint32_t row) {
+    for (uint32_t i = 0; i < layout.halves; i++) memcpy(at + 2 * (PANEL_ROWS * i + row), &piece->halves[i], 2);
+    at += head_bytes(layout);
+    for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
+        uint8_t *bytes = at + code_bytes(layout), *floats = bytes + PANEL_ROWS * layout.bytes;
+        write_codes(layout, piece->codes + BLOCK * b, at, row);
+        for (uint32_t i = 0; i < layout.bytes; i++) bytes[PANEL_ROWS * i + row] = piece->bytes[b][i];
+        for (uint32_t i = 0; i < layout.floats; i++)
+            memcpy(floats + 4 * (PANEL_ROWS * i + row), &piece->floats[b][i], 4);
+    }
+}
+
+INLINE void read_piece(const cam_layout layout, cam_piece *piece, const uint8_t *at, uint32_t row) {
+    for (uint32_t i = 0; i < layout.halves; i++) memcpy(&piece->halves[i], at + 2 * (PANEL_ROWS * i + row), 2);
+    at += head_bytes(layout);
+    for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
+        const uint8_t *bytes = at + code_bytes(layout), *floats = bytes + PANEL_ROWS * layout.bytes;
+        read_codes(layout, piece->codes + BLOCK * b, at, row);
+        for (uint32_t i = 0; i < layout.bytes; i++) piece->bytes[b][i] = bytes[PANEL_ROWS * i + row];
+        for (uint32_t i = 0; i < layout.floats; i++)
+            memcpy(&piece->floats[b][i], floats + 4 * (PANEL_ROWS * i + row), 4);
+    }
+}
+
+/* ---- Values: every product and sum in float32, in the order of the codecs */
+
+/* Scale and shift of the two halves of a block. */
+typedef struct { float scale[2], shift[2]; } cam_affine;
+
+static cam_affine affine_of(const cam_layout layout, const cam_piece *piece, uint32_t b) {
+    const float d = half_value(piece->halves[0]), m = half_value(piece->halves[1]);
+    const uint8_t *bytes = piece->bytes[b];
+    cam_affine affine = {{d, d}, {0, 0}};
+    if (layout.halves == 2 && !layout.bytes) affine.shift[0] = affine.shift[1] = m;
+    if (layout.halves == 2 && layout.bytes)
+        affine = (cam_affine){{d * bytes[0], d * bytes[0]}, {-(m * bytes[1]), -(m * bytes[1])}};
+    if (layout.halves == 1 && layout.bytes)
+        affine = (cam_affine){{d * (int8_t)bytes[0], d * (int8_t)bytes[1]}, {0, 0}};
+    if (layout.floats) memcpy(affine.scale, piece->floats[b], sizeof affine.scale);
+    if (layout.floats == 4) memcpy(affine.shift, piece->floats[b] + 2, sizeof affine.shift);
+    return affine;
+}
+
+static void block_values(const cam_layout layout, const cam_piece *piece, uint32_t b, float *values) {
+    const cam_affine affine = affine_of(layout, piece, b);
+    const int8_t *codes = piece->codes + BLOCK * b;
+    const int zero = layout.shift ? 1 << layout.shift : 0;
+    for (uint32_t i = 0; i < BLOCK; i += 16) {
+        if (layout.halves == 2 || layout.floats == 4)
+            affine_codes(values + i, affine.scale[i / 16], codes + i, affine.shift[i / 16], 16);
+        else
+            scaled_codes(values + i, affine.scale[i / 16], codes + i, zero, 16);
+    }
+}
+
+static void unpack_codes(const cam_layout layout, const uint8_t *panel, uint32_t cols, uint32_t row,
+                         float *values) {
+    cam_piece piece = {0};
+    for (uint32_t c = 0; c < cols; c += span_cols(layout), panel += span_bytes(layout)) {
+        read_piece(layout, &piece, panel, row);
+        for (uint32_t b = 0; b < layout.span; b++) block_values(layout, &piece, b, values + c + BLOCK * b);
+    }
+}
+
+static void unpack_floats(uint32_t type, const uint8_t *panel, uint32_t cols, uint32_t row, float *values) {
+    const uint32_t each = layouts[type].stored;
+    for (uint32_t c = 0; c < cols; c++)
+        codecs[type].decode(panel + each * (PANEL_ROWS * (uint64_t)c + row), values + c, 1);
+}
+
+static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols, uint32_t row,
+                               float *values) {
+    (void)rows;
+    const cam_layout layout = *layout_of(type);
+    const uint8_t *panel = panels + row / PANEL_ROWS * panel_bytes(layout, cols);
+    if (layout.span) unpack_codes(layout, panel, cols, row % PANEL_ROWS, values);
+    else unpack_floats(type, panel, cols, row % PANEL_ROWS, values);
+}
+
+/* ---- Matrices */
+
+/* The stored rows of a panel; one beyond the matrix's last is NULL, and stays zeros. */
+typedef struct { const uint8_t *rows[PANEL_ROWS]; } cam_sources;
+
+static void pack_floats(const cam_layout layout, const cam_sources *from, uint32_t cols, uint8_t *panel) {
+    for (uint32_t r = 0; r < PANEL_ROWS; r++)
+        for (uint32_t c = 0; c < cols && from->rows[r]; c++) {
+            uint8_t *to = panel + layout.stored * (PANEL_ROWS * (uint64_t)c + r);
+            if (layout.stored == 4) memcpy(to, from->rows[r] + 4 * (uint64_t)c, 4);
+            else memcpy(to, from->rows[r] + 2 * (uint64_t)c, 2);
+        }
+}
+
+static void pack_codes(const cam_layout layout, cam_fetch *fetch, const cam_sources *from, uint32_t cols,
+                       uint8_t *panel) {
+    for (uint32_t s = 0; s < cols / span_cols(layout); s++, panel += span_bytes(layout))
+        for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++) {
+            cam_piece piece = {0};
+            fetch(from->rows[r] + (uint64_t)s * layout.stored, &piece);
+            write_piece(layout, &piece, panel, r);
+        }
+}
+
+static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows,
+                         uint32_t cols, uint32_t first, uint32_t end, uint8_t *panels) {
+    const cam_layout layout = *layout_of(type);
+    const uint64_t bytes = panel_bytes(layout, cols);
+    const uint64_t row_bytes = (uint64_t)(cols / span_cols(layout)) * layout.stored;
+    for (uint32_t p = first; p < end; p++) {
+        cam_sources from = {{0}};
+        for (uint32_t r = 0, i = PANEL_ROWS * p; r < PANEL_ROWS && i < rows; r++, i++)
+            from.rows[r] = stored + (order ? order[i] : i) * row_bytes;
+        if (!from.rows[PANEL_ROWS - 1]) memset(panels + p * bytes, 0, bytes);
+        if (layout.span) pack_codes(layout, fetches[type], &from, cols, panels + p * bytes);
+        else pack_floats(layout, &from, cols, panels + p * bytes);
+    }
+}
+
+static uint64_t variant_panel_bytes(uint32_t type, uint32_t rows, uint32_t cols) {
+    const cam_layout *layout = layout_of(type);
+    return layout && cols % span_cols(*layout) == 0 ? panel_bytes(*layout, cols) * n_panels(rows) : 0;
+}

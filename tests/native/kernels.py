@@ -1,0 +1,93 @@
+"""The compiled kernels, called directly: matrices into panels and out again, single ops on some threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from ctypes import CDLL, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camelid.backends.base import OpenSpec
+from camelid.backends.single import OpCase, run_case
+from camelid.formats.quants import quant, row_bytes
+from camelid_native.cpu import open_backend
+from camelid_native.cpu_api import Library
+from camelid_native.cpu_library import load
+
+U8 = NDArray[np.uint8]
+F32 = NDArray[np.float32]
+FUNCTIONS = {
+    "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
+    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 4, c_void_p)),
+    "cam_unpack_row": (None, (c_uint32, c_uint32, c_void_p, c_uint32, c_uint32, c_uint32, c_void_p)),
+}
+NUMBERS = {name: i for i, name in enumerate(Library().variants)}
+VARIANTS = [name for name, can in Library().variants.items() if can]
+
+
+@cache
+def library() -> CDLL:
+    loaded = load()
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A matrix [rows, cols] of a type in one variant's panels."""
+
+    variant: str
+    type: str
+    rows: int
+    cols: int
+    data: U8
+
+    def row(self, number: int) -> F32:
+        values = np.full(self.cols, np.nan, np.float32)
+        where = NUMBERS[self.variant], quant(self.type).id, self.data.ctypes.data
+        library().cam_unpack_row(*where, self.rows, self.cols, number, values.ctypes.data)
+        return values
+
+
+def panel_bytes(variant: str, type_name: str, rows: int, cols: int) -> int:
+    return library().cam_panel_bytes(NUMBERS[variant], quant(type_name).id, rows, cols)
+
+
+def pack(variant: str, type_name: str, stored: U8, cols: int, order: list[int] | None = None) -> Panels:
+    """`stored` [rows, row_bytes]; the two panels at the ends last, which must not matter. What is not
+    written shows as 0xA5."""
+    rows = len(order) if order else len(stored)
+    assert stored.shape[1] == row_bytes(type_name, cols)
+    data = np.full(panel_bytes(variant, type_name, rows, cols), 0xA5, np.uint8)
+    end = -(-rows // 16)
+    numbers = np.array(order, np.uint32) if order else None
+    for first, last in ((1, end - 1), (0, 1), (end - 1, end)):
+        library().cam_pack(
+            NUMBERS[variant],
+            quant(type_name).id,
+            stored.ctypes.data,
+            None if numbers is None else numbers.ctypes.data,
+            *(rows, cols, first, max(first, last)),
+            data.ctypes.data,
+        )
+    return Panels(variant, type_name, rows, cols, data)
+
+
+def run_op(case: OpCase, variant: str, threads: int) -> Mapping[str, F32]:
+    """What a case writes to its views."""
+
+    async def run() -> Mapping[str, F32]:
+        backend = open_backend()
+        await backend.open(OpenSpec(adapter=variant, threads=threads))
+        try:
+            return (await run_case(backend, case)).views
+        finally:
+            await backend.close()
+
+    return asyncio.run(run())

@@ -1,0 +1,100 @@
+"""Panels hold a matrix exactly: each value of a row comes back with the bits that the gguf package reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.golden.quant_oracle import oracle_decode, random_blocks
+from tests.native.kernels import U8, VARIANTS, pack, panel_bytes
+
+from camelid.formats.quants import QUANTS, row_bytes
+
+ROWS, COLS = 37, 512  # three panels, the last one not full
+# Bytes of 16 rows by 256 columns in a file, and what panels may take more: q4_k and q5_k keep their scales of
+# six bits in bytes; the types after them are signed bytes with float32 scales of 16 columns.
+EXACT = ("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k")
+SCALES_IN_BYTES = ("q4_k", "q5_k")
+BYTES = (
+    *("q2_k", "q3_k", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m", "iq4_nl", "iq4_xs"),
+    *("tq1_0", "tq2_0", "mxfp4", "nvfp4", "q1_0", "q2_0"),
+)
+TYPES = (*EXACT, *SCALES_IN_BYTES, *BYTES)
+NONE = sorted({*QUANTS} - {*TYPES})
+
+
+def matrix(type_name: str, rows: int, seed: int = 1) -> U8:
+    """[rows, row_bytes] of random finite blocks."""
+    blocks = random_blocks(type_name, seed, n=rows * COLS // QUANTS[type_name].block, finite=True)
+    return blocks.reshape(rows, row_bytes(type_name, COLS))
+
+
+def values(type_name: str, stored: U8) -> np.ndarray:
+    blocks = stored.reshape(-1, QUANTS[type_name].block_bytes)
+    return oracle_decode(type_name, blocks).reshape(len(stored), -1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("type_name", TYPES)
+def test_rows_come_back_exactly(type_name: str, variant: str) -> None:
+    stored = matrix(type_name, ROWS)
+    panels = pack(variant, type_name, stored, COLS)
+    got = np.stack([panels.row(i) for i in range(ROWS)])
+    assert len(np.unique(got)) > 100
+    np.testing.assert_array_equal(got, values(type_name, stored))
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_rows_beyond_the_last_are_zeros(type_name: str) -> None:
+    panels = pack(VARIANTS[-1], type_name, matrix(type_name, ROWS), COLS)
+    beyond = np.stack([panels.row(i) for i in range(ROWS, 48)])
+    assert not beyond.any()
+
+
+@pytest.mark.parametrize("type_name", ["q4_0", "q6_k", "f16", "iq3_s"])
+def test_rows_in_another_order(type_name: str) -> None:
+    stored = matrix(type_name, ROWS)
+    order = [int(i) for i in np.random.default_rng(2).permutation(ROWS)] + [5, 5, 0]
+    panels = pack(VARIANTS[-1], type_name, stored, COLS, order)
+    got = np.stack([panels.row(i) for i in range(len(order))])
+    np.testing.assert_array_equal(got, values(type_name, stored)[order])
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_variants_have_the_same_panels(type_name: str) -> None:
+    stored = matrix(type_name, ROWS)
+    first, *others = (pack(variant, type_name, stored, COLS).data for variant in VARIANTS)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_size_of_panels(variant: str) -> None:
+    def excess(name: str) -> float:
+        return panel_bytes(variant, name, 48, 256) / (48 * row_bytes(name, 256)) - 1
+
+    assert {excess(name) for name in EXACT} == {0.0}
+    assert all(0 < excess(name) < 0.03 for name in SCALES_IN_BYTES)
+    assert all(panel_bytes(variant, name, 16, 256) <= 16 * 256 * 1.5 for name in BYTES)
+    assert panel_bytes(variant, "f32", 33, 7) == 48 * 7 * 4  # any number of columns
+
+
+@pytest.mark.parametrize("type_name", NONE)
+def test_types_without_panels(type_name: str) -> None:
+    assert panel_bytes(VARIANTS[-1], type_name, 16, 256) == 0
+
+
+@pytest.mark.parametrize("type_name", [name for name in TYPES if QUANTS[name].block > 1])
+def test_columns_that_blocks_do_not_fill(type_name: str) -> None:
+    block = QUANTS[type_name].block
+    assert panel_bytes(VARIANTS[-1], type_name, 16, block) > 0
+    assert panel_bytes(VARIANTS[-1], type_name, 16, block + block // 2) == 0
+
+
+def test_halves_that_are_not_finite_stay() -> None:
+    stored = matrix("q8_0", 16)
+    stored.reshape(-1, 34)[::3, :2] = np.frombuffer(np.float16([np.inf]).tobytes(), np.uint8)
+    got = pack(VARIANTS[-1], "q8_0", stored, COLS).row(0)
+    with np.errstate(invalid="ignore"):
+        want = values("q8_0", stored)[0]
+    np.testing.assert_array_equal(got, want)
+    assert np.isinf(got).any()
