@@ -4,12 +4,22 @@
 
 #include "codecs.c"
 #include "elementwise.c"
+#include "norms.c"
+#include "recurrent.c"
+#include "rope.c"
+#include "router.c"
+#include "streams.c"
 #include "matrix.c"
 #include "experts.c"
 
 /* Every op there is a kernel for, with the scratch that it wants. */
 #define CAM_OPS(_)                                                                     \
-    _(add, none)                                                                       \
+    _(add, none) _(affine, none) _(glu, none) _(mul, none) _(scale, none)              \
+    _(softcap, none) _(unary, none)                                                    \
+    _(add_norm, none) _(cutoff, none) _(length, none) _(norm, none)                    \
+    _(combine, none) _(concat, none) _(mix, none)                                      \
+    _(conv1d, conv1d) _(scan_delta, none) _(scan_mamba2, none)                         \
+    _(rope, rope) _(router, router)                                                    \
     _(linear, linear) _(linear_glu, linear) _(linear_heads, linear)                    \
     _(linear_experts, linear_experts)
 

@@ -1,10 +1,10 @@
 /* Elementary functions of vectors, and the activations made of them.
  *
  * No lane branches and none depends on its neighbours: a scalar is lane 0 of a vector of copies. Polynomials
- * are minimax fits (Lawson's reweighted least squares on Chebyshev points) of the functions named beside them;
- * coefficients are rounded to float32 one after the other, the rest fitted anew each time. Errors against
- * float64, with and without fused products: exp, log and softplus within 2 ulp, tanh and erf within 1e-6 of the
- * value. NaN stays NaN; infinities, subnormals and zeros give what the function gives. */
+ * are minimax fits (Lawson's reweighted least squares on Chebyshev points) of the functions named beside
+ * them; coefficients are rounded to float32 one after the other, the rest fitted anew each time. Errors
+ * against float64, with and without fused products: exp, log and softplus within 2 ulp, tanh and erf within
+ * 1e-6 of the value. NaN stays NaN; infinities, subnormals and zeros give what the function gives. */
 #pragma once
 #include "simd.h"
 #include "words.h"
@@ -50,7 +50,7 @@ INLINE vf vf_expm1_negative(vf x) {
     return vf_keep_nan(x, power * part + (power - 1.0f));
 }
 
-/* log(1 + f) + e * log 2 for 1 + f from sqrt(1/2) to sqrt(2). Polynomial: (log(1 + f) - f + f^2 / 2) / f^3. */
+/* log(1 + f) + e * log 2, 1 + f from sqrt(1/2) to sqrt(2). Polynomial: (log(1 + f) - f + f^2 / 2) / f^3. */
 INLINE vf vf_log_parts(vf f, vf e) {
     static const float c[] = {0.333333313f, -0.250008225f, 0.20001249f,  -0.166233137f,
                               0.142013282f, -0.131602794f, 0.1276429f, -0.0763721392f};
@@ -88,8 +88,9 @@ INLINE vf vf_tanh(vf x) {
 /* -log(erfc(a)) for a >= 0. Polynomial: -log(erfc(a)) / a for a <= 4; erfc is below half an ulp of 1 beyond,
  * where the line through that point makes it fall on to 0. */
 INLINE vf vf_erfc_exponent(vf a) {
-    static const float c[] = {1.12837934f,     0.636606991f,  0.102902137f,     -0.0195947867f, 0.000568316842f,
-                              0.00104191084f, -0.000344756903f, 4.99074049e-05f, -2.87166313e-06f};
+    static const float c[] = {1.12837934f,     0.636606991f,   0.102902137f,
+                              -0.0195947867f,  0.000568316842f, 0.00104191084f,
+                              -0.000344756903f, 4.99074049e-05f, -2.87166313e-06f};
     return a * vf_poly(vf_min(a, VF(4.0f)), c, 9);
 }
 INLINE vf vf_erf(vf x) { return vf_with_sign(-vf_expm1_negative(-vf_erfc_exponent(vf_abs(x))), x); }

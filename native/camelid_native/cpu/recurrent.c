@@ -1,0 +1,185 @@
+/* Ops that carry state from row to row, in a sequence's slot. Threads share what rows do not mix: channels of
+ * conv1d, rows of the matrices that scans keep. A sequence's rows are taken in order, sequences one after the
+ * other, and state is float32 after every row. */
+#include "parts.h"
+#include "run.h"
+#include "vmath.h"
+
+enum { CONV_Y, CONV_X };
+enum { CONV_WEIGHT, CONV_BIAS };
+enum { CONV_ACT };
+enum { MAMBA2_Y, MAMBA2_X, MAMBA2_B, MAMBA2_C, MAMBA2_DT };
+enum { MAMBA2_A, MAMBA2_D, MAMBA2_DT_BIAS };
+enum { MAMBA2_N_GROUPS };
+enum { DELTA_Y, DELTA_Q, DELTA_K, DELTA_V, DELTA_DT, DELTA_BETA };
+enum { DELTA_A, DELTA_DT_BIAS };
+enum { DELTA_N_KEY_HEADS, DELTA_SCALE };
+enum { SCAN_ROWS = 16 };   /* rows of a head's matrix that stay in the nearest cache from row to row */
+
+/* The slot of a sequence: GROUP_READ or GROUP_WRITE of the state's group. */
+INLINE float *slot_of(const cam_op *op, const cam_run *run, uint32_t sequence, uint32_t which) {
+    const cam_state *state = &op->states[0];
+    uint64_t unit = group_words(run, sequence, state->group)[which];
+    return AT(float, state->at[0] + unit * state->unit_rows * state->row_bytes[0]);
+}
+INLINE int is_held(const cam_op *op, const cam_run *run, uint32_t sequence) {
+    return group_words(run, sequence, op->states[0].group)[GROUP_HELD] != 0;
+}
+INLINE cam_range rows_of(const cam_run *run, uint32_t sequence) {
+    const uint32_t *words = sequence_words(run, sequence);
+    return (cam_range){words[SEQUENCE_FIRST_ROW], words[SEQUENCE_FIRST_ROW] + words[SEQUENCE_N_ROWS]};
+}
+
+/* LANES channels or fewer, from `at` on. */
+typedef struct {
+    uint32_t at, left, n_taps;
+    vf bias, *taps, *seen;   /* [n_taps] of weights, and of rows up to this one, oldest first */
+} conv_part;
+
+static uint64_t scratch_conv1d(const cam_op *op, const cam_program *program, uint32_t n_threads) {
+    (void)program;
+    return 2ull * 64 * op->weights[CONV_WEIGHT].cols * n_threads;
+}
+
+static conv_part conv_part_of(const cam_op *op, uint64_t scratch, uint32_t at) {
+    const cam_weight *weight = &op->weights[CONV_WEIGHT], *bias = &op->weights[CONV_BIAS];
+    uint32_t n_taps = weight->cols, left = op->views[CONV_X].cols - at;
+    conv_part part = {.at = at, .left = left, .n_taps = n_taps};
+    part.taps = AT(vf, scratch), part.seen = part.taps + n_taps;
+    if (bias->at) part.bias = vf_get(AT(float, bias->at) + at, left);
+    for (uint32_t j = 0; j < n_taps; j++) part.taps[j] = (vf){0};
+    for (uint32_t lane = 0; lane < LANES && lane < left; lane++)
+        for (uint32_t j = 0; j < n_taps; j++)
+            part.taps[j][lane] = AT(float, weight->at)[(uint64_t)(at + lane) * n_taps + j];
+    return part;
+}
+
+/* The next row's output; the oldest row is forgotten. */
+static vf conv_row(conv_part p, vf x) {
+    vf sum = p.bias;
+    p.seen[p.n_taps - 1] = x;
+    for (uint32_t j = 0; j < p.n_taps; j++) sum = vf_fma(p.seen[j], p.taps[j], sum);
+    for (uint32_t j = 1; j < p.n_taps; j++) p.seen[j - 1] = p.seen[j];
+    return sum;
+}
+
+static void conv_sequence(const cam_op *op, const cam_run *run, uint32_t sequence, conv_part p) {
+    const cam_view *x = &op->views[CONV_X], *y = &op->views[CONV_Y];
+    const float *read = slot_of(op, run, sequence, GROUP_READ) + p.at;
+    float *write = slot_of(op, run, sequence, GROUP_WRITE) + p.at;
+    cam_range rows = rows_of(run, sequence);
+    int held = is_held(op, run, sequence);
+    for (uint32_t j = 0; j + 1 < p.n_taps; j++)
+        p.seen[j] = held ? vf_get(read + (uint64_t)j * x->cols, p.left) : (vf){0};
+    for (uint32_t t = rows.start; t < rows.end; t++) {
+        vf sum = conv_row(p, vf_get(row_of(x, t) + p.at, p.left));
+        vf_put(row_of(y, t) + p.at, p.left, vf_act((uint32_t)op->attrs[CONV_ACT], sum));
+    }
+    for (uint32_t j = 0; j + 1 < p.n_taps; j++) vf_put(write + (uint64_t)j * x->cols, p.left, p.seen[j]);
+}
+
+static void op_conv1d(const cam_op *op, const cam_run *run, uint32_t thread) {
+    uint64_t scratch = run->program->scratch + 2ull * 64 * op->weights[CONV_WEIGHT].cols * thread;
+    cam_range parts = share((op->views[CONV_X].cols + LANES - 1) / LANES, run, thread);
+    for (uint32_t i = parts.start; i < parts.end; i++) {
+        conv_part part = conv_part_of(op, scratch, i * LANES);
+        for (uint32_t s = 0; s < run->step[STEP_SEQUENCES]; s++) conv_sequence(op, run, s, part);
+    }
+}
+
+/* Rows `start` to `end` of a head's matrix, which has `width` columns. */
+typedef struct { uint32_t head, start, end, width; } scan_part;
+typedef void scan_row(const cam_op *op, uint32_t t, scan_part part, float *state);
+
+/* These rows in the write slot, as they were in the read slot. */
+static float *carry_state(const cam_op *op, const cam_run *run, uint32_t sequence, uint64_t at, uint32_t n) {
+    float *to = slot_of(op, run, sequence, GROUP_WRITE) + at;
+    if (is_held(op, run, sequence)) memmove(to, slot_of(op, run, sequence, GROUP_READ) + at, 4 * (size_t)n);
+    else memset(to, 0, 4 * (size_t)n);
+    return to;
+}
+
+/* Work on each row of the step, for the thread's parts of the heads; those are columns of `values`. */
+INLINE void scan(const cam_op *op, const cam_run *run, uint32_t thread, uint32_t n_heads,
+                 const cam_view *values, scan_row *work) {
+    uint32_t head_rows = values->cols / n_heads, n_parts = (head_rows + SCAN_ROWS - 1) / SCAN_ROWS;
+    uint32_t width = op->states[0].cols[0] / values->cols;
+    cam_range mine = share(n_heads * n_parts, run, thread);
+    for (uint32_t i = mine.start; i < mine.end; i++) {
+        uint32_t start = i % n_parts * SCAN_ROWS, end = start + SCAN_ROWS;
+        scan_part part = {i / n_parts, start, end < head_rows ? end : head_rows, width};
+        uint64_t at = ((uint64_t)part.head * head_rows + start) * width;
+        for (uint32_t s = 0; s < run->step[STEP_SEQUENCES]; s++) {
+            float *state = carry_state(op, run, s, at, (part.end - start) * width);
+            cam_range rows = rows_of(run, s);
+            for (uint32_t t = rows.start; t < rows.end; t++) work(op, t, part, state);
+        }
+    }
+}
+
+/* softplus(dt + dt_bias) of a head. */
+static float time_step(const cam_view *dt, const cam_weight *bias, uint32_t t, uint32_t head) {
+    float x = row_of(dt, t)[head];
+    return f_softplus(bias->at ? x + AT(float, bias->at)[head] : x);
+}
+
+/* S = decay * S + by * b; returns S @ c. */
+static float mamba2_state(float *state, uint32_t n, const float *b, const float *c, float decay, float by) {
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf s = vf_fma(vf_get(b + i, left), vf_set(by), vf_get(state + i, left) * vf_set(decay));
+        vf_put(state + i, left, s);
+        sum = vf_fma(s, vf_get(c + i, left), sum);
+    }
+    return vf_sum(sum);
+}
+
+/* The recurrent form of state space duality (Dao and Gu, arXiv 2405.21060). */
+static void mamba2_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
+    const cam_view *views = op->views;
+    const cam_weight *d = &op->weights[MAMBA2_D];
+    uint32_t n_heads = views[MAMBA2_DT].cols, head_rows = views[MAMBA2_X].cols / n_heads;
+    uint32_t group = p.head / (n_heads / (uint32_t)op->attrs[MAMBA2_N_GROUPS]);
+    float dt = time_step(&views[MAMBA2_DT], &op->weights[MAMBA2_DT_BIAS], t, p.head);
+    float decay = f_exp(dt * AT(float, op->weights[MAMBA2_A].at)[p.head]);
+    float skip = d->at ? AT(float, d->at)[p.head] : 0.0f;
+    const float *b = row_of(&views[MAMBA2_B], t) + group * p.width;
+    const float *c = row_of(&views[MAMBA2_C], t) + group * p.width;
+    const float *x = row_of(&views[MAMBA2_X], t) + p.head * head_rows;
+    float *y = row_of(&views[MAMBA2_Y], t) + p.head * head_rows;
+    for (uint32_t i = p.start; i < p.end; i++, state += p.width)
+        y[i] = mamba2_state(state, p.width, b, c, decay, dt * x[i]) + skip * x[i];
+}
+
+static void op_scan_mamba2(const cam_op *op, const cam_run *run, uint32_t thread) {
+    scan(op, run, thread, op->views[MAMBA2_DT].cols, &op->views[MAMBA2_X], mamba2_row);
+}
+
+static float decayed_product(const float *state, uint32_t n, const float *k, float decay) {
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES)
+        sum = vf_fma(vf_get(state + i, n - i) * vf_set(decay), vf_get(k + i, n - i), sum);
+    return vf_sum(sum);
+}
+
+/* The gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464). */
+static void delta_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
+    const cam_view *views = op->views;
+    uint32_t n_heads = views[DELTA_DT].cols, head_rows = views[DELTA_V].cols / n_heads;
+    uint32_t at = p.head / (n_heads / (uint32_t)op->attrs[DELTA_N_KEY_HEADS]) * p.width;
+    float dt = time_step(&views[DELTA_DT], &op->weights[DELTA_DT_BIAS], t, p.head);
+    float decay = f_exp(dt * AT(float, op->weights[DELTA_A].at)[p.head]);
+    float beta = row_of(&views[DELTA_BETA], t)[p.head];
+    const float *q = row_of(&views[DELTA_Q], t) + at, *k = row_of(&views[DELTA_K], t) + at;
+    const float *v = row_of(&views[DELTA_V], t) + p.head * head_rows;
+    float *y = row_of(&views[DELTA_Y], t) + p.head * head_rows;
+    for (uint32_t i = p.start; i < p.end; i++, state += p.width) {
+        float wrong = v[i] - decayed_product(state, p.width, k, decay);
+        y[i] = (float)op->attrs[DELTA_SCALE] * mamba2_state(state, p.width, k, q, decay, beta * wrong);
+    }
+}
+
+static void op_scan_delta(const cam_op *op, const cam_run *run, uint32_t thread) {
+    scan(op, run, thread, op->views[DELTA_DT].cols, &op->views[DELTA_V], delta_row);
+}
