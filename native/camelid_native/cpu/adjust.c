@@ -4,17 +4,15 @@
 #include "topk.c"
 
 /* A row of the step's section `sampling`, and a record of its section `biases`. */
-enum { HOW_TEMPERATURE, HOW_SEED_LOW, HOW_SEED_HIGH, HOW_CHOICE, HOW_OFFSET, HOW_TOP_K, HOW_TOP_P, HOW_MIN_P };
-enum { HOW_REPEAT = HOW_MIN_P + 1, HOW_FREQUENCY, HOW_PRESENCE, HOW_LAST_N, HOW_BIASES, HOW_FIRST_BIAS, HOW_WORDS };
+enum {
+    HOW_TEMPERATURE, HOW_SEED_LOW, HOW_SEED_HIGH, HOW_CHOICE, HOW_OFFSET, HOW_TOP_K, HOW_TOP_P, HOW_MIN_P,
+    HOW_REPEAT, HOW_FREQUENCY, HOW_PRESENCE, HOW_LAST_N, HOW_BIASES, HOW_FIRST_BIAS, HOW_WORDS
+};
 enum { BIAS_ID, BIAS_VALUE, BIAS_WORDS };
 
 typedef struct { double value; uint32_t id; } score;
 typedef struct { double value; uint32_t id, count; } touched_score;   /* count: in the window of penalties */
 typedef struct { touched_score of[MOST_TOUCHED]; uint32_t n; } touched;
-
-INLINE float float_of_word(uint32_t word) { float x; memcpy(&x, &word, sizeof x); return x; }
-INLINE uint32_t word_of_float(float x) { uint32_t word; memcpy(&word, &x, sizeof word); return word; }
-INLINE uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 INLINE const uint32_t *how_of_output(const cam_run *run, uint32_t output) {
     const uint32_t *sequence = sequence_words(run, output_words(run, output)[OUTPUT_SEQUENCE]);
@@ -33,18 +31,18 @@ INLINE int is_touched(const touched *t, uint32_t id) {
 }
 
 /* The place of an id's score, which is its logit at first; NULL where there is no such id. */
-static touched_score *touch(touched *t, const float *row, uint32_t vocab, uint32_t id) {
-    if (id >= vocab) return NULL;
+static touched_score *touch(touched *t, const logits *l, uint32_t id) {
+    if (id >= l->vocab) return NULL;
     for (uint32_t i = 0; i < t->n; i++)
         if (t->of[i].id == id) return &t->of[i];
-    t->of[t->n] = (touched_score){.value = row[id], .id = id};
+    t->of[t->n] = (touched_score){.value = l->row[id], .id = id};
     return &t->of[t->n++];
 }
 
-static void add_biases(touched *t, const float *row, uint32_t vocab, const uint32_t *how, const uint32_t *biases) {
+static void add_biases(touched *t, const logits *l, const uint32_t *how, const uint32_t *biases) {
     const uint32_t *bias = biases + how[HOW_FIRST_BIAS] * BIAS_WORDS;
     for (uint32_t i = 0; i < least(how[HOW_BIASES], MOST_BIASES); i++, bias += BIAS_WORDS) {
-        touched_score *own = touch(t, row, vocab, bias[BIAS_ID]);
+        touched_score *own = touch(t, l, bias[BIAS_ID]);
         if (own) own->value += float_of_word(bias[BIAS_VALUE]);
     }
 }
@@ -61,12 +59,12 @@ static int is_penalized(const uint32_t *how) {
 }
 
 /* Penalties on what the ring has at the last positions before this one. */
-static void add_penalties(touched *t, const float *row, uint32_t vocab, const uint32_t *how, const uint32_t *ids,
+static void add_penalties(touched *t, const logits *l, const uint32_t *how, const uint32_t *ids,
                           uint32_t ring_rows, uint32_t position) {
     if (!is_penalized(how)) return;
     uint32_t n = least(least(how[HOW_LAST_N], MOST_LAST_N), position);
     for (uint32_t p = position - n; p < position; p++) {
-        touched_score *own = touch(t, row, vocab, ids[p % ring_rows]);
+        touched_score *own = touch(t, l, ids[p % ring_rows]);
         if (own) own->count++;
     }
     for (uint32_t i = 0; i < t->n; i++)
@@ -89,8 +87,8 @@ static void insert(score *list, uint32_t n, score own) {
 static uint32_t list_scores(selection found, const touched *t, uint32_t most, score *list) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < found.n && n < most; i++) {
-        uint32_t id = place_id(found.last[-(int64_t)i]);
-        if (!is_touched(t, id)) list[n++] = (score){key_value(place_key(found.last[-(int64_t)i])), id};
+        score own = {place_value(nth_place(found, i)), place_id(nth_place(found, i))};
+        if (!is_touched(t, own.id)) list[n++] = own;
     }
     for (uint32_t i = 0; i < t->n; i++) insert(list, n++, (score){t->of[i].value, t->of[i].id});
     return n;

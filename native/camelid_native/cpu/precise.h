@@ -1,4 +1,4 @@
-/* log and exp in double, for the few numbers that decide which token is drawn: within 1e-15 of their value. */
+/* log and exp in double, for the few numbers that decide which token is drawn; errors below 1e-15 of it. */
 #pragma once
 #include "simd.h"
 
@@ -10,8 +10,8 @@
 INLINE double double_of_bits(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }
 INLINE uint64_t bits_of_double(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 
-/* Of a normal number >= 0; -infinity of 0. x = 2^e * m with m around 1, and log m = 2 atanh((m - 1) / (m + 1)),
- * whose argument is at most 0.172, so that 12 terms are enough. */
+/* Of a normal number >= 0; -infinity of 0. x = 2^e * m with m around 1, and log m =
+ * 2 atanh((m - 1) / (m + 1)), whose argument is at most 0.172, so that 12 terms are enough. */
 static double log_double(double x) {
     if (x == 0.0) return MINUS_INFINITY;
     uint64_t bits = bits_of_double(x);

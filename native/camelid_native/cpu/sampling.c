@@ -1,10 +1,10 @@
 /* sample: of an output's logits, with biases and penalties, the top k, of these the fewest that sum to top p,
  * of these those within min p; id = argmax(logit / temperature + gumbel), ties to the lowest id.
  *
- * Threads share blocks of the rows. First they look at each block: the largest of each chunk, the sum of
- * exponentials. Then each draws for some of the outputs, which takes few ids; where all ids are in the draw,
- * threads share blocks once more. Last, each finishes some outputs. What comes of it does not depend on who
- * does what: sums are taken by block, and of draws the best is the best in any order. */
+ * Threads share blocks of the rows. First they look at each block: the tops, the sum of exponentials. Then
+ * each draws for some of the outputs, which takes few ids; where all ids are in the draw, threads share the
+ * blocks once more. Last, each finishes some outputs. What comes of it does not depend on who does what: sums
+ * are taken by block, and of draws the best is the best in any order. */
 #include "adjust.c"
 #include "vmath.h"
 
@@ -13,21 +13,19 @@ enum { SAMPLE_TOKENS };
 enum { STATUS_OK, STATUS_NAN, STATUS_ZERO };
 enum { RESULT_ID, RESULT_STATUS, RESULT_LOGIT, RESULT_LOG_SUM_EXP, RESULT_WORDS };
 enum { CANDIDATE_WORDS = 2 * CANDIDATES + 2 };
-enum { BLOCK_CHUNKS = 32, BLOCK = BLOCK_CHUNKS * CHUNK };
-
-static const float LOWEST_EXPONENT = -80.0f, HIGHEST_EXPONENT = 80.0f;
 static const float MOST_NOISE = 17.33f;   /* -log(-log(1 - 2^-25)) is 17.329 */
 
 typedef struct {
-    int32_t lowest, highest;   /* keys */
-    float sum;                 /* of exp(logit - highest); 0 where that is not finite */
-    score best;                /* of a draw of all ids, in this block or before */
-} block;
+    extremes keys;
+    float sum;     /* of exp(logit - highest); 0 where that is not finite */
+    score best;    /* of a draw of all ids, in this block or before */
+} sample_block;
 
 /* A draw that is under way. */
 typedef struct {
     const uint32_t *how;
     noise_key key;
+    float temperature;
     double cutoff;    /* scores below are left out */
     score best;       /* so far, of logit / temperature + noise */
     int is_open;      /* every id takes part, and those that are not touched still have to */
@@ -35,77 +33,46 @@ typedef struct {
     touched touched;
 } drawing;
 
-typedef struct {
-    uint32_t n_outputs, vocab, n_chunks, n_blocks;
-    drawing *drawings;   /* [n_outputs] */
-    block *blocks;       /* [n_outputs, n_blocks] */
-    int32_t *tops;       /* [n_outputs, n_chunks] */
-    uint8_t *places;     /* select_bytes() for each thread */
-    uint64_t n_bytes;
-} workspace;
-
-INLINE uint64_t whole_lines(uint64_t n_bytes) { return (n_bytes + 63) / 64 * 64; }
-
-static workspace lay_out(const cam_op *op, uint64_t scratch, uint32_t n_outputs, uint32_t n_threads) {
-    uint32_t vocab = op->views[SAMPLE_LOGITS].cols, n_chunks = n_chunks_of(vocab);
-    workspace w = {.n_outputs = n_outputs, .vocab = vocab, .n_chunks = n_chunks};
-    w.n_blocks = (n_chunks + BLOCK_CHUNKS - 1) / BLOCK_CHUNKS;
-    uint64_t blocks = whole_lines(n_outputs * sizeof(drawing));
-    uint64_t tops = blocks + whole_lines((uint64_t)n_outputs * w.n_blocks * sizeof(block));
-    uint64_t places = tops + whole_lines((uint64_t)n_outputs * n_chunks * sizeof(int32_t));
-    w.drawings = AT(drawing, scratch), w.blocks = AT(block, scratch + blocks);
-    w.tops = AT(int32_t, scratch + tops), w.places = AT(uint8_t, scratch + places);
-    w.n_bytes = places + n_threads * select_bytes(vocab);
-    return w;
+static workspace lay_out_sample(const cam_op *op, uint64_t scratch, uint32_t n_outputs) {
+    return lay_out(&op->views[SAMPLE_LOGITS], scratch, n_outputs, sizeof(drawing), sizeof(sample_block));
 }
-
 static uint64_t scratch_sample(const cam_op *op, const cam_program *program, uint32_t n_threads) {
-    return lay_out(op, 0, program->capacity_outputs, n_threads).n_bytes;
+    workspace w = lay_out_sample(op, 0, program->capacity_outputs);
+    return scratch_end(&w, n_threads);
+}
+INLINE drawing *drawing_of(const workspace *w, uint32_t output) {
+    return AT(drawing, w->outputs_at) + output;
+}
+INLINE sample_block *blocks_of(const workspace *w, uint32_t output) {
+    return AT(sample_block, w->blocks_at) + (uint64_t)output * w->n_blocks;
 }
 
-INLINE vf clamped(vf x) {   /* NaN: the lowest */
-    vf low = vf_set(LOWEST_EXPONENT), high = vf_set(HIGHEST_EXPONENT);
-    return vf_pick(x > low, vf_pick(x < high, x, high), low);
-}
-
-/* Sum of exp(logit - largest) over chunks `first` to `end`. */
-static float sum_exp(const float *row, uint32_t vocab, uint32_t first, uint32_t end, float largest) {
-    float copy[CHUNK];
+/* Sum of exp(logit - largest) over a block. */
+static float sum_exp(const logits *l, uint32_t block, float largest) {
+    cam_range chunks = block_chunks(l, block);
+    float copy[CHUNK_IDS];
     vf sum = vf_set(0.0f);
-    for (uint32_t c = first; c < end; c++) {
-        const float *x = chunk_at(row, vocab, c, -__builtin_inff(), copy);
-        for (int i = 0; i < VECTORS; i++) sum += vf_exp(clamped(vf_load(x + i * LANES) - vf_set(largest)));
+    for (uint32_t c = chunks.start; c < chunks.end; c++) {
+        const float *x = chunk_at(l, c, -__builtin_inff(), copy);
+        for (int i = 0; i < CHUNK_VECTORS; i++) sum += vf_exp(vf_load(x + i * LANES) - vf_set(largest));
     }
     return vf_sum(sum);
 }
 
-INLINE int is_finite_key(int32_t key) { return key > key_of(-__builtin_inff()) && key < HIGHEST_KEY; }
-
-static void scan_block(const workspace *w, const float *row, uint32_t output, uint32_t number) {
-    int32_t *tops = w->tops + (uint64_t)output * w->n_chunks;
-    uint32_t first = number * BLOCK_CHUNKS, end = least(first + BLOCK_CHUNKS, w->n_chunks);
-    float copy[CHUNK];
-    vi low = vi_set(INT32_MAX);
-    block own = {.highest = LOWEST_KEY};
-    for (uint32_t c = first; c < end; c++) {
-        tops[c] = chunk_top(chunk_at(row, w->vocab, c, row[c * CHUNK], copy), &low);
-        own.highest = tops[c] > own.highest ? tops[c] : own.highest;
-    }
-    own.lowest = ~vi_top(~low);
-    if (is_finite_key(own.highest)) own.sum = sum_exp(row, w->vocab, first, end, key_value(own.highest));
-    w->blocks[(uint64_t)output * w->n_blocks + number] = own;
-}
-
-/* Where the floats of all logits go in the result. */
-INLINE float *logits_result(const cam_run *run, uint32_t n_outputs, uint32_t vocab, uint32_t output) {
+/* Where the floats of an output's logits go in the result. */
+INLINE float *logits_result(const cam_run *run, const workspace *w, uint32_t output) {
     uint32_t words = RESULT_WORDS + (run->program->features & FEATURE_CANDIDATES ? CANDIDATE_WORDS : 0);
-    return (float *)run->result + (uint64_t)n_outputs * words + (uint64_t)output * vocab;
+    return (float *)run->result + (uint64_t)w->n_outputs * words + (uint64_t)output * w->view->cols;
 }
 
-static void keep_block(const cam_run *run, const workspace *w, const float *row, uint32_t output, uint32_t number) {
-    if (!(run->program->features & FEATURE_ALL_LOGITS)) return;
-    uint32_t start = number * BLOCK, n = least(BLOCK, w->vocab - start);
-    memcpy(logits_result(run, w->n_outputs, w->vocab, output) + start, row + start, n * sizeof(float));
+static void scan_block(const cam_run *run, const workspace *w, uint32_t output, uint32_t block) {
+    logits l = logits_of(w, output);
+    sample_block *own = blocks_of(w, output) + block;
+    uint32_t start = block * BLOCK_IDS, n = least(BLOCK_IDS, l.vocab - start);
+    own->keys = find_tops(&l, block);
+    own->sum = is_finite_key(own->keys.highest) ? sum_exp(&l, block, value_of_key(own->keys.highest)) : 0.0f;
+    if (run->program->features & FEATURE_ALL_LOGITS)
+        memcpy(logits_result(run, w, output) + start, l.row + start, n * sizeof(float));
 }
 
 /* What argmax takes first: NaN, then the largest, and the lowest id of equal ones. */
@@ -115,23 +82,23 @@ INLINE void offer(score *best, score own) {
     if (is_equal ? own.id < best->id : own_is_nan || own.value > best->value) *best = own;
 }
 
+/* A score as it takes part in a draw. */
+INLINE score drawn(const drawing *d, score own) {
+    if (d->temperature > 0.0f) own.value = own.value / d->temperature + gumbel(own.id, d->key);
+    return own;
+}
+
 /* How many of the first scores sum to top p, at least one. */
 static uint32_t count_alive(const score *list, uint32_t n, double top_p) {
     double total = 0.0, sum;
     uint32_t alive = 1;
     for (uint32_t i = 0; i < n; i++) total += exp_double(list[i].value - list[0].value);
-    sum = 1.0 / total;
-    for (; alive < n && sum < top_p; alive++) sum += exp_double(list[alive].value - list[0].value) / total;
+    for (sum = 1.0 / total; alive < n && sum < top_p; alive++)
+        sum += exp_double(list[alive].value - list[0].value) / total;
     return alive;
 }
 
-/* A score's part in a draw. */
-INLINE score drawn(const drawing *d, score own) {
-    double temperature = float_of_word(d->how[HOW_TEMPERATURE]);
-    if (temperature > 0.0) own.value = own.value / temperature + gumbel(own.id, d->key);
-    return own;
-}
-
+/* `list` begins with the highest score of all. */
 static void draw_of_list(drawing *d, const score *list, uint32_t n) {
     double top_p = float_of_word(d->how[HOW_TOP_P]), min_p = float_of_word(d->how[HOW_MIN_P]);
     if (d->how[HOW_TOP_K] && top_p < 1.0) n = count_alive(list, n, top_p);
@@ -142,97 +109,122 @@ static void draw_of_list(drawing *d, const score *list, uint32_t n) {
 }
 
 /* Where all ids are in the draw, the first NaN wins. */
-static void offer_nan(drawing *d, const workspace *w, const block *blocks, const float *row) {
-    for (uint32_t b = 0; b < w->n_blocks; b++) {
-        if (blocks[b].lowest != LOWEST_KEY) continue;
-        uint32_t id = b * BLOCK;
-        while (row[id] == row[id]) id++;
-        offer(&d->best, (score){row[id], id});
-        return;
-    }
+static void offer_nan(drawing *d, const logits *l, const sample_block *blocks) {
+    uint32_t block = 0;
+    while (block < l->n_blocks && blocks[block].keys.lowest != KEY_OF_NAN) block++;
+    if (block == l->n_blocks) return;
+    uint32_t id = block * BLOCK_IDS;
+    while (l->row[id] == l->row[id]) id++;
+    offer(&d->best, (score){l->row[id], id});
 }
 
-static void open_draw(drawing *d, const workspace *w, const block *blocks, const float *row, selection found) {
+/* Whether ids beyond the list are still to be drawn. After NaN none is, nor if the largest is infinite. */
+static void open_draw(drawing *d, selection found) {
     uint32_t i = 0;
-    while (i < found.n && is_touched(&d->touched, place_id(found.last[-(int64_t)i]))) i++;
-    offer_nan(d, w, blocks, row);
+    while (i < found.n && is_touched(&d->touched, place_id(nth_place(found, i)))) i++;
     if (i == found.n || d->best.value != d->best.value) return;
-    d->top = key_value(place_key(found.last[-(int64_t)i]));
-    d->is_open = float_of_word(d->how[HOW_TEMPERATURE]) > 0.0f && is_finite_key(key_of(d->top));
+    d->top = place_value(nth_place(found, i));
+    d->is_open = d->temperature > 0.0f && is_finite_key(place_key(nth_place(found, i)));
 }
 
-static void draw(const cam_op *op, const cam_run *run, const workspace *w, uint32_t output, uint8_t *places) {
-    const uint32_t *how = how_of_output(run, output), vocab = w->vocab;
-    const cam_state *ring = &op->states[SAMPLE_TOKENS];
-    const float *row = row_of(&op->views[SAMPLE_LOGITS], output);
-    uint32_t position = output_words(run, output)[OUTPUT_POSITION], top_k = least(how[HOW_TOP_K], CANDIDATES);
-    drawing *d = &w->drawings[output];
-    *d = (drawing){.how = how};
-    d->key = (noise_key){how[HOW_SEED_LOW], how[HOW_SEED_HIGH], position + how[HOW_OFFSET], how[HOW_CHOICE]};
-    add_biases(&d->touched, row, vocab, how, run->step + run->program->biases_at);
-    add_penalties(&d->touched, row, vocab, how, ring_of_output(ring, run, output), ring->unit_rows, position);
+static void draw_of_first(drawing *d, const logits *l, const sample_block *blocks, uint64_t *places) {
+    uint32_t top_k = least(d->how[HOW_TOP_K], CANDIDATES), most = top_k ? top_k : 1;
     score list[MOST_WANTED];
-    uint32_t most = top_k ? top_k : 1;
-    selection found = select_first(row, vocab, w->tops + (uint64_t)output * w->n_chunks, most + d->touched.n,
-                                   (uint64_t *)places);
+    selection found = select_first(l, most + d->touched.n, places);
     uint32_t n = list_scores(found, &d->touched, most, list);
     draw_of_list(d, list, top_k ? least(n, top_k) : n);
-    if (!top_k) open_draw(d, w, w->blocks + (uint64_t)output * w->n_blocks, row, found);
+    if (top_k) return;
+    offer_nan(d, l, blocks);
+    open_draw(d, found);
 }
 
-/* What logit / temperature, counted from that of the top, must come to with noise so as to win. A little less,
- * for what float32 rounds away. */
+static void draw_output(const cam_op *op, const cam_run *run, const workspace *w, uint32_t output,
+                        uint32_t thread) {
+    const uint32_t *how = how_of_output(run, output), position = output_words(run, output)[OUTPUT_POSITION];
+    const cam_state *ring = &op->states[SAMPLE_TOKENS];
+    logits l = logits_of(w, output);
+    drawing *d = drawing_of(w, output);
+    *d = (drawing){.how = how, .temperature = float_of_word(how[HOW_TEMPERATURE])};
+    d->key = (noise_key){how[HOW_SEED_LOW], how[HOW_SEED_HIGH], position + how[HOW_OFFSET], how[HOW_CHOICE]};
+    add_biases(&d->touched, &l, how, run->step + run->program->biases_at);
+    add_penalties(&d->touched, &l, how, ring_of_output(ring, run, output), ring->unit_rows, position);
+    draw_of_first(d, &l, blocks_of(w, output), places_of(w, thread));
+}
+
+/* What logit / temperature, counted from that of the top, must come to with noise so as to win; a little
+ * less, for what float32 rounds away. */
 INLINE float bar_of(const drawing *d, score best) {
-    double level = (double)d->top / float_of_word(d->how[HOW_TEMPERATURE]);
-    return (float)(best.value - level - 1e-3 - 1e-14 * (level < 0 ? -level : level));
+    double level = (double)d->top / d->temperature;
+    return (float)(best.value - level - 1e-3 - 1e-14 * (level < 0.0 ? -level : level));
 }
-
-static int is_hopeless(const drawing *d, float largest, float bar) {
-    float temperature = float_of_word(d->how[HOW_TEMPERATURE]);
-    return largest < d->cutoff || (largest - d->top) / temperature + MOST_NOISE < bar;
+INLINE int is_hopeless(const drawing *d, float largest, float bar) {
+    return largest < d->cutoff || (largest - d->top) / d->temperature + MOST_NOISE < bar;
 }
 
 /* Noise >= g means that -log u <= exp(-g), and then 1 - u, which is less than -log u, is too: one exponential
- * and no logarithm tell of nearly all ids that they do not win. lead[i] > 0: of id i they do not. */
+ * and no logarithm tell of nearly all ids that they do not win: those of lead <= 0. Returns the most. */
 static float find_leads(const drawing *d, const float *x, uint32_t first_id, float bar, float *lead) {
-    uint32_t words[CHUNK];
-    for (uint32_t i = 0; i < CHUNK; i++) words[i] = 0xFFFFFF - (philox(first_id + i, d->key) >> 8);
-    vf temperature = vf_set(float_of_word(d->how[HOW_TEMPERATURE])), most = vf_set(-1.0f);
-    for (int i = 0; i < VECTORS; i++) {
-        vi word;
-        memcpy(&word, words + i * LANES, sizeof word);
-        vf level = (vf_load(x + i * LANES) - vf_set(d->top)) / temperature;
-        vf own = vf_exp(clamped(level - vf_set(bar))) - (vi_float(word) + vf_set(0.5f)) * vf_set(0x1p-24f);
+    int32_t rest[CHUNK_IDS];   /* 1 - u = (rest + 0.5) * 2^-24 */
+    for (uint32_t i = 0; i < CHUNK_IDS; i++)
+        rest[i] = 0xFFFFFF - (int32_t)(philox(first_id + i, d->key) >> 8);
+    vf most = vf_set(-1.0f);
+    for (int i = 0; i < CHUNK_VECTORS; i++) {
+        vf level = (vf_load(x + i * LANES) - vf_set(d->top)) / vf_set(d->temperature);
+        vi own_rest;
+        memcpy(&own_rest, rest + i * LANES, sizeof own_rest);
+        vf own = vf_exp(level - vf_set(bar)) - (vi_float(own_rest) + vf_set(0.5f)) * vf_set(0x1p-24f);
         vf_store(lead + i * LANES, own);
         most = vf_max(most, own);
     }
     return vf_top(most);
 }
 
-static void draw_chunk(const drawing *d, const float *row, uint32_t vocab, uint32_t chunk, score *best) {
-    float copy[CHUNK], lead[CHUNK];
-    const float *x = chunk_at(row, vocab, chunk, -__builtin_inff(), copy);
-    uint32_t first_id = chunk * CHUNK, n = least(CHUNK, vocab - first_id);
+static void draw_chunk(const drawing *d, const logits *l, uint32_t chunk, score *best) {
+    float copy[CHUNK_IDS], lead[CHUNK_IDS];
+    const float *x = chunk_at(l, chunk, -__builtin_inff(), copy);
+    uint32_t first_id = chunk * CHUNK_IDS, n = least(CHUNK_IDS, l->vocab - first_id);
     if (find_leads(d, x, first_id, bar_of(d, *best), lead) <= 0.0f) return;
     for (uint32_t i = 0; i < n; i++)
         if (lead[i] > 0.0f && !(x[i] < d->cutoff) && !is_touched(&d->touched, first_id + i))
             offer(best, drawn(d, (score){x[i], first_id + i}));
 }
 
-/* Draws of all ids, of some blocks of the outputs. */
-static void draw_blocks(const cam_op *op, const workspace *w, cam_range items) {
+/* A block's part in a draw of all ids; `best` is any score that some id has, and goes up. */
+static void draw_block(const workspace *w, uint32_t output, uint32_t block, score *best) {
+    const drawing *d = drawing_of(w, output);
+    logits l = logits_of(w, output);
+    cam_range chunks = block_chunks(&l, block);
+    for (uint32_t c = chunks.start; c < chunks.end; c++)
+        if (!is_hopeless(d, value_of_key(l.tops[c]), bar_of(d, *best))) draw_chunk(d, &l, c, best);
+    blocks_of(w, output)[block].best = *best;
+}
+
+static void draw_blocks(const workspace *w, cam_range items) {
     score best = {0};
     for (uint32_t i = items.start; i < items.end; i++) {
-        uint32_t output = i / w->n_blocks, number = i % w->n_blocks, end = least((number + 1) * BLOCK_CHUNKS, w->n_chunks);
-        const drawing *d = &w->drawings[output];
-        const float *row = row_of(&op->views[SAMPLE_LOGITS], output);
-        const int32_t *tops = w->tops + (uint64_t)output * w->n_chunks;
-        if (!d->is_open) continue;
-        if (number == 0 || i == items.start) best = d->best;
-        for (uint32_t c = number * BLOCK_CHUNKS; c < end; c++)
-            if (!is_hopeless(d, key_value(tops[c]), bar_of(d, best))) draw_chunk(d, row, w->vocab, c, &best);
-        w->blocks[i].best = best;
+        uint32_t output = i / w->n_blocks, block = i % w->n_blocks;
+        if (i == items.start || block == 0) best = drawing_of(w, output)->best;
+        if (drawing_of(w, output)->is_open) draw_block(w, output, block, &best);
     }
+}
+
+/* The extremes and the log-sum-exp of a row, from its blocks in order. */
+static double join_blocks(const sample_block *blocks, uint32_t n_blocks, extremes *keys) {
+    *keys = blocks[0].keys;
+    for (uint32_t b = 1; b < n_blocks; b++) {
+        keys->lowest = blocks[b].keys.lowest < keys->lowest ? blocks[b].keys.lowest : keys->lowest;
+        keys->highest = blocks[b].keys.highest > keys->highest ? blocks[b].keys.highest : keys->highest;
+    }
+    double top = value_of_key(keys->highest), sum = 0.0;
+    for (uint32_t b = 0; b < n_blocks; b++)
+        if (blocks[b].sum > 0.0f)
+            sum += blocks[b].sum * exp_double(value_of_key(blocks[b].keys.highest) - top);
+    return top + log_double(sum);
+}
+
+INLINE uint32_t status_of(extremes keys) {
+    if (keys.lowest == KEY_OF_NAN || keys.highest == KEY_OF_INFINITY) return STATUS_NAN;
+    return keys.lowest == 0 && keys.highest == 0 ? STATUS_ZERO : STATUS_OK;
 }
 
 static int is_last_of_sequence(const cam_run *run, uint32_t output, uint32_t n_outputs) {
@@ -241,57 +233,30 @@ static int is_last_of_sequence(const cam_run *run, uint32_t output, uint32_t n_o
     return 1;
 }
 
-typedef struct { int32_t lowest, highest; double log_sum_exp; } row_facts;
-
-/* Of a whole row, from its blocks in order. */
-static row_facts join_blocks(const block *blocks, uint32_t n_blocks) {
-    row_facts facts = {INT32_MAX, LOWEST_KEY, 0.0};
-    for (uint32_t b = 0; b < n_blocks; b++) {
-        facts.lowest = blocks[b].lowest < facts.lowest ? blocks[b].lowest : facts.lowest;
-        facts.highest = blocks[b].highest > facts.highest ? blocks[b].highest : facts.highest;
-    }
-    double top = key_value(facts.highest), sum = 0.0;
-    for (uint32_t b = 0; b < n_blocks; b++)
-        if (blocks[b].sum > 0.0f) sum += blocks[b].sum * exp_double(key_value(blocks[b].highest) - top);
-    facts.log_sum_exp = top + log_double(sum);
-    return facts;
-}
-
-static uint32_t status_of(row_facts facts) {
-    if (facts.lowest == LOWEST_KEY || facts.highest == HIGHEST_KEY) return STATUS_NAN;
-    return facts.lowest == 0 && facts.highest == 0 ? STATUS_ZERO : STATUS_OK;
-}
-
 static void finish_output(const cam_op *op, const cam_run *run, const workspace *w, uint32_t output) {
-    const block *blocks = w->blocks + (uint64_t)output * w->n_blocks;
-    const drawing *d = &w->drawings[output];
+    const sample_block *blocks = blocks_of(w, output);
     const cam_state *ring = &op->states[SAMPLE_TOKENS];
-    uint32_t position = output_words(run, output)[OUTPUT_POSITION], words[RESULT_WORDS];
-    row_facts facts = join_blocks(blocks, w->n_blocks);
-    score best = d->best;
-    for (uint32_t b = 0; d->is_open && b < w->n_blocks; b++) offer(&best, blocks[b].best);
+    uint32_t position = output_words(run, output)[OUTPUT_POSITION], *words = (uint32_t *)run->result;
+    score best = drawing_of(w, output)->best;
+    extremes keys;
+    for (uint32_t b = 0; drawing_of(w, output)->is_open && b < w->n_blocks; b++) offer(&best, blocks[b].best);
     if (is_last_of_sequence(run, output, w->n_outputs))
         ring_of_output(ring, run, output)[position % ring->unit_rows] = best.id;
-    words[RESULT_ID] = best.id, words[RESULT_STATUS] = status_of(facts);
-    words[RESULT_LOGIT] = word_of_float(row_of(&op->views[SAMPLE_LOGITS], output)[best.id]);
-    words[RESULT_LOG_SUM_EXP] = word_of_float((float)facts.log_sum_exp);
-    memcpy(run->result + (uint64_t)output * sizeof words, words, sizeof words);
+    words += output * RESULT_WORDS;
+    words[RESULT_ID] = best.id;
+    words[RESULT_LOGIT] = word_of_float(row_of(w->view, output)[best.id]);
+    words[RESULT_LOG_SUM_EXP] = word_of_float((float)join_blocks(blocks, w->n_blocks, &keys));
+    words[RESULT_STATUS] = status_of(keys);
 }
 
 static void op_sample(const cam_op *op, const cam_run *run, uint32_t thread) {
-    uint32_t n_outputs = run->step[STEP_OUTPUTS];
-    workspace w = lay_out(op, run->program->scratch, n_outputs, run->n_threads);
-    cam_range items = share(n_outputs * w.n_blocks, run, thread), outputs = share(n_outputs, run, thread);
-    for (uint32_t i = items.start; i < items.end; i++) {
-        const float *row = row_of(&op->views[SAMPLE_LOGITS], i / w.n_blocks);
-        scan_block(&w, row, i / w.n_blocks, i % w.n_blocks);
-        keep_block(run, &w, row, i / w.n_blocks, i % w.n_blocks);
-    }
+    workspace w = lay_out_sample(op, run->program->scratch, run->step[STEP_OUTPUTS]);
+    cam_range items = share(w.n_outputs * w.n_blocks, run, thread), outputs = share(w.n_outputs, run, thread);
+    for (uint32_t i = items.start; i < items.end; i++) scan_block(run, &w, i / w.n_blocks, i % w.n_blocks);
     cam_meet(run, thread);
-    uint8_t *places = w.places + thread * select_bytes(w.vocab);
-    for (uint32_t o = outputs.start; o < outputs.end; o++) draw(op, run, &w, o, places);
+    for (uint32_t o = outputs.start; o < outputs.end; o++) draw_output(op, run, &w, o, thread);
     cam_meet(run, thread);
-    draw_blocks(op, &w, items);
+    draw_blocks(&w, items);
     cam_meet(run, thread);
     for (uint32_t o = outputs.start; o < outputs.end; o++) finish_output(op, run, &w, o);
 }
