@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from camelid import __version__
 from camelid.backends.base import Backend, Capabilities
@@ -18,6 +18,13 @@ from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 
 Opener: TypeAlias = Callable[[], Awaitable[Backend]]
 PASSING = (DeviceLostError, OutOfMemoryError)  # say something of the moment, nothing of the kernels
+
+
+class Failure(Protocol):
+    """A case that failed; its text says how. `error` is what was raised, if anything was."""
+
+    @property
+    def error(self) -> Exception | None: ...
 
 
 async def verdict(backend: Backend, open_another: Opener) -> str:
@@ -37,17 +44,17 @@ async def verdict(backend: Backend, open_another: Opener) -> str:
     except BackendError as error:
         return f"its gate cannot be run: {error.message}"
     try:
-        return await try_out(another)
+        failure = await import_module("camelid.backends.gate.gate").first_failure(another)
     finally:
         await another.close()
+    return keep(can, failure)
 
 
-async def try_out(backend: Backend) -> str:
-    """Runs the short gate on an opened backend and stores what it says."""
-    failure: Any = await import_module("camelid.backends.gate.gate").first_failure(backend)
+def keep(can: Capabilities, failure: Failure | None) -> str:
+    """The verdict that a failure of the short gate means, or none; stored, unless it may pass by itself."""
     reason = f"it fails its gate (camelid doctor shows more): {failure}" if failure else ""
     if not (failure and isinstance(failure.error, PASSING)):
-        store(backend.capabilities(), reason)
+        store(can, reason)
     return reason
 
 

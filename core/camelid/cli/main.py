@@ -18,6 +18,7 @@ VERBS = {
     "convert": "Write a Hugging Face directory as GGUF.",
     "quantize": "Write a GGUF with smaller weights.",
     "tokenize": "Turn text into token ids.",
+    "doctor": "Show the machine and its backends, and try every kernel.",
     "bench": "Measure prefill and decode against this machine's read bandwidth.",
     "perplexity": "Measure how well a model predicts a text.",
     "web": "Serve the built page on loopback.",

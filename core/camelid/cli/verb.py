@@ -146,6 +146,22 @@ def loading_bar() -> Generator[Callable[[str, int, int], object] | None]:
 
 
 @contextmanager
+def case_bar() -> Generator[Callable[[str, int, int], object] | None]:
+    """A bar of cases tried, with what is being tried and the time left; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    text = TextColumn("{task.description:<24}")
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, of: bar.update(task, description=what, completed=done, total=of)
+
+
+@contextmanager
 def writing_bar() -> Generator[Callable[[str, int, int], object] | None]:
     """A bar of bytes written, with the tensor's name; nothing in a pipe."""
     if not sys.stderr.isatty():

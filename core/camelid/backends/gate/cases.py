@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from camelid.backends.gate import rows_basic, rows_matrix, rows_sampling, rows_state
 from camelid.backends.gate.inputs import GateCase, Row
+from camelid.formats.quants import QUANTS
 
 FILES = (rows_basic, rows_matrix, rows_state, rows_sampling)
 SHORT = ("linear", "linear_glu", "embed", "norm", "rope", "kv_write", "attention", "sample")
-SHORT_TYPES = ("f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k")  # most files are of these
+SHORT_TYPES = frozenset({"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"})  # most files are of these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A case whose numbers are not made yet. `is_amid`: its views lie amid other columns, and the plan has
+    room for more rows than there are. `is_short`: `auto` tries it, too."""
+
+    row: Row
+    weight_type: str
+    is_amid: bool = False
+    is_short: bool = False
+
+    def made(self) -> GateCase:
+        """The case."""
+        made = self.row.made(self.weight_type)
+        return replace(made, case=replace(made.case, margins=(8, 4), spare=3)) if self.is_amid else made
 
 
 def all_rows(weight_types: Collection[str]) -> Iterator[tuple[Row, str]]:
     """Every row, those with a matrix once for each of these types, which stands beside it."""
     yield from ((row, "") for file in FILES for row in file.rows())
-    yield from ((row, name) for name in weight_types for row in rows_matrix.typed_rows(name))
+    ordered = [name for name in QUANTS if name in weight_types]
+    yield from ((row, name) for name in ordered for row in rows_matrix.typed_rows(name))
 
 
-def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[GateCase]:
-    """Every case, or those of one op. The first of each op comes again amid other columns and spare rows."""
-    placed: set[str] = set()
+def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[Planned]:
+    """Every case, or those of one op. The first of each op comes twice, at last amid other columns."""
+    seen: set[tuple[str, str]] = set()
     for row, weight_type in all_rows(weight_types):
+        key = (row.op, weight_type if row.op == "linear" else "")
         if only not in ("", row.op):
             continue
-        made = row.made(weight_type)
-        yield made
-        if made.op not in placed and made.case.views:
-            yield replace(made, case=replace(made.case, margins=(8, 4), spare=3))
-        placed.add(made.op)
+        is_common = row.op in SHORT and weight_type in SHORT_TYPES | {""}
+        yield Planned(row=row, weight_type=weight_type, is_short=is_common and key not in seen)
+        if key not in seen:
+            yield Planned(row=row, weight_type=weight_type, is_amid=True)
+        seen.add(key)
 
 
-def short_cases(weight_types: Collection[str], only: str = "") -> Iterator[GateCase]:
+def short_cases(weight_types: Collection[str], only: str = "") -> Iterator[Planned]:
     """One case of each op that all models need; of `linear` one for each common type."""
-    seen: set[tuple[str, str]] = set()
-    for row, weight_type in all_rows([name for name in SHORT_TYPES if name in weight_types]):
-        key = (row.op, weight_type if row.op == "linear" else "")
-        if row.op in SHORT and only in ("", row.op) and key not in seen:
-            seen.add(key)
-            yield row.made(weight_type)
+    return (case for case in all_cases(SHORT_TYPES & {*weight_types}, only) if case.is_short)

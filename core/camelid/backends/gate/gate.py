@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from camelid.backends.base import Capabilities, reason_against
@@ -59,15 +58,10 @@ async def judge(backend: BufferRunner, case: GateCase) -> Outcome:
     return Outcome(case=case, status=PASSED if nmse <= limit else FAILED, nmse=nmse, allowed=limit)
 
 
-async def judge_all(backend: BufferRunner, cases: Iterable[GateCase]) -> AsyncIterator[Outcome]:
-    """All cases in turn."""
-    for case in cases:
-        yield await judge(backend, case)
-
-
 async def first_failure(backend: BufferRunner) -> Outcome | None:
     """The short gate: what it fails first; None if it passes."""
-    async for outcome in judge_all(backend, short_cases(backend.capabilities().weight_types)):
+    for planned in short_cases(backend.capabilities().weight_types):
+        outcome = await judge(backend, planned.made())
         if outcome.status == FAILED:
             return outcome
     return None

@@ -1,0 +1,132 @@
+"""One backend, examined: what it is, what it has kernels for, and what its gate says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from time import perf_counter
+from typing import Any, cast
+
+from camelid.backends.base import Capabilities
+from camelid.backends.gate.availability import Matrix, availability
+from camelid.backends.gate.cases import all_cases, short_cases
+from camelid.backends.gate.gate import FAILED, PASSED, REFUSED, Outcome, judge
+from camelid.backends.single import BufferRunner
+from camelid.backends.verdict import keep
+from camelid.errors import CamelidError
+from camelid.loading import CHOOSES_ADAPTER, open_named
+
+Progress = Callable[[str, int, int], object]  # backend, cases done, of how many
+ORACLE = "reference"
+TAKES_ADAPTER = (*CHOOSES_ADAPTER, "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to examine, and how thoroughly. `op` "" is every op."""
+
+    op: str = ""
+    is_full: bool = True
+    adapter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpVerdict:
+    """What came of an op's cases."""
+
+    op: str
+    outcomes: Sequence[Outcome]
+
+    def count(self, status: str) -> int:
+        """Cases that ended so."""
+        return sum(outcome.status == status for outcome in self.outcomes)
+
+    @property
+    def failures(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.status == FAILED]
+
+    @property
+    def status(self) -> str:
+        """Failed if a case is; refused if all are."""
+        return FAILED if self.failures else PASSED if self.count(PASSED) else REFUSED
+
+    @property
+    def worst(self) -> Outcome:
+        """The outcome nearest to its limit, or furthest beyond."""
+        return max(self.outcomes, key=lambda outcome: outcome.nmse / outcome.allowed)
+
+    def facts(self) -> dict[str, Any]:
+        """By their names in --json; an NMSE that is not finite is null."""
+        worst = self.worst
+        return {
+            "status": self.status, "cases": len(self.outcomes), "passed": self.count(PASSED),
+            "refused": self.count(REFUSED), "worst_nmse": worst.nmse if isfinite(worst.nmse) else None,
+            "allowed_nmse": worst.allowed, "worst_case": str(worst.case),
+            "failures": list(map(str, self.failures)),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A backend. Without capabilities it cannot be opened, as `reason` says; without `ops` no gate ran."""
+
+    name: str
+    reason: str = ""
+    can: Capabilities | None = None
+    matrix: Matrix = field(default_factory=dict[str, dict[str, str]])
+    ops: Sequence[OpVerdict] = ()
+    seconds: float = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        return any(op.status == FAILED for op in self.ops)
+
+    def facts(self) -> dict[str, Any]:
+        """By their names in --json."""
+        if self.can is None:
+            return {"name": self.name, "is_available": False, "reason": self.reason}
+        names = ("device", "build", "promise", "activations", "max_in_flight", "is_software")
+        return {
+            "name": self.name, "is_available": True, **{name: getattr(self.can, name) for name in names},
+            "fused": sorted(self.can.fused), "limits": dict(self.can.limits), "kernels": self.matrix,
+            "gate": {op.op: op.facts() for op in self.ops},
+            "verdict": ORACLE if self.name == ORACLE else FAILED if self.has_failed else PASSED,
+            "seconds": self.seconds,
+        }  # fmt: skip
+
+
+async def examine(name: str, asked: Asked, progress: Progress) -> Examined:
+    """Opens a backend, runs its gate unless it is the oracle, and keeps the verdict for `auto`."""
+    try:
+        backend = await open_named(name, asked.adapter if name in TAKES_ADAPTER else "")
+    except CamelidError as error:
+        return Examined(name=name, reason=error.message)
+    except (ImportError, OSError) as error:  # a package or a driver library that does not load
+        return Examined(name=name, reason=f"{type(error).__name__}: {error}")
+    can = backend.capabilities()
+    start = perf_counter()
+    try:
+        ops = [] if name == ORACLE else await run_gate(cast(BufferRunner, backend), asked, progress)
+    finally:
+        await backend.close()
+    return Examined(name=name, can=can, matrix=availability(can), ops=ops, seconds=perf_counter() - start)
+
+
+async def run_gate(backend: BufferRunner, asked: Asked, progress: Progress) -> list[OpVerdict]:
+    """All cases that were asked for, op by op."""
+    can = backend.capabilities()
+    cases = list((all_cases if asked.is_full else short_cases)(can.weight_types, asked.op))
+    outcomes: list[Outcome] = []
+    for done, planned in enumerate(cases):
+        progress(f"{can.name}: {planned.row.op}", done, len(cases))
+        outcomes.append(await judge(backend, planned.made()))
+    if not asked.op:
+        short = [o for o, planned in zip(outcomes, cases, strict=True) if planned.is_short]
+        keep(can, next((o for o in short if o.status == FAILED), None))
+    return list(_by_op(outcomes))
+
+
+def _by_op(outcomes: Sequence[Outcome]) -> Iterator[OpVerdict]:
+    for op in dict.fromkeys(outcome.case.op for outcome in outcomes):
+        yield OpVerdict(op, [outcome for outcome in outcomes if outcome.case.op == op])

@@ -1,0 +1,169 @@
+"""What `camelid doctor` prints: facts in two columns, and a table for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from math import isfinite
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from camelid.backends.gate.availability import STATE_OPS, Matrix
+from camelid.backends.gate.gate import FAILED, PASSED, REFUSED
+from camelid.backends.gate.rows_matrix import OPS as TYPED_OPS
+from camelid.cli.doctor_examine import ORACLE, Examined, OpVerdict
+from camelid.cli.doctor_machine import Machine
+from camelid.cli.show import human, printable
+
+LABEL = 13  # columns of a fact's name
+SHOWN = 3  # failures of an op
+STYLES = {FAILED: "bold red", PASSED: "green", "no": "dim", "yes": "green"}
+BUFFER_LIMITS = {"maxBufferSize": "a buffer", "maxStorageBufferBindingSize": "a binding"}
+PROMISES = {
+    "A": "an answer's bits do not depend on other requests",
+    "A+B": "an answer's bits depend neither on other requests nor on how its work was split",
+}
+
+
+def console() -> Console:
+    """Standard output, where no text of a driver or file is taken for markup."""
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def machine_lines(machine: Machine) -> RenderableType:
+    """The machine's facts."""
+    return _facts(dict(_machine_facts(machine)))
+
+
+def _machine_facts(m: Machine) -> Iterator[tuple[str, str]]:
+    yield "processor", m.processor
+    sets = None if m.instructions is None else " ".join(m.instructions) or "none beyond the baseline"
+    yield "instructions", sets or "this system does not tell"
+    quota = "" if m.quota is None else f", a quota of {m.quota:g}"
+    yield "threads", f"{m.affinity} of {m.processors} processors{quota}"
+    yield "memory", _memory(m)
+    yield "system", f"{m.system}, {m.python}"
+    missing = [name for name, version in m.packages.items() if version is None]
+    yield "packages", ", ".join(f"{name} {version}" for name, version in m.packages.items() if version)
+    if missing:
+        yield "missing", f"{', '.join(missing)}: pip install {' '.join(missing)}"
+    yield "extras", "\n".join(f"{name}: {line or 'installed'}" for name, line in m.extras.items())
+    yield "caches", "\n".join(f"{folder}: {human(free)} free" for folder, free in m.disks.items())
+
+
+def _memory(m: Machine) -> str:
+    if m.memory_bytes is None:
+        return "this system does not tell"
+    free = "" if m.available_bytes is None else f", {human(m.available_bytes)} available"
+    limit = "" if m.memory_limit_bytes is None else f", a limit of {human(m.memory_limit_bytes)}"
+    return f"{human(m.memory_bytes)}{free}{limit}"
+
+
+def backend_lines(found: Examined) -> RenderableType:
+    """A backend's facts, its matrix and its gate."""
+    if found.can is None:
+        return _facts({"backend": found.name, "unavailable": found.reason})
+    matrix = found.matrix
+    kv_types = list(matrix["attention"])
+    parts: list[RenderableType] = [_facts(dict(_backend_facts(found)))]
+    parts.append(_matrix_table("weights", matrix, TYPED_OPS, list(matrix["linear"])))
+    parts.append(_matrix_table("keys and values", matrix, STATE_OPS, kv_types))
+    parts.append(_facts(_other_ops(matrix)))
+    if found.ops:
+        parts += [_gate_table(found.ops), *_failures(found.ops)]
+    return Group(*parts, _verdict(found))
+
+
+def _backend_facts(found: Examined) -> Iterator[tuple[str, str]]:
+    can = found.can
+    assert can is not None
+    yield "backend", found.name
+    yield "device", can.device + (" (software: auto never takes it)" if can.is_software else "")
+    yield "promise", f"{can.promise}: {PROMISES[can.promise]}" if can.promise in PROMISES else can.promise
+    limits = [f"{what} of {human(can.limits[n])}" for n, what in BUFFER_LIMITS.items() if n in can.limits]
+    steps = f"{can.max_in_flight} step{'s' if can.max_in_flight > 1 else ''} in flight"
+    yield "at most", ", ".join([*limits, steps])
+    if can.activations != "f32":
+        yield "activations", "rounded to int8 for quantized weights; so does the reference in the gate"
+
+
+def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequence[str]) -> Table:
+    """Types with the same kernels share a row."""
+    table = _table(what, *(op.replace("_", "_\n", 1) for op in ops))
+
+    def marks(column: str) -> tuple[str, ...]:
+        return tuple("no" if reason else "" if reason is None else "yes" for reason in reasons(column))
+
+    def reasons(column: str) -> Iterator[str | None]:
+        return (matrix[op].get(column) for op in ops)
+
+    ordered = sorted(columns, key=lambda column: marks(column).count("no"))
+    for row, alike in groupby(ordered, marks):
+        table.add_row(
+            " ".join(alike).replace(" + ", "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"), *map(_word, row)
+        )
+    return table
+
+
+def _other_ops(matrix: Matrix) -> dict[str, str]:
+    """Ops without columns, by whether there is a kernel."""
+    reasons = {op: next(iter(by.values())) for op, by in matrix.items() if op not in (*TYPED_OPS, *STATE_OPS)}
+    runs, refused = ([op for op, reason in reasons.items() if bool(reason) == no] for no in (False, True))
+    return {"other ops": " ".join(runs)} | ({"no kernel": " ".join(refused)} if refused else {})
+
+
+def _gate_table(ops: Iterable[OpVerdict]) -> Table:
+    table = _table("gate", "cases", "refused", "worst NMSE", "at most", "verdict")
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    for op in ops:
+        nmse = op.worst.nmse
+        figure = (f"{nmse:.1e}" if nmse else "0") if isfinite(nmse) else "wrong"
+        figures = ("", "") if op.status == REFUSED else (figure, f"{op.worst.allowed:.0e}")
+        counts = (str(len(op.outcomes)), str(op.count(REFUSED) or ""))
+        table.add_row(op.op, *counts, *figures, _word(op.status))
+    return table
+
+
+def _failures(ops: Iterable[OpVerdict]) -> Iterator[RenderableType]:
+    for op in ops:
+        for outcome in op.failures[:SHOWN]:
+            yield Text(f"  {printable(str(outcome))}", style=STYLES[FAILED])
+        if len(op.failures) > SHOWN:
+            yield Text(f"  {op.op}: {len(op.failures) - SHOWN} more", style=STYLES[FAILED])
+
+
+def _verdict(found: Examined) -> Text:
+    if found.name == ORACLE:
+        return Text("  the reference: what the gate compares the others with")
+    if not found.ops:
+        return Text("  it has no cases")
+    counts = {status: sum(op.count(status) for op in found.ops) for status in (PASSED, FAILED, REFUSED)}
+    status = FAILED if counts[FAILED] else PASSED
+    text = ", ".join(f"{n} {name}" for name, n in counts.items())
+    return Text(f"  {found.name} {status} its gate: {text}, in {found.seconds:.0f} s", style=STYLES[status])
+
+
+def _word(word: str) -> Text:
+    return Text(word, style=STYLES.get(word, ""))
+
+
+def _facts(facts: Mapping[str, str]) -> Table:
+    """Names and texts; a long text goes on below itself."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=LABEL)
+    table.add_column(overflow="fold")
+    for name, text in facts.items():
+        table.add_row(name, "\n".join(printable(line) for line in text.splitlines()))
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, no_wrap=True)
+    return table

@@ -1,0 +1,243 @@
+"""The gate that ships: whole, tight enough, fair to kernels of int8; its verdict is kept and obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.gate_device import Device, plan_of_nothing
+
+from camelid.backends import verdict as verdicts
+from camelid.backends.gate.availability import availability
+from camelid.backends.gate.cases import SHORT, all_cases, all_rows, short_cases
+from camelid.backends.gate.gate import FAILED, PASSED, REFUSED, Outcome, judge
+from camelid.backends.gate.inputs import FIELDS, GateCase
+from camelid.backends.gate.rows_matrix import OPS as TYPED_OPS
+from camelid.backends.verdict import verdict
+from camelid.errors import BackendError, DeviceLostError
+from camelid.formats.quants import QUANTS
+from camelid.plan.ops import OPS
+
+MOST = 2  # cases of each op that are run here
+
+
+def cases_of(op: str, weight_types: tuple[str, ...] = ("q4_0",)) -> list[GateCase]:
+    return [planned.made() for planned in itertools.islice(all_cases(weight_types, op), MOST)]
+
+
+def outcome(case: GateCase, **how: Any) -> Outcome:
+    return asyncio.run(judge(Device(**how), case))
+
+
+def test_every_op_has_cases() -> None:
+    assert {row.op for row, _ in all_rows(["f32"])} == {*OPS}
+
+
+def test_every_fact_of_a_row_means_something() -> None:
+    for row, _ in all_rows(["q8_0"]):
+        op = OPS[row.of or row.op]
+        assert row.facts.keys() <= {*op.roles, *op.attr_names, *FIELDS}, row
+
+
+def test_every_op_with_a_matrix_comes_in_every_type() -> None:
+    types = tuple(sorted({*QUANTS} - {"q8_1", "q8_k"}))
+    found = {(row.op, weight_type) for row, weight_type in all_rows(types) if weight_type}
+    assert found == set(itertools.product(TYPED_OPS, types))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_one_percent_turns_every_op_red(op: str) -> None:
+    for case in cases_of(op):
+        assert outcome(case).status == PASSED, case
+        wrong = outcome(case, off=lambda numbers: np.float32(1.01) * numbers)
+        assert wrong.status == FAILED and 1e-5 < wrong.nmse < 1e-3, wrong
+
+
+@pytest.mark.parametrize("op", ["norm", "linear", "attention", "emit", "kv_write"])
+def test_nan_and_noise_and_an_error_turn_it_red(op: str) -> None:
+    case = cases_of(op)[0]
+    if op != "kv_write":  # no type of state can be made of NaN here
+        assert outcome(case, off=lambda numbers: numbers * np.float32(np.nan)).status == FAILED
+    assert outcome(case, off=lambda numbers: numbers + np.float32(0.01)).status == FAILED
+    raised = outcome(case, error=RuntimeError("a kernel\n broke"))
+    assert (raised.status, raised.reason) == (FAILED, "RuntimeError: a kernel broke")
+    assert "a kernel broke" in str(raised)
+
+
+def test_state_and_ids_count_too() -> None:
+    """What is right in views alone does not pass."""
+
+    class Forgets(Device):
+        async def write_state(self, group: str, unit: int, data: bytes) -> None:
+            await super().write_state(group, unit, bytes(len(data)) if group == "tokens" else data)
+
+    case = next(p.made() for p in all_cases([], "sample") if p.row.facts.get("history"))
+    assert outcome(case).status == PASSED
+    assert asyncio.run(judge(Forgets(), case)).status == FAILED
+
+
+def quantized(x: Any) -> Any:
+    """As kernels do it: times 127 / largest, to nearest, ties to even."""
+    made = x.reshape(-1, 32).copy()
+    for block in made:
+        top = np.abs(block).max()
+        codes = np.rint(block * (np.float32(127.0) / top)) if top else 0.0 * block
+        block[:] = codes * (top / np.float32(127.0))
+    return made.reshape(x.shape)
+
+
+@pytest.mark.parametrize("op", ["linear", "linear_glu", "linear_experts", "linear_heads"])
+def test_kernels_of_int8_are_held_to_int8(op: str) -> None:
+    """Rounding passes where it is announced, and only there; not rounding then fails."""
+    case = next(p.made() for p in all_cases(["q4_0"], op) if p.weight_type == "q4_0" and not p.is_amid)
+    ids = case.case.views.get("ids")
+
+    def given(x: Any) -> Any:
+        return x if ids is not None and x.size == ids.size else quantized(x)
+
+    int8 = {"activations": "q8"}
+    fair = outcome(case, given=given, **int8)
+    assert fair.status == PASSED and fair.allowed == 1e-6, fair
+    assert outcome(case, given=given).status == FAILED
+    assert outcome(case, **int8).status == FAILED
+    assert outcome(case, given=given, off=lambda y: np.float32(1.002) * y, **int8).status == FAILED
+
+
+def test_float_matrices_are_never_rounded() -> None:
+    case = next(p.made() for p in all_cases(["f16"], "linear") if p.weight_type == "f16")
+    assert outcome(case, activations="q8").allowed == 1e-10
+    assert outcome(case, activations="q8").status == PASSED
+    assert outcome(case, activations="q8", given=quantized).status == FAILED
+
+
+def test_what_is_refused_does_not_run() -> None:
+    case = next(p.made() for p in all_cases(["q6_k"], "linear") if p.weight_type)
+    for says, words in (
+        ({"weight_types": frozenset({"f32"})}, "no kernel for q6_k"),
+        ({"ops": frozenset({"norm"})}, "no kernel for the op linear"),
+        ({"refuses": plan_of_nothing}, "does not like op-linear"),
+    ):
+        device = Device(**says)
+        found = asyncio.run(judge(device, case))
+        assert found.status == REFUSED and words in found.reason and not device.n_runs
+
+
+def test_availability_says_what_runs() -> None:
+    can = Device(
+        weight_types=frozenset({"f32", "q4_0"}), ops=frozenset(OPS) - {"scan_delta", "embed"}
+    ).capabilities()
+    found = availability(can)
+    assert {*found} == {*OPS} and all(found.values())
+    assert [name for name, reason in found["linear"].items() if not reason] == ["f32", "q4_0"]
+    assert "q6_k" in found["linear"]["q6_k"]
+    assert all(found["embed"].values()) and found["scan_delta"][""] and not found["norm"][""]
+    assert {"f32", "f16", "q8_0", "q4_0", "q4_0 + f16 tail"} <= found["attention"].keys()
+
+
+def test_the_short_gate_is_short() -> None:
+    cases = [planned.made() for planned in short_cases(QUANTS)]
+    assert {case.op for case in cases} == {*SHORT} and len(cases) <= 16
+    assert {case.weight_type for case in cases if case.op == "linear"} > {"q4_0", "q4_k", "q6_k"}
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Device]]:
+    """The devices on which a gate was run, in a cache of this test's."""
+    monkeypatch.setenv("CAMELID_CACHE", str(tmp_path / "cache"))
+    yield []
+
+
+def ask(opened: list[Device], **how: Any) -> str:
+    """The verdict on such a device."""
+
+    async def another() -> Device:
+        opened.append(Device(**how))
+        return opened[-1]
+
+    return asyncio.run(verdict(Device(**how), another))
+
+
+def cache_files(tmp_path: Path) -> list[Path]:
+    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_verdict_is_kept_and_obeyed(opened: list[Device], tmp_path: Path) -> None:
+    assert ask(opened) == "" == ask(opened)
+    assert len(opened) == 1 and opened[0].n_closed == 1 and opened[0].n_runs > 8
+    assert len(cache_files(tmp_path)) == 1, "one file, and nothing left of writing it"
+    bad: dict[str, Any] = {"off": lambda numbers: -numbers, "device": "Bad 1.0"}
+    first = ask(opened, **bad)
+    assert "fails its gate" in first and "NMSE" in first and "camelid doctor" in first
+    assert ask(opened, device="Bad 1.0") == first, "as stored, although it would pass now"
+    assert len(opened) == 2 and opened[1].n_closed == 1
+
+
+@pytest.mark.parametrize("change", [{"device": "Test 1.1"}, {"build": "abc"}, {"name": "other"}])
+def test_another_driver_or_build_is_asked_again(opened: list[Device], change: dict[str, str]) -> None:
+    ask(opened)
+    ask(opened, **change)
+    ask(opened, **change)
+    assert len(opened) == 2
+
+
+def test_another_version_is_asked_again(opened: list[Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(opened)
+    monkeypatch.setattr(verdicts, "__version__", "99.0")
+    ask(opened)
+    assert len(opened) == 2
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[:-9],
+    "no JSON": lambda data: b"\xff\x00" * 40,
+    "a list": lambda data: b"[]",
+    "deep": lambda data: b"[" * 100_000,
+    "no reason": lambda data: json.dumps({"key": json.loads(data)["key"]}).encode(),
+    "reason of another kind": lambda data: json.dumps({**json.loads(data), "reason": 3}).encode(),
+    "key of another": lambda data: data.replace(b"Test 1.0", b"Test 9.9"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_verdict_is_made_anew(opened: list[Device], tmp_path: Path, damage: str) -> None:
+    ask(opened)
+    (path,) = cache_files(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](whole))
+    assert ask(opened) == ""
+    assert len(opened) == 2 and path.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(opened: list[Device], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(b"a file where a folder should be")
+    assert ask(opened) == "" == ask(opened)
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "n_asked"), [(DeviceLostError("gone", backend="x"), 2), (ValueError("shape"), 1)]
+)
+def test_what_may_pass_by_itself_is_not_kept(opened: list[Device], error: Exception, n_asked: int) -> None:
+    assert str(error) in ask(opened, error=error)
+    assert str(error) in ask(opened, error=error)
+    assert len(opened) == n_asked
+
+
+def test_a_device_that_opens_once_only_is_not_taken(opened: list[Device]) -> None:
+    async def another() -> Device:
+        raise BackendError("the device is busy", backend="x")
+
+    assert asyncio.run(verdict(Device(), another)) == "its gate cannot be run: the device is busy"
+
+
+def test_in_a_browser_no_gate_is_run(opened: list[Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "emscripten")
+    assert ask(opened, off=lambda numbers: -numbers) == "" and not opened
