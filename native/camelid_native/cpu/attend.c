@@ -1,0 +1,211 @@
+/* Queries over one chunk of keys: scores, their softmax, the weighted sum of values.
+ *
+ * Written once over the types of keys and the number of queries that share a read; `attend_kernels` has a
+ * function for each pair. What a query gives is the same in all: a score is the sum over lanes of products
+ * summed lane by lane, in one order; values are added key by key. */
+#include "attend.h"
+#include "blocks.h"
+#include "codec_bits.h"
+#include "lanes.h"
+#include "vmath.h"
+
+enum { KEYS_F32 = 0, KEYS_F16 = 1, KEYS_Q4_0 = 2, KEYS_Q8_0 = 8 };   /* GGUF's ids */
+enum { SCORES = LANES > 8 ? LANES : 8 };                             /* summed up at once */
+enum { ROOM = CHUNK_KEYS + SCORES };                                  /* for scores, the last of which mean nothing */
+enum { VALUE_SUMS = LANES > 8 ? 16 : 8 };                            /* vectors of them that stay in registers */
+static const float LOWEST = -3.402823466e38f;
+
+/* Values i .. i + LANES of a stored row; i is a multiple of LANES. */
+INLINE vf stored_values(uint32_t type, const uint8_t *row, uint32_t i) {
+    if (type == KEYS_F32) return vf_load((const float *)row + i);
+    if (type == KEYS_F16) return vf_half((const uint16_t *)row + i);
+    if (type == KEYS_Q8_0) {
+        const block_q8_0 *block = (const block_q8_0 *)row + i / 32;
+        return vi_float(vi_s8(block->q + i % 32)) * half_value(block->d);
+    }
+    const block_q4_0 *block = (const block_q4_0 *)row + i / 32;
+    vi codes = vi_u8(block->q + i % 16) >> (i % 32 < 16 ? 0 : 4) & 15;
+    return vi_float(codes - 8) * half_value(block->d);
+}
+
+/* Products of queries with keys [start, end); those of the last key may stand after its own, too. */
+INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const attend_query *queries,
+                     const chunk_rows *keys, uint32_t start, uint32_t end, float (*scores)[ROOM]) {
+    enum { SIDE_BY_SIDE = 4 };
+    const uint32_t n_keys = SCORES / n, step = n_keys < SIDE_BY_SIDE ? n_keys : SIDE_BY_SIDE;
+    for (uint32_t at = start; at < end; at += n_keys) {
+        vf sums[SCORES] = {0};
+        UNROLLED for (uint32_t first = 0; first < n_keys; first += step) {
+            const uint8_t *rows[SIDE_BY_SIDE];
+            UNROLLED for (uint32_t k = 0; k < step; k++) {
+                uint32_t key = at + first + k;
+                rows[k] = keys->rows[key < end ? key : end - 1];
+            }
+            for (uint32_t c = 0; c < how->k_vectors; c++) {
+                vf q[MOST_QUERIES];
+                UNROLLED for (uint32_t i = 0; i < n; i++) q[i] = vf_load(queries[i].q + c * LANES);
+                UNROLLED for (uint32_t k = 0; k < step; k++) {
+                    vf key = stored_values(type, rows[k], keys->column + c * LANES);
+                    UNROLLED for (uint32_t i = 0; i < n; i++) {
+                        vf *sum = &sums[i * n_keys + first + k];
+                        *sum = vf_fma(q[i], key, *sum);
+                    }
+                }
+            }
+        }
+        float found[SCORES];
+        UNROLLED for (uint32_t i = 0; i < SCORES; i += LANES) vf_store(found + i, lane_sums(sums + i));
+        UNROLLED for (uint32_t i = 0; i < n; i++)
+            memcpy(scores[i] + at, found + i * n_keys, n_keys * sizeof(float));
+    }
+}
+
+/* Adds to scores of keys [start, end) what their distance is worth. `first` is the chunk's first key. */
+static void add_bias(const attend_how *how, const attend_query *query, int32_t first, uint32_t start,
+                     uint32_t end, float *scores) {
+    for (uint32_t j = start; j < end; j++) {
+        int32_t distance = how->bias_sign * (first + (int32_t)j - (int32_t)query->row);
+        distance = distance < how->bias_low ? how->bias_low : distance;
+        distance = distance > how->bias_high ? how->bias_high : distance;
+        scores[j] += how->bias[(uint64_t)(how->bias_row + distance) * how->n_heads + query->head];
+    }
+}
+
+/* Products with keys become scores; -infinity for keys that are not seen, in all vectors from `low` to `high`. */
+static void make_scores(const attend_how *how, const attend_query *query, int32_t first, uint32_t start,
+                        uint32_t end, float *scores) {
+    const uint32_t low = start / LANES * LANES, high = (end + LANES - 1) / LANES * LANES;
+    for (uint32_t j = low; j < start; j++) scores[j] = 0.0f;
+    for (uint32_t j = end; j < high; j++) scores[j] = 0.0f;
+    for (uint32_t j = low; j < high; j += LANES) {
+        vf s = vf_load(scores + j) * how->scale;
+        if (how->softcap != 0.0f) s = how->softcap * vf_tanh(s / how->softcap);
+        vf_store(scores + j, s);
+    }
+    if (how->bias) add_bias(how, query, first, start, end, scores);
+    for (uint32_t j = low; j < start; j++) scores[j] = -__builtin_inff();
+    for (uint32_t j = end; j < high; j++) scores[j] = -__builtin_inff();
+}
+
+/* What the total of the chunks before, and what a new part, are multiplied by for a common largest score. */
+typedef struct { vf before, part; } merge_factors;
+
+INLINE merge_factors merge_tops(float *tops, vf top) {
+    const vf before = vf_load(tops);
+    const vi is_lower = before < top;
+    vf falls = vf_exp(vf_min(before, top) - vf_max(before, top));
+    vf_store(tops, vf_pick(is_lower, top, before));
+    return (merge_factors){vf_pick(is_lower, falls, vf_set(1.0f)), vf_pick(is_lower, vf_set(1.0f), falls)};
+}
+INLINE void merge_vector(float *total, vf part, merge_factors factors) {
+    vf_store(total, vf_fma(part, factors.part, vf_load(total) * factors.before));
+}
+
+/* Scores become weights, which are 1 for the largest; sums and largest scores are merged. */
+static merge_factors weigh_keys(const attend_how *how, const attend_query *query, uint32_t start,
+                                uint32_t end, float *scores) {
+    const uint32_t low = start / LANES * LANES;
+    vf top = vf_set(LOWEST), sum = {0};
+    for (uint32_t j = low; j < end; j += LANES) top = vf_max(vf_load(scores + j), top);
+    top = vf_top_all(top);
+    for (uint32_t j = low; j < end; j += LANES) {
+        vf weights = vf_exp(vf_load(scores + j) - top);
+        vf_store(scores + j, weights);
+        sum += weights;
+    }
+    float *sums = query->total + how->v_vectors * LANES;
+    merge_factors factors = merge_tops(sums + LANES, top);
+    merge_vector(sums, sum, factors);
+    return factors;
+}
+
+/* Merges the weighted sum of values [start, end), `width` vectors of them from the c-th on. */
+INLINE void add_columns(uint32_t type, uint32_t n, uint32_t width, const attend_query *queries,
+                        const merge_factors *factors, const chunk_rows *values, uint32_t start, uint32_t end,
+                        const float (*weights)[ROOM], uint32_t c) {
+    vf sums[MOST_QUERIES * VALUE_SUMS] = {0};
+    for (uint32_t j = start; j < end; j++) {
+        UNROLLED for (uint32_t v = 0; v < width; v++) {
+            vf value = stored_values(type, values->rows[j], values->column + (c + v) * LANES);
+            UNROLLED for (uint32_t i = 0; i < n; i++)
+                sums[i * width + v] = vf_fma(vf_set(weights[i][j]), value, sums[i * width + v]);
+        }
+    }
+    UNROLLED for (uint32_t i = 0; i < n; i++)
+        UNROLLED for (uint32_t v = 0; v < width; v++)
+            merge_vector(queries[i].total + (c + v) * LANES, sums[i * width + v], factors[i]);
+}
+
+/* n queries that see the same keys of a chunk, [start, end) of it. */
+INLINE void attend(uint32_t type, uint32_t n, const attend_how *how, const attend_query *queries,
+                   const chunk_rows *keys, const chunk_rows *values, uint32_t first, uint32_t start,
+                   uint32_t end) {
+    float scores[MOST_QUERIES][ROOM];
+    merge_factors factors[MOST_QUERIES];
+    const uint32_t width = VALUE_SUMS / n;
+    dot_keys(type, n, how, queries, keys, start, end, scores);
+    for (uint32_t i = 0; i < n; i++) {
+        make_scores(how, &queries[i], (int32_t)first, start, end, scores[i]);
+        factors[i] = weigh_keys(how, &queries[i], start, end, scores[i]);
+    }
+    uint32_t c = 0;
+    for (; c + width <= how->v_vectors; c += width)
+        add_columns(type, n, width, queries, factors, values, start, end, scores, c);
+    for (; c < how->v_vectors; c++) add_columns(type, n, 1, queries, factors, values, start, end, scores, c);
+}
+
+typedef void attend_kernel(const attend_how *how, const attend_query *queries, const chunk_rows *keys,
+                           const chunk_rows *values, uint32_t first, uint32_t start, uint32_t end);
+#define ATTEND(type, n)                                                                                   \
+    static void attend_##type##_##n(const attend_how *how, const attend_query *queries,                   \
+                                    const chunk_rows *keys, const chunk_rows *values, uint32_t first,     \
+                                    uint32_t start, uint32_t end) {                                       \
+        attend(type, n, how, queries, keys, values, first, start, end);                                   \
+    }
+#define ATTEND_TYPE(type) ATTEND(type, 1) ATTEND(type, 2) ATTEND(type, 4)
+ATTEND_TYPE(KEYS_F32)
+ATTEND_TYPE(KEYS_F16)
+ATTEND_TYPE(KEYS_Q4_0)
+ATTEND_TYPE(KEYS_Q8_0)
+
+#define ATTEND_ROW(type) [type] = {attend_##type##_1, attend_##type##_2, attend_##type##_4}
+static attend_kernel *const attend_kernels[][3] = {
+    ATTEND_ROW(KEYS_F32), ATTEND_ROW(KEYS_F16), ATTEND_ROW(KEYS_Q4_0), ATTEND_ROW(KEYS_Q8_0),
+};
+
+/* Up to MOST_QUERIES queries that see the same keys. */
+static void attend_queries(const attend_how *how, const attend_query *queries, uint32_t n,
+                           const chunk_rows *keys, const chunk_rows *values, uint32_t first, uint32_t start,
+                           uint32_t end) {
+    for (uint32_t done = 0, log; done < n; done += 1u << log) {
+        log = n - done >= 4 ? 2 : n - done >= 2;
+        attend_kernels[keys->type][log](how, queries + done, keys, values, first, start, end);
+    }
+}
+
+/* A total of no keys, to which a part can be merged without a change: -0 + x is x for every x. */
+static void clear_total(const attend_how *how, float *total) {
+    for (uint32_t c = 0; c < how->v_vectors; c++) vf_store(total + c * LANES, vf_set(-0.0f));
+    vf_store(total + how->v_vectors * LANES, vf_set(0.0f));
+    vf_store(total + (how->v_vectors + 1) * LANES, vf_set(LOWEST));
+}
+
+/* Merges what later chunks gave. */
+static void merge_totals(const attend_how *how, float *total, const float *part) {
+    const uint32_t sums = how->v_vectors * LANES;
+    merge_factors factors = merge_tops(total + sums + LANES, vf_load(part + sums + LANES));
+    for (uint32_t c = 0; c <= sums; c += LANES) merge_vector(total + c, vf_load(part + c), factors);
+}
+
+/* y = the weighted mean of values. A sink, one more score, has no value. */
+static void finish_total(const attend_how *how, const float *total, const float *sink, float *y, uint32_t n) {
+    const float *sums = total + how->v_vectors * LANES, top = sums[LANES];
+    const vf most = vf_set(sink && *sink > top ? *sink : top);
+    vf share = vf_exp(top - most), sum = vf_sum(vf_load(sums)) * share;
+    if (sink) sum += vf_exp(*sink - most);
+    share /= sum;
+    for (uint32_t c = 0; c < n; c += LANES) {
+        vf means = vf_load(total + c) * share;
+        memcpy(y + c, &means, (n - c < LANES ? n - c : LANES) * sizeof(float));
+    }
+}

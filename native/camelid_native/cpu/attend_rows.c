@@ -1,0 +1,170 @@
+/* Attention of a block of rows of one sequence to one chunk of keys, for the heads of one kv head.
+ *
+ * Few queries read keys and values where they lie. For many, or where a head ends within a vector, the chunk
+ * is decoded once into float32, of the same values, so that a query's bits are the same either way. */
+#include "attend_rows.h"
+#include "codecs.h"
+
+enum { FEW_QUERIES = 8 };
+
+/* A thread's memory for one block: a query and a total for each row and head at hand, and decoded rows. */
+typedef struct {
+    const attend_op *a;
+    uint32_t first_row, end_row;      /* the block */
+    uint32_t first_head, n_heads;     /* the heads at hand */
+    float *queries, *totals;          /* [rows, n_heads, ...] */
+    float *tiles[N_TENSORS], *decoded;
+} attend_block;
+
+INLINE uint32_t query_floats(const attend_how *how) { return how->k_vectors * LANES; }
+INLINE uint32_t query_slot(const attend_block *block, uint32_t row, uint32_t head) {
+    return (row - block->first_row) * block->n_heads + head - block->first_head;
+}
+INLINE float *query_of(const attend_block *block, uint32_t row, uint32_t head) {
+    return block->queries + (uint64_t)query_slot(block, row, head) * query_floats(&block->a->how);
+}
+INLINE float *total_of(const attend_block *block, uint32_t row, uint32_t head) {
+    return block->totals + (uint64_t)query_slot(block, row, head) * total_floats(&block->a->how);
+}
+
+/* Turns to rows of one sequence and some kv heads: copies the queries, filled up to whole vectors, and clears
+ * their totals. */
+static void begin_block(attend_block *block, uint32_t first_row, uint32_t end_row, cam_range kv_heads) {
+    const attend_op *a = block->a;
+    const uint32_t n = query_floats(&a->how);
+    block->first_row = first_row, block->end_row = end_row;
+    block->first_head = kv_heads.start * a->group;
+    block->n_heads = (kv_heads.end - kv_heads.start) * a->group;
+    for (uint32_t row = first_row; row < end_row; row++)
+        for (uint32_t head = block->first_head; head < block->first_head + block->n_heads; head++) {
+            float *q = query_of(block, row, head);
+            memset(q + a->q_dim, 0, (n - a->q_dim) * sizeof(float));
+            memcpy(q, row_of(a->q, row) + (uint64_t)head * a->q_dim, a->q_dim * sizeof(float));
+            clear_total(&a->how, total_of(block, row, head));
+        }
+}
+
+/* Addresses of keys [start, end) of a chunk. */
+static void find_rows(key_place place, uint32_t first, uint32_t start, uint32_t end, chunk_rows *found) {
+    uint32_t unit = (first + start) / place.unit_rows, within = (first + start) % place.unit_rows;
+    for (uint32_t j = start; j < end; unit++, within = 0) {
+        const uint64_t row = (uint64_t)(place.table ? place.table[unit] : unit) * place.unit_rows + within;
+        const uint8_t *at = AT(const uint8_t, place.at + row * place.row_bytes);
+        for (; j < end && within < place.unit_rows; j++, within++, at += place.row_bytes) found->rows[j] = at;
+    }
+}
+
+/* Decodes `dim` values of rows [start, end) into a tile, each row filled up with zeros. */
+static chunk_rows decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, uint32_t dim, float *tile,
+                              float *decoded) {
+    const cam_codec *codec = &codecs[rows->type];
+    const uint32_t first = rows->column / codec->block, last = (rows->column + dim - 1) / codec->block;
+    const uint32_t width = (dim + LANES - 1) / LANES * LANES;
+    chunk_rows found = {.type = KEYS_F32};
+    for (uint32_t j = start; j < end; j++, tile += width) {
+        codec->decode(rows->rows[j] + (uint64_t)first * codec->block_bytes, decoded,
+                      (last - first + 1) * codec->block);
+        memcpy(tile, decoded + (rows->column - first * codec->block), dim * sizeof(float));
+        memset(tile + dim, 0, (width - dim) * sizeof(float));
+        found.rows[j] = (const uint8_t *)tile;
+    }
+    return found;
+}
+
+/* One tensor of a chunk for one kv head, as the kernels take it. */
+static chunk_rows rows_of_head(const attend_block *block, chunk_rows rows, uint32_t tensor, cam_range keys,
+                               uint32_t n_queries) {
+    const uint32_t dim = tensor == KEYS ? block->a->q_dim : block->a->v_dim;
+    const uint32_t is_whole = dim % LANES == 0 && rows.column % LANES == 0;
+    if (is_whole && (rows.type == KEYS_F32 || n_queries <= FEW_QUERIES)) return rows;
+    return decode_tile(&rows, keys.start, keys.end, dim, block->tiles[tensor], block->decoded);
+}
+
+/* Queries that see the same keys of a chunk, until they are enough to be computed. */
+typedef struct {
+    const attend_how *how;
+    const chunk_rows *found;
+    uint32_t first, n;
+    cam_range keys;
+    attend_query queries[MOST_QUERIES];
+} attend_batch;
+
+static void flush_batch(attend_batch *batch) {
+    if (batch->n)
+        attend_queries(batch->how, batch->queries, batch->n, &batch->found[KEYS], &batch->found[VALUES],
+                       batch->first, batch->keys.start, batch->keys.end);
+    batch->n = 0;
+}
+
+static void add_query(attend_batch *batch, attend_query query, cam_range keys) {
+    const uint32_t is_same = keys.start == batch->keys.start && keys.end == batch->keys.end;
+    if (batch->n == MOST_QUERIES || !is_same) flush_batch(batch);
+    batch->keys = keys;
+    batch->queries[batch->n++] = query;
+}
+
+/* Rows of a block that read a chunk in a tier: how many, and all keys that some of them sees. */
+typedef struct { uint32_t n; cam_range keys; } rows_seeing;
+
+static cam_range seen_in_tier(const attend_op *a, uint32_t row, uint32_t chunk, uint32_t tier) {
+    const keys_seen seen = a->seen(a, row);
+    return tier_of(seen, chunk) == tier ? seen_of_chunk(seen, chunk) : (cam_range){0, 0};
+}
+
+static rows_seeing find_seeing(const attend_block *block, uint32_t chunk, uint32_t tier) {
+    rows_seeing found = {0, {CHUNK_KEYS, 0}};
+    for (uint32_t row = block->first_row; row < block->end_row; row++) {
+        const cam_range keys = seen_in_tier(block->a, row, chunk, tier);
+        if (keys.start == keys.end) continue;
+        found.n++;
+        if (keys.start < found.keys.start) found.keys.start = keys.start;
+        if (keys.end > found.keys.end) found.keys.end = keys.end;
+    }
+    return found;
+}
+
+/* The block's queries of one kv head. */
+static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier, uint32_t kv_head,
+                        const chunk_rows found[N_TENSORS]) {
+    const attend_op *a = block->a;
+    attend_batch batch = {.how = &a->how, .found = found, .first = chunk * CHUNK_KEYS};
+    for (uint32_t row = block->first_row; row < block->end_row; row++) {
+        const cam_range keys = seen_in_tier(a, row, chunk, tier);
+        if (keys.start == keys.end) continue;
+        const uint32_t self = a->seen(a, row).self;
+        for (uint32_t head = kv_head * a->group; head < (kv_head + 1) * a->group; head++)
+            add_query(&batch, (attend_query){query_of(block, row, head), total_of(block, row, head), self, head},
+                      keys);
+    }
+    flush_batch(&batch);
+}
+
+/* All that the block's rows see of a chunk, for some kv heads. */
+static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv_heads) {
+    const attend_op *a = block->a;
+    for (uint32_t tier = 0; tier < N_TIERS && kv_heads.start < kv_heads.end; tier++) {
+        const rows_seeing seeing = find_seeing(block, chunk, tier);
+        if (!seeing.n) continue;
+        chunk_rows rows[N_TENSORS], found[N_TENSORS];
+        uint32_t head_cols[N_TENSORS];
+        for (uint32_t i = 0; i < N_TENSORS; i++) {
+            const key_place place = a->place(a, block->first_row, tier, i);
+            rows[i].type = place.type, head_cols[i] = place.head_cols;
+            find_rows(place, chunk * CHUNK_KEYS, seeing.keys.start, seeing.keys.end, &rows[i]);
+        }
+        for (uint32_t kv_head = kv_heads.start; kv_head < kv_heads.end; kv_head++) {
+            for (uint32_t i = 0; i < N_TENSORS; i++) {
+                rows[i].column = kv_head * head_cols[i];
+                found[i] = rows_of_head(block, rows[i], i, seeing.keys, seeing.n * a->group);
+            }
+            attend_head(block, chunk, tier, kv_head, found);
+        }
+    }
+}
+
+/* Writes what a query has found. */
+static void finish_query(const attend_block *block, uint32_t row, uint32_t head) {
+    const attend_op *a = block->a;
+    float *y = row_of(a->y, row) + (uint64_t)head * a->v_dim;
+    finish_total(&a->how, total_of(block, row, head), a->sinks ? a->sinks + head : NULL, y, a->v_dim);
+}

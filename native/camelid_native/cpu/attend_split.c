@@ -1,0 +1,230 @@
+/* Shares the work of attention among the threads, so that each has as many keys to read.
+ *
+ * All work stands in one line, key by key: blocks of rows, of these kv heads. A thread does what begins in its
+ * part of the line. A block of one row is cut between any two chunks: of what a thread finds there without its
+ * first chunk it keeps each chunk's part, and who has the first merges them, in order, when all have met. */
+#include "attend_rows.h"
+
+enum { MOST_BLOCK_ROWS = 32, BLOCK_QUERIES = 64, BLOCKS_A_THREAD = 4 };
+
+typedef struct {
+    const attend_op *a;
+    attend_block block;
+    float *parts;                 /* [n_threads - 1, most_chunks, n_heads, total] of all threads but the first */
+    uint32_t thread, n_threads;
+    uint64_t line, low, high;     /* the whole line, and this thread's part of it */
+    uint32_t open_row;            /* a row that other threads go on with */
+    uint64_t open_at;             /* where it begins in the line; `line`: there is none */
+} attend_worker;
+
+INLINE uint32_t most_block_rows(uint32_t group) {
+    const uint32_t most = BLOCK_QUERIES / group;
+    return most > MOST_BLOCK_ROWS ? MOST_BLOCK_ROWS : most ? most : 1;
+}
+
+/* Fewer where threads would have nothing to do. */
+static uint32_t block_rows(const attend_op *a) {
+    const uint32_t most = most_block_rows(a->group), n = n_rows(a->run, a->q);
+    const uint32_t even = n * a->n_kv_heads / (BLOCKS_A_THREAD * a->run->n_threads);
+    return even > most ? most : even ? even : 1;
+}
+
+/* The end of a block that begins with this row: rows of one sequence. */
+static uint32_t block_end(const attend_op *a, uint32_t row, uint32_t most) {
+    const uint32_t sequence = row_words(a->run, row)[ROW_SEQUENCE], n = n_rows(a->run, a->q);
+    uint32_t end = row + 1;
+    while (end < n && end - row < most && row_words(a->run, end)[ROW_SEQUENCE] == sequence) end++;
+    return end;
+}
+
+/* A row's length in the line, for one kv head. */
+INLINE uint64_t length_of(keys_seen seen) { return seen.end > seen.start ? seen.end - seen.start : 1; }
+
+/* Where a chunk of a row that begins at `at` stands in the line, for one kv head. */
+static uint64_t unit_at(const attend_op *a, keys_seen seen, uint64_t at, uint32_t chunk, uint32_t kv_head) {
+    const uint64_t end = seen.start + length_of(seen), first = (uint64_t)chunk * CHUNK_KEYS;
+    const uint64_t from = first > seen.start ? first : seen.start;
+    const uint64_t to = first + CHUNK_KEYS < end ? first + CHUNK_KEYS : end;
+    return at + (from - seen.start) * a->n_kv_heads + kv_head * (to - from);
+}
+
+/* kv heads whose unit of this chunk begins in [low, high) of the line. */
+static cam_range heads_between(const attend_op *a, keys_seen seen, uint64_t at, uint32_t chunk, uint64_t low,
+                               uint64_t high) {
+    cam_range found = {0, 0};
+    while (found.start < a->n_kv_heads && unit_at(a, seen, at, chunk, found.start) < low) found.start++;
+    for (found.end = found.start; found.end < a->n_kv_heads; found.end++)
+        if (unit_at(a, seen, at, chunk, found.end) >= high) break;
+    return found;
+}
+
+/* The totals of all heads that a thread keeps for one chunk. */
+static float *part_of(const attend_worker *w, uint32_t thread, uint32_t chunk) {
+    const uint64_t each = (uint64_t)w->a->how.n_heads * total_floats(&w->a->how);
+    return w->parts + ((uint64_t)(thread - 1) * w->a->most_chunks + chunk) * each;
+}
+
+/* A chunk of a row of which another thread has the first chunk. */
+static void keep_part(const attend_worker *w, uint32_t chunk, uint32_t number, cam_range kv_heads) {
+    const attend_op *a = w->a;
+    attend_block block = w->block;
+    if (kv_heads.start >= kv_heads.end) return;
+    block.totals = part_of(w, w->thread, number);
+    for (uint32_t head = kv_heads.start * a->group; head < kv_heads.end * a->group; head++)
+        clear_total(&a->how, total_of(&block, block.first_row, head));
+    attend_chunk(&block, chunk, kv_heads);
+}
+
+/* Whether all of a head's units are this thread's, given that the first is. */
+static uint32_t is_whole_head(const attend_worker *w, keys_seen seen, uint64_t at, uint32_t kv_head) {
+    return unit_at(w->a, seen, at, chunks_of(seen).end - 1, kv_head) < w->high;
+}
+
+static void finish_kv_head(const attend_block *block, uint32_t row, uint32_t kv_head) {
+    for (uint32_t i = 0; i < block->a->group; i++) finish_query(block, row, kv_head * block->a->group + i);
+}
+
+/* This thread's units of one row; `at` is where it begins in the line. */
+static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
+    const attend_op *a = w->a;
+    const keys_seen seen = a->seen(a, row);
+    const cam_range chunks = chunks_of(seen);
+    const cam_range own = heads_between(a, seen, at, chunks.start, w->low, w->high);
+    begin_block(&w->block, row, row + 1, (cam_range){0, a->n_kv_heads});
+    for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++) {
+        const cam_range here = heads_between(a, seen, at, chunk, w->low, w->high);
+        const uint32_t cut = here.end < own.start ? here.end : own.start;
+        keep_part(w, chunk, chunk - chunks.start, (cam_range){here.start, cut});
+        attend_chunk(&w->block, chunk, (cam_range){here.start > own.start ? here.start : own.start, here.end});
+    }
+    for (uint32_t kv_head = own.start; kv_head < own.end; kv_head++) {
+        if (is_whole_head(w, seen, at, kv_head)) finish_kv_head(&w->block, row, kv_head);
+        else w->open_row = row, w->open_at = at;
+    }
+}
+
+/* A block of several rows: kv heads by themselves. */
+static void attend_whole_rows(attend_worker *w, uint32_t row, uint32_t end, uint64_t at, uint64_t length) {
+    for (uint32_t kv_head = 0; kv_head < w->a->n_kv_heads; kv_head++, at += length) {
+        if (at < w->low || at >= w->high) continue;
+        cam_range chunks = {UINT32_MAX, 0};
+        for (uint32_t r = row; r < end; r++) {
+            const cam_range own = chunks_of(w->a->seen(w->a, r));
+            if (own.start < chunks.start) chunks.start = own.start;
+            if (own.end > chunks.end) chunks.end = own.end;
+        }
+        begin_block(&w->block, row, end, (cam_range){kv_head, kv_head + 1});
+        for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++)
+            attend_chunk(&w->block, chunk, (cam_range){kv_head, kv_head + 1});
+        for (uint32_t r = row; r < end; r++) finish_kv_head(&w->block, r, kv_head);
+    }
+}
+
+/* Merges into a head of the open row what the threads after this one found in its other chunks. */
+static void merge_parts(const attend_worker *w, keys_seen seen, uint32_t kv_head) {
+    const attend_op *a = w->a;
+    const cam_range chunks = chunks_of(seen);
+    uint32_t thread = w->thread;
+    for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++) {
+        const uint64_t at = unit_at(a, seen, w->open_at, chunk, kv_head);
+        while (at >= w->line * (thread + 1) / w->n_threads) thread++;
+        if (thread == w->thread) continue;
+        attend_block part = w->block;
+        part.totals = part_of(w, thread, chunk - chunks.start);
+        for (uint32_t head = kv_head * a->group; head < (kv_head + 1) * a->group; head++)
+            merge_totals(&a->how, total_of(&w->block, w->open_row, head), total_of(&part, w->open_row, head));
+    }
+}
+
+static void finish_open_row(attend_worker *w) {
+    const keys_seen seen = w->a->seen(w->a, w->open_row);
+    const uint32_t first = chunks_of(seen).start;
+    const cam_range own = heads_between(w->a, seen, w->open_at, first, w->low, w->high);
+    for (uint32_t kv_head = own.start; kv_head < own.end; kv_head++) {
+        if (is_whole_head(w, seen, w->open_at, kv_head)) continue;
+        merge_parts(w, seen, kv_head);
+        finish_kv_head(&w->block, w->open_row, kv_head);
+    }
+}
+
+/* Goes along the line; without a worker only to measure it. */
+static uint64_t walk_line(const attend_op *a, attend_worker *w) {
+    const uint32_t most = block_rows(a), n = n_rows(a->run, a->q);
+    uint64_t at = 0;
+    for (uint32_t row = 0, end; row < n; row = end) {
+        uint64_t length = 0;
+        end = block_end(a, row, most);
+        for (uint32_t r = row; r < end; r++) length += length_of(a->seen(a, r));
+        const uint64_t after = at + length * a->n_kv_heads;
+        if (w && after > w->low && at < w->high) {
+            if (a->most_chunks && end == row + 1) attend_cut_row(w, row, at);
+            else attend_whole_rows(w, row, end, at, length);
+        }
+        at = after;
+    }
+    return at;
+}
+
+/* Floats of a thread's memory. */
+typedef struct { uint64_t queries, totals, tiles[N_TENSORS], decoded, all; } attend_memory;
+
+static attend_memory memory_of(const attend_op *a) {
+    enum { MOST_BLOCK_VALUES = 32 };   /* of the types that state is stored in */
+    const uint32_t rows = most_block_rows(a->group) * a->group;
+    const uint64_t slots = rows > a->how.n_heads ? rows : a->how.n_heads;
+    const uint32_t dim = a->q_dim > a->v_dim ? a->q_dim : a->v_dim;
+    attend_memory m = {
+        .queries = slots * query_floats(&a->how),
+        .totals = slots * total_floats(&a->how),
+        .tiles = {CHUNK_KEYS * a->how.k_vectors * LANES, CHUNK_KEYS * a->how.v_vectors * LANES},
+        .decoded = dim + 2 * MOST_BLOCK_VALUES,
+    };
+    m.all = (m.queries + m.totals + m.tiles[KEYS] + m.tiles[VALUES] + m.decoded + 15) / 16 * 16;
+    return m;
+}
+
+/* Bytes that threads want in all. */
+static uint64_t attend_bytes(const attend_op *a, uint32_t n_threads) {
+    const uint64_t part = (uint64_t)a->most_chunks * a->how.n_heads * total_floats(&a->how);
+    const uint64_t floats = n_threads * memory_of(a).all + (n_threads - 1) * part;
+    return (floats * sizeof(float) + 63) / 64 * 64;
+}
+
+static attend_worker new_worker(const attend_op *a, uint32_t thread) {
+    const attend_memory m = memory_of(a);
+    const uint32_t n = a->run->n_threads;
+    float *all = AT(float, a->run->program->scratch), *own = all + thread * m.all;
+    float *totals = own + m.queries, *tiles = totals + m.totals, *values = tiles + m.tiles[KEYS];
+    const uint64_t line = walk_line(a, NULL);
+    return (attend_worker){
+        .a = a,
+        .block = {.a = a, .queries = own, .totals = totals, .tiles = {tiles, values},
+                  .decoded = values + m.tiles[VALUES]},
+        .parts = all + n * m.all,
+        .thread = thread, .n_threads = n,
+        .line = line, .low = line * thread / n, .high = line * (thread + 1) / n,
+        .open_at = line,
+    };
+}
+
+/* What is said by the number of query heads, with the widths of q and y. */
+static void set_heads(attend_op *a, uint32_t n_heads, double scale) {
+    a->group = n_heads / a->n_kv_heads;
+    a->q_dim = a->q->cols / n_heads, a->v_dim = a->y->cols / n_heads;
+    a->how.k_vectors = (a->q_dim + LANES - 1) / LANES, a->how.v_vectors = (a->v_dim + LANES - 1) / LANES;
+    a->how.n_heads = n_heads, a->how.scale = (float)scale;
+}
+
+/* The row for a distance of 0 is the one after `-low`. */
+static void set_bias(attend_how *how, const cam_weight *bias, int32_t sign, int32_t low, int32_t high) {
+    how->bias = AT(const float, bias->at);
+    how->bias_sign = sign, how->bias_low = low, how->bias_high = high, how->bias_row = -low;
+}
+
+/* Attention of all rows of the step; every thread calls it. */
+static void attend_all(const attend_op *a, uint32_t thread) {
+    attend_worker worker = new_worker(a, thread);
+    walk_line(a, &worker);
+    cam_meet(a->run, thread);
+    if (worker.open_at < worker.line) finish_open_row(&worker);
+}
