@@ -2,8 +2,6 @@
  * ids, then logits; then mean and variance of the logits above -infinity.
  *
  * Threads share blocks of the rows for tops and moments, then the outputs. */
-#include "sampling.c"
-
 enum { CANDIDATES_LOGITS };
 
 typedef struct { double n, mean, squares; } moments;   /* squares: sum of (x - mean)^2 */

@@ -9,11 +9,23 @@
 #include "rope.c"
 #include "router.c"
 #include "streams.c"
+#include "sampling.c"
+#include "candidates.c"
 #include "matrix.c"
 #include "experts.c"
+#include "state.c"
+#include "embed.c"
+#include "attend.c"
+#include "attend_rows.c"
+#include "attend_split.c"
+#include "attention.c"
+#include "encoder.c"
 
 /* Every op there is a kernel for, with the scratch that it wants. */
 #define CAM_OPS(_)                                                                     \
+    _(tables, none) _(copy, none) _(kv_write, none)                                    \
+    _(embed, none) _(embed_position, embed_position) _(gather_rows, none)              \
+    _(attention, attention) _(attend_rows, attend_rows) _(pool, none) _(emit, none)    \
     _(add, none) _(affine, none) _(glu, none) _(mul, none) _(scale, none)              \
     _(softcap, none) _(unary, none)                                                    \
     _(add_norm, none) _(cutoff, none) _(length, none) _(norm, none)                    \
@@ -21,7 +33,8 @@
     _(conv1d, conv1d) _(scan_delta, none) _(scan_mamba2, none)                         \
     _(rope, rope) _(router, router)                                                    \
     _(linear, linear) _(linear_glu, linear) _(linear_heads, linear)                    \
-    _(linear_experts, linear_experts)
+    _(linear_experts, linear_experts)                                                  \
+    _(sample, sample) _(candidates, candidates)
 
 static uint64_t scratch_none(const cam_op *op, const cam_program *program, uint32_t n_threads) {
     (void)op, (void)program, (void)n_threads;
