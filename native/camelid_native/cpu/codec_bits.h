@@ -46,7 +46,7 @@ INLINE void unpack_bits(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, 
 /* unpack_bits of widths that eight divides: eight bytes at once, as no field leaves its byte. */
 INLINE void unpack_wide(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, int bits, uint32_t width,
                         int up) {
-    const uint64_t mask = 0x0101010101010101 * ((1u << bits) - 1);
+    const uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
     for (uint32_t run = 0; run < n_bytes; run += width)
         for (int shift = 0; shift < 8; shift += bits, codes += width)
             for (uint32_t i = 0; i < width; i += 8)

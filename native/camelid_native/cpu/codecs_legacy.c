@@ -11,7 +11,7 @@ INLINE void four_bits(int8_t *codes, const uint8_t *q) { unpack_wide(codes, q, 1
 INLINE void five_bits(int8_t *codes, const uint8_t *q, uint32_t high) {
     four_bits(codes, q);
     for (int i = 0; i < 32; i += 8) {
-        uint64_t kept = 0x0101010101010101 * (high >> i & 255) & 0x8040201008040201;
+        uint64_t kept = 0x0101010101010101u * (high >> i & 255) & 0x8040201008040201u;
         *(cam_u64 *)(codes + i) |= (kept + 0x00406070787C7E7F) >> 3 & 0x1010101010101010;
     }
 }
