@@ -119,11 +119,12 @@ def test_float_matrices_are_never_rounded() -> None:
 
 def test_what_is_refused_does_not_run() -> None:
     case = next(p.made() for p in all_cases(["q6_k"], "linear") if p.weight_type)
-    for says, words in (
+    ways: tuple[tuple[dict[str, Any], str], ...] = (
         ({"weight_types": frozenset({"f32"})}, "no kernel for q6_k"),
         ({"ops": frozenset({"norm"})}, "no kernel for the op linear"),
         ({"refuses": plan_of_nothing}, "does not like op-linear"),
-    ):
+    )
+    for says, words in ways:
         device = Device(**says)
         found = asyncio.run(judge(device, case))
         assert found.status == REFUSED and words in found.reason and not device.n_runs

@@ -44,7 +44,7 @@ def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[Planned
         key = (row.op, weight_type if row.op == "linear" else "")
         if only not in ("", row.op):
             continue
-        is_common = row.op in SHORT and weight_type in SHORT_TYPES | {""}
+        is_common = row.op in SHORT and (row.op != "linear" or weight_type in SHORT_TYPES)
         yield Planned(row=row, weight_type=weight_type, is_short=is_common and key not in seen)
         if key not in seen:
             yield Planned(row=row, weight_type=weight_type, is_amid=True)

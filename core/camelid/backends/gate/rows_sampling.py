@@ -29,19 +29,19 @@ CHAIN: tuple[dict[str, Any], ...] = (
 
 def rows() -> Iterator[Row]:
     """All of them."""
-    features = frozenset({"all_logits", "candidates"})
     yield row("sample", logits=tied())
     yield row("sample", logits=normal("noise", 4, 1024, scale=2.0), sampling=(how(),))
     yield row("sample", logits=broken(), sampling=(how(), how(top_k=7), how(min_p=0.1)))
     ways = [how(**values) for values in CHAIN]
     chain: dict[str, Any] = {"sampling": ways, "history": HISTORY, "first_output": 150}
     yield row("sample", logits=normal("chain", 4 * len(ways), 60, scale=2.0), **chain)
-    for name in ("sample", "candidates"):
-        yield row(name, "sample", logits=normal("all", 10, 600), features=features, **chain)
     usual = how(top_k=40, top_p=0.95, min_p=0.05)
     for n in (37, 257, LARGE):
         yield row("candidates", "sample", logits=normal("large", 2, n, scale=3.0), sampling=(usual,),
                   features=frozenset({"candidates"}))  # fmt: skip
+    features = frozenset({"all_logits", "candidates"})
+    for name in ("sample", "candidates"):
+        yield row(name, "sample", logits=normal("all", 10, 600), features=features, **chain)
 
 
 def how(**values: Any) -> StepSampling:
