@@ -204,7 +204,8 @@ static void op_linear_heads(const cam_op *op, const cam_run *run, uint32_t threa
     const uint32_t rows = n_rows(run, x), heads = weight->stack;
     const cam_places places = {x, y, rows, x->cols / heads, y->cols / heads, NULL};
     cam_matrix matrix = matrix_of(weight, NULL);
-    quantize(&places, (cam_range){0, heads * rows}, &matrix, scratch_of(run), run, thread);
+    for (uint32_t h = 0; h < heads; h++)
+        quantize(&places, (cam_range){h * rows, (h + 1) * rows}, &matrix, scratch_of(run), run, thread);
     pass_on(&places, share(heads * rows, run, thread), &matrix);
     cam_meet(run, thread);
     for (uint32_t h = 0; h < heads; h++) {
