@@ -232,10 +232,12 @@ def test_numbers_that_fail_stay_in_their_column(put: Callable[..., Device]) -> N
     put(off=lambda numbers: numbers * np.float32(np.nan))
     text = call("--backend", "cpu", "--op", "add").stdout
     assert "wrong" in text and "1e-10" in text and "add: " in text, "three failures, then how many more"
+    assert "which -v shows" in text and text.count("add x[") == 3
+    assert call("-v", "--backend", "cpu", "--op", "add").stdout.count("add x[") == 4
 
 
 def test_a_backend_is_shown_as_it_is(put: Callable[..., Device]) -> None:
     device = put()
     device.says |= {"ops": frozenset(OPS) - {"pool"}, "promise": "none"}
-    text = call("--backend", "cpu", "--op", "pool", columns=120).stdout
-    assert "no kernel     pool" in text and "refused" in text
+    text = call("-v", "--backend", "cpu", "--op", "pool", columns=120).stdout
+    assert "no kernel     pool\n" in text and "refused 4: it has no kernel for the op pool\n" in text

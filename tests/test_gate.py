@@ -139,7 +139,7 @@ def test_availability_says_what_runs() -> None:
     assert [name for name, reason in found["linear"].items() if not reason] == ["f32", "q4_0"]
     assert "q6_k" in found["linear"]["q6_k"]
     assert all(found["embed"].values()) and found["scan_delta"][""] and not found["norm"][""]
-    assert {"f32", "f16", "q8_0", "q4_0", "q4_0 + f16 tail"} <= found["attention"].keys()
+    assert {"f32", "f16", "q8_0", "q4_0", "q4_0+tail"} <= found["attention"].keys()
 
 
 def test_the_short_gate_is_short() -> None:

@@ -8,11 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from rich.console import Group
 
 from camelid import __version__
 from camelid.backends.select import BACKENDS
-from camelid.cli.doctor_examine import TAKES_ADAPTER, Asked, Examined, Progress, examine
+from camelid.cli.doctor_examine import TAKES_ADAPTER, Asked, Examined, examine
 from camelid.cli.doctor_machine import Machine, read_machine
+from camelid.cli.doctor_report import backend_lines, machine_lines, show
 from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
 from camelid.plan.ops import OPS
 
@@ -27,8 +29,8 @@ from camelid.plan.ops import OPS
               help="Every case, or the few that auto tries before it takes a device.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
-    backends: tuple[str, ...], adapter: str, op: str, is_full: bool, as_json: bool, verbose: bool,  # noqa: ARG001
-) -> None:  # fmt: skip
+    backends: tuple[str, ...], adapter: str, op: str, is_full: bool, as_json: bool, verbose: bool
+) -> None:
     """Show the machine and what each backend can do on it, and try every kernel against the reference.
 
     The gate runs each op with each type of weights on small and odd shapes. It compares by NMSE, the sum of
@@ -38,14 +40,17 @@ def command(
     """
     names = backends or tuple(name for name in BACKENDS if name in BACKEND_NAMES)
     check_words(names, adapter, op)
-    machine = read_machine()
-    with case_bar() as bar:
-        asked = Asked(op=op, is_full=is_full, adapter=adapter)
-        found = asyncio.run(examine_all(names, asked, bar or _silent))
+    asked, machine = Asked(op=op, is_full=is_full, adapter=adapter), read_machine()
+    found: list[Examined] = []
+    if not as_json:
+        show(Group(f"camelid {__version__}", machine_lines(machine)))
+    for name in names:
+        with case_bar() as bar:
+            found.append(asyncio.run(examine(name, asked, bar or _silent)))
+        if not as_json:
+            show(backend_lines(found[-1], every=verbose))
     if as_json:
         click.echo(json.dumps(facts(machine, found)))
-    else:
-        show(machine, found)
     if reason := complaint(found, backends):
         raise Failure(reason)
 
@@ -58,11 +63,6 @@ def check_words(names: tuple[str, ...], adapter: str, op: str) -> None:
         raise click.UsageError(f"--adapter is for {', '.join(TAKES_ADAPTER)}, not for {', '.join(names)}")
 
 
-async def examine_all(names: tuple[str, ...], asked: Asked, progress: Progress) -> list[Examined]:
-    """One after the other: they share the machine."""
-    return [await examine(name, asked, progress) for name in names]
-
-
 def facts(machine: Machine, found: list[Examined]) -> dict[str, Any]:
     """The object of --json."""
     return {
@@ -71,18 +71,6 @@ def facts(machine: Machine, found: list[Examined]) -> dict[str, Any]:
         "backends": [each.facts() for each in found],
         "passed": not any(each.has_failed for each in found),
     }
-
-
-def show(machine: Machine, found: list[Examined]) -> None:
-    """The same for people."""
-    from camelid.cli.doctor_report import backend_lines, console, machine_lines
-
-    out = console()
-    out.print(f"camelid {__version__}")
-    out.print(machine_lines(machine))
-    for each in found:
-        out.print()
-        out.print(backend_lines(each))
 
 
 def complaint(found: list[Examined], named: tuple[str, ...]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import isfinite
 
+import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -19,7 +21,7 @@ from camelid.cli.doctor_machine import Machine
 from camelid.cli.show import human, printable
 
 LABEL = 13  # columns of a fact's name
-SHOWN = 3  # failures of an op
+SHOWN = 3  # failures of an op, unless all are asked for
 STYLES = {FAILED: "bold red", PASSED: "green", "no": "dim", "yes": "green"}
 BUFFER_LIMITS = {"maxBufferSize": "a buffer", "maxStorageBufferBindingSize": "a binding"}
 PROMISES = {
@@ -28,9 +30,13 @@ PROMISES = {
 }
 
 
-def console() -> Console:
-    """Standard output, where no text of a driver or file is taken for markup."""
-    return Console(markup=False, highlight=False, emoji=False)
+def show(what: RenderableType) -> None:
+    """Prints it, without spaces at line ends. No text of a driver or file is taken for markup."""
+    console = Console(markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(what)
+    for text in captured.get().splitlines():
+        click.echo(text.rstrip())
 
 
 def machine_lines(machine: Machine) -> RenderableType:
@@ -47,7 +53,7 @@ def _machine_facts(m: Machine) -> Iterator[tuple[str, str]]:
     yield "memory", _memory(m)
     yield "system", f"{m.system}, {m.python}"
     missing = [name for name, version in m.packages.items() if version is None]
-    yield "packages", ", ".join(f"{name} {version}" for name, version in m.packages.items() if version)
+    yield "packages", " ".join(f"{name}=={version}" for name, version in m.packages.items() if version)
     if missing:
         yield "missing", f"{', '.join(missing)}: pip install {' '.join(missing)}"
     yield "extras", "\n".join(f"{name}: {line or 'installed'}" for name, line in m.extras.items())
@@ -62,19 +68,23 @@ def _memory(m: Machine) -> str:
     return f"{human(m.memory_bytes)}{free}{limit}"
 
 
-def backend_lines(found: Examined) -> RenderableType:
-    """A backend's facts, its matrix and its gate."""
+def backend_lines(found: Examined, *, every: bool = False) -> RenderableType:
+    """A backend's facts, its matrix and its gate; with `every` all failures, and why cases were refused."""
     if found.can is None:
-        return _facts({"backend": found.name, "unavailable": found.reason})
+        return Group("", _facts({"backend": found.name, "unavailable": found.reason}))
+    return Group(*(part for text in _parts(found, every) for part in ("", text)))
+
+
+def _parts(found: Examined, every: bool) -> Iterator[RenderableType]:
     matrix = found.matrix
-    kv_types = list(matrix["attention"])
-    parts: list[RenderableType] = [_facts(dict(_backend_facts(found)))]
-    parts.append(_matrix_table("weights", matrix, TYPED_OPS, list(matrix["linear"])))
-    parts.append(_matrix_table("keys and values", matrix, STATE_OPS, kv_types))
-    parts.append(_facts(_other_ops(matrix)))
+    yield _facts(dict(_backend_facts(found)))
+    yield _matrix_table("weights", matrix, TYPED_OPS, list(matrix["linear"]))
+    yield _matrix_table("keys and values", matrix, STATE_OPS, list(matrix["attention"]))
+    yield _facts(_other_ops(matrix))
     if found.ops:
-        parts += [_gate_table(found.ops), *_failures(found.ops)]
-    return Group(*parts, _verdict(found))
+        refusals = _refusals(found.ops) if every else ()
+        yield Group(_gate_table(found.ops), *_failures(found.ops, every), *refusals)
+    yield _verdict(found)
 
 
 def _backend_facts(found: Examined) -> Iterator[tuple[str, str]]:
@@ -102,9 +112,7 @@ def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequen
 
     ordered = sorted(columns, key=lambda column: marks(column).count("no"))
     for row, alike in groupby(ordered, marks):
-        table.add_row(
-            " ".join(alike).replace(" + ", "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"), *map(_word, row)
-        )
+        table.add_row(" ".join(alike), *map(_word, row))
     return table
 
 
@@ -128,23 +136,31 @@ def _gate_table(ops: Iterable[OpVerdict]) -> Table:
     return table
 
 
-def _failures(ops: Iterable[OpVerdict]) -> Iterator[RenderableType]:
+def _failures(ops: Iterable[OpVerdict], every: bool) -> Iterator[RenderableType]:
     for op in ops:
-        for outcome in op.failures[:SHOWN]:
-            yield Text(f"  {printable(str(outcome))}", style=STYLES[FAILED])
-        if len(op.failures) > SHOWN:
-            yield Text(f"  {op.op}: {len(op.failures) - SHOWN} more", style=STYLES[FAILED])
+        shown = op.failures if every else op.failures[:SHOWN]
+        for outcome in shown:
+            yield Text(printable(str(outcome)), style=STYLES[FAILED])
+        if len(op.failures) > len(shown):
+            more = f"{op.op}: {len(op.failures) - len(shown)} more, which -v shows"
+            yield Text(more, style=STYLES[FAILED])
+
+
+def _refusals(ops: Iterable[OpVerdict]) -> Iterator[RenderableType]:
+    reasons = Counter(o.reason for op in ops for o in op.outcomes if o.status == REFUSED)
+    for reason, n in reasons.items():
+        yield Text(printable(f"refused {n}: {reason}"))
 
 
 def _verdict(found: Examined) -> Text:
     if found.name == ORACLE:
-        return Text("  the reference: what the gate compares the others with")
+        return Text("the reference: what the gate compares the others with")
     if not found.ops:
-        return Text("  it has no cases")
+        return Text("it has no cases")
     counts = {status: sum(op.count(status) for op in found.ops) for status in (PASSED, FAILED, REFUSED)}
     status = FAILED if counts[FAILED] else PASSED
     text = ", ".join(f"{n} {name}" for name, n in counts.items())
-    return Text(f"  {found.name} {status} its gate: {text}, in {found.seconds:.0f} s", style=STYLES[status])
+    return Text(f"{found.name} {status} its gate: {text}, in {found.seconds:.0f} s", style=STYLES[status])
 
 
 def _word(word: str) -> Text:

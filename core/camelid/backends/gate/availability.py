@@ -19,7 +19,7 @@ from camelid.plan.ops import OPS
 # op -> weight type, kv_type, or "" for an op that has neither -> why it does not run, "" if it does
 Matrix = Mapping[str, Mapping[str, str]]
 STATE_OPS = ("kv_write", "copy", "attention")
-TAIL = "+ f16 tail"
+TAIL = "+tail"  # of float16, with the recent rows
 
 
 def availability(can: Capabilities) -> Matrix:
@@ -44,8 +44,7 @@ def _probes() -> Iterator[tuple[str, str, GateCase]]:
 def _column(row: Row, weight_type: str) -> str:
     if row.op not in STATE_OPS:
         return weight_type
-    tail = TAIL if row.facts.get("has_tail") else ""
-    return " ".join(filter(None, (row.facts.get("kv_type", "f32"), tail)))
+    return row.facts.get("kv_type", "f32") + (TAIL if row.facts.get("has_tail") else "")
 
 
 def _blank(row: Row) -> Row:
