@@ -92,7 +92,7 @@ def test_columns_that_blocks_do_not_fill(type_name: str) -> None:
 
 def test_halves_that_are_not_finite_stay() -> None:
     stored = matrix("q8_0", 16)
-    stored.reshape(-1, 34)[::3, :2] = np.frombuffer(np.float16([np.inf]).tobytes(), np.uint8)
+    stored.reshape(-1, 34)[::3, :2] = np.frombuffer(np.array([np.inf], np.float16).tobytes(), np.uint8)
     got = pack(VARIANTS[-1], "q8_0", stored, COLS).row(0)
     with np.errstate(invalid="ignore"):
         want = values("q8_0", stored)[0]
