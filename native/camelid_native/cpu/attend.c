@@ -5,7 +5,6 @@
  * summed lane by lane, in one order; values are added key by key. */
 #include "attend.h"
 #include "blocks.h"
-#include "codec_bits.h"
 #include "lanes.h"
 #include "vmath.h"
 
@@ -15,24 +14,39 @@ enum { ROOM = CHUNK_KEYS + SCORES };                                  /* for sco
 enum { VALUE_SUMS = LANES > 8 ? 16 : 8 };                            /* vectors of them that stay in registers */
 static const float LOWEST = -3.402823466e38f;
 
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+
+/* A block's scale in every lane. */
+INLINE vf scale_of(uint16_t half) {
+    const halves copies = half - (halves){0};
+    return vf_half((const uint16_t *)&copies);
+}
+
 /* Values i .. i + LANES of a stored row; i is a multiple of LANES. */
 INLINE vf stored_values(uint32_t type, const uint8_t *row, uint32_t i) {
     if (type == KEYS_F32) return vf_load((const float *)row + i);
     if (type == KEYS_F16) return vf_half((const uint16_t *)row + i);
     if (type == KEYS_Q8_0) {
         const block_q8_0 *block = (const block_q8_0 *)row + i / 32;
-        return vi_float(vi_s8(block->q + i % 32)) * half_value(block->d);
+        return vi_float(vi_s8(block->q + i % 32)) * scale_of(block->d);
     }
     const block_q4_0 *block = (const block_q4_0 *)row + i / 32;
     vi codes = vi_u8(block->q + i % 16) >> (i % 32 < 16 ? 0 : 4) & 15;
-    return vi_float(codes - 8) * half_value(block->d);
+    return vi_float(codes - 8) * scale_of(block->d);
+}
+
+/* Asks for what is read next of a row: machines see no pattern in heads of rows in pages. */
+INLINE void fetch_ahead(const chunk_rows *rows, uint32_t j) {
+    enum { CACHE_LINE = 64, INTO_SECOND_LEVEL = 2 };
+    for (uint32_t i = 0; i < rows->ahead_lines; i++)
+        __builtin_prefetch(rows->ahead[j] + rows->ahead_at + i * CACHE_LINE, 0, INTO_SECOND_LEVEL);
 }
 
 /* Products of queries with keys [start, end); those of the last key may stand after its own, too. */
 INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const attend_query *queries,
                      const chunk_rows *keys, uint32_t start, uint32_t end, float (*scores)[ROOM]) {
     enum { SIDE_BY_SIDE = 4 };
-    const uint32_t n_keys = SCORES / n, step = n_keys < SIDE_BY_SIDE ? n_keys : SIDE_BY_SIDE;
+    const uint32_t n_keys = SCORES / (n == 3 ? 4 : n), step = n_keys < SIDE_BY_SIDE ? n_keys : SIDE_BY_SIDE;
     for (uint32_t at = start; at < end; at += n_keys) {
         vf sums[SCORES] = {0};
         UNROLLED for (uint32_t first = 0; first < n_keys; first += step) {
@@ -53,6 +67,7 @@ INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const att
                 }
             }
         }
+        for (uint32_t j = at; j < at + n_keys && j < CHUNK_KEYS; j++) fetch_ahead(keys, j);
         float found[SCORES];
         UNROLLED for (uint32_t i = 0; i < SCORES; i += LANES) vf_store(found + i, lane_sums(sums + i));
         UNROLLED for (uint32_t i = 0; i < n; i++)
@@ -125,6 +140,7 @@ INLINE void add_columns(uint32_t type, uint32_t n, uint32_t width, const attend_
                         const float (*weights)[ROOM], uint32_t c) {
     vf sums[MOST_QUERIES * VALUE_SUMS] = {0};
     for (uint32_t j = start; j < end; j++) {
+        if (c == 0) fetch_ahead(values, j);
         UNROLLED for (uint32_t v = 0; v < width; v++) {
             vf value = stored_values(type, values->rows[j], values->column + (c + v) * LANES);
             UNROLLED for (uint32_t i = 0; i < n; i++)
@@ -142,15 +158,18 @@ INLINE void attend(uint32_t type, uint32_t n, const attend_how *how, const atten
                    uint32_t end) {
     float scores[MOST_QUERIES][ROOM];
     merge_factors factors[MOST_QUERIES];
-    const uint32_t width = VALUE_SUMS / n;
+    /* Vectors of values side by side: enough sums that none waits for itself. */
+    const uint32_t most = VALUE_SUMS / (n == 1 ? 2 : n == 3 ? 4 : n), few = most / 2;
     dot_keys(type, n, how, queries, keys, start, end, scores);
     for (uint32_t i = 0; i < n; i++) {
         make_scores(how, &queries[i], (int32_t)first, start, end, scores[i]);
         factors[i] = weigh_keys(how, &queries[i], start, end, scores[i]);
     }
     uint32_t c = 0;
-    for (; c + width <= how->v_vectors; c += width)
-        add_columns(type, n, width, queries, factors, values, start, end, scores, c);
+    for (; c + most <= how->v_vectors; c += most)
+        add_columns(type, n, most, queries, factors, values, start, end, scores, c);
+    for (; c + few <= how->v_vectors; c += few)
+        add_columns(type, n, few, queries, factors, values, start, end, scores, c);
     for (; c < how->v_vectors; c++) add_columns(type, n, 1, queries, factors, values, start, end, scores, c);
 }
 
@@ -162,26 +181,16 @@ typedef void attend_kernel(const attend_how *how, const attend_query *queries, c
                                     uint32_t start, uint32_t end) {                                       \
         attend(type, n, how, queries, keys, values, first, start, end);                                   \
     }
-#define ATTEND_TYPE(type) ATTEND(type, 1) ATTEND(type, 2) ATTEND(type, 4)
+#define ATTEND_TYPE(type) ATTEND(type, 1) ATTEND(type, 2) ATTEND(type, 3) ATTEND(type, 4)
 ATTEND_TYPE(KEYS_F32)
 ATTEND_TYPE(KEYS_F16)
 ATTEND_TYPE(KEYS_Q4_0)
 ATTEND_TYPE(KEYS_Q8_0)
 
-#define ATTEND_ROW(type) [type] = {attend_##type##_1, attend_##type##_2, attend_##type##_4}
-static attend_kernel *const attend_kernels[][3] = {
+#define ATTEND_ROW(type) [type] = {attend_##type##_1, attend_##type##_2, attend_##type##_3, attend_##type##_4}
+static attend_kernel *const attend_kernels[][MOST_QUERIES] = {
     ATTEND_ROW(KEYS_F32), ATTEND_ROW(KEYS_F16), ATTEND_ROW(KEYS_Q4_0), ATTEND_ROW(KEYS_Q8_0),
 };
-
-/* Up to MOST_QUERIES queries that see the same keys. */
-static void attend_queries(const attend_how *how, const attend_query *queries, uint32_t n,
-                           const chunk_rows *keys, const chunk_rows *values, uint32_t first, uint32_t start,
-                           uint32_t end) {
-    for (uint32_t done = 0, log; done < n; done += 1u << log) {
-        log = n - done >= 4 ? 2 : n - done >= 2;
-        attend_kernels[keys->type][log](how, queries + done, keys, values, first, start, end);
-    }
-}
 
 /* A total of no keys, to which a part can be merged without a change: -0 + x is x for every x. */
 static void clear_total(const attend_how *how, float *total) {

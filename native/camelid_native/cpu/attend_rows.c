@@ -45,45 +45,48 @@ static void begin_block(attend_block *block, uint32_t first_row, uint32_t end_ro
 }
 
 /* Addresses of keys [start, end) of a chunk. */
-static void find_rows(key_place place, uint32_t first, uint32_t start, uint32_t end, chunk_rows *found) {
+static void find_rows(key_place place, uint32_t first, uint32_t start, uint32_t end, const uint8_t **rows) {
     uint32_t unit = (first + start) / place.unit_rows, within = (first + start) % place.unit_rows;
     for (uint32_t j = start; j < end; unit++, within = 0) {
         const uint64_t row = (uint64_t)(place.table ? place.table[unit] : unit) * place.unit_rows + within;
         const uint8_t *at = AT(const uint8_t, place.at + row * place.row_bytes);
-        for (; j < end && within < place.unit_rows; j++, within++, at += place.row_bytes) found->rows[j] = at;
+        for (; j < end && within < place.unit_rows; j++, within++, at += place.row_bytes) rows[j] = at;
     }
 }
 
 /* Decodes `dim` values of rows [start, end) into a tile, each row filled up with zeros. */
-static chunk_rows decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, uint32_t dim, float *tile,
-                              float *decoded) {
+static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, uint32_t dim, float *tile,
+                        float *decoded, chunk_rows *found) {
     const cam_codec *codec = &codecs[rows->type];
     const uint32_t first = rows->column / codec->block, last = (rows->column + dim - 1) / codec->block;
     const uint32_t width = (dim + LANES - 1) / LANES * LANES;
-    chunk_rows found = {.type = KEYS_F32};
+    found->type = KEYS_F32, found->column = 0, found->ahead_lines = 0;
     for (uint32_t j = start; j < end; j++, tile += width) {
         codec->decode(rows->rows[j] + (uint64_t)first * codec->block_bytes, decoded,
                       (last - first + 1) * codec->block);
         memcpy(tile, decoded + (rows->column - first * codec->block), dim * sizeof(float));
         memset(tile + dim, 0, (width - dim) * sizeof(float));
-        found.rows[j] = (const uint8_t *)tile;
+        found->rows[j] = (const uint8_t *)tile;
     }
-    return found;
 }
 
-/* One tensor of a chunk for one kv head, as the kernels take it. */
-static chunk_rows rows_of_head(const attend_block *block, chunk_rows rows, uint32_t tensor, cam_range keys,
-                               uint32_t n_queries) {
+/* Turns rows of a chunk to a kv head. For many queries they are decoded into `tile`. */
+static const chunk_rows *rows_of_head(const attend_block *block, chunk_rows *rows, uint32_t tensor,
+                                      uint32_t column, cam_range keys, uint32_t n_queries, chunk_rows *tile) {
     const uint32_t dim = tensor == KEYS ? block->a->q_dim : block->a->v_dim;
-    const uint32_t is_whole = dim % LANES == 0 && rows.column % LANES == 0;
-    if (is_whole && (rows.type == KEYS_F32 || n_queries <= FEW_QUERIES)) return rows;
-    return decode_tile(&rows, keys.start, keys.end, dim, block->tiles[tensor], block->decoded);
+    const uint32_t is_whole = dim % LANES == 0 && column % LANES == 0;
+    const cam_codec *codec = &codecs[rows->type];
+    rows->column = column;
+    rows->ahead_at = column / codec->block * codec->block_bytes;
+    if (is_whole && (rows->type == KEYS_F32 || n_queries <= FEW_QUERIES)) return rows;
+    decode_tile(rows, keys.start, keys.end, dim, block->tiles[tensor], block->decoded, tile);
+    return tile;
 }
 
 /* Queries that see the same keys of a chunk, until they are enough to be computed. */
 typedef struct {
     const attend_how *how;
-    const chunk_rows *found;
+    const chunk_rows *const *found;
     uint32_t first, n;
     cam_range keys;
     attend_query queries[MOST_QUERIES];
@@ -91,8 +94,9 @@ typedef struct {
 
 static void flush_batch(attend_batch *batch) {
     if (batch->n)
-        attend_queries(batch->how, batch->queries, batch->n, &batch->found[KEYS], &batch->found[VALUES],
-                       batch->first, batch->keys.start, batch->keys.end);
+        attend_kernels[batch->found[KEYS]->type][batch->n - 1](
+            batch->how, batch->queries, batch->found[KEYS], batch->found[VALUES], batch->first,
+            batch->keys.start, batch->keys.end);
     batch->n = 0;
 }
 
@@ -125,7 +129,7 @@ static rows_seeing find_seeing(const attend_block *block, uint32_t chunk, uint32
 
 /* The block's queries of one kv head. */
 static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier, uint32_t kv_head,
-                        const chunk_rows found[N_TENSORS]) {
+                        const chunk_rows *const found[N_TENSORS]) {
     const attend_op *a = block->a;
     attend_batch batch = {.how = &a->how, .found = found, .first = chunk * CHUNK_KEYS};
     for (uint32_t row = block->first_row; row < block->end_row; row++) {
@@ -139,24 +143,36 @@ static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier
     flush_batch(&batch);
 }
 
+/* Rows of one tensor of a chunk; of a block of one row, which reads each key once, also what it reads next. */
+static void find_chunk(const attend_block *block, key_place place, uint32_t chunk, uint32_t tier,
+                       cam_range keys, uint32_t dim, chunk_rows *found) {
+    const uint32_t first = chunk * CHUNK_KEYS, is_one = block->end_row == block->first_row + 1;
+    const cam_range next = is_one ? seen_in_tier(block->a, block->first_row, chunk + 1, tier) : (cam_range){0, 0};
+    found->type = place.type;
+    find_rows(place, first, keys.start, keys.end, found->rows);
+    find_rows(place, first + CHUNK_KEYS, next.start, next.end, found->ahead);
+    found->ahead_lines = next.end == CHUNK_KEYS ? (codec_row_bytes(place.type, dim) + 63) / 64 : 0;
+}
+
 /* All that the block's rows see of a chunk, for some kv heads. */
 static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv_heads) {
     const attend_op *a = block->a;
+    const uint32_t dims[N_TENSORS] = {a->q_dim, a->v_dim};
     for (uint32_t tier = 0; tier < N_TIERS && kv_heads.start < kv_heads.end; tier++) {
         const rows_seeing seeing = find_seeing(block, chunk, tier);
         if (!seeing.n) continue;
-        chunk_rows rows[N_TENSORS], found[N_TENSORS];
+        chunk_rows rows[N_TENSORS], tiles[N_TENSORS];
+        const chunk_rows *found[N_TENSORS];
         uint32_t head_cols[N_TENSORS];
         for (uint32_t i = 0; i < N_TENSORS; i++) {
             const key_place place = a->place(a, block->first_row, tier, i);
-            rows[i].type = place.type, head_cols[i] = place.head_cols;
-            find_rows(place, chunk * CHUNK_KEYS, seeing.keys.start, seeing.keys.end, &rows[i]);
+            head_cols[i] = place.head_cols;
+            find_chunk(block, place, chunk, tier, seeing.keys, dims[i], &rows[i]);
         }
         for (uint32_t kv_head = kv_heads.start; kv_head < kv_heads.end; kv_head++) {
-            for (uint32_t i = 0; i < N_TENSORS; i++) {
-                rows[i].column = kv_head * head_cols[i];
-                found[i] = rows_of_head(block, rows[i], i, seeing.keys, seeing.n * a->group);
-            }
+            for (uint32_t i = 0; i < N_TENSORS; i++)
+                found[i] = rows_of_head(block, &rows[i], i, kv_head * head_cols[i], seeing.keys,
+                                        seeing.n * a->group, &tiles[i]);
             attend_head(block, chunk, tier, kv_head, found);
         }
     }
