@@ -54,8 +54,10 @@ def make_environment(folder: Path) -> Path:
 
 
 def install(python: Path, *what: str | Path) -> None:
+    """Without compiling the kernels: tests/native/test_build_hook.py has that."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
-    run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", *what)
+    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    run(*pip, "install", *options, *what, CAMELID_NO_NATIVE="1")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("tar", "-xf", source, "-C", folder)
     unpacked = folder / source.name.removesuffix(".tar.gz")
     build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
-    run(*build, cwd=unpacked, CAMELID_NO_NATIVE="1")  # tests/native/test_build.py has those with kernels
+    run(*build, cwd=unpacked, CAMELID_NO_NATIVE="1")
     (made,) = folder.glob("*.whl")
     return made
 

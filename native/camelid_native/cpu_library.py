@@ -15,6 +15,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from camelid.backends.verdict import cache_folder
 from camelid.errors import BackendError
 from camelid_native.cpu_records import ABI
 from camelid_native.targets import LIB, SOURCES, digest, read_facts, this_target
@@ -50,12 +51,6 @@ def find() -> Path | None:
     if not library.is_file():
         return None
     return library if isinstance(library, Path) else _extract(library)
-
-
-def cache_folder() -> Path:
-    """$CAMELID_CACHE, else `camelid` in the user's cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("CAMELID_CACHE") or Path(home, "camelid"))
 
 
 def _places() -> Traversable:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.native.stand_in import ROOT, Project, make_project
 
+from camelid.backends.verdict import cache_folder
 from camelid.errors import BackendError
 from camelid_native import cpu_library
 
@@ -25,6 +26,7 @@ LOAD = (
     "from camelid_native.cpu_library import load; library = load(); print(library._name, library.cam_abi())"
 )
 REFUSED = """
+from camelid.backends.verdict import cache_folder
 from camelid.errors import BackendError
 from camelid_native.cpu_library import load
 try:
@@ -215,7 +217,7 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, setting: dict[str, str], 
         monkeypatch.delenv(name, raising=False)
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
-    assert str(cpu_library.cache_folder()) == want
+    assert str(cache_folder()) == want
 
 
 def test_facts_name_no_path(built: Project) -> None:
