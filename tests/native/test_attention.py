@@ -1,0 +1,151 @@
+"""Attention of the CPU backend: its definition in float64, and the same bits however the rows come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.native.attention_oracle import F32, Shape, normal, run
+from tests.native.kernels import VARIANTS
+
+from camelid.backends import single
+from camelid.backends.codecs import CODECS
+from camelid.backends.single import OpCase, Quantized
+
+MAX_NMSE = 1e-11
+SHAPES = (
+    *(Shape(heads=(group * 2, 2), dims=(32, 32)) for group in (1, 2, 3, 5, 9)),
+    *(
+        Shape(kv_type=kv_type, dims=dims)
+        for kv_type in ("f16", "q8_0", "q4_0")
+        for dims in ((64, 64), (48, 80))
+    ),
+    Shape(heads=(8, 8), dims=(128, 128), kv_type="f16"),
+    Shape(heads=(2, 2), dims=(40, 24)),  # heads end within a vector
+    Shape(heads=(2, 2), dims=(48, 16), kv_type="q8_0"),  # and within a block
+    Shape(heads=(5, 1), dims=(576, 512), kv_type="q8_0", has_values=False),
+    Shape(heads=(3, 3), dims=(32, 64), kv_type="q8_0", has_tail=True, sinks=True),
+    Shape(heads=(3, 1), dims=(64, 64), kv_type="q4_0", has_tail=True, first_kept=100),
+    Shape(attrs={"window": 70}, sinks=True, first_kept=33),
+    Shape(attrs={"mask": "held"}, first_kept=64),
+    Shape(attrs={"softcap": 2.0, "scale": 3.0}, sinks=True),
+    Shape(bias=20, attrs={"window": 90}),
+)
+DEPTH = 420  # rows of a prompt: chunks of keys full and begun, the border of two tiers in several
+
+
+def nmse(got: F32, want: Any) -> float:
+    return float(((got - want) ** 2).sum() / (want**2).sum())
+
+
+def bits(values: F32) -> bytes:
+    return np.ascontiguousarray(values).tobytes()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_definition(shape: Shape, variant: str) -> None:
+    for positions in ([DEPTH - 1], range(DEPTH - 70, DEPTH)):
+        got = run(shape.case(positions, DEPTH), variant, threads=2).views["y"]
+        error = nmse(got, shape.definition(positions, DEPTH))
+        assert error <= MAX_NMSE, f"{len(positions)} rows: {error:.1e}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s.attrs.get("mask") != "held"], ids=str)
+def test_a_row_has_its_bits_from_itself_alone(shape: Shape, variant: str) -> None:
+    """Promises A and B: whatever the chunk, the company, the threads."""
+    positions, q = range(DEPTH - 70, DEPTH), shape.queries(70)
+    whole = run(shape.case(positions, DEPTH, q), variant).views["y"]
+    for threads in (2, 3, 4):
+        assert bits(run(shape.case(positions, DEPTH, q), variant, threads).views["y"]) == bits(whole)
+    for first, end, threads in ((0, 1, 1), (0, 1, 4), (69, 70, 3), (13, 15, 2), (20, 41, 1)):
+        case = shape.case(positions[first:end], DEPTH, q[first:end])
+        assert bits(run(case, variant, threads).views["y"]) == bits(whole[first:end])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("shape", [Shape(kv_type="f16"), Shape(kv_type="q8_0", has_tail=True)], ids=str)
+def test_company_does_not_show(shape: Shape, threads: int) -> None:
+    """Rows of four sequences in one step, far apart: one whose prompt goes on, three that decode."""
+    positions, lengths = [399, 7, 100, 101, 102, 419], (1, 1, 3, 1)
+    q = shape.queries(len(positions))
+    together = run(shape.case(positions, DEPTH, q, lengths=lengths), VARIANTS[-1], threads).views["y"]
+    for row, position in enumerate(positions):
+        alone = run(shape.case([position], DEPTH, q[row : row + 1]), VARIANTS[-1]).views["y"]
+        assert bits(alone) == bits(together[row : row + 1])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("kv_type", ["f32", "f16"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_unseen_keys_do_not_leak(
+    bad: float, kv_type: str, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies before a window and after a row may be anything: rows that see it not have the same bits."""
+    monkeypatch.setattr(single, "encode", raw_bytes)
+    shape = Shape(kv_type=kv_type, attrs={"window": 40})
+    clean = shape.case(range(150, 170), 176)
+    assert clean.keys is not None and clean.values is not None
+    spoiled = [array.copy() for array in (clean.keys, clean.values)]
+    for array in spoiled:
+        array[:115] = array[160:] = bad  # rows 154 to 159 see none of these
+    got = run(replace(clean, keys=spoiled[0], values=spoiled[1]), variant, threads=2).views["y"]
+    want = run(clean, variant, threads=2).views["y"]
+    assert bits(got[4:10]) == bits(want[4:10])
+    assert not np.isfinite(got[:4]).any() and not np.isfinite(got[10:]).any()
+
+
+def raw_bytes(kv_type: str, values: F32) -> Any:
+    """The bytes of rows, of numbers that no writer of files would take, too."""
+    codec = CODECS[kv_type]
+    return codec.encode(values.reshape(-1, codec.quant.block))
+
+
+ROWS = (9, 1, 40, 100)  # of the sequences in a step
+WAYS: tuple[dict[str, Any], ...] = ({}, {"mask": "causal"}, {"mask": "symmetric", "window": 12}, {"bias": 6})
+
+
+def rows_case(lengths: Sequence[int], views: Mapping[str, F32], bias: int = 0, **attrs: Any) -> OpCase:
+    """attend_rows of 6 heads, 2 of keys of 32 and values of 24."""
+    table = normal(8, 2 * bias + 1, 6)
+    weights = {"bias": Quantized("f32", table.shape, table.tobytes())} if bias else {}
+    sizes = {"n_heads": 6, "n_kv_heads": 2, "scale": 0.2}
+    n = sum(lengths)
+    y = np.zeros((n, 6 * 24), np.float32)
+    return OpCase(op="attend_rows", views={"y": y, **views}, weights=weights, lengths=lengths, positions=range(n),
+                  attrs={**sizes, **attrs})  # fmt: skip
+
+
+def rows_definition(views: Mapping[str, F32], bias: int = 0, mask: str = "full", window: int = 0) -> Any:
+    """One sequence's rows."""
+    q, k, v = (views[role].astype(np.float64).reshape(-1, n, width) for role, n, width in PARTS)
+    table, n = normal(8, 2 * bias + 1, 6), len(q)
+    away = np.arange(n)[None] - np.arange(n)[:, None]  # [row, key]
+    hidden = {"full": away > n, "causal": away > 0, "symmetric": abs(away) > window // 2}[mask]
+    out = np.empty((n, 6, 24))
+    for h in range(6):
+        scores = q[:, h] @ k[:, h // 3].T * 0.2 + (table[away.clip(-bias, bias) + bias, h] if bias else 0.0)
+        e = np.exp(np.where(hidden, -np.inf, scores - scores.max(axis=1, keepdims=True)))
+        out[:, h] = e / e.sum(axis=1, keepdims=True) @ v[:, h // 3]
+    return out.reshape(n, -1)
+
+
+PARTS = (("q", 6, 32), ("k", 2, 32), ("v", 2, 24))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_rows_of_the_step(way: Mapping[str, Any], variant: str) -> None:
+    """Each sequence sees itself alone; where it stands in the step and on how many threads never shows."""
+    views = {role: normal(5, sum(ROWS), n * width) for role, n, width in PARTS}
+    got = run(rows_case(ROWS, views, **way), variant, threads=3).views["y"]
+    start = 0
+    for n in ROWS:
+        own = {role: rows[start : start + n] for role, rows in views.items()}
+        assert nmse(got[start : start + n], rows_definition(own, **way)) <= MAX_NMSE
+        assert bits(run(rows_case([n], own, **way), variant).views["y"]) == bits(got[start : start + n])
+        start += n
