@@ -75,7 +75,7 @@ def vmath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def inputs() -> F32:
-    bits = np.arange(0, 2**32, 997, np.uint64).astype(np.uint32)
+    bits = np.arange(0, 2**32, 997).astype(np.uint32)
     return np.concatenate([bits[: len(bits) // 16 * 16].view(np.float32), SPECIAL])
 
 
