@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import functools
 import json
 from ctypes import c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ class Kernels:
         return function
 
 
+@functools.cache
 def variants() -> dict[str, Kernels]:
     """Those that this processor runs, by name."""
     library = cpu_library.load()

@@ -57,7 +57,8 @@ enum { LEAST_NAN = 0x7F800001, QUIET_NAN = 0x7FC00000 };
 
 INLINE float inverse_of(float d) { return d == 0.0f ? 0.0f : 1.0f / d; }
 
-/* The largest magnitude of 32, as bits: those of floats sort as the floats do. Of NaN the least. */
+/* The largest magnitude of 32, as bits: those of floats sort as the floats do. Of whatever NaN the least, so
+ * that all blocks with one come out alike. */
 INLINE uint32_t top_of_32(const float *x) {
     uint32_t top = 0;
     for (uint32_t i = 0; i < 32; i++) {
@@ -98,7 +99,8 @@ INLINE uint32_t fifth_bits(const int32_t *codes) {
     return high;
 }
 
-/* The scale and the least value of a block whose codes go up to `top`; NaN if any value is. */
+/* The scale and the least value of a block whose codes go up to `top`; NaN if any value is. Of zeros of both
+ * signs the first is the least; NumPy's choice depends on its machine, and both decode to the same bits. */
 typedef struct { float d, low; } cam_span;
 INLINE cam_span span_of(const float *x, float top) {
     float low = x[0], high = x[0];
