@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.gate_device import Device, plan_of_nothing
 from camelid.backends import verdict as verdicts
 from camelid.backends.gate.availability import availability
 from camelid.backends.gate.cases import SHORT, all_cases, all_rows, short_cases
+from camelid.backends.gate.compare import settled
 from camelid.backends.gate.gate import FAILED, PASSED, REFUSED, Outcome, judge
 from camelid.backends.gate.inputs import FIELDS, GateCase
 from camelid.backends.gate.rows_matrix import OPS as TYPED_OPS
@@ -24,6 +26,7 @@ from camelid.backends.verdict import verdict
 from camelid.errors import BackendError, DeviceLostError
 from camelid.formats.quants import QUANTS
 from camelid.plan.ops import OPS
+from camelid.plan.plan import Plan
 
 MOST = 2  # cases of each op that are run here
 
@@ -78,9 +81,14 @@ def test_state_and_ids_count_too() -> None:
         async def write_state(self, group: str, unit: int, data: bytes) -> None:
             await super().write_state(group, unit, bytes(len(data)) if group == "tokens" else data)
 
+    class Keeps(Device):
+        async def read_state(self, group: str, unit: int) -> bytes:
+            return bytes(len(await super().read_state(group, unit)))
+
     case = next(p.made() for p in all_cases([], "sample") if p.row.facts.get("history"))
     assert outcome(case).status == PASSED
     assert asyncio.run(judge(Forgets(), case)).status == FAILED
+    assert asyncio.run(judge(Keeps(), case)).status == FAILED
 
 
 def quantized(x: Any) -> Any:
@@ -108,6 +116,19 @@ def test_kernels_of_int8_are_held_to_int8(op: str) -> None:
     assert outcome(case, given=given).status == FAILED
     assert outcome(case, **int8).status == FAILED
     assert outcome(case, given=given, off=lambda y: np.float32(1.002) * y, **int8).status == FAILED
+
+
+def test_no_activation_is_a_tie() -> None:
+    """Where 127 / largest and its inverse differ in the last bit, kernels would fall to different sides."""
+    case = next(p.made() for p in all_cases(["q4_0"], "linear") if p.weight_type == "q4_0").case
+    x = np.arange(-128, 128, dtype=np.float32)[None] / np.float32(2.0)  # halves of each code
+    x[:, ::32] = 127.0
+    halves = replace(case, views={**case.views, "x": x})
+    codes = settled(halves).views["x"].astype(np.float64)
+    assert np.abs(codes - np.floor(codes) - 0.5).min() > 0.4
+    assert np.abs(codes - x).max() == 0.5 and np.abs(codes - x).min() == 0.0
+    plain = settled(case).views["x"]
+    assert np.mean(plain == case.views["x"]) > 0.99, "others stay as they are"
 
 
 def test_float_matrices_are_never_rounded() -> None:
@@ -140,6 +161,17 @@ def test_availability_says_what_runs() -> None:
     assert "q6_k" in found["linear"]["q6_k"]
     assert all(found["embed"].values()) and found["scan_delta"][""] and not found["norm"][""]
     assert {"f32", "f16", "q8_0", "q4_0", "q4_0+tail"} <= found["attention"].keys()
+
+
+def test_an_op_is_there_if_some_way_of_it_is() -> None:
+    def refuses(plan: Plan) -> str:
+        return next((f"not {op.word('kind')}" for op in plan.ops if op.name == "norm"), "no")
+
+    def but_rms(plan: Plan) -> str:
+        return refuses(plan).removeprefix("not rms")
+
+    assert availability(Device(refuses=refuses).capabilities())["norm"][""].startswith("not")
+    assert availability(Device(refuses=but_rms).capabilities())["norm"][""] == ""
 
 
 def test_the_short_gate_is_short() -> None:
