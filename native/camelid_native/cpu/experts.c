@@ -1,4 +1,4 @@
-/* linear_experts: rows are gathered by their expert, so that each expert's matrix meets all of its rows at once. */
+/* linear_experts: rows are gathered by expert, so that each expert's matrix meets all of its rows at once. */
 
 enum { EXPERTS_Y, EXPERTS_X, EXPERTS_IDS };
 
@@ -14,14 +14,14 @@ static uint64_t experts_places(const cam_op *op, const cam_program *program) {
 static cam_gathered gathered_at(const cam_op *op, const cam_program *program) {
     const cam_weight *weight = &op->weights[LINEAR_WEIGHT];
     const uint64_t n = experts_places(op, program);
-    uint8_t *at = AT(uint8_t, program->scratch) + (n * act_bytes(layouts[weight->type], weight->cols) + 63) / 64 * 64;
-    return (cam_gathered){(cam_place *)(void *)at, (uint32_t *)(void *)(at + n * sizeof(cam_place))};
+    const uint64_t after = whole_lines(n * act_bytes(layouts[weight->type], weight->cols));
+    cam_place *order = AT(cam_place, program->scratch + after);
+    return (cam_gathered){order, (uint32_t *)(order + n)};
 }
 static uint64_t scratch_linear_experts(const cam_op *op, const cam_program *program, uint32_t n_threads) {
     (void)n_threads;
-    const cam_gathered end = gathered_at(op, program);
-    const uint64_t bytes = (uintptr_t)(end.starts + op->weights[LINEAR_WEIGHT].stack + 1) - (uintptr_t)program->scratch;
-    return (bytes + 63) / 64 * 64;
+    const uint32_t *end = gathered_at(op, program).starts + op->weights[LINEAR_WEIGHT].stack + 1;
+    return whole_lines((uintptr_t)end - program->scratch);
 }
 
 /* The expert of a slot. A router's ids are below the stack; whatever is not, is taken for expert 0. */
@@ -44,6 +44,10 @@ static void gather(const cam_op *op, uint32_t rows, cam_gathered to) {
     to.starts[0] = 0;
 }
 
+INLINE cam_range rows_of(const cam_gathered *gathered, uint32_t expert) {
+    return (cam_range){gathered->starts[expert], gathered->starts[expert + 1]};
+}
+
 static void op_linear_experts(const cam_op *op, const cam_run *run, uint32_t thread) {
     const cam_view *x = &op->views[EXPERTS_X], *y = &op->views[EXPERTS_Y];
     const cam_weight *weight = &op->weights[LINEAR_WEIGHT], *bias = &op->weights[LINEAR_BIAS];
@@ -55,13 +59,12 @@ static void op_linear_experts(const cam_op *op, const cam_run *run, uint32_t thr
     cam_meet(run, thread);
     for (uint32_t e = 0; e < weight->stack; e++) {
         const cam_matrix matrix = matrix_at(weight, bias, e);
-        quantize(&places, (cam_range){gathered.starts[e], gathered.starts[e + 1]}, &matrix, scratch_of(run), run,
-                 thread);
+        quantize(&places, rows_of(&gathered, e), &matrix, scratch_of(run), run, thread);
     }
     cam_meet(run, thread);
     for (uint32_t e = 0; e < weight->stack; e++) {
         const cam_matrix matrix = matrix_at(weight, bias, e);
-        multiply(&matrix, &places, (cam_range){gathered.starts[e], gathered.starts[e + 1]}, scratch_of(run),
-                 share_panels(&matrix, run, thread));
+        const cam_range panels = share_panels(&matrix, run, thread);
+        multiply(&matrix, &places, rows_of(&gathered, e), scratch_of(run), panels);
     }
 }

@@ -1,7 +1,7 @@
 /* Products of rows with matrices in panels: linear, linear_glu, linear_heads.
  *
- * Rows are quantized by all threads, each some columns of every row; after they have met, each thread computes
- * some panels of every matrix, for all rows. */
+ * Rows are quantized by all threads, each some columns of every row; after they have met, each thread
+ * computes some panels of every matrix, for all rows. */
 #include "forms.h"
 #include "vmath.h"
 
@@ -151,6 +151,8 @@ enum { GLU_ACT };
 
 static uint8_t *scratch_of(const cam_run *run) { return AT(uint8_t, run->program->scratch); }
 
+static uint64_t whole_lines(uint64_t bytes) { return (bytes + CACHE_BYTES - 1) / CACHE_BYTES * CACHE_BYTES; }
+
 /* The most rows that a view can have. */
 static uint32_t most_rows(const cam_view *view, const cam_program *program) {
     return view->rows == ROWS_O ? program->capacity_outputs : program->capacity_rows;
@@ -159,13 +161,13 @@ static uint64_t scratch_linear(const cam_op *op, const cam_program *program, uin
     (void)n_threads;
     const cam_weight *weight = &op->weights[LINEAR_WEIGHT];
     uint64_t rows = (uint64_t)most_rows(&op->views[LINEAR_X], program) * weight->stack;
-    return (rows * act_bytes(layouts[weight->type], weight->cols) + 63) / 64 * 64;
+    return whole_lines(rows * act_bytes(layouts[weight->type], weight->cols));
 }
 
+static int takes_floats(const cam_op *op) { return !layouts[op->weights[LINEAR_WEIGHT].type].span; }
 /* Whether the activations that this op wants stand in scratch: then it is not the first of a plan. */
 static int has_rows(const cam_op *op) {
-    if (!(op->flags & FLAG_SAME_X)) return 0;
-    return !layouts[op->weights[LINEAR_WEIGHT].type].span == !layouts[op[-1].weights[LINEAR_WEIGHT].type].span;
+    return op->flags & FLAG_SAME_X && takes_floats(op) == takes_floats(op - 1);
 }
 
 static void multiply_rows(const cam_op *op, const cam_matrix *matrix, const cam_run *run, uint32_t thread) {

@@ -1,11 +1,11 @@
 /* How a matrix of each type lies in panels of 16 rows.
  *
- * A panel is 16 rows by all columns, the last one filled up with rows of zeros. Of floats it is column after
- * column, 16 values each. Of quantized types it is a run of spans: a head of `halves` float16 for each row, then
- * `span` blocks of 32 columns, each of which is
- *   codes   8 groups of 4 columns, a group being 64 bytes with row r's four at 4 * r. 4 bits: group i in the low
- *           and group i + 4 in the high halves of 64 bytes; what a code has above 4 bits follows in planes of 64
- *           bytes: 1 bit of 8 groups, or 2 bits of 4 groups. 8 bits: signed bytes.
+ * A panel is 16 rows by all columns, the last one filled up with rows of zeros. Of floats it is column
+ * after column, 16 values each. Of quantized types it is a run of spans: a head of `halves` float16 for each
+ * row, then `span` blocks of 32 columns, each of which is
+ *   codes   8 groups of 4 columns, a group being 64 bytes with row r's four at 4 * r. 4 bits: group i in the
+ *           low and group i + 4 in the high halves of 64 bytes; what a code has above 4 bits follows in
+ *           planes of 64 bytes: 1 bit of 8 groups, or 2 bits of 4 groups. 8 bits: signed bytes.
  *   bytes   [bytes][16] u8
  *   floats  [floats][16] float32
  * The value of a code q:

@@ -1,4 +1,5 @@
-/* Activations, as matrices are multiplied with them: in tiles of some rows, so that a product reads one stream.
+/* Activations, as matrices are multiplied with them: in tiles of some rows, so that a product reads one
+ * stream.
  *
  * For quantized matrices int8 in blocks of 32 columns: of every block, first the 32 codes of each row of the
  * tile, then each row's cam_act. For matrices of floats: of every column, the float32 of each row. */
@@ -25,12 +26,25 @@ enum { ACT_BYTES = BLOCK + sizeof(cam_act) };
 /* A block whose magnitudes are all below this counts as zeros: 127 divided by it is still finite. */
 static const float LEAST_TOP = 1e-36f;
 
-typedef int8_t v_codes __attribute__((vector_size(LANES)));   /* LANES codes */
+typedef int8_t v_codes __attribute__((vector_size(LANES)));
+typedef int32_t v_four __attribute__((vector_size(16)));
 
 /* Real numbers to codes, to nearest, ties to even. */
 INLINE void store_codes(int8_t *codes, vf real) {
     v_codes low = __builtin_convertvector(vi_round(real), v_codes);
     memcpy(codes, &low, sizeof low);
+}
+
+/* The largest lane of v, none of which is below 0. */
+INLINE int32_t top_lane(vi v) {
+    v_four parts[LANES / 4], top = {0};
+    memcpy(parts, &v, sizeof parts);
+    for (uint32_t i = 0; i < LANES / 4; i++) {
+        v_four more = parts[i] > top;
+        top = (parts[i] & more) | (top & ~more);
+    }
+    int32_t low = top[0] > top[1] ? top[0] : top[1], high = top[2] > top[3] ? top[2] : top[3];
+    return low > high ? low : high;
 }
 
 /* The largest magnitude of a block. As integers, floats sort by magnitude, and a NaN is above all. */
@@ -40,20 +54,28 @@ INLINE float block_top(const float *x) {
         vi size = (vi)vf_load(x + i) & 0x7FFFFFFF;
         top = (vi)vf_pick(size > top, (vf)size, (vf)top);
     }
-    int32_t most = 0;
-    for (uint32_t i = 0; i < LANES; i++) most = top[i] > most ? top[i] : most;
-    return float_of_bits((uint32_t)most);
+    return float_of_bits((uint32_t)top_lane(top));
 }
 
-/* With scale = largest magnitude / 127; codes are rounded to nearest, ties to even. An infinity or a NaN comes
- * out as such a scale. */
+/* Of 16 codes, in two words of eight bytes: they become 0 to 255, and are added in pairs, then all pairs. */
+INLINE int32_t sum_codes(const int8_t *codes) {
+    const uint64_t low_bytes = 0x00FF00FF00FF00FF, ones = 0x0001000100010001;
+    uint64_t words[2], pairs = 0;
+    memcpy(words, codes, sizeof words);
+    for (int i = 0; i < 2; i++) {
+        uint64_t raised = words[i] ^ 0x8080808080808080;
+        pairs += (raised & low_bytes) + (raised >> 8 & low_bytes);
+    }
+    return (int32_t)(pairs * ones >> 48) - 16 * 128;
+}
+
+/* With scale = largest magnitude / 127; codes are rounded to nearest, ties to even. An infinity or a NaN
+ * comes out as such a scale. */
 INLINE void quantize_block(const float *x, int8_t *codes, cam_act *act) {
-    const float top = block_top(x), by = top > LEAST_TOP ? 127.0f / top : 0.0f;
-    int32_t first = 0, last = 0;
+    const float top = block_top(x), scale = top / 127.0f, by = top > LEAST_TOP ? 127.0f / top : 0.0f;
     for (uint32_t i = 0; i < BLOCK; i += LANES) store_codes(codes + i, vf_load(x + i) * by);
-    for (uint32_t i = 0; i < 16; i++) first += codes[i], last += codes[i + 16];
-    float scale = top / 127.0f;
-    *act = (cam_act){scale, scale * (float)(first + last), -(first + last), -first};
+    const int32_t first = sum_codes(codes), sum = first + sum_codes(codes + 16);
+    *act = (cam_act){scale, scale * (float)sum, -sum, -first};
 }
 
 /* The widest tile that begins where `left` rows are left: a power of two. */
@@ -71,7 +93,8 @@ INLINE uint64_t act_bytes(const cam_layout layout, uint32_t cols) {
 INLINE void place_codes(const float *x, cam_range blocks, uint32_t n, uint32_t row, uint8_t *tile) {
     for (uint32_t b = blocks.start; b < blocks.end; b++) {
         uint8_t *block = tile + (uint64_t)b * n * ACT_BYTES;
-        quantize_block(x + BLOCK * b, (int8_t *)block + BLOCK * row, (cam_act *)(void *)(block + BLOCK * n) + row);
+        cam_act *acts = (cam_act *)(void *)(block + BLOCK * n);
+        quantize_block(x + BLOCK * b, (int8_t *)block + BLOCK * row, &acts[row]);
     }
 }
 INLINE void place_floats(const float *x, cam_range cols, uint32_t n, uint32_t row, uint8_t *tile) {

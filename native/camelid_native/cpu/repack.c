@@ -4,13 +4,16 @@
 /* ---- A row's part of a panel, in words of 4 bytes: four codes of a group, or their bits in a plane */
 
 typedef uint32_t cam_word __attribute__((may_alias));
-INLINE cam_word *word_at(const uint8_t *group, uint32_t row) { return (cam_word *)(uintptr_t)(group + 4 * row); }
+INLINE cam_word *word_at(const uint8_t *group, uint32_t row) {
+    return (cam_word *)(uintptr_t)(group + 4 * row);
+}
 
 INLINE void write_codes(const cam_layout layout, const int8_t *codes, uint8_t *block, uint32_t row) {
     const uint32_t width = layout.bits - 4, mask = 0x01010101 * ((1u << width) - 1);
     uint32_t words[GROUPS], plane = 0;
     memcpy(words, codes, sizeof words);
-    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++) *word_at(block + g * GROUP_BYTES, row) = words[g];
+    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++)
+        *word_at(block + g * GROUP_BYTES, row) = words[g];
     if (layout.bits == 8) return;
     for (uint32_t i = 0; i < 4; i++, block += GROUP_BYTES)
         *word_at(block, row) = (words[i] & 0x0F0F0F0F) | (words[i + 4] & 0x0F0F0F0F) << 4;
@@ -25,7 +28,8 @@ INLINE void write_codes(const cam_layout layout, const int8_t *codes, uint8_t *b
 INLINE void read_codes(const cam_layout layout, int8_t *codes, const uint8_t *block, uint32_t row) {
     const uint32_t width = layout.bits - 4, mask = 0x01010101 * ((1u << width) - 1);
     uint32_t words[GROUPS];
-    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++) words[g] = *word_at(block + g * GROUP_BYTES, row);
+    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++)
+        words[g] = *word_at(block + g * GROUP_BYTES, row);
     for (uint32_t g = 0; g < GROUPS && layout.bits < 8; g++) {
         uint32_t plane = width ? *word_at(block + (4 + width * g / 8) * GROUP_BYTES, row) : 0;
         words[g] = *word_at(block + g % 4 * GROUP_BYTES, row) >> g / 4 * 4 & 0x0F0F0F0F;
@@ -35,7 +39,8 @@ INLINE void read_codes(const cam_layout layout, int8_t *codes, const uint8_t *bl
 }
 
 INLINE void write_piece(const cam_layout layout, const cam_piece *piece, uint8_t *at, uint32_t row) {
-    for (uint32_t i = 0; i < layout.halves; i++) memcpy(at + 2 * (PANEL_ROWS * i + row), &piece->halves[i], 2);
+    for (uint32_t i = 0; i < layout.halves; i++)
+        memcpy(at + 2 * (PANEL_ROWS * i + row), &piece->halves[i], 2);
     at += head_bytes(layout);
     for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
         uint8_t *bytes = at + code_bytes(layout), *floats = bytes + PANEL_ROWS * layout.bytes;
@@ -47,7 +52,8 @@ INLINE void write_piece(const cam_layout layout, const cam_piece *piece, uint8_t
 }
 
 INLINE void read_piece(const cam_layout layout, cam_piece *piece, const uint8_t *at, uint32_t row) {
-    for (uint32_t i = 0; i < layout.halves; i++) memcpy(&piece->halves[i], at + 2 * (PANEL_ROWS * i + row), 2);
+    for (uint32_t i = 0; i < layout.halves; i++)
+        memcpy(&piece->halves[i], at + 2 * (PANEL_ROWS * i + row), 2);
     at += head_bytes(layout);
     for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
         const uint8_t *bytes = at + code_bytes(layout), *floats = bytes + PANEL_ROWS * layout.bytes;
@@ -104,8 +110,8 @@ static void unpack_floats(uint32_t type, const uint8_t *panel, uint32_t cols, ui
         codecs[type].decode(panel + each * (PANEL_ROWS * (uint64_t)c + row), values + c, 1);
 }
 
-static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols, uint32_t row,
-                               float *values) {
+static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols,
+                               uint32_t row, float *values) {
     (void)rows;
     const cam_layout layout = *layout_of(type);
     const uint8_t *panel = panels + row / PANEL_ROWS * panel_bytes(layout, cols);

@@ -41,7 +41,10 @@ static void fetch_q8_0(const void *stored, cam_piece *piece) {
 
 static void fetch_scales(const uint8_t *packed, cam_piece *piece) {
     cam_scales s = scales_of_12(packed);
-    for (uint32_t b = 0; b < MAX_SPAN; b++) piece->bytes[b][0] = s.scale[b], piece->bytes[b][1] = s.minimum[b];
+    for (uint32_t b = 0; b < MAX_SPAN; b++) {
+        piece->bytes[b][0] = s.scale[b];
+        piece->bytes[b][1] = s.minimum[b];
+    }
 }
 static void fetch_q4_k(const void *stored, cam_piece *piece) {
     const block_q4_k *block = stored;
