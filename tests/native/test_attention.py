@@ -116,8 +116,8 @@ def rows_case(lengths: Sequence[int], views: Mapping[str, F32], bias: int = 0, *
     sizes = {"n_heads": 6, "n_kv_heads": 2, "scale": 0.2}
     n = sum(lengths)
     y = np.zeros((n, 6 * 24), np.float32)
-    return OpCase(op="attend_rows", views={"y": y, **views}, weights=weights, lengths=lengths, positions=range(n),
-                  attrs={**sizes, **attrs})  # fmt: skip
+    facts: dict[str, Any] = {"lengths": lengths, "positions": range(n), "attrs": {**sizes, **attrs}}
+    return OpCase(op="attend_rows", views={"y": y, **views}, weights=weights, **facts)
 
 
 def rows_definition(views: Mapping[str, F32], bias: int = 0, mask: str = "full", window: int = 0) -> Any:
