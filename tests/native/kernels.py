@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ctypes import CDLL, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase, run_case
+from camelid.backends.single import OpCase, case_plan, run_case
 from camelid.formats.quants import quant, row_bytes
-from camelid_native.cpu import open_backend
+from camelid.plan.ops import make_op
+from camelid.plan.plan import Stage
+from camelid.plan.step import FROM_ID, Step, StepRow, encode_step
+from camelid_native.cpu import CpuBackend, open_backend
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_library import load
 
+T = TypeVar("T")
 U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
 FUNCTIONS = {
@@ -26,6 +31,7 @@ FUNCTIONS = {
     "cam_unpack_row": (None, (c_uint32, c_uint32, c_void_p, c_uint32, c_uint32, c_uint32, c_void_p)),
 }
 NUMBERS = {name: i for i, name in enumerate(Library().variants)}
+ROW = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,))
 VARIANTS = [name for name, can in Library().variants.items() if can]
 
 
@@ -82,12 +88,39 @@ def pack(variant: str, type_name: str, stored: U8, cols: int, order: list[int] |
 def run_op(case: OpCase, variant: str, threads: int) -> Mapping[str, F32]:
     """What a case writes to its views."""
 
-    async def run() -> Mapping[str, F32]:
-        backend = open_backend()
-        await backend.open(OpenSpec(adapter=variant, threads=threads))
-        try:
-            return (await run_case(backend, case)).views
-        finally:
-            await backend.close()
+    async def run(backend: CpuBackend) -> Mapping[str, F32]:
+        return (await run_case(backend, case)).views
 
-    return asyncio.run(run())
+    return asyncio.run(_opened(run, variant, threads))
+
+
+def run_linears(cases: Sequence[OpCase], variant: str, threads: int) -> F32:
+    """The y of the last case, after all the others in the same plan; all have the x of the first."""
+    plans = [case_plan(case) for case in cases]
+    x = plans[0][1]["x"]
+    outputs = [roles["y"] for _, roles in plans]
+    outputs = [replace(y, buffer=replace(y.buffer, name=f"y{i}")) for i, y in enumerate(outputs)]
+    weights = [replace(plan.weights()["weight"], name=f"weight{i}") for i, (plan, _) in enumerate(plans)]
+    operands = [{"x": x, "y": y, "weight": weight} for y, weight in zip(outputs, weights, strict=True)]
+    ops = tuple(make_op("linear", each, {}) for each in operands)
+    plan = replace(plans[0][0], stages=(Stage("main", ops),), states=())
+
+    async def run(backend: CpuBackend) -> F32:
+        await backend.load(weights, {})
+        await backend.allocate((), {})
+        program = await backend.compile(plan)
+        rows = cases[0].views["x"]
+        step = encode_step(Step(rows=[ROW] * len(rows)), plan.layout)
+        _, raw = await backend.run_buffers(program, step, {x: rows.tobytes()}, outputs[-1:])
+        return np.frombuffer(raw[0], np.float32).reshape(len(rows), -1)
+
+    return asyncio.run(_opened(run, variant, threads))
+
+
+async def _opened(run: Callable[[CpuBackend], Awaitable[T]], variant: str, threads: int) -> T:
+    backend = open_backend()
+    await backend.open(OpenSpec(adapter=variant, threads=threads))
+    try:
+        return await run(backend)
+    finally:
+        await backend.close()

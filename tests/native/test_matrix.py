@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.golden.quant_oracle import oracle_decode, random_blocks
-from tests.native.kernels import F32, VARIANTS, run_op
+from tests.native.kernels import F32, VARIANTS, run_linears, run_op
 from tests.native.test_panels import TYPES
 
 from camelid.backends.single import OpCase, Quantized
@@ -76,7 +76,9 @@ def linear(type_name: str, n: int, n_out: int, cols: int, *, bias: bool = False)
 @pytest.mark.parametrize("type_name", TYPES)
 def test_linear(type_name: str, variant: str) -> None:
     case = linear(type_name, 19, 53, 768, bias=True)
-    got = run_op(case, variant, 2)["y"]
+    wide = run_op(replace(case, margins=(4, 6)), variant, 2)["y"]
+    got, beside = wide[:, 4:-6], np.delete(wide, np.s_[4:-6], axis=1)
+    assert not beside.any()  # what a last panel has too many goes nowhere
     matrix, bias = values(case.weights["weight"]), values(case.weights["bias"])
     exact = case.views["x"].astype(np.float64) @ matrix.T + bias
     assert nmse(got, seen_by(type_name, case.views["x"]) @ matrix.T + bias) <= MAX_NMSE
@@ -96,6 +98,16 @@ def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
             views = {role: view[start : start + n] for role, view in whole.views.items()}
             got = run_op(replace(whole, views=views), variant, threads)["y"]
             np.testing.assert_array_equal(got.view(np.uint32), want[start : start + n].view(np.uint32))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_linears_of_one_x(variant: str) -> None:
+    """Rows that stand quantized from the op before are used again, but not for another kind of matrix."""
+    types = ("q8_0", "q4_0", "f32", "f16", "q6_k", "q8_0")
+    cases = [linear(type_name, 5, 24 + i, 256) for i, type_name in enumerate(types)]
+    for i, case in enumerate(cases):
+        got, want = run_linears(cases[: i + 1], variant, 2), run_op(case, variant, 1)["y"]
+        np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

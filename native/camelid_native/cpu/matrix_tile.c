@@ -141,7 +141,7 @@ INLINE void codes_by_tile(const cam_layout layout, const int n, const uint8_t *p
         UNROLL for (int s = 0; s < SLICES; s++) heads[s] = take_head(layout, panel, s);
         panel += head_bytes(layout);
         ROLLED for (uint32_t b = 0; b < layout.span; b++) {
-            UNROLL for (uint32_t i = 0; i < span_bytes(layout) / layout.span; i += CACHE_BYTES)
+            for (uint32_t i = 0; i < span_bytes(layout) / layout.span; i += CACHE_BYTES)
                 __builtin_prefetch(panel + AHEAD + i);
             UNROLL for (int s = 0; s < SLICES; s++) {
                 cam_part part = take_part(layout, panel, s, heads[s]);
