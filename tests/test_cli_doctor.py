@@ -118,7 +118,7 @@ def test_lines_fit_the_terminal(put: Callable[..., Device], columns: int) -> Non
     put(device="Test \x1b[31m[bold]GPU " + "x" * 150, limits={"maxBufferSize": 1 << 31}, activations="q8")
     text = call("--backend", "cpu", "--op", "add", columns=columns).stdout
     assert max(map(len, text.splitlines())) <= columns
-    assert "\x1b" not in text and "[bold]GPU" in text, "a driver's text is text"
+    assert "Test ?[31m[bold]GPU" in text, "a driver's text is text"
     for words in ("instructions", "pip install" if any(extras().values()) else "installed", "other ops"):
         assert words in text
 
