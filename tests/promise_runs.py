@@ -39,6 +39,7 @@ class AheadReference(ReferenceBackend):
 BACKENDS: Mapping[str, Callable[[], Backend]] = {
     "reference": AheadReference,
     "webgpu": lambda: open_backend("webgpu"),
+    "cpu": lambda: open_backend("cpu"),
 }
 
 

@@ -34,6 +34,7 @@ NEEDS_DEVICE_DRAWS = {("hosted", "run ahead"), ("hosted", "speculated")}
 TWO_TIER = ("two-tier", "two-tier-q4_0")
 KV_TYPES = ("f16", "q8_0", "q4_0", *TWO_TIER)
 FEW_CHUNKS = [name for name in SITUATIONS if name not in ("chunks of 2", "chunks of 16", "chunks of 512")]
+BOTH = ("reference", "cpu")  # backends that hold A and B
 # On webgpu a prompt's rows go through other kernels than generated ones: promise A alone is kept to the bit.
 COMPANY = ("among 8 others", "run ahead")
 
@@ -89,28 +90,33 @@ def holds(case: Case, name: str, situation: str, answers: Answers) -> None:
     ("sampling", "situation"),
     [(s, how) for s in SAMPLINGS for how in SITUATIONS if (s, how) not in NEEDS_DEVICE_DRAWS],
 )
-def test_reference_keeps_both_promises(
-    cases: dict[str, Case], answers: Answers, sampling: str, situation: str
+@pytest.mark.parametrize("backend", BOTH)
+def test_both_promises_are_kept(
+    cases: dict[str, Case], answers: Answers, backend: str, sampling: str, situation: str
 ) -> None:
-    holds(replace(cases["llama"], sampling=SAMPLINGS[sampling]), sampling, situation, answers)
+    case = replace(cases["llama"], backend=backend, sampling=SAMPLINGS[sampling])
+    holds(case, f"{backend} {sampling}", situation, answers)
 
 
 @pytest.mark.parametrize("situation", FEW_CHUNKS)
 @pytest.mark.parametrize("model", ["window", "recurrent"])
+@pytest.mark.parametrize("backend", BOTH)
 def test_other_groups_of_state_keep_both_promises(
-    cases: dict[str, Case], answers: Answers, model: str, situation: str
+    cases: dict[str, Case], answers: Answers, backend: str, model: str, situation: str
 ) -> None:
-    holds(replace(cases[model], sampling=WILD), model, situation, answers)
+    holds(replace(cases[model], backend=backend, sampling=WILD), f"{backend} {model}", situation, answers)
 
 
 @pytest.mark.parametrize("situation", FEW_CHUNKS)
 @pytest.mark.parametrize("kv_type", KV_TYPES)
+@pytest.mark.parametrize("backend", BOTH)
 def test_every_kv_type_keeps_both_promises(
-    cases: dict[str, Case], answers: Answers, kv_type: str, situation: str
+    cases: dict[str, Case], answers: Answers, backend: str, kv_type: str, situation: str
 ) -> None:
     """Of two tiers, long enough that old rows are read from the second."""
     model = "long" if kv_type in TWO_TIER else "llama"
-    holds(replace(cases[model], sampling=DRAWN, kv_type=kv_type), kv_type, situation, answers)
+    case = replace(cases[model], backend=backend, sampling=DRAWN, kv_type=kv_type)
+    holds(case, f"{backend} {kv_type}", situation, answers)
 
 
 @pytest.mark.parametrize("context", [128, 40])

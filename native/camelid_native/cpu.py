@@ -58,6 +58,16 @@ class CpuProgram:
 
 
 @dataclass(slots=True)
+class Flight:
+    """A step that was submitted: its words, where its results will be, and what they were."""
+
+    result: Memory
+    n_bytes: int
+    words: ctypes.Array[Any]
+    data: bytes = b""
+
+
+@dataclass(slots=True)
 class StateMemory:
     """The rows and the page table of one group."""
 
@@ -93,7 +103,7 @@ class CpuBackend:
         self._weights = WeightForms(self._library, len(self._cpus))
         self._states: dict[str, StateMemory] = {}
         self._programs: list[CpuProgram] = []
-        self._step: ctypes.Array[Any] | None = None  # of the run under way
+        self._flight: Flight | None = None  # the step under way
         self._runs = 0
 
     def capabilities(self) -> Capabilities:
@@ -104,7 +114,7 @@ class CpuBackend:
             ops=frozenset(self._library.kinds),
             weight_types=self._library.weight_types,
             promise="A+B",
-            max_in_flight=1,
+            max_in_flight=2,
             fused=frozenset({"add_norm", "linear_glu"}),
             activations="q8",
             build=self._library.build,
@@ -146,27 +156,40 @@ class CpuBackend:
         return Program(plan, program)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+        """Begins a step; where one is under way, when that has ended."""
+        self._settle()
         own: CpuProgram = program.handle
-        self._step = ctypes.create_string_buffer(step, len(step))
-        self._library.submit(self._pool, ctypes.addressof(own.record), self._step, own.result.at)
-        self._runs += 1
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, own)
+        words = ctypes.create_string_buffer(step, len(step))
+        self._library.submit(self._pool, ctypes.addressof(own.record), words, own.result.at)
+        self._flight = Flight(own.result, result_bytes(program.plan, n_outputs), words)
+        self._runs += 1
+        return Ticket(program, n_outputs, self._flight)
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step. Other tasks have had their turn before; other threads run meanwhile."""
         await asyncio.sleep(0)
-        self._library.wait(self._pool)
-        own: CpuProgram = ticket.handle
-        return output_rows(own.result.read(0, result_bytes(ticket.program.plan, ticket.n_outputs)), ticket)
+        flight: Flight = ticket.handle
+        if flight is self._flight:
+            self._settle()
+        return output_rows(flight.data, ticket)
+
+    def _settle(self) -> None:
+        """Waits for the step under way and keeps its results, whose place the next one takes."""
+        if self._flight:
+            self._library.wait(self._pool)
+            self._flight.data = self._flight.result.read(0, self._flight.n_bytes)
+            self._flight = None
 
     async def read_state(self, group: str, unit: int) -> bytes:
+        self._settle()
         memory = self._states[group]
         return b"".join(memory.rows.read(at + unit * each, each) for at, each in memory.regions())
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
         memory, start = self._states[group], 0
         check_unit(group, data, memory.spec.unit_bytes, backend="cpu")
+        self._settle()
         for at, each in memory.regions():
             memory.rows.write(at + unit * each, data[start : start + each])
             start += each
@@ -184,7 +207,7 @@ class CpuBackend:
         for view, data in inputs.items():
             own.arena.write(own.offsets[view.buffer.name], data)
         ticket = self.run(program, step)
-        self._library.wait(self._pool)
+        self._settle()
         sizes = [4 * program.plan.rows[view.rows] * view.cols for view in outputs]
         places = [(own.offsets[view.buffer.name], n) for view, n in zip(outputs, sizes, strict=True)]
         return ticket, [own.arena.read(*place) for place in places]
@@ -201,8 +224,8 @@ class CpuBackend:
 
     async def close(self) -> None:
         """Ends the threads and lets go of all memory."""
+        self._settle()
         if self._pool:
-            self._library.wait(self._pool)
             self._library.stop(self._pool)
         self._pool, self._states, self._programs = 0, {}, []
         self._weights = WeightForms(self._library, len(self._cpus))
