@@ -10,7 +10,7 @@ import pytest
 from tests.engine_fakes import GREEDY, collect
 from tests.model.stress.shapes import SHAPES
 from tests.model.stress_runs import CONTEXT, run
-from tests.test_session_file import SAVED, read
+from tests.sessions.test_file import SAVED, read
 
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine

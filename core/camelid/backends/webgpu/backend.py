@@ -131,15 +131,15 @@ class WebGpuBackend:
             number = await self._host.compile(self._section(section))
             # Drivers finish pipelines at their first dispatch (1.5 s on lavapipe): better now than later.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
-        return Program(plan, (number, section.n_dispatches))
+        return Program(plan, (number, section.launches))
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
-        number, n_dispatches = program.handle
+        number, launches = program.handle
         with _Errors():
             handle = self._host.run(number, step)
         counters = self._counters
         counters["runs"] += 1
-        counters["dispatches"] += n_dispatches
+        counters["dispatches"] += launched(launches, step)
         counters["in_flight"] += 1
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
         record = self._record_step(number, step)
@@ -231,6 +231,12 @@ class WebGpuBackend:
             self._tape["steps"].append(record | {"words": step.hex()})
             return self._tape["steps"][-1]
         return record
+
+
+def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:
+    """Dispatches whose grid is not empty in this step."""
+    words = memoryview(step).cast("I")
+    return sum(n for needed, n in launches.items() if all(words[word] for word in needed))
 
 
 class _Errors:

@@ -25,6 +25,7 @@ A dispatch with an empty grid is not launched.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -82,8 +83,10 @@ class Section:
         self.commands.append(("dispatch", pipeline, group, tuple(grid)))
 
     @property
-    def n_dispatches(self) -> int:
-        return sum(command[0] == "dispatch" for command in self.commands)
+    def launches(self) -> Mapping[frozenset[int], int]:
+        """How many dispatches there are by the words of the step that must be above 0 to launch them."""
+        grids = [command[3] for command in self.commands if command[0] == "dispatch"]
+        return Counter(frozenset(e[0] for e in grid if not isinstance(e, int)) for grid in grids)
 
     def json(self) -> dict[str, Any]:
         """The section as JSON data, after a round trip, so that nothing but data can pass."""

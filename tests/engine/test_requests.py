@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.engine.test_faults import PROMPT, end, engine_of, run
 from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
-from tests.test_engine_faults import PROMPT, end, engine_of, run
 
 from camelid.engine.sequence import Request
 from camelid.engine.transfer import Exported

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.test_samplers import all_of
+from tests.sampling.test_samplers import all_of
 
 from camelid.sampling.drawing import Dice
 from camelid.sampling.params import DEFAULT_ORDER, ORDERS, SamplingParams

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.samplers_oracle import Case, drawn, ranked, softmax, survivors
-from tests.test_samplers import all_of, packed, random_case, row_of, sampler_of
+from tests.sampling.test_samplers import all_of, packed, random_case, row_of, sampler_of
 
 from camelid.backends.reference.sampling import philox
 from camelid.errors import RequestError
