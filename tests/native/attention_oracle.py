@@ -56,6 +56,7 @@ class Shape:
     has_values: bool = True  # else they are the first columns of the keys
     has_tail: bool = False
     first_kept: int = 0
+    tail_kept: int = 0  # 0: from the border on
     sinks: bool = False
     bias: int = 0  # rows of it
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -86,7 +87,8 @@ class Shape:
         facts: dict[str, Any] = {
             "views": {"y": y, "q": q}, "weights": weights, "positions": positions, "keys": keys,
             "values": values, "kv_type": self.kv_type, "has_tail": self.has_tail,
-            "first_kept": self.first_kept, "attrs": {**sizes, **self.attrs},
+            "first_kept": self.first_kept, "tail_kept": self.tail_kept or None,
+            "attrs": {**sizes, **self.attrs},
         }  # fmt: skip
         return OpCase(op="attention", **(facts | more))
 
@@ -94,7 +96,9 @@ class Shape:
         """What the rows of `case` give."""
         q = self.queries(len(positions)).astype(np.float64)
         held = [None if rows is None else self._tiers(rows) for rows in self.held(n)]
-        return np.stack([self._row(row, at, positions[0], *held) for row, at in zip(q, positions, strict=True)])
+        return np.stack(
+            [self._row(row, at, positions[0], *held) for row, at in zip(q, positions, strict=True)]
+        )
 
     def _tiers(self, rows: F32) -> tuple[F64, F64]:
         """Rows as the store holds them, and the tail."""
@@ -104,19 +108,23 @@ class Shape:
         seen = self._seen(at, held)
         assert keys is not None
         k, v = self._read(keys, at)[seen], None if values is None else self._read(values, at)[seen]
-        return np.concatenate([self._head(h, q, at, np.array(seen), k, v) for h in range(self.heads[0])])
+        return np.concatenate([self._head(h, q, at, seen, k, v) for h in range(self.heads[0])])
 
-    def _seen(self, at: int, held: int) -> range:
+    def _seen(self, at: int, held: int) -> Any:  # [keys]
         window = self.attrs.get("window", 0)
         if self.attrs.get("mask") == "held":
-            return range(self.first_kept, held)
-        return range(max(self.first_kept, at - window + 1 if window else 0), at + 1)
+            return np.arange(self.first_kept, held)
+        seen = np.arange(max(self.first_kept, at - window + 1 if window else 0), at + 1)
+        return seen[(seen < self._border(at)) | (seen >= self.tail_kept)]
+
+    def _border(self, at: int) -> int:
+        """The first row that a query at this position reads in the tail."""
+        return max(0, (at + 1 - TAIL) // BATCH * BATCH) if self.has_tail else at + 1
 
     def _read(self, tiers: Tiers, at: int) -> F64:
         """Rows as a query at this position reads them."""
         store, tail = tiers
-        border = max(0, (at + 1 - TAIL) // BATCH * BATCH) if self.has_tail else len(store)
-        return np.concatenate([store[:border], tail[border:]])
+        return np.concatenate([store[: self._border(at)], tail[self._border(at) :]])
 
     def _head(self, h: int, q: F64, at: int, seen: Any, keys: F64, values: F64 | None) -> F64:
         (n_heads, n_kv_heads), (k_dim, v_dim) = self.heads, self.dims

@@ -29,6 +29,7 @@ SHAPES = (
     Shape(heads=(5, 1), dims=(576, 512), kv_type="q8_0", has_values=False),
     Shape(heads=(3, 3), dims=(32, 64), kv_type="q8_0", has_tail=True, sinks=True),
     Shape(heads=(3, 1), dims=(64, 64), kv_type="q4_0", has_tail=True, first_kept=100),
+    Shape(kv_type="q8_0", has_tail=True, tail_kept=208),  # more is given up than the border lets go
     Shape(attrs={"window": 70}, sinks=True, first_kept=33),
     Shape(attrs={"mask": "held"}, first_kept=64),
     Shape(attrs={"softcap": 2.0, "scale": 3.0}, sinks=True),

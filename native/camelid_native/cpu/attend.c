@@ -9,9 +9,9 @@
 #include "vmath.h"
 
 enum { KEYS_F32 = 0, KEYS_F16 = 1, KEYS_Q4_0 = 2, KEYS_Q8_0 = 8 };   /* GGUF's ids */
-enum { SCORES = LANES > 8 ? LANES : 8 };                             /* summed up at once */
-enum { ROOM = CHUNK_KEYS + SCORES };                                  /* for scores, the last of which mean nothing */
-enum { VALUE_SUMS = LANES > 8 ? 16 : 8 };                            /* vectors of them that stay in registers */
+enum { SCORES = LANES > 8 ? LANES : 8 };         /* summed up at once */
+enum { ROOM = CHUNK_KEYS + SCORES };             /* for scores, the last of which mean nothing */
+enum { VALUE_SUMS = LANES > 8 ? 16 : 8 };        /* vectors of them that stay in registers */
 static const float LOWEST = -3.402823466e38f;
 
 typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
@@ -86,7 +86,7 @@ static void add_bias(const attend_how *how, const attend_query *query, int32_t f
     }
 }
 
-/* Products with keys become scores; -infinity for keys that are not seen, in all vectors from `low` to `high`. */
+/* Products with keys become scores; -infinity for keys that are not seen but share a vector with one. */
 static void make_scores(const attend_how *how, const attend_query *query, int32_t first, uint32_t start,
                         uint32_t end, float *scores) {
     const uint32_t low = start / LANES * LANES, high = (end + LANES - 1) / LANES * LANES;

@@ -1,7 +1,7 @@
 /* What attention works on: queries, and keys and values a chunk at a time.
  *
- * Chunks have fixed borders, whatever a query sees of them, and each gives a partial result by itself, which
- * is then merged into the total of the chunks before. So a query's bits depend on nothing but its own keys. */
+ * Chunks have fixed borders, whatever a query sees of them. Each gives a partial result by itself, which is
+ * then merged into the total of the chunks before. So a query's bits depend on nothing but its own keys. */
 #pragma once
 #include "simd.h"
 
@@ -9,7 +9,7 @@ enum { CHUNK_KEYS = 64, KEY_VECTORS = CHUNK_KEYS / LANES };
 enum { MOST_QUERIES = 4 };   /* that share each read of a key */
 
 /* Rows of keys or of values of a chunk, in one type; a head begins at value `column` of each. `ahead` are
- * those of the chunk after it, where the same head has so many cache lines from byte `ahead_at` on; 0: none. */
+ * those of the chunk after it, where the same head has so many cache lines from byte `ahead_at` on, or 0. */
 typedef struct {
     const uint8_t *rows[CHUNK_KEYS], *ahead[CHUNK_KEYS];
     uint32_t type, column, ahead_at, ahead_lines;
@@ -21,7 +21,8 @@ typedef struct {
     float scale, softcap;           /* softcap 0: none */
     const float *bias;              /* [n, n_heads] by distance; NULL: none */
     uint32_t n_heads;
-    int32_t bias_sign, bias_low, bias_high, bias_row;  /* row: bias_row + clamped sign * (key - query's row) */
+    /* The row of it: bias_row + sign * (key - query's row), between low and high. */
+    int32_t bias_sign, bias_low, bias_high, bias_row;
 } attend_how;
 
 /* One head of one row. `total` holds v_vectors of weighted values, then one of the weights' sums and one of

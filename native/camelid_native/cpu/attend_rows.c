@@ -100,7 +100,7 @@ static void flush_batch(attend_batch *batch) {
     batch->n = 0;
 }
 
-static void add_query(attend_batch *batch, attend_query query, cam_range keys) {
+static void add_query(attend_batch *batch, cam_range keys, attend_query query) {
     const uint32_t is_same = keys.start == batch->keys.start && keys.end == batch->keys.end;
     if (batch->n == MOST_QUERIES || !is_same) flush_batch(batch);
     batch->keys = keys;
@@ -137,17 +137,19 @@ static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier
         if (keys.start == keys.end) continue;
         const uint32_t self = a->seen(a, row).self;
         for (uint32_t head = kv_head * a->group; head < (kv_head + 1) * a->group; head++)
-            add_query(&batch, (attend_query){query_of(block, row, head), total_of(block, row, head), self, head},
-                      keys);
+            add_query(&batch, keys, (attend_query){query_of(block, row, head), total_of(block, row, head),
+                                                   self, head});
     }
     flush_batch(&batch);
 }
 
-/* Rows of one tensor of a chunk; of a block of one row, which reads each key once, also what it reads next. */
+/* Rows of one tensor of a chunk. A block of one row reads each key once: for it also what it reads next. */
 static void find_chunk(const attend_block *block, key_place place, uint32_t chunk, uint32_t tier,
                        cam_range keys, uint32_t dim, chunk_rows *found) {
-    const uint32_t first = chunk * CHUNK_KEYS, is_one = block->end_row == block->first_row + 1;
-    const cam_range next = is_one ? seen_in_tier(block->a, block->first_row, chunk + 1, tier) : (cam_range){0, 0};
+    const uint32_t first = chunk * CHUNK_KEYS;
+    cam_range next = {0, 0};
+    if (block->end_row == block->first_row + 1)
+        next = seen_in_tier(block->a, block->first_row, chunk + 1, tier);
     found->type = place.type;
     find_rows(place, first, keys.start, keys.end, found->rows);
     find_rows(place, first + CHUNK_KEYS, next.start, next.end, found->ahead);

@@ -6,16 +6,16 @@
 enum { KEYS, VALUES, N_TENSORS };
 enum { STORE, TAIL, N_TIERS };
 
-/* One tensor of keys or values. Row r of a sequence is row r % unit_rows of unit table[r / unit_rows]; without
- * table it is row `first row of the sequence` + r. */
+/* One tensor of keys or values. Row r of a sequence is row r % unit_rows of unit table[r / unit_rows]; where
+ * there is no table, it is row r from `at` on. */
 typedef struct {
     uint64_t at, row_bytes;
     const uint32_t *table;
     uint32_t unit_rows, type, head_cols;   /* head_cols: from one head of a row to the next */
 } key_place;
 
-/* Keys [start, end) of a row's sequence: those before `border` are read in the store, others in the tail, which
- * holds those from `tail_start` on. The row itself is key `self`. */
+/* Keys [start, end) of a row's sequence: those before `border` are read in the store, others in the tail,
+ * which holds those from `tail_start` on. The row itself is key `self`. */
 typedef struct { uint32_t start, end, border, tail_start, self; } keys_seen;
 
 typedef struct attend_op attend_op;

@@ -1,8 +1,8 @@
 /* Shares the work of attention among the threads, so that each has as many keys to read.
  *
- * All work stands in one line, key by key: blocks of rows, of these kv heads. A thread does what begins in its
- * part of the line. A block of one row is cut between any two chunks: of what a thread finds there without its
- * first chunk it keeps each chunk's part, and who has the first merges them, in order, when all have met. */
+ * All work stands in one line, key by key: blocks of rows, of these kv heads. A thread does what begins in
+ * its part of the line. A block of one row is cut between any two chunks: who has the first merges what it
+ * finds as it goes; others keep the part of each chunk, and when all have met, he merges these in order. */
 #include "attend_rows.h"
 
 enum { MOST_BLOCK_ROWS = 32, BLOCK_QUERIES = 64, BLOCKS_A_THREAD = 4 };
@@ -10,7 +10,7 @@ enum { MOST_BLOCK_ROWS = 32, BLOCK_QUERIES = 64, BLOCKS_A_THREAD = 4 };
 typedef struct {
     const attend_op *a;
     attend_block block;
-    float *parts;                 /* [n_threads - 1, most_chunks, n_heads, total] of all threads but the first */
+    float *parts;                 /* [n_threads - 1, most_chunks, n_heads, total]: none of the first thread */
     uint32_t thread, n_threads;
     uint64_t line, low, high;     /* the whole line, and this thread's part of it */
     uint32_t open_row;            /* a row that other threads go on with */
@@ -95,7 +95,7 @@ static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
         const cam_range here = heads_between(a, seen, at, chunk, w->low, w->high);
         const uint32_t cut = here.end < own.start ? here.end : own.start;
         keep_part(w, chunk, chunk - chunks.start, (cam_range){here.start, cut});
-        attend_chunk(&w->block, chunk, (cam_range){here.start > own.start ? here.start : own.start, here.end});
+        attend_chunk(&w->block, chunk, (cam_range){cut > here.start ? cut : here.start, here.end});
     }
     for (uint32_t kv_head = own.start; kv_head < own.end; kv_head++) {
         if (is_whole_head(w, seen, at, kv_head)) finish_kv_head(&w->block, row, kv_head);

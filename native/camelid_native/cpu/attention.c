@@ -7,7 +7,7 @@ enum { ATTENTION_SINKS, ATTENTION_BIAS };
 enum { ATTENTION_STATE, ATTENTION_TAIL };
 enum { ATTENTION_N_HEADS, ATTENTION_N_KV_HEADS, ATTENTION_SCALE, ATTENTION_MASK, ATTENTION_WINDOW,
        ATTENTION_SOFTCAP };
-/* plan/tiers.py: each query reads so many rows at least in the tail, whose border moves by a batch at once. */
+/* plan/tiers.py: a query reads so many rows at least in the tail, and the border moves by a batch at once. */
 enum { TIER_TAIL = 256, TIER_BATCH = 64 };
 
 INLINE uint32_t first_tail_row(uint32_t state_row) {
@@ -38,7 +38,8 @@ static keys_seen seen_in_tiers(const attend_op *a, uint32_t row) {
 static key_place place_in_state(const attend_op *a, uint32_t row, uint32_t tier, uint32_t tensor) {
     const cam_state *state = &a->op->states[tier == TAIL ? ATTENTION_TAIL : ATTENTION_STATE];
     const uint32_t held = state->at[tensor] ? tensor : KEYS;
-    const uint32_t table_row = group_words(a->run, row_words(a->run, row)[ROW_SEQUENCE], state->group)[GROUP_READ];
+    const uint32_t sequence = row_words(a->run, row)[ROW_SEQUENCE];
+    const uint32_t table_row = group_words(a->run, sequence, state->group)[GROUP_READ];
     return (key_place){
         .at = state->at[held],
         .row_bytes = state->row_bytes[held],

@@ -82,6 +82,7 @@ static void op_emit(const cam_op *op, const cam_run *run, uint32_t thread) {
     enum { RESULT_WORDS = 4, RESULT_STATUS = 1, STATUS_NAN = 1 };
     const cam_view *x = &op->views[0];
     const uint32_t n = n_rows(run, x);
+    const uint64_t row_bytes = x->cols * sizeof(float);
     const cam_range outputs = share(n, run, thread);
     for (uint32_t o = outputs.start; o < outputs.end; o++) {
         uint32_t words[RESULT_WORDS] = {0};
@@ -89,7 +90,7 @@ static void op_emit(const cam_op *op, const cam_run *run, uint32_t thread) {
         for (uint32_t i = 0; i < x->cols; i++)
             if (row[i] != row[i]) words[RESULT_STATUS] = STATUS_NAN;
         memcpy(run->result + o * sizeof words, words, sizeof words);
-        memcpy(run->result + n * sizeof words + (uint64_t)o * x->cols * sizeof(float), row, x->cols * sizeof(float));
+        memcpy(run->result + n * sizeof words + o * row_bytes, row, row_bytes);
     }
 }
 

@@ -33,7 +33,8 @@ static void op_copy(const cam_op *op, const cam_run *run, uint32_t thread) {
     for (uint32_t i = 0; i < run->step[STEP_COPIES]; i++, copy += COPY_WORDS)
         for (uint32_t layer = layers.start; layer < layers.end; layer++)
             for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++)
-                if (copy[COPY_GROUP] == state->group && state->at[tensor]) copy_rows(state, layer, tensor, copy);
+                if (copy[COPY_GROUP] == state->group && state->at[tensor])
+                    copy_rows(state, layer, tensor, copy);
 }
 
 /* Where a row of the step stands in its sequence's pages. */
