@@ -80,10 +80,10 @@ SYSTEMS = {
     "windows": System(
         library="camelid_cpu.dll",
         flags=(),
-        link=("-shared", "-static", "-pthread"),
+        link=("-shared", "-pthread"),
         zig="{}-windows-gnu",
         wheel="win_{}",
-        compilers=("gcc",),  # cc and clang may be made for Microsoft's headers
+        compilers=(),  # Zig's: GCC would link files of its own that must come along, Microsoft's is no C11
     ),
     "wasm": System(
         library="camelid_cpu.wasm",
