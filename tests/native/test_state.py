@@ -15,12 +15,13 @@ from tests.native.attention_oracle import F32, normal, run, stored
 from tests.native.kernels import VARIANTS
 
 from camelid.backends.base import OpenSpec, Pool, Program
-from camelid.backends.single import OpCase, Quantized
+from camelid.backends.single import OpCase, Quantized, case_plan
 from camelid.plan.op_rows_encoder import POOLINGS
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Buffer, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
     FROM_ID,
+    FROM_RING,
     Capacity,
     ProgramKey,
     Step,
@@ -200,6 +201,34 @@ def test_ids_of_the_last_rows_go_to_the_ring(n: int, threads: int) -> None:
     for i in range(max(0, n - RING_ROWS), n):
         ring[places[i]] = ring[places[i]] if ids[i] < 0 else ids[i]
     assert [list(ring) for ring in result.rings] == [list(ring)]
+
+
+def test_slots_of_the_ring_are_those_of_the_step() -> None:
+    """Ids are read in the slot that the step reads, and written to that which it writes."""
+    case = embed([0, 0], history=[5, 6, 7])
+    plan, roles = case_plan(case)
+    ids = np.arange(100, 100 + RING_ROWS, dtype=np.uint32)
+    slots = {name: (2, 1, 0) if name == "tokens" else (0, 0, 0) for name in (s.name for s in plan.states)}
+    rows = [row(sequence=0, state_row=3, source=FROM_RING), row(sequence=0, state_row=4, value=9)]
+    sequence = StepSequence(first_row=0, rows=2, groups=tuple(slots.values()))
+    step = encode_step(Step(rows=rows, sequences=[sequence], sampling=[StepSampling()]), plan.layout)
+
+    async def result() -> tuple[bytes, list[memoryview[int]]]:
+        backend = open_backend()
+        await backend.open(OpenSpec())
+        await backend.load(list(plan.weights().values()), {})
+        await backend.allocate(plan.states, {s.name: Pool(3, 1, 1) for s in plan.states})
+        await backend.write_state("tokens", 2, (ids - 90).tobytes())
+        await backend.write_state("tokens", 1, ids.tobytes())
+        _, (y,) = await backend.run_buffers(await backend.compile(plan), step, {}, [roles["y"]])
+        rings = [memoryview(await backend.read_state("tokens", slot)).cast("I") for slot in (2, 1)]
+        await backend.close()
+        return y, rings
+
+    y, (read, written) = asyncio.run(result())
+    np.testing.assert_array_equal(np.frombuffer(y, np.float32).reshape(2, -1), TABLE[[13, 9]])
+    ids[4] = 9
+    assert list(read) == list(range(10, 10 + RING_ROWS)) and list(written) == list(ids)
 
 
 @pytest.mark.parametrize("kind", POOLINGS)
