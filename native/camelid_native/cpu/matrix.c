@@ -19,7 +19,8 @@ typedef struct {
 } cam_places;
 
 INLINE cam_place place_at(const cam_places *places, uint32_t p) {
-    return places->order ? places->order[p] : (cam_place){p % places->rows, p / places->rows};
+    if (places->order) return places->order[p];
+    return p < places->rows ? (cam_place){p, 0} : (cam_place){p % places->rows, p / places->rows};
 }
 INLINE const float *place_x(const cam_places *places, uint32_t p) {
     cam_place place = place_at(places, p);
@@ -100,15 +101,23 @@ static void gate_outputs(const cam_matrix *matrix, uint32_t panel, const uint8_t
         vf_store(gate, vf_gate(matrix->gate, vf_load(gate), vf_load(other)));
 }
 
+INLINE void store_whole(float *y, const float *out, const float *bias) {
+    for (int i = 0; i < PANEL_ROWS; i += LANES) {
+        vf sums = vf_load(out + i);
+        vf_store(y + i, bias ? sums + vf_load(bias + i) : sums);
+    }
+}
+
 /* Outputs 16 * panel and on of n places. */
 static void store_outputs(const cam_matrix *matrix, const cam_places *places, uint32_t p, uint32_t n,
                           uint32_t panel, const cam_outputs *out) {
     const uint32_t first = PANEL_ROWS * panel, left = matrix->n_out - first;
-    const uint32_t count = left < PANEL_ROWS ? left : PANEL_ROWS;
     const float *bias = matrix->bias ? matrix->bias + first : NULL;
     for (uint32_t t = 0; t < n; t++) {
         float *y = place_y(places, p + t) + first;
-        for (uint32_t i = 0; i < count; i++) y[i] = bias ? out->at[t][i] + bias[i] : out->at[t][i];
+        if (left >= PANEL_ROWS) store_whole(y, out->at[t], bias);
+        for (uint32_t i = 0; left < PANEL_ROWS && i < left; i++)
+            y[i] = bias ? out->at[t][i] + bias[i] : out->at[t][i];
     }
 }
 
