@@ -44,7 +44,7 @@ static void gather(const cam_op *op, uint32_t rows, cam_gathered to) {
     to.starts[0] = 0;
 }
 
-INLINE cam_range rows_of(const cam_gathered *gathered, uint32_t expert) {
+INLINE cam_range expert_rows(const cam_gathered *gathered, uint32_t expert) {
     return (cam_range){gathered->starts[expert], gathered->starts[expert + 1]};
 }
 
@@ -59,12 +59,12 @@ static void op_linear_experts(const cam_op *op, const cam_run *run, uint32_t thr
     cam_meet(run, thread);
     for (uint32_t e = 0; e < weight->stack; e++) {
         const cam_matrix matrix = matrix_at(weight, bias, e);
-        quantize(&places, rows_of(&gathered, e), &matrix, scratch_of(run), run, thread);
+        quantize(&places, expert_rows(&gathered, e), &matrix, scratch_of(run), run, thread);
     }
     cam_meet(run, thread);
     for (uint32_t e = 0; e < weight->stack; e++) {
         const cam_matrix matrix = matrix_at(weight, bias, e);
         const cam_range panels = share_panels(&matrix, run, thread);
-        multiply(&matrix, &places, rows_of(&gathered, e), scratch_of(run), panels);
+        multiply(&matrix, &places, expert_rows(&gathered, e), scratch_of(run), panels);
     }
 }

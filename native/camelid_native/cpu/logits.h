@@ -78,7 +78,6 @@ typedef struct {
     uint64_t outputs_at, blocks_at, tops_at, places_at;
 } workspace;
 
-INLINE uint64_t whole_lines(uint64_t n_bytes) { return (n_bytes + 63) / 64 * 64; }
 
 static workspace lay_out(const cam_view *view, uint64_t scratch, uint32_t n_outputs, uint64_t output_bytes,
                          uint64_t block_bytes) {

@@ -160,7 +160,6 @@ enum { GLU_ACT };
 
 static uint8_t *scratch_of(const cam_run *run) { return AT(uint8_t, run->program->scratch); }
 
-static uint64_t whole_lines(uint64_t bytes) { return (bytes + CACHE_BYTES - 1) / CACHE_BYTES * CACHE_BYTES; }
 
 /* The most rows that a view can have. */
 static uint32_t most_rows(const cam_view *view, const cam_program *program) {

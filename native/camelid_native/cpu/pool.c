@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CACHE_LINE = 64, SPINS_BEFORE_YIELD = 4096 };
+enum { SPINS_BEFORE_YIELD = 4096 };
 static const int64_t SPIN_NS = 100 * 1000;
 
 struct cam_pool {
@@ -20,9 +20,14 @@ struct cam_pool {
     pthread_cond_t begun, ended;
     const cam_variant *variant;
     cam_run run;
-    _Alignas(CACHE_LINE) atomic_uint ordinal;   /* of the run; odd numbers end the threads */
-    _Alignas(CACHE_LINE) atomic_uint n_done;    /* threads that have finished the run */
-    _Alignas(CACHE_LINE) atomic_uint n_met, phase;  /* of cam_meet */
+    /* What threads wait for lies in lines of its own, so that no other writing disturbs them. */
+    char before_ordinal[CACHE_LINE];
+    atomic_uint ordinal;   /* of the run; odd numbers end the threads */
+    char before_done[CACHE_LINE];
+    atomic_uint n_done;    /* threads that have finished the run */
+    char before_met[CACHE_LINE];
+    atomic_uint n_met, phase;  /* of cam_meet */
+    char after_met[CACHE_LINE];
 };
 
 typedef struct { cam_pool *pool; uint32_t thread, seen; } worker;
@@ -118,9 +123,8 @@ static void start(cam_pool *pool) {
 }
 
 cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
-    cam_pool *pool = aligned_alloc(CACHE_LINE, (sizeof *pool + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    cam_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return NULL;
-    memset(pool, 0, sizeof *pool);
     pool->n_threads = n_threads;
     pool->threads = calloc(n_threads, sizeof *pool->threads);
     pool->cpus = calloc(n_threads, sizeof *pool->cpus);

@@ -50,6 +50,11 @@ INLINE float *row_of(const cam_view *view, uint32_t row) {
     return AT(float, view->at) + (uint64_t)view->stride * row;
 }
 
+enum { CACHE_LINE = 64 };
+
+/* Bytes up to the end of a cache line, so that what follows in scratch shares none. */
+INLINE uint64_t whole_lines(uint64_t n_bytes) { return (n_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; }
+
 typedef struct { uint32_t start, end; } cam_range;
 
 /* Thread's share of n things, neighbours together. What is computed never depends on it. */
