@@ -10,8 +10,10 @@
 enum { TILE = 16, FLOAT_TILE = 8 };
 #elif defined(CAM_ISA_PORTABLE)
 enum { TILE = 2, FLOAT_TILE = 2 };   /* nothing to be gained */
+#elif LANES == 4
+enum { TILE = 8, FLOAT_TILE = 4 };   /* a tenth faster than 4 in WASM */
 #else
-enum { TILE = 4, FLOAT_TILE = 4 };
+enum { TILE = 4, FLOAT_TILE = 4 };   /* 8 is no faster with AVX2 */
 #endif
 
 typedef struct {
