@@ -10,6 +10,10 @@ from camelid.errors import OutOfMemoryError
 HUGE_FROM = 4 << 20  # bytes; smaller blocks would waste most of a huge page
 
 
+CHUNK = 32 << 20  # bytes that an arena takes from the system at once
+LINE = 64  # bytes of a cache line
+
+
 class Memory:
     """`n_bytes` zero bytes at `at`. Freed with the last reference."""
 
@@ -31,3 +35,23 @@ class Memory:
 
     def write(self, offset: int, data: bytes) -> None:
         self._pages[offset : offset + len(data)] = data
+
+
+class Arena:
+    """Many blocks side by side in large ones, so that small blocks lie in huge pages, too."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Memory] = []
+        self._used = 0  # bytes of the last chunk
+        self.n_bytes = 0  # of all blocks
+
+    def block(self, n_bytes: int) -> int:
+        """The address of so many zero bytes, at the start of a cache line. Freed with the arena."""
+        room = -(-n_bytes // LINE) * LINE
+        if not self._chunks or self._used + room > self._chunks[-1].n_bytes:
+            self._chunks.append(Memory(max(room, CHUNK)))
+            self._used = 0
+        at = self._chunks[-1].at + self._used
+        self._used += room
+        self.n_bytes += room
+        return at

@@ -6,6 +6,7 @@ stays. Embedding tables stay mapped: few of their rows are ever looked up.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from camelid.errors import ModelFormatError
 from camelid.formats.quants import row_bytes
 from camelid.plan.weights import INLINE, Part, Weight
 from camelid_native.cpu_api import Library
-from camelid_native.cpu_memory import Memory
+from camelid_native.cpu_memory import Arena
 from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord, weight_record
 
 U8 = npt.NDArray[np.uint8]
@@ -40,7 +41,7 @@ class WeightForms:
         self._weights: dict[str, Weight] = {}
         self._sources: dict[str, str] = {}
         self._records: dict[tuple[str, int], WeightRecord] = {}
-        self._memory: list[Memory] = []
+        self._memory = Arena()
         self._mapped: dict[str, U8] = {}
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
@@ -53,7 +54,7 @@ class WeightForms:
     @property
     def n_bytes(self) -> int:
         """Bytes of memory taken, without what is mapped."""
-        return sum(memory.n_bytes for memory in self._memory)
+        return self._memory.n_bytes
 
     def record(self, weight: Weight, form: int) -> WeightRecord:
         """The weight in a form, made now unless it is there. ModelFormatError for a source that fails."""
@@ -64,11 +65,11 @@ class WeightForms:
 
     def floats(self, weight: Weight) -> WeightRecord:
         """All values as float32, row after row."""
-        memory = self._allocate(4 * weight.rows * weight.cols)
+        at = self._memory.block(4 * weight.rows * weight.cols)
         for start, n in tiles(weight, TILE_VALUES):
             values = load_rows(weight, self._read, start, n).astype(np.float32)
-            memory.write(4 * start * weight.cols, values.tobytes())
-        return weight_record(weight, FORM_F32, memory.at)
+            ctypes.memmove(at + 4 * start * weight.cols, values.tobytes(), values.nbytes)
+        return weight_record(weight, FORM_F32, at)
 
     def rows(self, weight: Weight) -> WeightRecord:
         """Rows in blocks of the weight's type: the mapped file where it has them so."""
@@ -76,26 +77,26 @@ class WeightForms:
         if len(weight.parts) == 1 and not weight.load_ops and part.source != INLINE:
             at = self._map(part.source).ctypes.data + part.offset
             return weight_record(weight, FORM_ROWS, at)
-        memory, each = self._allocate(weight.n_bytes), row_bytes(weight.type, weight.cols)
+        at, each = self._memory.block(weight.n_bytes), row_bytes(weight.type, weight.cols)
         for start, n in tiles(weight, TILE_VALUES):
-            memory.write(start * each, self._stored(weight, start, n).tobytes())
-        return weight_record(weight, FORM_ROWS, memory.at)
+            ctypes.memmove(at + start * each, self._stored(weight, start, n).tobytes(), n * each)
+        return weight_record(weight, FORM_ROWS, at)
 
     def panels(self, weight: Weight) -> WeightRecord:
         """Panels of 16 rows, matrix by matrix."""
         stack, rows, cols = _stacked(weight)
         each = self._library.panel_bytes(weight.type, rows, cols)
-        memory = self._allocate(stack * each)
+        at = self._memory.block(stack * each)
         height = max(PIECE_BYTES // row_bytes(weight.type, cols) // PANEL_ROWS, 1) * PANEL_ROWS
         jobs: list[Callable[[], None]] = [
-            partial(self._pack, weight, matrix, start, min(height, rows - start), memory.at + matrix * each)
+            partial(self._pack, weight, matrix, start, min(height, rows - start), at + matrix * each)
             for matrix in range(stack)
             for start in range(0, rows, height)
         ]
         with ThreadPoolExecutor(self._n_threads) as pool:
             for job in [pool.submit(job) for job in jobs]:
                 job.result()
-        return weight_record(weight, FORM_PANELS, memory.at, each)
+        return weight_record(weight, FORM_PANELS, at, each)
 
     def _pack(self, weight: Weight, matrix: int, start: int, n: int, at: int) -> None:
         """Rows `start .. start + n` of one matrix of the stack."""
@@ -130,10 +131,6 @@ class WeightForms:
     def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
         with PartReader(self._sources) as reader:
             return reader.read(part, offset, n_bytes)
-
-    def _allocate(self, n_bytes: int) -> Memory:
-        self._memory.append(Memory(n_bytes))
-        return self._memory[-1]
 
     def _map(self, source: str) -> U8:
         if source not in self._mapped:
