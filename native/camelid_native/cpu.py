@@ -32,6 +32,7 @@ from camelid.plan.plan import Plan, StateRef, StateSpec, View
 from camelid.plan.weights import Weight
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Memory
+from camelid_native.cpu_peak import peak_gflops
 from camelid_native.cpu_records import (
     OpRecord,
     Placed,
@@ -211,6 +212,10 @@ class CpuBackend:
         sizes = [4 * program.plan.rows[view.rows] * view.cols for view in outputs]
         places = [(own.offsets[view.buffer.name], n) for view, n in zip(outputs, sizes, strict=True)]
         return ticket, [own.arena.read(*place) for place in places]
+
+    def peak_gflops(self) -> float:
+        """Operations on int8 that all threads make a second, at most; the best of some runs."""
+        return peak_gflops(self._library, len(self._cpus))
 
     def memory(self) -> MemoryReport:
         states = self._states.values()

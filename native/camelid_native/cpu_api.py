@@ -27,6 +27,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_submit": (None, (c_void_p, c_uint32, c_void_p, c_char_p, c_void_p)),
     "cam_wait": (None, (c_void_p,)),
     "cam_stop": (None, (c_void_p,)),
+    "cam_lanes": (c_uint32, (c_uint32,)),
+    "cam_multiply": (c_uint32, (c_uint32, c_uint32)),
     "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
     "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 4, c_void_p)),
 }
@@ -86,6 +88,11 @@ class Library:
     def scratch_bytes(self, program_at: int, n_threads: int) -> int:
         """What a program's kernels want beside the plan's own buffers."""
         return self._c.cam_scratch_bytes(self._number, program_at, n_threads)
+
+    def multiply(self, n: int) -> int:
+        """Makes products of int8 in registers alone; how many operations that were, two for each."""
+        self._c.cam_multiply(self._number, n)
+        return 64 * n * self._c.cam_lanes(self._number)
 
     def start(self, cpus: Sequence[int]) -> int:
         """Threads pinned to these processors, one each: a pool. OSError is not raised, but BackendError."""

@@ -135,7 +135,7 @@ async def measure(asked: Asked, tell: Tell) -> tuple[Facts, list[Row]]:
 async def measure_case(bench: Bench, case: Case, asked: Asked, rival: LlamaCpp | None, tell: Tell) -> Row:
     """The yardstick, the prediction, then the runs: ours and the rival's in turns, the first not counted."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
-    yardstick = Yardstick.measure()
+    yardstick = Yardstick.measure(bench.backend)
     prediction = predict(case, plan, yardstick, asked.options.chunk)
     tell(prediction_line(case, prediction, yardstick))
     ours: list[Run] = []

@@ -89,6 +89,11 @@ class Run:
 class Bench:
     """A loaded model whose runs are timed."""
 
+    @property
+    def backend(self) -> Backend:
+        """What runs the model, behind the meter."""
+        return self._meter.as_backend()
+
     def __init__(self, llm: LLM, meter: MeteredBackend, clock: Clock, model_id: str) -> None:
         self.llm = llm
         self.model_id = model_id

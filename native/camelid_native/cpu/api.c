@@ -71,3 +71,5 @@ EXPORT void cam_unpack_row(uint32_t variant, uint32_t type, const uint8_t *panel
                            uint32_t row, float *values) {
     variants[variant]->unpack_row(type, panels, rows, cols, row, values);
 }
+EXPORT uint32_t cam_lanes(uint32_t variant) { return variants[variant]->lanes; }
+EXPORT uint32_t cam_multiply(uint32_t variant, uint32_t n) { return variants[variant]->multiply(n); }

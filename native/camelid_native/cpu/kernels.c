@@ -49,6 +49,7 @@ static const struct {
 } kernels[] = {CAM_OPS(CAM_ROW)};
 #undef CAM_ROW
 
+#include "peak.c"
 #include "run.c"
 
 #define CAM_JOIN(a, b) a##b
@@ -67,4 +68,5 @@ const cam_variant CAM_TABLE(CAM_VARIANT) = {
     .panel_bytes = variant_panel_bytes,
     .pack = variant_pack,
     .unpack_row = variant_unpack_row,
+    .multiply = variant_multiply,
 };

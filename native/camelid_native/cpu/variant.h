@@ -21,4 +21,6 @@ typedef struct {
     /* One row of a matrix in panels, as values. */
     void (*unpack_row)(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols, uint32_t row,
                        float *values);
+    /* Makes n * lanes * 32 products of int8; see peak.c. */
+    uint32_t (*multiply)(uint32_t n);
 } cam_variant;
