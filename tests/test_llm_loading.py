@@ -95,11 +95,11 @@ class FakeGpu(NullBackend):
     ("change", "chosen", "words"),
     [
         ({}, "webgpu", "webgpu on Test GPU"),
-        ({"is_software": True}, "reference", "Test GPU is a software adapter"),
-        ({"types": frozenset({"f32"})}, "reference", "no kernel for q8_0"),
-        ({"limits": {"maxBufferSize": 9999}}, "reference", r"bytes, and it binds at most 9,999"),
-        ({"broken": "no adapter was found"}, "reference", "no adapter was found"),
-        ({"fails": "it fails its gate: norm"}, "reference", "not webgpu: it fails its gate: norm"),
+        ({"is_software": True}, "cpu", "Test GPU is a software adapter"),
+        ({"types": frozenset({"f32"})}, "cpu", "no kernel for q8_0"),
+        ({"limits": {"maxBufferSize": 9999}}, "cpu", r"bytes, and it binds at most 9,999"),
+        ({"broken": "no adapter was found"}, "cpu", "no adapter was found"),
+        ({"fails": "it fails its gate: norm"}, "cpu", "not webgpu: it fails its gate: norm"),
     ],
 )
 def test_auto_says_what_it_chose_and_why(
@@ -117,7 +117,7 @@ def test_auto_says_what_it_chose_and_why(
     with camelid.load(path) as llm:
         assert llm.capabilities.name == chosen
         assert words in llm.backend_note
-        assert len(FakeGpu.closed) == (chosen == "reference" and "broken" not in change)
+        assert len(FakeGpu.closed) == (chosen == "cpu" and "broken" not in change)
 
 
 def test_closing_a_stream_waits_for_the_steps_that_ran_ahead(

@@ -129,21 +129,28 @@ def test_logits_asked_for_twice_at_once_compile_once(path: Path, monkeypatch: py
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("error", [ImportError("libvulkan"), OSError("libwgpu_native.so")])
-def test_auto_falls_back_when_webgpu_does_not_import(
-    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize(
+    ("errors", "chosen"),
+    [
+        ({"webgpu": ImportError("libvulkan")}, "cpu"),
+        ({"webgpu": OSError("libwgpu_native.so"), "cpu": ImportError("native")}, "reference"),
+    ],
+)
+def test_auto_falls_back_to_what_does_import(
+    path: Path, monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], chosen: str
 ) -> None:
     real = loading.open_backend
 
     def opened(name: str) -> Any:
-        if name == "webgpu":
-            raise error
+        if name in errors:
+            raise errors[name]
         return real(name)
 
     monkeypatch.setattr(loading, "open_backend", opened)
     with camelid.load(path) as llm:
-        assert llm.capabilities.name == "reference"
-        assert f"since webgpu was not chosen: {type(error).__name__}: {error}" in llm.backend_note
+        assert llm.capabilities.name == chosen
+        for name, error in errors.items():
+            assert f"not {name}: {type(error).__name__}: {error}" in llm.backend_note
 
 
 def test_prompt_given_as_model_is_no_bug() -> None:
