@@ -26,6 +26,12 @@ SHAPES = (
     Shape(heads=(8, 8), dims=(128, 128), kv_type="f16"),
     Shape(heads=(2, 2), dims=(40, 24)),  # heads end within a vector
     Shape(heads=(2, 2), dims=(48, 16), kv_type="q8_0"),  # and within a block
+    *(
+        Shape(heads=(8, 8), dims=dims, kv_type=kv_type)  # and only those of keys, or of values
+        for kv_type in ("f16", "q8_0", "q4_0")
+        for dims in ((24, 16), (16, 24), (20, 16), (40, 32))
+    ),
+    Shape(heads=(16, 16), dims=(16, 18), kv_type="q8_0"),
     Shape(heads=(5, 1), dims=(576, 512), kv_type="q8_0", has_values=False),
     Shape(heads=(3, 3), dims=(32, 64), kv_type="q8_0", has_tail=True, sinks=True),
     Shape(heads=(3, 1), dims=(64, 64), kv_type="q4_0", has_tail=True, first_kept=100),

@@ -1,7 +1,7 @@
 /* Attention of a block of rows of one sequence to one chunk of keys, for the heads of one kv head.
  *
- * Few queries read keys and values where they lie. For many, or where a head ends within a vector, the chunk
- * is decoded once into float32, of the same values, so that a query's bits are the same either way. */
+ * Few queries read keys and values where they lie. For many, or where a head ends within a vector, both are
+ * decoded once into float32, of the same values, so that a query's bits are the same either way. */
 #include "attend_rows.h"
 #include "codecs.h"
 
@@ -70,17 +70,34 @@ static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, ui
     }
 }
 
-/* Turns rows of a chunk to a kv head. For many queries they are decoded into `tile`. */
-static const chunk_rows *rows_of_head(const attend_block *block, chunk_rows *rows, uint32_t tensor,
-                                      uint32_t column, cam_range keys, uint32_t n_queries, chunk_rows *tile) {
-    const uint32_t dim = tensor == KEYS ? block->a->q_dim : block->a->v_dim;
-    const uint32_t is_whole = dim % LANES == 0 && column % LANES == 0;
+/* A chunk's keys and values: where they lie, and decoded. */
+typedef struct { chunk_rows rows[N_TENSORS], tiles[N_TENSORS]; } found_chunk;
+
+/* Turns rows of one tensor to a kv head. */
+static void turn_to(chunk_rows *rows, uint32_t column) {
     const cam_codec *codec = &codecs[rows->type];
     rows->column = column;
     rows->ahead_at = column / codec->block * codec->block_bytes;
-    if (is_whole && (rows->type == KEYS_F32 || n_queries <= FEW_QUERIES)) return rows;
-    decode_tile(rows, keys.start, keys.end, dim, block->tiles[tensor], block->decoded, tile);
-    return tile;
+}
+
+/* Whether few queries want a head, of which neither keys nor values share a vector with another. */
+static uint32_t is_read_in_place(const chunk_rows *rows, const uint32_t *dims, uint32_t n_queries) {
+    for (uint32_t i = 0; i < N_TENSORS; i++)
+        if (dims[i] % LANES || rows[i].column % LANES) return 0;
+    return rows[KEYS].type == KEYS_F32 || n_queries <= FEW_QUERIES;
+}
+
+/* Finds a head's keys and values: both where they lie or both decoded, as one kernel reads them. */
+static void find_head(const attend_block *block, found_chunk *chunk, cam_range keys, uint32_t n_queries,
+                      const chunk_rows *found[N_TENSORS]) {
+    const uint32_t dims[N_TENSORS] = {block->a->q_dim, block->a->v_dim};
+    const uint32_t is_in_place = is_read_in_place(chunk->rows, dims, n_queries);
+    for (uint32_t i = 0; i < N_TENSORS; i++) {
+        found[i] = is_in_place ? &chunk->rows[i] : &chunk->tiles[i];
+        if (is_in_place) continue;
+        decode_tile(&chunk->rows[i], keys.start, keys.end, dims[i], block->tiles[i], block->decoded,
+                    &chunk->tiles[i]);
+    }
 }
 
 /* Queries that see the same keys of a chunk, until they are enough to be computed. */
@@ -163,18 +180,17 @@ static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv
     for (uint32_t tier = 0; tier < N_TIERS && kv_heads.start < kv_heads.end; tier++) {
         const rows_seeing seeing = find_seeing(block, chunk, tier);
         if (!seeing.n) continue;
-        chunk_rows rows[N_TENSORS], tiles[N_TENSORS];
+        found_chunk here;
         const chunk_rows *found[N_TENSORS];
         uint32_t head_cols[N_TENSORS];
         for (uint32_t i = 0; i < N_TENSORS; i++) {
             const key_place place = a->place(a, block->first_row, tier, i);
             head_cols[i] = place.head_cols;
-            find_chunk(block, place, chunk, tier, seeing.keys, dims[i], &rows[i]);
+            find_chunk(block, place, chunk, tier, seeing.keys, dims[i], &here.rows[i]);
         }
         for (uint32_t kv_head = kv_heads.start; kv_head < kv_heads.end; kv_head++) {
-            for (uint32_t i = 0; i < N_TENSORS; i++)
-                found[i] = rows_of_head(block, &rows[i], i, kv_head * head_cols[i], seeing.keys,
-                                        seeing.n * a->group, &tiles[i]);
+            for (uint32_t i = 0; i < N_TENSORS; i++) turn_to(&here.rows[i], kv_head * head_cols[i]);
+            find_head(block, &here, seeing.keys, seeing.n * a->group, found);
             attend_head(block, chunk, tier, kv_head, found);
         }
     }

@@ -13,6 +13,8 @@ from camelid.plan.tiers import BATCH, TAIL
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
 TAIL_TYPES = ("q8_0", "q4_0")
+# Widths of a head's keys and values: one of the two is no whole number of vectors of 8 or 16.
+UNEVEN = ((24, 16), (16, 24), (20, 16), (40, 32))
 # Of three sequences: one that begins, one that decodes, one whose prompt goes on.
 LENGTHS: dict[str, Any] = {"lengths": (3, 1, 2), "positions": (0, 1, 2, 7, 4, 5)}
 
@@ -46,6 +48,8 @@ def store_rows(kv_type: str) -> Iterator[Row]:
         )  # fmt: skip
     yield attention([66, 3, 67], 4, 2, 48, 80, kv_type=kv_type)
     yield attention([200], 2, 2, 64, 64, first_kept=33, kv_type=kv_type)
+    for dim, v_dim in UNEVEN:
+        yield attention([66], 8, 8, dim, v_dim, kv_type=kv_type)
 
 
 def rough(n: int, cols: int) -> F32:
