@@ -7,11 +7,13 @@ stays. Embedding tables stay mapped: few of their rows are ever looked up.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +24,17 @@ from camelid.backends.part_reader import PartReader
 from camelid.errors import ModelFormatError
 from camelid.formats.quants import row_bytes
 from camelid.plan.weights import INLINE, Part, Weight
-from camelid_native.cpu_api import Library
+from camelid_native.cpu_api import PANEL_ROWS, Library
 from camelid_native.cpu_memory import Arena
 from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord, weight_record
 
-U8 = npt.NDArray[np.uint8]
-PANEL_ROWS = 16
+U8: TypeAlias = npt.NDArray[np.uint8]
+Stored: TypeAlias = Callable[[int, int], U8]  # so many rows from a first one, in the weight's own type
+Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
 PIECE_BYTES = 4 << 20  # of the source, packed at once by one thread
 TILE_VALUES = 1 << 20
-MOVES_ROWS = frozenset({"concat", "permute_rows", "rows", "pick"})  # load ops that change no value
+# Load ops that leave every byte where it is, that move whole rows, and that take the whole matrix.
+KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
 
 
 class WeightForms:
@@ -38,16 +42,14 @@ class WeightForms:
 
     def __init__(self, library: Library, n_threads: int) -> None:
         self._library, self._n_threads = library, n_threads
-        self._weights: dict[str, Weight] = {}
         self._sources: dict[str, str] = {}
         self._records: dict[tuple[str, int], WeightRecord] = {}
         self._memory = Arena()
-        self._mapped: dict[str, U8] = {}
+        self._mapped: dict[str, U8] = {}  # by path: a source may be another file later
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Declares weights; nothing is read before a form is asked for."""
         self._sources.update(sources)
-        self._weights.update({weight.name: weight for weight in weights})
         stale = {weight.name for weight in weights}
         self._records = {key: record for key, record in self._records.items() if key[0] not in stale}
 
@@ -75,11 +77,11 @@ class WeightForms:
         """Rows in blocks of the weight's type: the mapped file where it has them so."""
         part = weight.parts[0]
         if len(weight.parts) == 1 and not weight.load_ops and part.source != INLINE:
-            at = self._map(part.source).ctypes.data + part.offset
-            return weight_record(weight, FORM_ROWS, at)
+            return weight_record(weight, FORM_ROWS, self._mapped_at(part))
         at, each = self._memory.block(weight.n_bytes), row_bytes(weight.type, weight.cols)
+        stored = self._stored(weight)
         for start, n in tiles(weight, TILE_VALUES):
-            ctypes.memmove(at + start * each, self._stored(weight, start, n).tobytes(), n * each)
+            ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
         return weight_record(weight, FORM_ROWS, at)
 
     def panels(self, weight: Weight) -> WeightRecord:
@@ -87,9 +89,9 @@ class WeightForms:
         stack, rows, cols = _stacked(weight)
         each = self._library.panel_bytes(weight.type, rows, cols)
         at = self._memory.block(stack * each)
-        height = max(PIECE_BYTES // row_bytes(weight.type, cols) // PANEL_ROWS, 1) * PANEL_ROWS
+        height, stored = _piece_rows(weight), self._stored(weight)
         jobs: list[Callable[[], None]] = [
-            partial(self._pack, weight, matrix, start, min(height, rows - start), at + matrix * each)
+            partial(self._pack, weight, stored, matrix, start, min(height, rows - start), at + matrix * each)
             for matrix in range(stack)
             for start in range(0, rows, height)
         ]
@@ -98,24 +100,36 @@ class WeightForms:
                 job.result()
         return weight_record(weight, FORM_PANELS, at, each)
 
-    def _pack(self, weight: Weight, matrix: int, start: int, n: int, at: int) -> None:
-        """Rows `start .. start + n` of one matrix of the stack."""
+    def _pack(self, weight: Weight, stored: Stored, matrix: int, start: int, n: int, at: int) -> None:
+        """Rows `start .. start + n` of one matrix of the stack, which begins at `at`."""
         _, rows, cols = _stacked(weight)
-        stored = np.ascontiguousarray(self._stored(weight, matrix * rows + start, n))
+        piece = np.ascontiguousarray(stored(matrix * rows + start, n))
         to = at + self._library.panel_bytes(weight.type, start, cols)
-        self._library.pack(weight.type, stored.ctypes.data, n, cols, to)
+        self._library.pack(weight.type, piece.ctypes.data, n, cols, to)
 
-    def _stored(self, weight: Weight, start: int, n: int) -> U8:  # [n * row_bytes]
-        """Rows in the weight's own type, load ops done."""
-        order = _order(weight)
-        if order is None:
-            values = load_rows(weight, self._read, start, n)
-            return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
+    def _stored(self, weight: Weight) -> Stored:
+        """What gives rows in the weight's own type, load ops done, and itself does once what can be."""
+        names = {op.name for op in weight.load_ops}
         each = row_bytes(weight.type, weight.cols)
-        wanted = order[start : start + n]
+        if names <= KEEPS:
+            return lambda start, n: self._bytes(weight, start * each, n * each)
+        if names <= KEEPS | MOVES and len(weight.shape) > 1:
+            return partial(self._moved, weight, _order(weight))
+        if names & TAKES_ALL:
+            whole = self._changed(weight, 0, weight.rows).reshape(-1, each)
+            return lambda start, n: whole[start : start + n]
+        return partial(self._changed, weight)
+
+    def _moved(self, weight: Weight, order: Order, start: int, n: int) -> U8:  # [n, row_bytes]
+        """Rows that load ops only move."""
+        each, wanted = row_bytes(weight.type, weight.cols), order[start : start + n]
         first, end = int(wanted.min()), int(wanted.max()) + 1
-        rows = self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)
-        return rows[wanted - first].ravel()
+        return self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)[wanted - first]
+
+    def _changed(self, weight: Weight, start: int, n: int) -> U8:  # [n * row_bytes]
+        """Rows whose values load ops change."""
+        values = load_rows(weight, self._read, start, n)
+        return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
 
     def _bytes(self, weight: Weight, start: int, n_bytes: int) -> U8:
         """Bytes of the parts laid end to end."""
@@ -126,24 +140,25 @@ class WeightForms:
             if low < high:
                 pieces.append(self._read(part, low - at, high - low))
             at += part.n_bytes
-        return np.concatenate(pieces)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
         with PartReader(self._sources) as reader:
             return reader.read(part, offset, n_bytes)
 
-    def _map(self, source: str) -> U8:
-        if source not in self._mapped:
-            path = self._sources[source]
-            try:
-                with Path(path).open("rb") as file:
-                    pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except (OSError, ValueError) as error:  # ValueError: it has become empty
-                raise ModelFormatError(
-                    f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
-                ) from error
-            self._mapped[source] = np.frombuffer(pages, np.uint8)
-        return self._mapped[source]
+    def _mapped_at(self, part: Part) -> int:
+        """The address of a part of a mapped file. ModelFormatError if the file ends before it does."""
+        path = self._sources[part.source]
+        if path not in self._mapped:
+            self._mapped[path] = _map(path)
+        pages, end = self._mapped[path], part.offset + part.n_bytes
+        if end > len(pages):
+            raise ModelFormatError(
+                f"{path}: ends at byte {len(pages)}, {end - len(pages)} bytes early; it was cut short while "
+                "it was read",
+                path=path,
+            )
+        return pages.ctypes.data + part.offset
 
 
 FORMS: dict[int, Callable[[WeightForms, Weight], WeightRecord]] = {
@@ -159,12 +174,29 @@ def _stacked(weight: Weight) -> tuple[int, int, int]:
     return (outer[0], outer[1], cols) if len(outer) == 2 else (1, weight.rows, cols)
 
 
-def _order(weight: Weight) -> npt.NDArray[np.intp] | None:  # [rows]
-    """The stored row that is each row of the weight; None where load ops change values."""
-    if {op.name for op in weight.load_ops} - MOVES_ROWS or len(weight.shape) == 1:
-        return None
+def _piece_rows(weight: Weight) -> int:
+    """Rows of a piece: whole panels, and whole heads where load ops move rows within each."""
+    heads = [int(op.args[1]) for op in weight.load_ops if op.name == "permute_rows"]
+    step = math.lcm(PANEL_ROWS, *heads)
+    return max(PIECE_BYTES // row_bytes(weight.type, weight.cols) // step, 1) * step
+
+
+def _order(weight: Weight) -> Order:
+    """The stored row that is each row of a weight whose load ops only move rows."""
     n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
     order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
     for op in weight.load_ops:
         order = LOAD_OPS[op.name](order, op)  # the numbers of the rows move as the rows would
     return order.ravel().astype(np.intp)
+
+
+def _map(path: str) -> U8:
+    """A file, mapped."""
+    try:
+        with Path(path).open("rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: it has become empty
+        raise ModelFormatError(
+            f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
+        ) from error
+    return np.frombuffer(pages, np.uint8)
