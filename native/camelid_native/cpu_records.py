@@ -9,7 +9,9 @@ import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from camelid.errors import BackendError
 from camelid.formats.quants import quant, row_bytes
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS
@@ -21,6 +23,7 @@ ROWS = {"T": 0, "S": 1, "O": 2}
 FORM_F32, FORM_ROWS, FORM_PANELS = 0, 1, 2
 FLAG_SAME_X = 1
 FEATURES = {"all_logits": 1, "candidates": 2}
+KV_TYPES = ("f32", "f16", "q8_0", "q4_0")  # that kernels of states read and write
 QUANTIZING = ("linear", "linear_glu")  # ops that may find their x quantized by the op before
 FORMS = {
     ("embed", "weight"): FORM_ROWS,
@@ -93,12 +96,34 @@ class Placed:
 
 
 def op_records(plan: Plan, placed: Placed) -> ctypes.Array[OpRecord]:
-    """All ops of a plan."""
+    """All ops of a plan. BackendError for what records cannot say."""
+    reason = refusal(plan, placed.words)
+    if reason:
+        raise BackendError(f"backend 'cpu' cannot run this plan: {reason}", backend="cpu")
     records = (OpRecord * len(plan.ops))()
     for record, op, same_x in zip(records, plan.ops, _same_x(plan.ops), strict=True):
         _fill(record, op, placed)
         record.flags = FLAG_SAME_X if same_x else 0
     return records
+
+
+def refusal(plan: Plan, words: Mapping[str, int]) -> str:
+    """Why kernels do not obey the plan, though each op has one, or "". `words` are the library's."""
+    return next(chain(_unknown_words(plan, words), _unknown_types(plan)), "")
+
+
+def _unknown_words(plan: Plan, words: Mapping[str, int]) -> Iterator[str]:
+    for op in plan.ops:
+        for name, value in op.attrs:
+            if isinstance(value, str) and value not in words:
+                yield f"it has no kernel for the op {op.name} with {name} = {value!r}"
+
+
+def _unknown_types(plan: Plan) -> Iterator[str]:
+    for state in plan.states:
+        if state.kv_type not in KV_TYPES:
+            known = ", ".join(KV_TYPES)
+            yield f"it has no kernel for state {state.name!r} of type {state.kv_type}; it knows {known}"
 
 
 def program_record(plan: Plan, ops: ctypes.Array[OpRecord]) -> ProgramRecord:
@@ -184,8 +209,8 @@ def _view(view: View, placed: Placed) -> ViewRecord:
 
 
 def _number(value: Attr, placed: Placed) -> float:
-    """Words go by their number; the library has every word that a kernel of its knows."""
-    return float(placed.words.get(value, -1)) if isinstance(value, str) else float(value)
+    """Words go by their number in the library."""
+    return float(placed.words[value]) if isinstance(value, str) else float(value)
 
 
 def form_of(op: str, role: str) -> int:

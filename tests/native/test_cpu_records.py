@@ -1,0 +1,98 @@
+"""The records of cpu/abi.h, and what of a plan they cannot say."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from camelid.backends.single import OpCase, case_plan
+from camelid.errors import BackendError
+from camelid.plan.plan import Plan
+from camelid_native.cpu import open_backend
+from camelid_native.cpu_api import Library
+from camelid_native.cpu_records import (
+    RECORDS,
+    OpRecord,
+    ProgramRecord,
+    StateRecord,
+    ViewRecord,
+    WeightRecord,
+    refusal,
+)
+from camelid_native.targets import SOURCES
+
+X = np.ones((2, 32), np.float32)
+K = np.ones((2, 256), np.float32)
+WORDS = Library().words
+C_NAMES = {
+    ViewRecord: "cam_view",
+    WeightRecord: "cam_weight",
+    StateRecord: "cam_state",
+    OpRecord: "cam_op",
+    ProgramRecord: "cam_program",
+}
+
+
+def unary(act: str) -> Plan:
+    return case_plan(OpCase(op="unary", views={"x": X}, attrs={"act": act}))[0]
+
+
+def kv_write(kv_type: str) -> Plan:
+    return case_plan(OpCase(op="kv_write", views={"k": K, "v": K}, kv_type=kv_type))[0]
+
+
+REFUSED = {
+    "the op unary with act = 'mish'": unary("mish"),
+    "state 'kv' of type q6_k; it knows f32, f16, q8_0, q4_0": kv_write("q6_k"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_has_no_kernel_is_not_compiled(reason: str) -> None:
+    """It must not be passed over as nothing to do."""
+    with pytest.raises(BackendError, match=re.escape(reason)) as caught:
+        asyncio.run(compiled(REFUSED[reason]))
+    assert caught.value.backend == "cpu"
+
+
+async def compiled(plan: Plan) -> None:
+    backend = open_backend()
+    await backend.compile(plan)
+
+
+@pytest.mark.parametrize("act", ["silu", "gelu", "relu2", "tanh"])
+def test_known_words_are_not(act: str) -> None:
+    assert refusal(unary(act), WORDS) == ""
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "q8_0", "q4_0"])
+def test_known_kv_types_are_not(kv_type: str) -> None:
+    assert refusal(kv_write(kv_type), WORDS) == ""
+
+
+def fields(record: type[ctypes.Structure]) -> list[str]:
+    return [str(field[0]) for field in record._fields_]
+
+
+@pytest.mark.skipif(platform.system() == "Windows", reason="not on this platform: gcc reads the header")
+def test_each_field_lies_where_the_header_has_it(tmp_path: Path) -> None:
+    """Sizes alone would not tell two fields that changed places."""
+    lines = [
+        f'printf("%zu %zu\\n", offsetof({name}, {field}), sizeof(({name} *)0)->{field});'
+        for name, field in ((C_NAMES[record], field) for record in RECORDS for field in fields(record))
+    ]
+    source = tmp_path / "fields.c"
+    source.write_text(
+        f'#include <stddef.h>\n#include <stdio.h>\n#include "abi.h"\nint main(void) {{ {" ".join(lines)} }}\n'
+    )
+    subprocess.run(["gcc", "-I", str(SOURCES), str(source), "-o", str(tmp_path / "fields")], check=True)
+    told = subprocess.run([str(tmp_path / "fields")], check=True, capture_output=True, text=True).stdout
+    own = [getattr(record, field) for record in RECORDS for field in fields(record)]
+    assert told.splitlines() == [f"{field.offset} {field.size}" for field in own]
