@@ -50,7 +50,7 @@ def kv_write(kv_type: str) -> Plan:
 
 REFUSED = {
     "the op unary with act = 'mish'": unary("mish"),
-    "state 'kv' of type q6_k; it knows f32, f16, q8_0, q4_0": kv_write("q6_k"),
+    "state 'other' of type q6_k; it knows f32, f16, q8_0, q4_0": kv_write("q6_k"),
 }
 
 
