@@ -45,10 +45,10 @@ EXPORT const char *cam_op_name(uint32_t kind) { return variants[0]->op_name(kind
 EXPORT uint64_t cam_scratch_bytes(uint32_t variant, const cam_program *program, uint32_t n_threads) {
     return variants[variant]->scratch_bytes(program, n_threads);
 }
-EXPORT void cam_submit(cam_pool *pool, uint32_t variant, const cam_program *program, const uint32_t *step,
-                       uint8_t *result) {
+EXPORT uint32_t cam_submit(cam_pool *pool, uint32_t variant, const cam_program *program, const uint32_t *step,
+                           uint8_t *result) {
     const cam_run run = {.program = program, .step = step, .result = result};
-    cam_pool_submit(pool, variants[variant], &run);
+    return (uint32_t)cam_pool_submit(pool, variants[variant], &run);
 }
 EXPORT void cam_wait(cam_pool *pool) { cam_pool_wait(pool); }
 EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus) { return cam_pool_new(n_threads, cpus); }

@@ -108,18 +108,49 @@ static void *work(void *argument) {
     }
 }
 
-static void start(cam_pool *pool) {
-    pool->owner = getpid();
+static void begin(cam_pool *pool, uint32_t by) {
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add_explicit(&pool->ordinal, by, memory_order_release);
+    pthread_cond_broadcast(&pool->begun);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Ends the first n threads; the ordinal is even again, so that others can be started. */
+static void end_threads(cam_pool *pool, uint32_t n) {
+    begin(pool, 1);
+    for (uint32_t i = 0; i < n; i++) pthread_join(pool->threads[i], NULL);
+    atomic_fetch_add(&pool->ordinal, 1);
+}
+
+static int start_thread(cam_pool *pool, uint32_t thread) {
+    worker *each = malloc(sizeof *each);
+    if (!each) return 0;
+    *each = (worker){pool, thread, atomic_load(&pool->ordinal)};
+    if (pthread_create(&pool->threads[thread], NULL, work, each) == 0) return 1;
+    free(each);
+    return 0;
+}
+
+/* Starts all threads; if one cannot be, ends the others and returns 0. */
+static int start(cam_pool *pool) {
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->begun, NULL);
     pthread_cond_init(&pool->ended, NULL);
     atomic_store(&pool->n_met, 0);
     atomic_store(&pool->n_done, pool->n_threads);
-    for (uint32_t i = 0; i < pool->n_threads; i++) {
-        worker *each = malloc(sizeof *each);
-        *each = (worker){pool, i, atomic_load(&pool->ordinal)};
-        pthread_create(&pool->threads[i], NULL, work, each);
-    }
+    for (uint32_t i = 0; i < pool->n_threads; i++)
+        if (!start_thread(pool, i)) {
+            end_threads(pool, i);
+            return 0;
+        }
+    pool->owner = getpid();
+    return 1;
+}
+
+static void release(cam_pool *pool) {
+    free(pool->threads);
+    free(pool->cpus);
+    free(pool);
 }
 
 cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
@@ -128,26 +159,21 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
     pool->n_threads = n_threads;
     pool->threads = calloc(n_threads, sizeof *pool->threads);
     pool->cpus = calloc(n_threads, sizeof *pool->cpus);
-    if (cpus) memcpy(pool->cpus, cpus, n_threads * sizeof *cpus), pool->n_cpus = n_threads;
-    start(pool);
-    return pool;
+    if (pool->cpus && cpus) memcpy(pool->cpus, cpus, n_threads * sizeof *cpus), pool->n_cpus = n_threads;
+    if (pool->threads && pool->cpus && start(pool)) return pool;
+    release(pool);
+    return NULL;
 }
 
-static void begin(cam_pool *pool, uint32_t by) {
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add_explicit(&pool->ordinal, by, memory_order_release);
-    pthread_cond_broadcast(&pool->begun);
-    pthread_mutex_unlock(&pool->lock);
-}
-
-void cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run) {
-    if (pool->owner != getpid()) start(pool);  /* threads do not survive a fork */
+int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run) {
+    if (pool->owner != getpid() && !start(pool)) return 0;  /* threads do not survive a fork */
     pool->variant = variant;
     pool->run = *run;
     pool->run.pool = pool;
     pool->run.n_threads = pool->n_threads;
     atomic_store(&pool->n_done, 0);
     begin(pool, 2);
+    return 1;
 }
 
 void cam_pool_wait(cam_pool *pool) {
@@ -163,11 +189,6 @@ void cam_pool_wait(cam_pool *pool) {
 }
 
 void cam_pool_free(cam_pool *pool) {
-    if (pool->owner == getpid()) {
-        begin(pool, 1);
-        for (uint32_t i = 0; i < pool->n_threads; i++) pthread_join(pool->threads[i], NULL);
-    }
-    free(pool->threads);
-    free(pool->cpus);
-    free(pool);
+    if (pool->owner == getpid()) end_threads(pool, pool->n_threads);
+    release(pool);
 }

@@ -2,10 +2,12 @@
 #pragma once
 #include "variant.h"
 
-/* `cpus` are the processors that threads are pinned to, one each; NULL pins none. NULL if there is no memory. */
+/* `cpus` are the processors that threads are pinned to, one each; NULL pins none. NULL if not all of the
+ * threads can be started. */
 cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus);
-/* Begins a run; the one before must have been waited for. */
-void cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run);
+/* Begins a run; the one before must have been waited for. 0 if in a child of fork() the threads cannot be
+ * started: then there is no run, and a later call tries again. */
+int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run);
 /* Waits for the end of the run. */
 void cam_pool_wait(cam_pool *pool);
 void cam_pool_free(cam_pool *pool);

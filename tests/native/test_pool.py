@@ -1,0 +1,85 @@
+"""The threads of the CPU backend where the system has no room for so many."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from camelid_native.cpu_library import find
+
+TIMEOUT_S = 60  # a run that waits for threads that never came would hang
+
+# Processes of their own, as a limit on memory holds for all of one.
+PRELUDE = """
+import ctypes, os, resource, sys, time
+from ctypes import c_char_p, c_uint32, c_void_p
+
+library = ctypes.CDLL(sys.argv[1])
+library.cam_start.restype, library.cam_start.argtypes = c_void_p, [c_uint32, c_void_p]
+library.cam_submit.argtypes = [c_void_p, c_uint32, c_void_p, c_char_p, c_void_p]
+library.cam_wait.argtypes = library.cam_stop.argtypes = [c_void_p]
+program = ctypes.create_string_buffer(library.cam_record_bytes(4))  # of no ops
+
+def limit(more):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+
+def lift():
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+
+def submit(pool):
+    return library.cam_submit(pool, 0, program, b"", None)
+
+def has_threads(n):  # one that has been joined may still be listed for a moment
+    until = time.monotonic() + 10
+    while len(os.listdir("/proc/self/task")) != n:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+"""
+
+START = """
+limit(300 << 20)
+assert not library.cam_start(200, None)
+assert has_threads(1)
+pool = library.cam_start(2, None)
+assert pool and submit(pool) == 1
+library.cam_wait(pool)
+library.cam_stop(pool)
+assert has_threads(1)
+"""
+
+FORK = """
+pool = library.cam_start(200, None)
+assert submit(pool) == 1
+library.cam_wait(pool)
+child = os.fork()
+if not child:
+    other = library.cam_start(200, None)  # takes the stacks that the parent's threads left
+    limit(300 << 20)
+    refused = submit(pool) == 0 and has_threads(201)
+    library.cam_wait(pool)
+    lift()
+    begun = submit(pool) == 1 and has_threads(401)
+    library.cam_wait(pool)
+    library.cam_stop(pool)
+    library.cam_stop(other)
+    os._exit(0 if refused and begun and has_threads(1) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert submit(pool) == 1
+library.cam_wait(pool)
+library.cam_stop(pool)
+"""
+
+
+@pytest.mark.parametrize("body", [START, FORK], ids=["start", "fork"])
+def test_threads_that_cannot_be_started(body: str) -> None:
+    """All or none are there: a run is refused, or ends; those that were started are ended."""
+    if sys.platform != "linux":
+        pytest.skip("not on this platform: no limit on memory")
+    command = [sys.executable, "-c", PRELUDE + body, str(find())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
