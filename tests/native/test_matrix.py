@@ -158,6 +158,7 @@ GATES = {
     "silu": lambda gate, up: silu(gate) * up,
     "relu": lambda gate, up: np.maximum(gate, 0) * up,
     "swiglu_oai": swiglu_oai,
+    "none": lambda gate, up: gate * up,
 }
 
 

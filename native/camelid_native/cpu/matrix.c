@@ -38,7 +38,7 @@ typedef struct {
     const uint8_t *panels;
     uint32_t cols, n_out;
     const float *bias;        /* NULL: none */
-    uint32_t gate;            /* the WORD_ of linear_glu; 0: none */
+    uint32_t is_gated, act;   /* of linear_glu: y = act(gate) * up, act a WORD_ */
 } cam_matrix;
 
 static cam_matrix matrix_of(const cam_weight *weight, const cam_weight *bias) {
@@ -98,7 +98,7 @@ static void gate_outputs(const cam_matrix *matrix, uint32_t panel, const uint8_t
     cam_outputs up;
     multiply_up(matrix, panel, acts, n, &up);
     for (float *gate = out->at[0], *other = up.at[0]; gate < out->at[n]; gate += LANES, other += LANES)
-        vf_store(gate, vf_gate(matrix->gate, vf_load(gate), vf_load(other)));
+        vf_store(gate, vf_gate(matrix->act, vf_load(gate), vf_load(other)));
 }
 
 INLINE void store_whole(float *y, const float *out, const float *bias) {
@@ -140,7 +140,7 @@ static void multiply(const cam_matrix *matrix, const cam_places *places, cam_ran
             n = tile_rows(matrix->layout, range.end - p);
             for (uint32_t panel = first; panel < end; panel++) {
                 multiply_panel(matrix, panel, acts + p * row_bytes, n, &out);
-                if (matrix->gate) gate_outputs(matrix, panel, acts + p * row_bytes, n, &out);
+                if (matrix->is_gated) gate_outputs(matrix, panel, acts + p * row_bytes, n, &out);
                 store_outputs(matrix, places, p, n, panel, &out);
             }
         }
@@ -159,7 +159,6 @@ enum { LINEAR_WEIGHT, LINEAR_BIAS };
 enum { GLU_ACT };
 
 static uint8_t *scratch_of(const cam_run *run) { return AT(uint8_t, run->program->scratch); }
-
 
 /* The most rows that a view can have. */
 static uint32_t most_rows(const cam_view *view, const cam_program *program) {
@@ -197,7 +196,7 @@ static void op_linear(const cam_op *op, const cam_run *run, uint32_t thread) {
 static void op_linear_glu(const cam_op *op, const cam_run *run, uint32_t thread) {
     cam_matrix matrix = matrix_of(&op->weights[LINEAR_WEIGHT], NULL);
     matrix.n_out /= 2;
-    matrix.gate = (uint32_t)op->attrs[GLU_ACT];
+    matrix.is_gated = 1, matrix.act = (uint32_t)op->attrs[GLU_ACT];
     multiply_rows(op, &matrix, run, thread);
 }
 
