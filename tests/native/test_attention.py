@@ -106,6 +106,17 @@ def test_unseen_keys_do_not_leak(
     assert not np.isfinite(got[:4]).any() and not np.isfinite(got[10:]).any()
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("n", [1, 12])
+def test_rows_that_see_no_key_are_zeros(n: int, sinks: bool, variant: str) -> None:
+    """Rows that see what is held alone, of a sequence that holds nothing yet."""
+    shape = Shape(dims=(64, 40), attrs={"mask": "held"}, sinks=sinks)
+    for threads in (1, 3):
+        got = run(shape.case(range(n), n), variant, threads).views["y"]
+        np.testing.assert_array_equal(got, np.zeros((n, 4 * 40), np.float32))
+
+
 def raw_bytes(kv_type: str, values: F32) -> Any:
     """The bytes of rows, of numbers that no writer of files would take, too."""
     codec = CODECS[kv_type]

@@ -196,9 +196,12 @@ static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv
     }
 }
 
-/* Writes what a query has found. */
+/* Writes what a query has found: zeros where it has seen no key. */
 static void finish_query(const attend_block *block, uint32_t row, uint32_t head) {
     const attend_op *a = block->a;
+    const keys_seen seen = a->seen(a, row);
     float *y = row_of(a->y, row) + (uint64_t)head * a->v_dim;
-    finish_total(&a->how, total_of(block, row, head), a->sinks ? a->sinks + head : NULL, y, a->v_dim);
+    if (seen.start < seen.end)
+        finish_total(&a->how, total_of(block, row, head), a->sinks ? a->sinks + head : NULL, y, a->v_dim);
+    else memset(y, 0, a->v_dim * sizeof(float));
 }
