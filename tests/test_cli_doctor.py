@@ -16,9 +16,10 @@ from huggingface_hub import constants
 from tests.gate_device import Device
 from tests.parity.adapters import need_driver, show_drivers
 
+from camelid.backends.processors import cpu_quota
 from camelid.backends.verdict import stored
 from camelid.cli import doctor_examine, doctor_machine
-from camelid.cli.doctor_machine import cpu_name, cpu_quota, extras, hub_cache, instructions, memory_limit
+from camelid.cli.doctor_machine import cpu_name, extras, hub_cache, instructions, memory_limit
 from camelid.cli.main import main
 from camelid.errors import BackendError
 from camelid.plan.ops import OPS

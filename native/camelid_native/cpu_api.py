@@ -13,6 +13,7 @@ from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS, quant
 from camelid_native.cpu_library import find, load
 from camelid_native.cpu_records import RECORDS
+from camelid_native.cpu_threads import may_pin
 
 # name: (result, arguments), as in cpu/api.c
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -95,8 +96,10 @@ class Library:
         return 64 * n * self._c.cam_lanes(self._number)
 
     def start(self, cpus: Sequence[int]) -> int:
-        """Threads pinned to these processors, one each: a pool. OSError is not raised, but BackendError."""
-        pool = self._c.cam_start(len(cpus), (c_uint32 * len(cpus))(*cpus))
+        """A pool of as many threads, each bound to its processor where `may_pin` lets it. BackendError if the
+        system gives none."""
+        pinned = (c_uint32 * len(cpus))(*cpus) if may_pin(cpus) else None
+        pool = self._c.cam_start(len(cpus), pinned)
         if not pool:
             raise BackendError("the threads of backend 'cpu' cannot be started", backend="cpu")
         return pool

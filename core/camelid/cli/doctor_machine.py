@@ -11,10 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from camelid.backends.processors import CGROUP, allowed_processors, cpu_quota
 from camelid.backends.select import BACKENDS
 from camelid.backends.verdict import cache_folder
 
-CPUINFO, MEMINFO, CGROUP = Path("/proc/cpuinfo"), Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 # As Linux names them: what kernels for x86-64, then for arm64, are written for.
 INSTRUCTIONS = (
     "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16",
@@ -61,8 +62,8 @@ def read_machine() -> Machine:
         processor=cpu_name(cpu) or platform.processor() or platform.machine(),
         instructions=instructions(cpu),
         processors=os.cpu_count() or 1,
-        affinity=_affinity(),
-        quota=cpu_quota(CGROUP),
+        affinity=len(allowed_processors()),
+        quota=cpu_quota(),
         memory_bytes=_meminfo("MemTotal"),
         available_bytes=_meminfo("MemAvailable"),
         memory_limit_bytes=memory_limit(CGROUP),
@@ -95,24 +96,6 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8", "replace")
     except OSError:
         return ""
-
-
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def cpu_quota(cgroup: Path) -> float | None:
-    """Processors that a container's quota amounts to; None without a quota."""
-    words = _read(cgroup / "cpu.max").split() or [
-        _read(cgroup / "cpu" / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")
-    ]
-    try:
-        quota, period = map(int, words)
-    except ValueError:  # no such files, or "max"
-        return None
-    return quota / period if quota > 0 and period > 0 else None
 
 
 def memory_limit(cgroup: Path) -> int | None:
