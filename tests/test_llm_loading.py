@@ -120,6 +120,47 @@ def test_auto_says_what_it_chose_and_why(
         assert len(FakeGpu.closed) == (chosen == "cpu" and "broken" not in change)
 
 
+@pytest.mark.parametrize(
+    ("options", "chosen", "words"),
+    [
+        ({"adapter": "portable"}, "cpu", "cpu on portable, "),
+        ({"adapter": "Acme"}, "reference", "not cpu: backend 'cpu' has no variant 'Acme' for this machine"),
+        ({"threads": 1}, "cpu", ", 1 thread;"),
+    ],
+)
+def test_auto_hands_its_options_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, chosen: str, words: str
+) -> None:
+    real = loading.open_backend
+    gpu = type("Gpu", (FakeGpu,), {"broken": "no adapter was found"})
+    monkeypatch.setattr(loading, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
+    with camelid.load(path, **options) as llm:
+        assert llm.capabilities.name == chosen
+        assert words in llm.backend_note
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "words"),
+    [
+        (
+            "reference",
+            {"threads": 4},
+            "threads is 4, but backend 'reference' has no threads to set; it is for cpu",
+        ),
+        ("webgpu", {"threads": 4}, "threads is 4, but backend 'webgpu' has no threads to set; it is for cpu"),
+        ("reference", {"adapter": "a"}, "backend 'reference' has no adapters; only webgpu, .*cpu"),
+        ("cpu", {"threads": 0}, "threads is 0, expected an integer from 1 to 1,024"),
+        ("cpu", {"threads": 1025}, "threads is 1,025, expected an integer from 1 to 1,024"),
+    ],
+)
+def test_options_that_a_named_backend_does_not_take(
+    path: Path, backend: str, options: Any, words: str
+) -> None:
+    with pytest.raises(RequestError, match=words) as caught:
+        camelid.load(path, backend=backend, **options)
+    assert caught.value.facts["field"] in options
+
+
 def test_closing_a_stream_waits_for_the_steps_that_ran_ahead(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

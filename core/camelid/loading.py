@@ -29,7 +29,7 @@ from camelid.plan.weights import Weight
 DEFAULT_CONTEXT = 4096
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
 AUTO = ("webgpu", "cpu")  # what to take unasked, the best first; a browser has but the first
-CHOOSES_ADAPTER = ("webgpu", *ADAPTERS)
+TAKES_ADAPTER, TAKES_THREADS = ("webgpu", *ADAPTERS, "cpu"), ("cpu",)
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
 
 
@@ -72,8 +72,8 @@ async def _suitable(
     name: str, options: LoadOptions, model: Model, limits: Limits, reasons: list[str]
 ) -> Backend | None:
     """The backend, open; None, and one more reason, if it cannot be had or should not be taken unasked."""
-    adapter = options.adapter if name in CHOOSES_ADAPTER else ""
-    open_one = partial(open_named, name, adapter, options.threads)
+    threads = options.threads if name in TAKES_THREADS else None
+    open_one = partial(open_named, name, options.adapter, threads)
     try:
         backend = await open_one()
     except BackendError as error:
@@ -90,16 +90,27 @@ async def _suitable(
 
 
 async def open_named(name: str, adapter: str = "", threads: int | None = None) -> Backend:
-    """A backend, opened. RequestError for an adapter where there are none to choose from."""
+    """A backend, opened. RequestError for an adapter or threads where there are none to choose from."""
     backend = open_backend(name)
-    if adapter and name not in (*CHOOSES_ADAPTER, "cpu"):
-        known = ", ".join([*CHOOSES_ADAPTER, "cpu"])
+    _check_taken(name, adapter, threads)
+    await backend.open(OpenSpec(adapter=adapter, threads=threads))
+    return backend
+
+
+def _check_taken(name: str, adapter: str, threads: int | None) -> None:
+    """Nothing that was asked for is passed over."""
+    known = ", ".join(TAKES_ADAPTER)
+    if adapter and name not in TAKES_ADAPTER:
         raise RequestError(
             f"adapter is {adapter!r}, but backend {name!r} has no adapters; only {known} have",
             field="adapter",
         )
-    await backend.open(OpenSpec(adapter=adapter, threads=threads))
-    return backend
+    if threads is not None and name not in TAKES_THREADS:
+        raise RequestError(
+            f"threads is {threads}, but backend {name!r} has no threads to set; it is for "
+            f"{', '.join(TAKES_THREADS)}",
+            field="threads",
+        )
 
 
 def _named(backend: Backend) -> str:

@@ -12,10 +12,11 @@ from rich.console import Group
 
 from camelid import __version__
 from camelid.backends.select import BACKENDS
-from camelid.cli.doctor_examine import TAKES_ADAPTER, Asked, Examined, examine
+from camelid.cli.doctor_examine import Asked, Examined, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
 from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
+from camelid.loading import TAKES_ADAPTER
 from camelid.plan.ops import OPS
 
 

@@ -15,11 +15,10 @@ from camelid.backends.gate.gate import FAILED, PASSED, REFUSED, Outcome, judge
 from camelid.backends.single import BufferRunner
 from camelid.backends.verdict import keep
 from camelid.errors import CamelidError
-from camelid.loading import CHOOSES_ADAPTER, open_named
+from camelid.loading import TAKES_ADAPTER, open_named
 
 Progress = Callable[[str, int, int], object]  # backend, cases done, of how many
 ORACLE = "reference"
-TAKES_ADAPTER = (*CHOOSES_ADAPTER, "cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
