@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import struct
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from camelid.backends.base import (
@@ -21,91 +22,44 @@ from camelid.backends.base import (
     Result,
     Sources,
     Ticket,
-    check_unit,
     check_weight_types,
 )
 from camelid.backends.results import output_rows, result_bytes
 from camelid.backends.single import run_op
-from camelid.formats.quants import row_bytes
+from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateRef, StateSpec, View
 from camelid.plan.weights import Weight
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_peak import peak_gflops
-from camelid_native.cpu_records import (
-    OpRecord,
-    Placed,
-    PlacedState,
-    ProgramRecord,
-    StateRecord,
-    op_records,
-    program_record,
-)
+from camelid_native.cpu_records import Placed, StateRecord, op_records, program_record
+from camelid_native.cpu_runner import CpuProgram, Flight, Runner
+from camelid_native.cpu_states import StateMemory, group_of, state_memory
 from camelid_native.cpu_threads import processors
 from camelid_native.cpu_weights import WeightForms
-
-
-@dataclass(slots=True)
-class CpuProgram:
-    """What a compiled plan keeps alive."""
-
-    record: ProgramRecord
-    ops: ctypes.Array[OpRecord]
-    arena: Memory
-    scratch: Memory
-    result: Memory
-    offsets: Mapping[str, int]
-
-
-@dataclass(slots=True)
-class Flight:
-    """A step that was submitted: its words, where its results will be, and what they were."""
-
-    result: Memory
-    n_bytes: int
-    words: ctypes.Array[Any]
-    data: bytes = b""
-
-
-@dataclass(slots=True)
-class StateMemory:
-    """The rows and the page table of one group."""
-
-    spec: StateSpec
-    pool: Pool
-    rows: Memory
-    table: Memory
-
-    def placed(self, number: int) -> PlacedState:
-        return PlacedState(
-            self.spec, number, self.rows.at, self.pool.units, self.table.at, self.pool.table_cols
-        )
-
-    def regions(self) -> list[tuple[int, int]]:
-        """(offset of unit 0, bytes of a unit) of each tensor of each layer."""
-        found: list[tuple[int, int]] = []
-        at = 0
-        for _ in self.spec.layers or (0,):
-            for _, cols in self.spec.tensors:
-                each = self.spec.unit_rows * row_bytes(self.spec.kv_type, cols)
-                found.append((at, each))
-                at += each * self.pool.units
-        return found
 
 
 class CpuBackend:
     """Plans as arrays of records, run by C."""
 
     def __init__(self) -> None:
-        self._library = Library()
-        self._cpus: list[int] = processors()
-        self._pool = 0
-        self._weights = WeightForms(self._library, len(self._cpus))
+        self._runner: Runner | None = None  # of an open backend
         self._states: dict[str, StateMemory] = {}
         self._programs: list[CpuProgram] = []
-        self._flight: Flight | None = None  # the step under way
         self._runs = 0
+
+    @cached_property
+    def _library(self) -> Library:  # `open` may choose another
+        return Library()
+
+    @cached_property
+    def _cpus(self) -> list[int]:  # as before
+        return processors()
+
+    @cached_property
+    def _weights(self) -> WeightForms:
+        return WeightForms(self._library, len(self._cpus))
 
     def capabilities(self) -> Capabilities:
         variant, n = self._library.variant, len(self._cpus)
@@ -122,21 +76,33 @@ class CpuBackend:
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Starts the threads. `adapter` names a variant; BackendError if this machine does not run it."""
+        """Starts the threads. `adapter` names a variant; BackendError if this machine does not run it.
+
+        What was open before is closed.
+        """
+        await self.close()
         self._library = Library(spec.adapter)
         self._cpus = processors(spec.threads)
         self._weights = WeightForms(self._library, len(self._cpus))
-        self._pool = self._library.start(self._cpus)
+        self._runner = runner = Runner(self._library, self._cpus)
+        weakref.finalize(self, runner.stop).atexit = False
+        # At exit threads of Python may still wait for the pool, so that it must stay; but a step has to end
+        # before its memory goes.
+        weakref.finalize(self, runner.settle)
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        self._opened()
         check_weight_types(weights, self.capabilities())
         self._weights.add(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
-        self._states = {spec.name: _state_memory(spec, units[spec.name]) for spec in states}
+        """Gives all groups new memory, zeroed. What was compiled before can run no more."""
+        self._opened().settle()
+        self._states, self._programs = state_memory(states, units), []
 
     async def compile(self, plan: Plan) -> Program:
         """Places every operand; weights are packed at their first use."""
+        self._opened()
         arena = plan_arena(plan)
         memory = Memory(arena.n_bytes)
         placed = Placed(
@@ -152,48 +118,41 @@ class CpuBackend:
         scratch = Memory(n_bytes)
         record.scratch, record.scratch_bytes = scratch.at, n_bytes
         result = Memory(result_bytes(plan, plan.key.capacity.outputs))
-        program = CpuProgram(record, ops, memory, scratch, result, arena.offsets)
+        kept = (self._weights, self._states, memory, scratch, result)
+        program = CpuProgram(record, ops, *kept, arena.offsets)
         self._programs.append(program)
         return Program(plan, program)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
         """Begins a step; where one is under way, when that has ended."""
-        self._settle()
-        own: CpuProgram = program.handle
+        runner, own = self._opened(), self._own(program)
+        _check_step(program, step)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
         words = ctypes.create_string_buffer(step, len(step))
-        self._library.submit(self._pool, ctypes.addressof(own.record), words, own.result.at)
-        self._flight = Flight(own.result, result_bytes(program.plan, n_outputs), words)
+        flight = Flight(own, words, result_bytes(program.plan, n_outputs))
+        runner.submit(flight)
         self._runs += 1
-        return Ticket(program, n_outputs, self._flight)
+        return Ticket(program, n_outputs, flight)
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step. Other tasks have had their turn before; other threads run meanwhile."""
         await asyncio.sleep(0)
         flight: Flight = ticket.handle
-        if flight is self._flight:
-            self._settle()
+        if self._runner:
+            self._runner.finish(flight)
         return output_rows(flight.data, ticket)
 
-    def _settle(self) -> None:
-        """Waits for the step under way and keeps its results, whose place the next one takes."""
-        if self._flight:
-            self._library.wait(self._pool)
-            self._flight.data = self._flight.result.read(0, self._flight.n_bytes)
-            self._flight = None
-
     async def read_state(self, group: str, unit: int) -> bytes:
-        self._settle()
-        memory = self._states[group]
-        return b"".join(memory.rows.read(at + unit * each, each) for at, each in memory.regions())
+        """BackendError for a group or a unit that there is not."""
+        memory = group_of(self._states, group)
+        self._opened().settle()
+        return memory.read(unit)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
-        memory, start = self._states[group], 0
-        check_unit(group, data, memory.spec.unit_bytes, backend="cpu")
-        self._settle()
-        for at, each in memory.regions():
-            memory.rows.write(at + unit * each, data[start : start + each])
-            start += each
+        """BackendError for a group or a unit that there is not, or bytes that are not a unit's."""
+        memory = group_of(self._states, group)
+        self._opened().settle()
+        memory.write(unit, data)
 
     async def run_op(
         self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
@@ -204,11 +163,12 @@ class CpuBackend:
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
-        own: CpuProgram = program.handle
+        runner, own = self._opened(), self._own(program)
+        runner.settle()
         for view, data in inputs.items():
             own.arena.write(own.offsets[view.buffer.name], data)
         ticket = self.run(program, step)
-        self._settle()
+        runner.settle()
         sizes = [4 * program.plan.rows[view.rows] * view.cols for view in outputs]
         places = [(own.offsets[view.buffer.name], n) for view, n in zip(outputs, sizes, strict=True)]
         return ticket, [own.arena.read(*place) for place in places]
@@ -218,30 +178,49 @@ class CpuBackend:
         return peak_gflops(self._library, len(self._cpus))
 
     def memory(self) -> MemoryReport:
-        states = self._states.values()
-        own = [m for p in self._programs for m in (p.arena, p.scratch, p.result)]
         return MemoryReport(
             weight_bytes=self._weights.n_bytes,
-            state_bytes=sum(state.rows.n_bytes + state.table.n_bytes for state in states),
-            arena_bytes=sum(memory.n_bytes for memory in own),
+            state_bytes=sum(state.n_bytes for state in self._states.values()),
+            arena_bytes=sum(program.n_bytes for program in self._programs),
             counters={"runs": self._runs},
         )
 
     async def close(self) -> None:
         """Ends the threads and lets go of all memory."""
-        self._settle()
-        if self._pool:
-            self._library.stop(self._pool)
-        self._pool, self._states, self._programs = 0, {}, []
-        self._weights = WeightForms(self._library, len(self._cpus))
+        if self._runner:
+            self._runner.stop()
+            self._weights = WeightForms(self._library, len(self._cpus))
+        self._runner, self._states, self._programs = None, {}, []
+
+    def _opened(self) -> Runner:
+        if self._runner is None:
+            raise BackendError("backend 'cpu' is not open; call open() first", backend="cpu")
+        return self._runner
+
+    def _own(self, program: Program) -> CpuProgram:
+        """What was compiled for the states of now. Their memory is in its records."""
+        own = program.handle
+        if not isinstance(own, CpuProgram) or own.states is not self._states:
+            raise BackendError(
+                f"program {program.key.entry!r} was compiled before the last open() or allocate(), or by "
+                "another backend; compile it again",
+                backend="cpu",
+            )
+        return own
 
     def _state(self, plan: Plan, ref: StateRef, first: str) -> StateRecord:
-        return self._states[ref.group].placed(plan.group(ref.group)).record(ref, first)
+        return group_of(self._states, ref.group).placed(plan.group(ref.group)).record(ref, first)
 
 
-def _state_memory(spec: StateSpec, pool: Pool) -> StateMemory:
-    rows = Memory(pool.units * spec.unit_bytes)
-    return StateMemory(spec, pool, rows, Memory(4 * pool.table_rows * pool.table_cols))
+def _check_step(program: Program, step: bytes) -> None:
+    """C reads as many words as the layout has."""
+    want = 4 * program.plan.layout.n_words
+    if len(step) != want:
+        raise BackendError(
+            f"a step of program {program.key.entry!r} has {len(step):,} bytes, expected {want:,}; "
+            "was it encoded with another plan's layout?",
+            backend="cpu",
+        )
 
 
 def open_backend() -> CpuBackend:

@@ -1,0 +1,82 @@
+"""The threads of a backend and the step under way."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from camelid_native.cpu_api import Library
+from camelid_native.cpu_memory import Memory
+from camelid_native.cpu_records import OpRecord, ProgramRecord
+from camelid_native.cpu_states import StateMemory
+from camelid_native.cpu_weights import WeightForms
+
+
+@dataclass(slots=True)
+class CpuProgram:
+    """A compiled plan and all memory that its records point into."""
+
+    record: ProgramRecord
+    ops: ctypes.Array[OpRecord]
+    weights: WeightForms
+    states: Mapping[str, StateMemory]
+    arena: Memory
+    scratch: Memory
+    result: Memory
+    offsets: Mapping[str, int]
+
+    @property
+    def n_bytes(self) -> int:
+        """Of what is its own."""
+        return self.arena.n_bytes + self.scratch.n_bytes + self.result.n_bytes
+
+
+@dataclass(slots=True)
+class Flight:
+    """A step that was submitted: its program and words, how many bytes it gives, and what they were."""
+
+    program: CpuProgram
+    words: ctypes.Array[Any]
+    n_bytes: int
+    data: bytes = b""
+
+
+class Runner:
+    """Runs one step at a time. While it does, it keeps everything that the threads read and write.
+
+    It knows nothing of the backend, so that it can end the threads when the backend is dropped.
+    """
+
+    def __init__(self, library: Library, cpus: Sequence[int]) -> None:
+        self._library = library
+        self._pool = library.start(cpus)
+        self._flight: Flight | None = None  # the step under way
+
+    def submit(self, flight: Flight) -> None:
+        """Begins a step; where one is under way, when that has ended."""
+        self.settle()
+        self._flight = flight  # before it begins: an interrupt in between must not lose a step
+        program = flight.program
+        self._library.submit(self._pool, ctypes.addressof(program.record), flight.words, program.result.at)
+
+    def settle(self) -> None:
+        """Waits for the step under way and keeps its results, whose place the next one takes."""
+        flight = self._flight
+        if flight:
+            self._library.wait(self._pool)
+            flight.data = flight.program.result.read(0, flight.n_bytes)
+            self._flight = None
+
+    def finish(self, flight: Flight) -> None:
+        """Waits for this step, unless it has ended."""
+        if flight is self._flight:
+            self.settle()
+
+    def stop(self) -> None:
+        """Ends the threads, once their step has ended. A second call does nothing."""
+        self.settle()
+        pool, self._pool = self._pool, 0
+        if pool:
+            self._library.stop(pool)

@@ -1,0 +1,224 @@
+"""The CPU backend's face: the order of its calls, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.native.cpu_children import KV, POOLS, doubling, opened, prepared
+
+from camelid.backends.base import OpenSpec
+from camelid.errors import BackendError
+from camelid_native.cpu import CpuBackend, open_backend
+from camelid_native.cpu_api import Library
+from camelid_native.cpu_memory import CHUNK, LINE, Arena
+
+ROOT = Path(__file__).parents[2]
+PATHS = os.pathsep.join(str(ROOT / folder) for folder in ("core", "native", "."))
+UNIT = bytes(KV.unit_bytes)
+
+# What is done in a process of its own -> what it says before its end.
+ENDS: dict[str, list[str]] = {
+    "drop_during_a_step": [],
+    "exit_during_a_step": [],
+    "open_again_during_a_step": ["6.0"],
+    "run_before_open": ["cpu backend 'cpu' is not open"],
+    "run_after_close": ["cpu backend 'cpu' is not open"],
+    "run_after_allocate": ["cpu program 'op-linear' was compiled before", "6.0"],
+    "run_a_short_step": ["cpu a step of program 'op-linear' has"],
+}
+
+
+def said(child: str) -> list[str]:
+    """The lines of a child that ends well, but for its last."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.native.cpu_children", child],
+        env={**os.environ, "PYTHONPATH": PATHS},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    *lines, last = done.stdout.splitlines()
+    assert last == "end"
+    return lines
+
+
+@pytest.mark.parametrize("child", ENDS)
+def test_no_order_of_calls_crashes(child: str) -> None:
+    lines = said(child)
+    assert len(lines) == len(ENDS[child])
+    assert all(line.startswith(want) for line, want in zip(lines, ENDS[child], strict=True)), lines
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not on this platform: there is no fork")
+def test_fork_shares_nothing() -> None:
+    assert said("fork") == ["2.0", "10", "6.0 True", "True True"]
+
+
+class Recorder:
+    """Counts what is asked of the library."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.interrupt = False  # the next submit, just after it
+        for name in ("start", "submit", "wait", "stop"):
+            monkeypatch.setattr(Library, name, self._recorded(name, getattr(Library, name)))
+
+    def _recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.calls.append(name)
+            found = function(*arguments)
+            if name == "submit" and self.interrupt:
+                raise KeyboardInterrupt
+            return found
+
+        return call
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    return Recorder(monkeypatch)
+
+
+def test_interrupted_submit_loses_no_step(recorder: Recorder) -> None:
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        program = await prepared(backend, made)
+        recorder.interrupt = True
+        with pytest.raises(KeyboardInterrupt):
+            backend.run(program, made.step)
+        recorder.interrupt = False
+        await backend.read(backend.run(program, made.step))
+        await backend.close()
+
+    asyncio.run(run())
+    assert recorder.calls == ["start", "submit", "wait", "submit", "wait", "stop"]
+
+
+def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would lie where it still reads."""
+
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        program = await prepared(backend, made)
+        write = type(program.handle.arena).write
+
+        def recorded(*arguments: Any) -> None:
+            recorder.calls.append("write")
+            write(*arguments)
+
+        monkeypatch.setattr(type(program.handle.arena), "write", recorded)
+        backend.run(program, made.step)
+        assert await made.y_of(backend, program, 3.0) == 6.0
+        await backend.close()
+
+    asyncio.run(run())
+    assert recorder.calls == ["start", "submit", "wait", "write", "submit", "wait", "stop"]
+
+
+def test_threads_end_with_the_backend(recorder: Recorder) -> None:
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        backend.run(await prepared(backend, made), made.step)
+
+    asyncio.run(run())
+    assert recorder.calls == ["start", "submit", "wait", "stop"]
+
+
+def test_second_open_ends_the_first(recorder: Recorder) -> None:
+    async def run() -> None:
+        backend = await opened()
+        await backend.open(OpenSpec(threads=1))
+        await backend.close()
+        await backend.close()
+
+    asyncio.run(run())
+    assert recorder.calls == ["start", "stop", "start", "stop"]
+
+
+def test_library_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    init = Library.__init__
+    monkeypatch.setattr(Library, "__init__", lambda own, name="": (loaded.append(name), init(own, name))[1])
+    asyncio.run(close_after(lambda backend: backend.open(OpenSpec(threads=1))))
+    assert loaded == [""]
+    assert open_backend().capabilities().name == "cpu"  # without open, too
+
+
+async def close_after(call: Callable[[CpuBackend], Awaitable[object]]) -> None:
+    backend = open_backend()
+    try:
+        await call(backend)
+    finally:
+        await backend.close()
+
+
+# A call on an opened backend -> what it is told.
+REFUSED: dict[str, tuple[Callable[[CpuBackend], Awaitable[object]], str]] = {
+    "read of no group": (lambda b: b.read_state("other", 1), "'other' was not allocated; allocated: kv"),
+    "write to no group": (lambda b: b.write_state("other", 1, UNIT), "'other' was not allocated"),
+    "read past the last": (lambda b: b.read_state("kv", 3), "no unit 3; its units are 0 to 2"),
+    "read before the first": (lambda b: b.read_state("kv", -1), "no unit -1"),
+    "write past the last": (lambda b: b.write_state("kv", 3, UNIT), "no unit 3"),
+    "write before the first": (lambda b: b.write_state("kv", -1, UNIT), "no unit -1"),
+    "write of half a unit": (lambda b: b.write_state("kv", 1, UNIT[1:]), "was given"),
+    "allocate without a pool": (lambda b: b.allocate([KV], {}), "'kv' was not allocated; allocated: none"),
+    "adapter": (lambda b: b.open(OpenSpec(adapter="z80")), "no variant 'z80'"),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_refuses(call: str) -> None:
+    refused, message = REFUSED[call]
+
+    async def run(backend: CpuBackend) -> None:
+        await backend.open(OpenSpec(threads=1))
+        await backend.allocate([KV], POOLS)
+        with pytest.raises(BackendError, match=message):
+            await refused(backend)
+
+    asyncio.run(close_after(run))
+
+
+# Calls that need an open backend.
+UNOPENED: dict[str, Callable[[CpuBackend], Awaitable[object]]] = {
+    "load": lambda backend: backend.load([], {}),
+    "allocate": lambda backend: backend.allocate([KV], POOLS),
+    "compile": lambda backend: backend.compile(doubling().plan),
+}
+
+
+@pytest.mark.parametrize("call", UNOPENED)
+def test_refuses_unless_open(call: str) -> None:
+    with pytest.raises(BackendError, match="is not open"):
+        asyncio.run(close_after(UNOPENED[call]))
+
+
+def test_units_lie_apart() -> None:
+    async def run(backend: CpuBackend) -> list[bytes]:
+        await backend.open(OpenSpec(threads=1))
+        await backend.allocate([KV], POOLS)
+        units = [bytes([number]) * len(UNIT) for number in (1, 2, 3)]
+        for number, data in enumerate(units):
+            await backend.write_state("kv", number, data)
+        assert [await backend.read_state("kv", number) for number in range(3)] == units
+        return units
+
+    asyncio.run(close_after(run))
+
+
+def test_large_blocks_waste_no_chunk() -> None:
+    """A block between small ones takes as many bytes as it has, and the small ones go on side by side."""
+    arena = Arena()
+    first = arena.block(1)
+    large = arena.block(CHUNK)
+    assert arena.block(1) == first + LINE
+    assert large % LINE == 0 and arena.n_bytes == CHUNK + 2 * LINE
