@@ -10,7 +10,7 @@ import ctypes
 import struct
 import weakref
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from camelid.backends.base import (
@@ -33,7 +33,7 @@ from camelid.plan.weights import Weight
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_peak import peak_gflops
-from camelid_native.cpu_records import Placed, StateRecord, op_records, program_record
+from camelid_native.cpu_records import Placed, StateRecord, op_records, program_record, refusal
 from camelid_native.cpu_runner import CpuProgram, Flight, Runner
 from camelid_native.cpu_states import StateMemory, group_of, state_memory
 from camelid_native.cpu_threads import processors
@@ -73,6 +73,7 @@ class CpuBackend:
             fused=frozenset({"add_norm", "linear_glu"}),
             activations="q8",
             build=self._library.build,
+            refuses=partial(refusal, words=self._library.words),
         )
 
     async def open(self, spec: OpenSpec) -> None:

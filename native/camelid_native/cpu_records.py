@@ -1,6 +1,6 @@
 """The records of `cpu/abi.h`, filled from a plan: operands in the order of the op's row, whatever the op.
 
-A test compares the sizes with the library's, which it gives by `cam_record_bytes`.
+A library whose records have other sizes is refused; a test compares the place of each field.
 """
 
 from __future__ import annotations

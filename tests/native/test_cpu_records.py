@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from camelid.backends.base import OpenSpec, reason_against
 from camelid.backends.single import OpCase, case_plan
 from camelid.errors import BackendError
 from camelid.plan.plan import Plan
@@ -62,9 +63,19 @@ def test_what_has_no_kernel_is_not_compiled(reason: str) -> None:
     assert caught.value.backend == "cpu"
 
 
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_has_no_kernel_is_known_before(reason: str) -> None:
+    """Then `auto` takes another backend."""
+    assert reason in reason_against(REFUSED[reason], open_backend().capabilities())
+
+
 async def compiled(plan: Plan) -> None:
     backend = open_backend()
-    await backend.compile(plan)
+    await backend.open(OpenSpec(threads=1))
+    try:
+        await backend.compile(plan)
+    finally:
+        await backend.close()
 
 
 @pytest.mark.parametrize("act", ["silu", "gelu", "relu2", "tanh"])
