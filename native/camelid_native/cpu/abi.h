@@ -19,10 +19,17 @@ typedef struct {
     uint32_t cols, stride, rows, reserved;
 } cam_view;
 
+/* How a weight lies in memory. */
+enum {
+    FORM_F32,    /* float32 row after row */
+    FORM_ROWS,   /* rows in blocks of their type, as in the file */
+    FORM_PANELS, /* panels of 16 rows, interleaved for dot products; panels.h has a layout for each type */
+};
+
 typedef struct {
     uint64_t at;              /* 0: absent */
     uint64_t stack_bytes;     /* from one matrix of a stack to the next */
-    uint32_t form;            /* a FORM_ of forms.h */
+    uint32_t form;            /* a FORM_: the one that the op's kernel reads */
     uint32_t type;            /* GGUF's id of the type; of a panel, that of the tensor it was made from */
     uint32_t stack, rows, cols, reserved;  /* [stack, rows, cols]; a vector is one row */
 } cam_weight;
@@ -38,7 +45,7 @@ typedef struct {
 } cam_state;
 
 typedef struct {
-    uint32_t kind;                   /* cam_kind("linear") */
+    uint32_t kind;                   /* the number that cam_op_name gives the op's name for */
     uint32_t flags;                  /* FLAG_ */
     cam_view views[MAX_VIEWS];
     cam_weight weights[MAX_WEIGHTS];

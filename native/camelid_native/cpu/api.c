@@ -38,7 +38,7 @@ EXPORT uint32_t cam_record_bytes(uint32_t record) {
     return record < sizeof sizes / sizeof *sizes ? sizes[record] : 0;
 }
 
-/* The number of a word or an op, or -1; the name of a number, or NULL. */
+/* The name of a word or an op by its number; NULL past the last. */
 EXPORT const char *cam_word(uint32_t number) { return number < N_WORDS ? words[number] : NULL; }
 EXPORT const char *cam_op_name(uint32_t kind) { return variants[0]->op_name(kind); }
 
@@ -54,6 +54,7 @@ EXPORT void cam_wait(cam_pool *pool) { cam_pool_wait(pool); }
 EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus) { return cam_pool_new(n_threads, cpus); }
 EXPORT void cam_stop(cam_pool *pool) { cam_pool_free(pool); }
 
+/* For tests alone, as are `order` of cam_pack and cam_unpack_row: what the kernels make of blocks. */
 EXPORT uint32_t cam_decode(uint32_t variant, uint32_t type, const uint8_t *blocks, float *values, uint64_t n) {
     return variants[variant]->decode(type, blocks, values, n);
 }

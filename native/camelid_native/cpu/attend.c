@@ -6,6 +6,7 @@
 #include "attend.h"
 #include "blocks.h"
 #include "lanes.h"
+#include "run.h"
 #include "vmath.h"
 
 enum { KEYS_F32 = 0, KEYS_F16 = 1, KEYS_Q4_0 = 2, KEYS_Q8_0 = 8 };   /* GGUF's ids */
@@ -37,7 +38,7 @@ INLINE vf stored_values(uint32_t type, const uint8_t *row, uint32_t i) {
 
 /* Asks for what is read next of a row: machines see no pattern in heads of rows in pages. */
 INLINE void fetch_ahead(const chunk_rows *rows, uint32_t j) {
-    enum { CACHE_LINE = 64, INTO_SECOND_LEVEL = 2 };
+    enum { INTO_SECOND_LEVEL = 2 };
     for (uint32_t i = 0; i < rows->ahead_lines; i++)
         __builtin_prefetch(rows->ahead[j] + rows->ahead_at + i * CACHE_LINE, 0, INTO_SECOND_LEVEL);
 }

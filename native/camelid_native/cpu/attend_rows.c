@@ -170,7 +170,8 @@ static void find_chunk(const attend_block *block, key_place place, uint32_t chun
     found->type = place.type;
     find_rows(place, first, keys.start, keys.end, found->rows);
     find_rows(place, first + CHUNK_KEYS, next.start, next.end, found->ahead);
-    found->ahead_lines = next.end == CHUNK_KEYS ? (codec_row_bytes(place.type, dim) + 63) / 64 : 0;
+    const uint64_t ahead_bytes = next.end == CHUNK_KEYS ? codec_row_bytes(place.type, dim) : 0;
+    found->ahead_lines = (uint32_t)(whole_lines(ahead_bytes) / CACHE_LINE);
 }
 
 /* All that the block's rows see of a chunk, for some kv heads. */

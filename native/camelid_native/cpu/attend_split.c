@@ -179,7 +179,8 @@ static attend_memory memory_of(const attend_op *a) {
         .tiles = {CHUNK_KEYS * a->how.k_vectors * LANES, CHUNK_KEYS * a->how.v_vectors * LANES},
         .decoded = dim + 2 * MOST_BLOCK_VALUES,
     };
-    m.all = (m.queries + m.totals + m.tiles[KEYS] + m.tiles[VALUES] + m.decoded + 15) / 16 * 16;
+    m.all = m.queries + m.totals + m.tiles[KEYS] + m.tiles[VALUES] + m.decoded;
+    m.all = whole_lines(m.all * sizeof(float)) / sizeof(float);
     return m;
 }
 
@@ -187,7 +188,7 @@ static attend_memory memory_of(const attend_op *a) {
 static uint64_t attend_bytes(const attend_op *a, uint32_t n_threads) {
     const uint64_t part = (uint64_t)a->most_chunks * a->how.n_heads * total_floats(&a->how);
     const uint64_t floats = n_threads * memory_of(a).all + (n_threads - 1) * part;
-    return (floats * sizeof(float) + 63) / 64 * 64;
+    return whole_lines(floats * sizeof(float));
 }
 
 static attend_worker new_worker(const attend_op *a, uint32_t thread) {

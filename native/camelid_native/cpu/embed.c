@@ -1,22 +1,18 @@
 /* Rows of embedding tables. */
 #include "codecs.h"
-#include "forms.h"
 #include "run.h"
 #include "simd.h"
 
 enum { EMBED_Y, EMBED_WEIGHT = 0, EMBED_TOKENS = 0, EMBED_SCALE = 0 };
 enum { EMBED_POSITION_X, EMBED_POSITION_WEIGHT = 0, EMBED_POSITION_CHANNEL = 0 };
 
-/* A row of a table as float32. A number beyond its end, as no vocabulary has it, is taken for row 0. */
+/* A row of a table, whose form is FORM_ROWS, as float32. A number beyond its end, as no vocabulary has it, is
+ * taken for row 0. */
 static void table_row(const cam_weight *weight, uint32_t row, float *values) {
     const uint64_t at = row < weight->rows ? row : 0;
     const uint8_t *stored = AT(const uint8_t, weight->at);
     const uint64_t row_bytes = codec_row_bytes(weight->type, weight->cols);
-    if (weight->form == FORM_F32)
-        memcpy(values, AT(const float, weight->at) + at * weight->cols, weight->cols * sizeof(float));
-    else if (weight->form == FORM_ROWS)
-        codecs[weight->type].decode(stored + at * row_bytes, values, weight->cols);
-    else variant_unpack_row(weight->type, stored, weight->rows, weight->cols, (uint32_t)at, values);
+    codecs[weight->type].decode(stored + at * row_bytes, values, weight->cols);
 }
 
 /* The id of a state row in a sequence's ring; `slot` is the word that says which it reads, or writes. */
@@ -60,7 +56,7 @@ static void op_embed(const cam_op *op, const cam_run *run, uint32_t thread) {
 
 /* Floats of a decoded row, up to a whole cache line. */
 INLINE uint64_t position_floats(const cam_op *op) {
-    return ((uint64_t)op->views[EMBED_POSITION_X].cols + 15) / 16 * 16;
+    return whole_lines(op->views[EMBED_POSITION_X].cols * sizeof(float)) / sizeof(float);
 }
 
 static void op_embed_position(const cam_op *op, const cam_run *run, uint32_t thread) {

@@ -11,12 +11,8 @@ INLINE uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 INLINE float float_of_word(uint32_t word) { float x; memcpy(&x, &word, sizeof x); return x; }
 INLINE uint32_t word_of_float(float x) { uint32_t word; memcpy(&word, &x, sizeof word); return word; }
 
-/* Keys: whole numbers in the order of floats; 0 for both zeros, NaN below all. */
-INLINE vi vi_keys(vf x) {
-    vi bits = (vi)(x + vf_set(0.0f));  /* -0 + 0 is 0 */
-    vi key = bits ^ ((bits >> 31) & INT32_MAX), is_number = x == x;
-    return (key & is_number) | (vi_set(KEY_OF_NAN) & ~is_number);
-}
+/* Keys: whole numbers in the order of floats, NaN below all. */
+INLINE vi vi_keys(vf x) { return vi_order(x, KEY_OF_NAN); }
 INLINE int32_t key_of(float x) {
     int32_t bits = (int32_t)word_of_float(x + 0.0f);
     return x == x ? bits ^ ((bits >> 31) & INT32_MAX) : KEY_OF_NAN;

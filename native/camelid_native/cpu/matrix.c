@@ -2,7 +2,6 @@
  *
  * Rows are quantized by all threads, each some columns of every row; after they have met, each thread
  * computes some panels of every matrix, for all rows. */
-#include "forms.h"
 #include "vmath.h"
 
 #include "quantize.c"

@@ -2,16 +2,17 @@
  * which all that a layout says is known to the compiler.
  *
  * An output is summed over the blocks of its row in their order, with the same operations whatever n is. */
+#include "lanes.h"
 #include "panels.h"
 
 #if defined(CAM_ISA_PORTABLE)
 #define UNROLL   /* the dot product is a loop itself: unrolled, it would take minutes to compile */
-#define ROLLED
-#elif defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL UNROLLED
+#endif
+#if defined(__clang__)
 #define ROLLED _Pragma("clang loop unroll(disable)")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
 #define ROLLED _Pragma("GCC unroll 1")
 #endif
 

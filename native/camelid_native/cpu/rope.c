@@ -46,7 +46,7 @@ static void turn_halves(float *x, uint32_t dim, turn by) {
 }
 
 INLINE uint64_t turn_bytes(const cam_op *op) {
-    return (4 * (uint64_t)op->attrs[ROPE_DIM] + 63) / 64 * 64;
+    return whole_lines((uint64_t)op->attrs[ROPE_DIM] * sizeof(float));
 }
 static uint64_t scratch_rope(const cam_op *op, const cam_program *program, uint32_t n_threads) {
     (void)program;

@@ -39,13 +39,6 @@ static routing routing_of(const cam_op *op, const cam_run *run, uint32_t thread)
     };
 }
 
-/* Adding 0 makes 0 of -0, so that they tie. */
-INLINE vi vf_rank(vf x) {
-    vi bits = (vi)(x + 0.0f);
-    vi order = bits ^ ((bits >> 31) & INT32_MAX);
-    return (order & (x == x)) | ((x != x) & RANK_NAN);
-}
-
 /* The largest lane, and of equal ones the lowest id. */
 static uint32_t best_lane(vi rank, vi id) {
     int best = 0;
@@ -71,7 +64,7 @@ static uint32_t take_best(int32_t *ranks, uint32_t n) {
 
 static void put_rank(int32_t *rank, vf x, uint32_t left) {
     vi is_left = lanes_left(left);
-    vi ranks = (vf_rank(x) & is_left) | (~is_left & RANK_TAKEN);
+    vi ranks = (vi_order(x, RANK_NAN) & is_left) | (~is_left & RANK_TAKEN);
     memcpy(rank, &ranks, sizeof ranks);
 }
 
@@ -128,7 +121,7 @@ static void leave_groups(routing r, uint32_t n_groups, uint32_t n_used) {
     uint32_t size = r.n_experts / n_groups;
     for (uint32_t g = 0; g < whole_vectors(n_groups); g++) r.group_ranks[g] = RANK_TAKEN;
     for (uint32_t g = 0; g < n_groups; g++)
-        r.group_ranks[g] = vf_rank(vf_set(pair_sum(r, g * size, size)))[0];
+        r.group_ranks[g] = vi_order(vf_set(pair_sum(r, g * size, size)), RANK_NAN)[0];
     for (uint32_t i = 0; i < n_used; i++) take_best(r.group_ranks, n_groups);
     for (uint32_t i = 0; i < r.n_experts; i++)
         if (r.group_ranks[i / size] != RANK_TAKEN) r.ranks[i] = RANK_MINUS_INFINITY;

@@ -2,7 +2,7 @@
  *
  * Kernels are written once over these types. GCC's and Clang's vector extensions give + - * & | ^ << >> and
  * comparisons; what they lack is here, one block for each instruction set. A compile for one of them defines
- * CAM_ISA_<NAME>, see variants.h. */
+ * CAM_ISA_<NAME>, see targets.py. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -166,6 +166,12 @@ INLINE vf vf_bfloat(const uint16_t *p) { return (vf)(vi_u16(p) << 16); }
 
 /* Where `mask` (all ones or zeros) says so a, else b. */
 INLINE vf vf_pick(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+
+/* Whole numbers in the order of floats: 0 for both zeros, as -0 + 0 is 0, and `nan` for NaN. */
+INLINE vi vi_order(vf x, int32_t nan) {
+    vi bits = (vi)(x + vf_set(0.0f)), is_number = x == x;
+    return ((bits ^ ((bits >> 31) & INT32_MAX)) & is_number) | (vi_set(nan) & ~is_number);
+}
 
 /* Sums and maxima over lanes, halves added to halves: one order on every machine of so many lanes. */
 INLINE float vf_sum(vf v) {
