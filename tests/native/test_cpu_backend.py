@@ -124,6 +124,18 @@ def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pyt
     assert recorder.calls == ["start", "submit", "wait", "write", "submit", "wait", "stop"]
 
 
+def test_allocate_waits_for_the_step_under_way(recorder: Recorder) -> None:
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        backend.run(await prepared(backend, made), made.step)
+        await backend.allocate(made.plan.states, POOLS)
+        recorder.calls.append("allocated")
+        await backend.close()
+
+    asyncio.run(run())
+    assert recorder.calls == ["start", "submit", "wait", "allocated", "stop"]
+
+
 def test_threads_end_with_the_backend(recorder: Recorder) -> None:
     async def run() -> None:
         backend, made = await opened(), doubling()
