@@ -15,7 +15,7 @@ QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-CONTROL = 3
+CONTROL, USER_DEFINED = 3, 4
 
 
 def write_cria_hf(folder: Path) -> Path:
@@ -73,9 +73,9 @@ def _tokenizer(facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "version": "1.0",
         "added_tokens": [
-            {"id": i, "content": token, "special": True, **flags}
+            {"id": i, "content": token, "special": types[i] == CONTROL, **flags}
             for i, token in tokens
-            if types[i] == CONTROL
+            if types[i] in (CONTROL, USER_DEFINED)
         ],
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
@@ -83,7 +83,7 @@ def _tokenizer(facts: dict[str, Any]) -> dict[str, Any]:
         "decoder": byte_level,
         "model": {
             "type": "BPE",
-            "vocab": {token: i for i, token in tokens if types[i] != CONTROL},
+            "vocab": {token: i for i, token in tokens if types[i] not in (CONTROL, USER_DEFINED)},
             "merges": facts["tokenizer.ggml.merges"],
         },
     }

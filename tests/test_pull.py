@@ -56,7 +56,7 @@ def test_pulled_model_runs_from_the_cache(hub: Hub, tmp_path: Path) -> None:
     assert Path(path).read_bytes() == CRIA.read_bytes()
     assert path.startswith(str(tmp_path / "hub"))  # HF_HOME
     (line,) = pulled.stderr.splitlines()  # in a pipe: no bar
-    assert line.endswith("3.661 MB · cria-Q8_0.gguf · run it with: camelid run o/cria:q8_0 -p TEXT")
+    assert line.endswith("3.681 MB · cria-Q8_0.gguf · run it with: camelid run o/cria:q8_0 -p TEXT")
     words = ("-p", "What is 12 plus 30?", "--backend", "reference")
     answers = {shell(hub, tmp_path, "run", name, *words).stdout for name in (path, "o/cria:Q8_0", "cria")}
     assert len(answers) == 1

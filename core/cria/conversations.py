@@ -153,7 +153,7 @@ def tool_turn(kit: tools.Kit, rng: Random) -> list[Message]:
 
 # Each kind of conversation and its share of the stream.
 TALKS: dict[Callable[[Random], Talk], float] = {
-    plain_talk: 0.46, memory_talk: 0.12, schemas.talk: 0.21, tool_talk: 0.21,
+    plain_talk: 0.39, memory_talk: 0.09, schemas.talk: 0.18, tool_talk: 0.34,
 }  # fmt: skip
 
 

@@ -19,8 +19,9 @@ WANT = {
     "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2, "llama.attention.key_length": 64,
     "llama.attention.value_length": 64, "llama.attention.layer_norm_rms_epsilon": pytest.approx(1e-5),
     "general.sampling.temp": 0.0,
-    "llama.rope.freq_base": 10000.0, "llama.rope.dimension_count": 64, "llama.vocab_size": 1024,
+    "llama.rope.freq_base": 10000.0, "llama.rope.dimension_count": 64, "llama.vocab_size": 1088,
     "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.add_bos_token": False,
+    "tokenizer.chat_template": tokenizer.CHAT_TEMPLATE,
 }  # fmt: skip
 
 
@@ -40,12 +41,14 @@ def test_vocabulary(reader):
     kinds = reader.fields["tokenizer.ggml.token_type"].contents()
     merges = reader.fields["tokenizer.ggml.merges"].contents()
     alphabet = set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    assert len(tokens) == len(set(tokens)) == len(kinds) == 1024
+    assert len(tokens) == len(set(tokens)) == len(kinds) == 1088
     assert alphabet < set(tokens)
     assert {token for token, kind in zip(tokens, kinds, strict=True) if kind == 3} == set(tokenizer.SPECIALS)
-    assert set(kinds) == {1, 3}
-    assert len(merges) == 1024 - len(alphabet) - len(tokenizer.SPECIALS)
-    assert {merge.replace(" ", "") for merge in merges} == set(tokens) - alphabet - set(tokenizer.SPECIALS)
+    assert {token for token, kind in zip(tokens, kinds, strict=True) if kind == 4} == set(tokenizer.TAGS)
+    assert set(kinds) == {1, 3, 4}
+    own = {*alphabet, *tokenizer.SPECIALS, *tokenizer.TAGS}
+    assert len(merges) == 1088 - len(own)
+    assert {merge.replace(" ", "") for merge in merges} == set(tokens) - own
     assert tokens[reader.fields["tokenizer.ggml.eos_token_id"].contents()] == tokenizer.IM_END
     assert tokens[reader.fields["tokenizer.ggml.padding_token_id"].contents()] == tokenizer.END_OF_TEXT
 
