@@ -29,7 +29,9 @@ static const char *const words[] = {
 EXPORT uint32_t cam_abi(void) { return CAM_ABI; }
 EXPORT uint32_t cam_n_variants(void) { return sizeof variants / sizeof *variants; }
 EXPORT const char *cam_variant_name(uint32_t variant) { return variants[variant]->name; }
-EXPORT uint32_t cam_runs_here(uint32_t variant) { return (uint32_t)cam_machine_runs(variants[variant]->name); }
+EXPORT uint32_t cam_runs_here(uint32_t variant) {
+    return (uint32_t)cam_machine_runs(variants[variant]->name);
+}
 
 /* Bytes of each record, for the host to compare with its own. */
 EXPORT uint32_t cam_record_bytes(uint32_t record) {
@@ -55,21 +57,23 @@ EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus) { return ca
 EXPORT void cam_stop(cam_pool *pool) { cam_pool_free(pool); }
 
 /* For tests alone, as are `order` of cam_pack and cam_unpack_row: what the kernels make of blocks. */
-EXPORT uint32_t cam_decode(uint32_t variant, uint32_t type, const uint8_t *blocks, float *values, uint64_t n) {
+EXPORT uint32_t cam_decode(uint32_t variant, uint32_t type, const uint8_t *blocks, float *values,
+                           uint64_t n) {
     return variants[variant]->decode(type, blocks, values, n);
 }
-EXPORT uint32_t cam_encode(uint32_t variant, uint32_t type, const float *values, uint8_t *blocks, uint64_t n) {
+EXPORT uint32_t cam_encode(uint32_t variant, uint32_t type, const float *values, uint8_t *blocks,
+                           uint64_t n) {
     return variants[variant]->encode(type, values, blocks, n);
 }
 EXPORT uint64_t cam_panel_bytes(uint32_t variant, uint32_t type, uint32_t rows, uint32_t cols) {
     return variants[variant]->panel_bytes(type, rows, cols);
 }
-EXPORT void cam_pack(uint32_t variant, uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows,
-                     uint32_t cols, uint32_t first, uint32_t end, uint8_t *panels) {
+EXPORT void cam_pack(uint32_t variant, uint32_t type, const uint8_t *stored, const uint32_t *order,
+                     uint32_t rows, uint32_t cols, uint32_t first, uint32_t end, uint8_t *panels) {
     variants[variant]->pack(type, stored, order, rows, cols, first, end, panels);
 }
-EXPORT void cam_unpack_row(uint32_t variant, uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols,
-                           uint32_t row, float *values) {
+EXPORT void cam_unpack_row(uint32_t variant, uint32_t type, const uint8_t *panels, uint32_t rows,
+                           uint32_t cols, uint32_t row, float *values) {
     variants[variant]->unpack_row(type, panels, rows, cols, row, values);
 }
 EXPORT uint32_t cam_lanes(uint32_t variant) { return variants[variant]->lanes; }

@@ -57,7 +57,9 @@ INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m5
 INLINE vf vf_half(const uint16_t *p) { return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 INLINE vi vi_u8(const uint8_t *p) { return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
 INLINE vi vi_s8(const int8_t *p) { return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
-INLINE vi vi_u16(const uint16_t *p) { return (vi)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE vi vi_u16(const uint16_t *p) {
+    return (vi)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+}
 INLINE vf vf_max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE vf vf_min(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
@@ -66,7 +68,9 @@ INLINE vi vi_round(vf a) { return (vi)_mm512_cvtps_epi32((__m512)a); }   /* to n
 #elif defined(CAM_ISA_AVX2) || defined(CAM_ISA_AVXVNNI)
 #define DOT_OFFSET 0
 #if defined(CAM_ISA_AVXVNNI)
-INLINE vi dot_u7(vi acc, vb w, vs a) { return (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)a); }
+INLINE vi dot_u7(vi acc, vb w, vs a) {
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)a);
+}
 #else
 /* Two products of 127 * 127 fit into 16 bits, so that nothing saturates. */
 INLINE vi dot_u7(vi acc, vb w, vs a) {
@@ -106,7 +110,8 @@ INLINE vi vi_round(vf a) { return (vi)vcvtnq_s32_f32((float32x4_t)a); }
 INLINE vi dot_s8(vi acc, vs w, vs a) {
     v128_t low = wasm_i16x8_extmul_low_i8x16((v128_t)w, (v128_t)a);
     v128_t high = wasm_i16x8_extmul_high_i8x16((v128_t)w, (v128_t)a);
-    v128_t pairs_low = wasm_i32x4_extadd_pairwise_i16x8(low), pairs_high = wasm_i32x4_extadd_pairwise_i16x8(high);
+    v128_t pairs_low = wasm_i32x4_extadd_pairwise_i16x8(low);
+    v128_t pairs_high = wasm_i32x4_extadd_pairwise_i16x8(high);
     vi even = (vi)wasm_i32x4_shuffle(pairs_low, pairs_high, 0, 2, 4, 6);
     vi odd = (vi)wasm_i32x4_shuffle(pairs_low, pairs_high, 1, 3, 5, 7);
     return acc + even + odd;
