@@ -174,10 +174,15 @@ class PlacedState:
         )
 
 
-def weight_record(weight: Weight, form: int, at: int, stack_bytes: int = 0) -> WeightRecord:
-    """A weight in memory, [stack, rows, cols]."""
+def stacked(weight: Weight) -> tuple[int, int, int]:
+    """[stack, rows, cols] of a vector, a matrix or a stack of matrices."""
     *outer, cols = weight.shape
-    stack, rows = (outer[0], outer[1]) if len(outer) == 2 else (1, weight.rows)
+    return (outer[0], outer[1], cols) if len(outer) == 2 else (1, weight.rows, cols)
+
+
+def weight_record(weight: Weight, form: int, at: int, stack_bytes: int = 0) -> WeightRecord:
+    """A weight in memory."""
+    stack, rows, cols = stacked(weight)
     type_id = quant(weight.type).id if form else 0
     return WeightRecord(
         at=at, stack_bytes=stack_bytes, form=form, type=type_id, stack=stack, rows=rows, cols=cols

@@ -26,7 +26,7 @@ from camelid.formats.quants import row_bytes
 from camelid.plan.weights import INLINE, Part, Weight
 from camelid_native.cpu_api import PANEL_ROWS, Library
 from camelid_native.cpu_memory import Arena
-from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord, weight_record
+from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord, stacked, weight_record
 
 U8: TypeAlias = npt.NDArray[np.uint8]
 Stored: TypeAlias = Callable[[int, int], U8]  # so many rows from a first one, in the weight's own type
@@ -86,7 +86,7 @@ class WeightForms:
 
     def panels(self, weight: Weight) -> WeightRecord:
         """Panels of 16 rows, matrix by matrix."""
-        stack, rows, cols = _stacked(weight)
+        stack, rows, cols = stacked(weight)
         each = self._library.panel_bytes(weight.type, rows, cols)
         at = self._memory.block(stack * each)
         height, stored = _piece_rows(weight), self._stored(weight)
@@ -102,7 +102,7 @@ class WeightForms:
 
     def _pack(self, weight: Weight, stored: Stored, matrix: int, start: int, n: int, at: int) -> None:
         """Rows `start .. start + n` of one matrix of the stack, which begins at `at`."""
-        _, rows, cols = _stacked(weight)
+        _, rows, cols = stacked(weight)
         piece = np.ascontiguousarray(stored(matrix * rows + start, n))
         to = at + self._library.panel_bytes(weight.type, start, cols)
         self._library.pack(weight.type, piece.ctypes.data, n, cols, to)
@@ -166,12 +166,6 @@ FORMS: dict[int, Callable[[WeightForms, Weight], WeightRecord]] = {
     FORM_ROWS: WeightForms.rows,
     FORM_PANELS: WeightForms.panels,
 }
-
-
-def _stacked(weight: Weight) -> tuple[int, int, int]:
-    """[stack, rows, cols] of a matrix or a stack of them."""
-    *outer, cols = weight.shape
-    return (outer[0], outer[1], cols) if len(outer) == 2 else (1, weight.rows, cols)
 
 
 def _piece_rows(weight: Weight) -> int:

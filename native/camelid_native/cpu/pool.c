@@ -1,4 +1,4 @@
-/* A pool of pinned threads. They spin a while for the next run, as one step follows another within
+/* A pool of threads. They spin a while for the next run, as one step follows another within
  * microseconds, then sleep until it comes. In a child of fork() they are started anew. */
 #define _GNU_SOURCE
 #include "pool.h"
