@@ -152,7 +152,8 @@ def test_named_tokens_are_found_before_and_after_normalising() -> None:
     made = ours("with named tokens")
     tokens = made.vocab.tokens
     spelled = [tokens[i] for i in made.encode("to <tool> to")]
-    assert spelled == ["▁to", "<tool>", "▁to"]
+    at = spelled.index("<tool>")
+    assert ["".join(spelled[:at]), "".join(spelled[at + 1 :])] == ["▁to", "▁to"]
     assert tokens.index("<tool>") in made.encode("＜tool＞")  # the map makes it of wide letters
 
 

@@ -22,12 +22,13 @@ SETTINGS: dict[str, Any] = {
     "num_threads": 1,
     "minloglevel": 2,
 }
+ROUNDING = 1e-3  # of sums of some hundred scores, with room
 
 
 def lines() -> Iterator[str]:
-    """Prose, and texts of all kinds; SentencePiece trains on no zero bytes."""
+    """Prose that nobody edits, and texts of all kinds; SentencePiece trains on no zero bytes."""
     yield from Path(__file__).with_name("texts.py").read_text("utf-8").splitlines()
-    yield from Path(__file__).parents[2].joinpath("README.md").read_text("utf-8").splitlines()
+    yield from Path(__file__).parents[2].joinpath("LICENSE").read_text("utf-8").splitlines()
     yield from (text for text in random_texts(1200, seed=3) if "\0" not in text)
 
 
@@ -61,6 +62,13 @@ def as_metadata(model: bytes) -> dict[str, object]:
         "precompiled_charsmap": list(charsmap_of(model)),
     }
     return {f"tokenizer.ggml.{name}": fact for name, fact in facts.items()}
+
+
+def decided(judge: SentencePieceProcessor, text: str) -> bool:
+    """Whether the best cut is better than the next by more than SentencePiece's rounding to float32."""
+    ids = cast("list[list[int]]", judge.nbest_encode_as_ids(text, 2))
+    sums = [sum(judge.get_score(i) for i in cut) for cut in ids]
+    return len(sums) < 2 or abs(sums[0] - sums[1]) > ROUNDING
 
 
 def from_pieces(

@@ -13,7 +13,7 @@ from tests.text.jinja_oracle import oracle_render
 from tests.text.schema_cases import CASES
 from tests.text.splitter_cases import ORACLES
 from tests.text.texts import random_texts
-from tests.text.unigrams import as_metadata, processor, trained
+from tests.text.unigrams import as_metadata, decided, processor, trained
 from tests.vectors.replay import Vector
 
 from camelid.formats.gguf import open_gguf
@@ -85,7 +85,8 @@ def families() -> Iterator[Vector]:
 def unigrams() -> Iterator[Vector]:
     """GGUF's kind t5, trained and run by `sentencepiece`."""
     model = trained()
-    judge, inputs = processor(model), random_texts(150, seed=53)
+    judge = processor(model)
+    inputs = [text for text in random_texts(150, seed=53) if decided(judge, text)]
     answers = [judge.EncodeAsIds(text) for text in inputs]
     facts = as_metadata(model)
     yield {"kind": "tokenizer", "name": "unigram", "facts": facts, "inputs": inputs, "answers": answers}
