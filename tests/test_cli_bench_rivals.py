@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.gguf_files import write_tiny_llama
 
 from camelid.cli import bench_llama_cpp
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_llama_cpp import LlamaCpp
+from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
 from camelid.cli.bench_predict import Yardstick
 from camelid.cli.bench_runs import Bench, Run
 from camelid.cli.main import main
@@ -84,7 +85,7 @@ def test_slowdown_of_more_than_a_tenth_fails(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_id": "0"}, "is of another file"),
+        ({"model_id": "0", "model": "x.gguf", "model_bytes": 7}, "is of another file: x.gguf, 7, 0, not "),
         ({"threads": 99}, "is of another number of threads: 99"),
         ({"kv_type": "f16"}, "is of another type of keys and values: f16, not f32"),
         ({"rows": []}, "has no pp8"),
@@ -97,10 +98,21 @@ def test_results_that_do_not_compare_are_refused(
         done = call(path, *SMALL, "--compare", place)
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [(("-d", 16), "pp8 @ 16"), (("-b", 2), "pp8 x 2"), (("-p", 9), "pp9"), (("-p", 0, "-n", 5), "tg5")],
+    ids=["depth", "batch", "prompt", "answer"],
+)
+def test_cases_that_a_result_does_not_have_are_refused(
+    path: str, earlier: dict[str, Any], tmp_path: Path, words: tuple[object, ...], missing: str
+) -> None:
     with stored(earlier, tmp_path) as place:
-        deep = call(path, *SMALL, "-d", 16, "--compare", place)
-    assert deep.exit_code == 2
-    assert "has no pp8 @ 16" in " ".join(deep.stderr.split())
+        done = call(path, *SMALL, *words, "--compare", place)
+    assert done.exit_code == 2
+    said = f"has no {missing}; it has pp8, tg4. Give the same -p, -n, -d and -b"
+    assert said in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -138,9 +150,14 @@ def test_llama_cpp_runs_in_turns_on_the_same_file(
     assert only["rival"]["tps"] > 0
     assert only["ratio"] == pytest.approx(only["tps"] / only["rival"]["tps"])
     assert order == ["ours 0", "theirs 0", "ours 1", "theirs 1", "ours 2", "theirs 2"]
-    shown = call(path, *SMALL[:-1], "-n", 0, "--compare", "llama.cpp").stdout
+    shown = call(path, *SMALL[:-1], "-n", 0, "--compare", "llama.cpp", "--flash-attention", "off").stdout
     assert "beside llama.cpp: llama-cpp-python" in shown
-    assert "of it" in shown.splitlines()[-1]
+    assert "; flash attention off" in shown
+    *_, result, head, _, line = shown.splitlines()
+    assert "of it" in result
+    assert head == "| file | test | camelid tok/s | llama.cpp tok/s | ratio | of read bandwidth |"
+    assert line.startswith("| tiny.gguf | pp8 | ")
+    assert line.count("|") == head.count("|")
 
 
 @pytest.mark.conformance
@@ -159,6 +176,42 @@ def test_llama_cpp_computes_the_rows_of_the_case(path: str, case: Case, kv_type:
             last = [lib.llama_memory_seq_pos_max(memory, s) for s in range(case.batch)]
             assert last == [case.held + case.n - 1] * case.batch
             assert (run.n_tokens, run.seconds > 0) == (case.n * case.batch, True)
+
+
+@pytest.mark.conformance
+@no_wheel
+@pytest.mark.parametrize("flash", list(FLASH_ATTENTION))
+@pytest.mark.parametrize("case", [Case("tg", 5, 40), Case("pp", 8, 40, 2)], ids=str)
+def test_depth_is_computed_once(path: str, monkeypatch: pytest.MonkeyPatch, case: Case, flash: str) -> None:
+    """Rows of each run, and of one that holds less."""
+    rows: list[int] = []
+    inner = LlamaCpp._decode
+    monkeypatch.setattr(LlamaCpp, "_decode", lambda s, asked: (rows.append(len(asked)), inner(s, asked)))
+    options: Any = {"context": 768, "batch": 2, "threads": 1, "kv_type": "f16", "flash_attention": flash}
+    counts = list[int]()
+    with LlamaCpp(Path(path), **options, clock=perf_counter) as rival:
+        for repetition, each in enumerate([case, case, case, replace(case, depth=20), case]):
+            rival.run(each, repetition)
+            counts.append(sum(rows))
+            rows.clear()
+    timed = case.n * case.batch
+    held = [40, 0, 0, 20, 40]
+    assert counts == [timed + n * case.batch for n in held]
+
+
+def test_flash_attention_is_the_rivals(path: str) -> None:
+    done = call(path, *SMALL, "--flash-attention", "on")
+    assert done.exit_code == 2
+    assert "--flash-attention needs --compare llama.cpp" in " ".join(done.stderr.split())
+
+
+@pytest.mark.conformance
+@no_wheel
+def test_quantized_values_without_flash_attention_are_refused(path: str) -> None:
+    words = ("--kv-type", "q8_0", "--compare", "llama.cpp", "--flash-attention", "off")
+    done = call(path, *SMALL, *words)
+    assert done.exit_code == 1
+    assert "of type q8_0 with flash attention off" in " ".join(done.stderr.split())
 
 
 def test_missing_package_names_its_pip_line(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

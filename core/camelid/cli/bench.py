@@ -17,10 +17,10 @@ from camelid import __version__
 from camelid.backends.base import Capabilities
 from camelid.cli.bench_cases import Case, Counts, all_cases
 from camelid.cli.bench_compare import Stored, read_stored
+from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
 from camelid.cli.bench_llama_cpp import NAME as LLAMA_CPP
-from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
-from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
+from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary, table_lines
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
@@ -44,6 +44,7 @@ class Asked:
     repetitions: int
     options: LoadOptions
     rival: str = ""
+    flash_attention: str = "auto"  # the rival's
     stored: Stored | None = None
 
     @property
@@ -69,11 +70,13 @@ class Asked:
 @click.option("--compare", default="", metavar="RIVAL",
               help=f"{LLAMA_CPP}: run it in turns on the same file. FILE.json: an earlier result of --json; "
               "fails if a figure is more than 10 % below it.")  # fmt: skip
+@click.option("--flash-attention", type=click.Choice(list(FLASH_ATTENTION)), default="auto",
+              show_default=True, help=f"Of {LLAMA_CPP}, with --compare {LLAMA_CPP}.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
     batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, threads: int | None, kv_type: str,
-    compare: str, as_json: bool, verbose: bool,  # noqa: ARG001
+    compare: str, flash_attention: str, as_json: bool, verbose: bool,  # noqa: ARG001
 ) -> None:  # fmt: skip
     """Measure prefill and decode against what this machine allows.
 
@@ -81,6 +84,8 @@ def command(
     matrix product, both measured right before.
     """
     cases = all_cases(n_prompt, n_gen, depths, batches)
+    if flash_attention != "auto" and compare != LLAMA_CPP:
+        raise click.UsageError(f"--flash-attention needs --compare {LLAMA_CPP}")
     stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
     if stored:
         stored.check_cases(cases)
@@ -100,6 +105,7 @@ def command(
             kv_type=kv_type,
         ),
         rival="" if stored else compare,
+        flash_attention=flash_attention,
         stored=stored,
     )
     facts, rows = asyncio.run(measure(asked, _silent if as_json else click.echo))
@@ -128,6 +134,8 @@ async def measure(asked: Asked, tell: Tell) -> tuple[Facts, list[Row]]:
             tell("predictions are by the processor's memory; this device may have one of its own")
         rows = [await measure_case(bench, case, asked, rival, tell) for case in asked.cases]
     for line in asked.stored.lines(rows) if asked.stored else ():
+        tell(line)
+    for line in table_lines(asked.model, rows, asked.rival) if rival else ():
         tell(line)
     return {**facts, **summary(rows), "rows": [row.facts() for row in rows]}, rows
 
@@ -164,7 +172,16 @@ def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
         "repetitions": asked.repetitions,
         "context": llm.context,
         "version": __version__,
-        **({"rival": asked.rival, "rival_build": rival.build} if rival else {}),
+        **(rival_facts(asked, rival) if rival else {}),
+    }
+
+
+def rival_facts(asked: Asked, rival: LlamaCpp) -> Facts:
+    """What ran beside."""
+    return {
+        "rival": asked.rival,
+        "rival_build": rival.build,
+        "rival_flash_attention": asked.flash_attention,
     }
 
 
@@ -177,7 +194,10 @@ def heading(facts: Facts) -> str:
         f"keys and values {facts['kv_type']}, {facts['threads']} threads, "
         f"each case {facts['repetitions']} times"
     )
-    return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
+    if "rival" not in facts:
+        return line
+    attention = f"flash attention {facts['rival_flash_attention']}"
+    return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}; {attention}"
 
 
 def has_own_memory(capabilities: Capabilities) -> bool:
@@ -217,4 +237,5 @@ def open_rival(asked: Asked) -> LlamaCpp:
         threads=asked.options.threads or n_threads(),
         kv_type=asked.options.kv_type,
         clock=perf_counter,
+        flash_attention=asked.flash_attention,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, stdev
 
 from camelid.cli.bench_cases import Case
@@ -144,6 +145,21 @@ def result_lines(row: Row, rival: str = "") -> Iterator[str]:
     yield _line("", ", ".join(_reasons(row)))
     if row.rival:
         yield _line(f"  {rival}", f"{Spread.of(row.rival)}: camelid has {row.ratio:.3g} of it")
+
+
+def table_lines(model: str, rows: Sequence[Row], rival: str) -> Iterator[str]:
+    """All cases beside a rival's, as a table of Markdown: medians of tokens a second with their spread."""
+    yield f"| file | test | camelid tok/s | {rival} tok/s | ratio | of read bandwidth |"
+    yield "|---|---|---|---|---|---|"
+    name = Path(model).name
+    for row in rows:
+        rates = f"{short(row.spread)} | {short(Spread.of(row.rival))} | {row.ratio:.2f}"
+        yield f"| {name} | {row.case} | {rates} | {row.read_share:.0%} |"
+
+
+def short(spread: Spread) -> str:
+    """`319 ± 4.1`."""
+    return f"{rate(spread.median).removesuffix(' tok/s')} ± {spread.stdev:.2g}"
 
 
 def _reasons(row: Row) -> Iterator[str]:
