@@ -72,7 +72,7 @@ class NativeHook(BuildHookInterface[Any]):
         build_data["tag"] = wheel_tag(built)
         build_data["pure_python"] = build_data["tag"].endswith("any")
         for each in built:
-            for path in (each.library, each.library.parent / targets.FACTS):
+            for path in each.files:
                 build_data["force_include"][str(path)] = f"{LIB}/{each.facts.target}/{path.name}"
 
     def compile(self) -> list[builder.Built]:

@@ -76,6 +76,12 @@ class Built:
     facts: Facts
     is_new: bool
 
+    @property
+    def files(self) -> list[Path]:
+        """The library, those linked beside it, and what is known of them."""
+        names = (*Target(self.facts.target).system.links, FACTS)
+        return [self.library.parent / name for name in names]
+
 
 def find_target(name: str) -> Target:
     """The target of that name: one that is released, or this machine's."""
@@ -173,8 +179,10 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         new.replace(path)
 
 
-def compile_library(compiler: Compiler, target: Target, variants: Variants, flags: Iterable[str]) -> bytes:
-    """The library of these variants."""
+def compile_libraries(
+    compiler: Compiler, target: Target, variants: Variants, flags: Iterable[str]
+) -> Mapping[str, bytes]:
+    """The libraries of these variants, by their files' names."""
     given = (*compiler.command, *flags)
     with tempfile.TemporaryDirectory() as folder:
 
@@ -187,9 +195,10 @@ def compile_library(compiler: Compiler, target: Target, variants: Variants, flag
         with ThreadPoolExecutor(JOBS) as pool:
             made = list(pool.map(compile_one, compiles(variants, target.system.baseline)))
         strip = ("-s",) if compiler.is_zig else ()  # symbols help who works on the kernels
-        out = Path(folder, target.system.library)  # here, as some linkers leave files beside their output
-        run_or_fail((*given, *made, *target.system.link, *strip, "-o", str(out)), f"{target.name}: linking")
-        return out.read_bytes()
+        for name, link in target.system.links.items():
+            out = str(Path(folder, name))  # here, as some linkers leave files beside their output
+            run_or_fail((*given, *made, *link, *strip, "-o", out), f"{target.name}: linking {name}")
+        return {name: Path(folder, name).read_bytes() for name in target.system.links}
 
 
 def choose_variants(compiler: Compiler, target: Target) -> tuple[Variants, dict[str, str]]:
@@ -205,14 +214,15 @@ def build(target: Target, out: Path = LIB, *, extra: Sequence[str] = ()) -> Buil
 
     `extra` are flags for every compile. BuildError if one fails, NoCompilerError if nothing here could try.
     """
-    library = out / target.path
+    files = [out / target.name / name for name in target.system.links]
+    library = files[0]
     sources, flags = digest(target), [*FLAGS, *target.system.flags, *extra]
     facts = read_facts(library, library.parent)
-    if facts and (facts.sources, facts.flags) == (sources, flags):
+    if facts and (facts.sources, facts.flags) == (sources, flags) and all(map(Path.is_file, files)):
         return Built(library, facts, is_new=False)
     compiler = find_compiler(target)
     variants, left_out = choose_variants(compiler, target)
-    made = compile_library(compiler, target, variants, flags)
+    made = compile_libraries(compiler, target, variants, flags)
     facts = Facts(
         target=target.name,
         sources=sources,
@@ -222,7 +232,8 @@ def build(target: Target, out: Path = LIB, *, extra: Sequence[str] = ()) -> Buil
         variants={name: [*given] for name, given in variants.items()},
         left_out=left_out,
     )
-    replace(library, lambda new: new.write_bytes(made))
+    for path in files:
+        replace(path, lambda new: new.write_bytes(made[new.name]))
     text = json.dumps(asdict(facts), indent=1) + "\n"
     replace(library.parent / FACTS, lambda new: new.write_text(text, encoding="utf-8"))
     return Built(library, facts, is_new=True)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -59,9 +59,16 @@ class System:
     wheel: str  # the platform in a wheel's name
     compilers: tuple[str, ...] = ("cc", "gcc", "clang")
     baseline: tuple[str, ...] = ("api.c", "pool.c", "cpuid.c")  # compiled once, beside the variants
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # libraries more, of the same objects
+
+    @property
+    def links(self) -> Mapping[str, tuple[str, ...]]:
+        """Each library's name, the first that of `library`, with what its link is given."""
+        return {self.library: self.link, **self.also}
 
 
 LINK_ELF = ("-shared", "-pthread", "-Wl,-z,defs")
+LINK_WASM = ("-nostdlib", "-Wl,--no-entry", "-Wl,--export-dynamic", "-Wl,--export=__heap_base")
 SYSTEMS = {
     "linux": System(
         library="libcamelid_cpu.so",
@@ -87,12 +94,19 @@ SYSTEMS = {
     ),
     "wasm": System(
         library="camelid_cpu.wasm",
-        flags=("-Ifreestanding",),
-        link=("-nostdlib", "-Wl,--no-entry", "-Wl,--export-dynamic"),
+        flags=("-Ifreestanding", "-matomics", "-mbulk-memory"),
+        link=LINK_WASM,
         zig="wasm32-freestanding",
         wheel="any",
         compilers=(),
-        baseline=("api.c",),
+        baseline=("api.c", "pool_wasm.c", "cpuid.c"),
+        # One instance for each thread, all over one memory that the page makes, of at most 4 GiB - 64 KiB.
+        also={
+            "camelid_cpu_threads.wasm": (
+                *("-mcpu=generic+atomics+bulk_memory", *LINK_WASM, "-Wl,--export=__stack_pointer"),
+                *("-Wl,--import-memory", "-Wl,--shared-memory", "-Wl,--max-memory=4294901760"),
+            )
+        },
     ),
 }
 WHEEL_ARCHS = {"macos-aarch64": "arm64", "windows-x86_64": "amd64"}

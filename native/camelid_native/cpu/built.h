@@ -36,3 +36,15 @@
 #else
 #define CAM_IF_NEON_I8MM(_)
 #endif
+
+#if defined(CAM_HAS_WASM)
+#define CAM_IF_WASM(_) _(wasm)
+#else
+#define CAM_IF_WASM(_)
+#endif
+
+#if defined(CAM_HAS_WASM_RELAXED)
+#define CAM_IF_WASM_RELAXED(_) _(wasm_relaxed)
+#else
+#define CAM_IF_WASM_RELAXED(_)
+#endif

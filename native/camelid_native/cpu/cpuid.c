@@ -1,4 +1,9 @@
 #include "cpuid.h"
+
+#if defined(__wasm__)
+/* An engine that could compile the module runs all of it. */
+int cam_machine_runs(const char *variant) { return variant != 0; }
+#else
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -52,3 +57,4 @@ int cam_machine_runs(const char *variant) {
         if (!strcmp(tests[i].name, variant)) return tests[i].runs();
     return 0;
 }
+#endif

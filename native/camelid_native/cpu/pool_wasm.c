@@ -1,0 +1,114 @@
+/* The pool of a WASM module, which cannot start threads: the host does, each an instance of the module over one
+ * shared memory, and has them call cam_work. With one thread there are none, and a run ends before cam_submit
+ * returns. Nothing here is allocated: a module has one pool. */
+#include "pool.h"
+#include <stdatomic.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Looks at a word before a thread sleeps: some 50 us, as ops and steps follow each other within a few. */
+enum { SPINS = 20000 };
+
+/* A word that threads wait for, in a line of its own, so that no other writing disturbs them. */
+typedef struct {
+    _Alignas(CACHE_LINE) atomic_uint value;
+    atomic_uint n_asleep;
+} word;
+
+struct cam_pool {
+    uint32_t n_threads;
+    const cam_variant *variant;
+    cam_run run;
+    word ordinal;               /* of the run; odd numbers end the threads */
+    word phase;                 /* of cam_meet */
+    word done;                  /* runs that have ended */
+    word n_met, n_finished;     /* threads */
+};
+
+static cam_pool pool;
+
+/* Waits while a word has a value. */
+static void wait_while(word *at, uint32_t value) {
+    for (uint32_t spins = 0; spins < SPINS; spins++)
+        if (atomic_load(&at->value) != value) return;
+    atomic_fetch_add(&at->n_asleep, 1);
+    while (atomic_load(&at->value) == value)
+        __builtin_wasm_memory_atomic_wait32((int *)(void *)&at->value, (int)value, -1);
+    atomic_fetch_sub(&at->n_asleep, 1);
+}
+
+/* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new
+ * value is there, has none to wake. Waking costs a call into the engine even where nobody sleeps. */
+static void set_word(word *at, uint32_t value) {
+    atomic_store(&at->value, value);
+    if (atomic_load(&at->n_asleep)) __builtin_wasm_memory_atomic_notify((int *)(void *)&at->value, UINT32_MAX);
+}
+
+void cam_meet(const cam_run *run, uint32_t thread) {
+    (void)thread;
+    if (run->n_threads == 1) return;
+    uint32_t phase = atomic_load(&pool.phase.value);
+    if (atomic_fetch_add(&pool.n_met.value, 1) + 1 < run->n_threads) {
+        wait_while(&pool.phase, phase);
+        return;
+    }
+    atomic_store(&pool.n_met.value, 0);
+    set_word(&pool.phase, phase + 1);
+}
+
+/* The host may wait for `done` without being counted as asleep, so that it is always woken. */
+static void finish(void) {
+    if (atomic_fetch_add(&pool.n_finished.value, 1) + 1 < pool.n_threads) return;
+    atomic_fetch_add(&pool.done.value, 1);
+    __builtin_wasm_memory_atomic_notify((int *)(void *)&pool.done.value, UINT32_MAX);
+}
+
+cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
+    (void)cpus;
+    pool = (cam_pool){.n_threads = n_threads};
+    return &pool;
+}
+
+int cam_pool_submit(cam_pool *unused, const cam_variant *variant, const cam_run *run) {
+    (void)unused;
+    pool.variant = variant;
+    pool.run = *run;
+    pool.run.pool = &pool;
+    pool.run.n_threads = pool.n_threads;
+    atomic_store(&pool.n_finished.value, 0);
+    if (pool.n_threads > 1) set_word(&pool.ordinal, atomic_load(&pool.ordinal.value) + 2);
+    else variant->execute(&pool.run, 0), finish();
+    return 1;
+}
+
+/* Runs are begun by one thread, one after the other: the last has ended when as many have as were begun. */
+void cam_pool_wait(cam_pool *unused) {
+    (void)unused;
+    const uint32_t n_begun = atomic_load(&pool.ordinal.value) / 2;
+    for (uint32_t done; pool.n_threads > 1 && (done = atomic_load(&pool.done.value)) != n_begun;)
+        wait_while(&pool.done, done);
+}
+
+void cam_pool_free(cam_pool *unused) {
+    (void)unused;
+    set_word(&pool.ordinal, atomic_load(&pool.ordinal.value) + 1);
+}
+
+/* A thread's life: returns after cam_stop. The host calls it once for each thread, after cam_start; runs that
+ * began before are not missed. */
+EXPORT void cam_work(cam_pool *unused, uint32_t thread) {
+    (void)unused;
+    for (uint32_t seen = 0;;) {
+        wait_while(&pool.ordinal, seen);
+        seen = atomic_load(&pool.ordinal.value);
+        if (seen % 2) return;
+        pool.variant->execute(&pool.run, thread);
+        finish();
+    }
+}
+
+/* The word that counts the runs that have ended; who waits for it is woken by each end. */
+EXPORT const void *cam_done_at(cam_pool *unused) {
+    (void)unused;
+    return &pool.done.value;
+}
