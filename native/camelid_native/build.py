@@ -197,7 +197,7 @@ def compile_libraries(
         strip = ("-s",) if compiler.is_zig else ()  # symbols help who works on the kernels
         for name, link in target.system.links.items():
             out = str(Path(folder, name))  # here, as some linkers leave files beside their output
-            run_or_fail((*given, *made, *link, *strip, "-o", out), f"{target.name}: linking {name}")
+            run_or_fail((*given, *made, *link, *strip, "-o", out), f"{target.name}: linking")
         return {name: Path(folder, name).read_bytes() for name in target.system.links}
 
 

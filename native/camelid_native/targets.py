@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -59,16 +59,22 @@ class System:
     wheel: str  # the platform in a wheel's name
     compilers: tuple[str, ...] = ("cc", "gcc", "clang")
     baseline: tuple[str, ...] = ("api.c", "pool.c", "cpuid.c")  # compiled once, beside the variants
-    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # libraries more, of the same objects
+    also: tuple[tuple[str, tuple[str, ...]], ...] = ()  # libraries more, of the same objects: name, link
 
     @property
     def links(self) -> Mapping[str, tuple[str, ...]]:
         """Each library's name, the first that of `library`, with what its link is given."""
-        return {self.library: self.link, **self.also}
+        return {self.library: self.link, **dict(self.also)}
 
 
 LINK_ELF = ("-shared", "-pthread", "-Wl,-z,defs")
 LINK_WASM = ("-nostdlib", "-Wl,--no-entry", "-Wl,--export-dynamic", "-Wl,--export=__heap_base")
+# An instance for each thread, with a stack of its own, over one memory that the host makes: at most all that
+# 32 bits address but a page.
+LINK_WASM_THREADS = (
+    *("-mcpu=generic+atomics+bulk_memory", *LINK_WASM, "-Wl,--export=__stack_pointer"),
+    *("-Wl,--import-memory", "-Wl,--shared-memory", "-Wl,--max-memory=4294901760"),
+)
 SYSTEMS = {
     "linux": System(
         library="libcamelid_cpu.so",
@@ -100,13 +106,7 @@ SYSTEMS = {
         wheel="any",
         compilers=(),
         baseline=("api.c", "pool_wasm.c", "cpuid.c"),
-        # One instance for each thread, all over one memory that the page makes, of at most 4 GiB - 64 KiB.
-        also={
-            "camelid_cpu_threads.wasm": (
-                *("-mcpu=generic+atomics+bulk_memory", *LINK_WASM, "-Wl,--export=__stack_pointer"),
-                *("-Wl,--import-memory", "-Wl,--shared-memory", "-Wl,--max-memory=4294901760"),
-            )
-        },
+        also=(("camelid_cpu_threads.wasm", LINK_WASM_THREADS),),
     ),
 }
 WHEEL_ARCHS = {"macos-aarch64": "arm64", "windows-x86_64": "amd64"}

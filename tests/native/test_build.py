@@ -74,6 +74,7 @@ CHANGES = {
     "a foreign build.json": lambda project: (project.library.parent / "build.json").write_text('{"a": 1}'),
     "no library": lambda project: project.library.unlink(),
 }
+TWIN = "camelid_cpu_threads.wasm"  # linked of the same objects as its neighbour
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -187,6 +188,24 @@ def test_all_targets_by_zig(project: Project, fake: Path, tmp_path: Path) -> Non
     assert (
         sum("-DCAM_ISA_NEON_I8MM" in line and "+i8mm" in line and "-march" not in line for line in calls) == 3
     )
+
+
+def test_modules_of_wasm_are_compiled_once_and_linked_twice(
+    project: Project, fake: Path, tmp_path: Path
+) -> None:
+    options = ("--target", "wasm-simd", "--out", tmp_path / "out")
+    twin = tmp_path / "out/wasm-simd" / TWIN
+    for is_there in (False, True, False):  # a build makes what is missing, and only then
+        calls = len((tmp_path / "log").read_text().splitlines()) if (tmp_path / "log").exists() else 0
+        assert by_zig(project, fake, *options).returncode == 0
+        made = (tmp_path / "log").read_text().splitlines()[calls:]
+        assert len([line for line in made if " -c kernels.c " in line]) == int(not is_there)
+        assert [line.partition(" -o ")[2].rpartition("/")[2] for line in made if "--no-entry" in line] == (
+            [] if is_there else ["camelid_cpu.wasm", TWIN]
+        )
+        if is_there:
+            twin.unlink()
+    assert twin.read_text() == "made\n"
 
 
 def test_one_failed_target_does_not_stop_the_others(project: Project, fake: Path, tmp_path: Path) -> None:

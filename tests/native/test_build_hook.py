@@ -56,7 +56,9 @@ def made(project: Project, done: subprocess.CompletedProcess[str]) -> tuple[str,
 
 
 def files_of(*targets: Target) -> set[str]:
-    return {name for target in targets for name in (target.path, f"{target.name}/build.json")}
+    names = {name for target in targets for name in (target.path, f"{target.name}/build.json")}
+    wasm = (target.name for target in targets if target.name.startswith("wasm"))
+    return names | {f"{name}/camelid_cpu_threads.wasm" for name in wasm}
 
 
 def test_wheel_of_this_machine(project: Project) -> None:
