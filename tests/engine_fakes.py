@@ -92,7 +92,7 @@ class HashBackend(NullBackend):
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
         self.shadow = Shadow(states, units)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         number = len(self.steps)
         self.steps.append(decode_step(step, program.plan.layout))
         self.entries.append(program.key.entry)

@@ -56,8 +56,9 @@ class Device(ReferenceBackend):
             raise self.error
         given = {view: _changed(data, self.given) for view, data in inputs.items()}
         ticket, raw = await super().run_buffers(program, step, given, outputs)
-        rows = [self._row(row) for row in ticket.handle]
-        return replace(ticket, handle=rows), [_changed(data, self.off) for data in raw]
+        rows = [self._row(row) for row in ticket.handle.result]
+        frame = replace(ticket.handle, result=rows)
+        return replace(ticket, handle=frame), [_changed(data, self.off) for data in raw]
 
     def _row(self, row: OutputRow) -> OutputRow:
         logits = None if row.logits is None else memoryview(_changed(bytes(row.logits), self.off)).cast("f")

@@ -22,7 +22,7 @@ class Gate(NullBackend):
         super().__init__(lambda sequence, position: 65)
         self.gate, self.entered = threading.Event(), threading.Event()
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         self.entered.set()
         assert self.gate.wait(PATIENCE_S), "whoever opens the gate waits for the step"
         return super().run(program, step, inputs)

@@ -77,7 +77,7 @@ class Slow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         self.time.now += self.run_s + self.row_s * len(decode_step(step, program.plan.layout).rows)
         self.dispatches += self.n_dispatches
         return self.inner.run(program, step, inputs)

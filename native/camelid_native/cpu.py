@@ -24,6 +24,7 @@ from camelid.backends.base import (
     Ticket,
     check_weight_types,
 )
+from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.results import output_rows, result_bytes
 from camelid.backends.single import run_op
 from camelid.errors import BackendError
@@ -124,10 +125,15 @@ class CpuBackend:
         self._programs.append(program)
         return Program(plan, program)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Begins a step; where one is under way, when that has ended."""
         runner, own = self._opened(), self._own(program)
         _check_step(program, step)
+        taken = checked_inputs(program, step, inputs, backend="cpu")
+        if taken:
+            runner.settle()
+        for name, data in taken.items():
+            own.arena.write(own.offsets[name], data)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
         words = ctypes.create_string_buffer(step, len(step))
         flight = Flight(own, words, result_bytes(program.plan, n_outputs))
@@ -142,6 +148,14 @@ class CpuBackend:
         if self._runner:
             self._runner.finish(flight)
         return output_rows(flight.data, ticket)
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        flight: Flight = ticket.handle
+        if self._runner:
+            self._runner.finish(flight)
+        own = flight.program
+        sizes = made_bytes(ticket.program, flight.words.raw)
+        return {name: own.arena.read(own.offsets[name], n) for name, n in sizes.items()}
 
     async def read_state(self, group: str, unit: int) -> bytes:
         """BackendError for a group or a unit that there is not."""

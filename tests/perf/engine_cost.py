@@ -43,7 +43,7 @@ class Timed(NullBackend):
         super().__init__(lambda sequence, position: position % VOCAB, counts=False)
         self.seconds = 0.0
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         start = process_time()
         ticket = super().run(program, step, inputs)
         self.seconds += process_time() - start

@@ -37,7 +37,8 @@ class Capabilities:
     `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
     `activations` "q8": what is multiplied with a matrix is rounded to int8 first, in blocks of 32 columns
     with the scale max|x| / 127; matrices of `FLOAT_TYPES` take it as it is. `build` tells builds of the
-    kernels apart where `device` does not, e.g. by a library's hash.
+    kernels apart where `device` does not, e.g. by a library's hash. Before each layer of `cuts` plans begin a
+    new stage.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Capabilities:
     refuses: Callable[[Plan], str] = lambda plan: ""
     activations: str = "f32"
     build: str = ""
+    cuts: tuple[int, ...] = ()
 
     @property
     def most_bytes(self) -> int:
@@ -127,15 +129,21 @@ class MemoryReport:
 
 
 class Backend(Protocol):
-    """The whole contract. `run` never waits for the device."""
+    """The whole contract. `run` never waits for the device.
+
+    A program may be one stage of several: `inputs` are the boundary buffers that its plan takes, and
+    `read_boundary` gives those that it makes, before the program runs again. Both are float32, as many rows
+    as the step has.
+    """
 
     def capabilities(self) -> Capabilities: ...
     async def open(self, spec: OpenSpec) -> None: ...
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None: ...
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None: ...
     async def compile(self, plan: Plan) -> Program: ...
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket: ...
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket: ...
     async def read(self, ticket: Ticket) -> Result: ...
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]: ...
     async def read_state(self, group: str, unit: int) -> bytes: ...
     async def write_state(self, group: str, unit: int, data: bytes) -> None: ...
     async def run_op(

@@ -26,6 +26,7 @@ from camelid.backends.base import (
     Sources,
     Ticket,
 )
+from camelid.backends.boundary import made_bytes
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS
 from camelid.plan.ops import OPS, Counts, op_bytes, op_flops
@@ -108,7 +109,7 @@ class NullBackend:
     async def compile(self, plan: Plan) -> Program:
         return Program(plan, None)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         work = Work(self.counters["runs"], program, step)
         self.counters["runs"] += 1
         if self._counts:
@@ -146,6 +147,11 @@ class NullBackend:
         while work.result is None:
             self.finish(1)
         return work.result
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        work: Work = ticket.handle
+        await self.read(ticket)
+        return {name: bytes(n) for name, n in made_bytes(ticket.program, work.step).items()}
 
     async def _wait(self, late: Random) -> None:
         for _ in range(late.randint(0, MOST_TURNS)):

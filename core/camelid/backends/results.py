@@ -17,7 +17,9 @@ GIVEN = {"sample": "logits", "emit": "x"}  # the view whose rows are a program's
 
 
 def result_bytes(plan: Plan, n_outputs: int) -> int:
-    """Bytes that so many outputs give."""
+    """Bytes that so many outputs give; none of a stage that others follow."""
+    if not any(op.name in GIVEN for op in plan.ops):
+        return 0
     words = RESULT_WORDS + CANDIDATE_WORDS * ("candidates" in plan.key.features) + _floats(plan)
     return 4 * n_outputs * words
 

@@ -33,7 +33,7 @@ class MeteredBackend:
     def __getattr__(self, name: str) -> object:
         return getattr(self._backend, name)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Enqueues the step."""
         start = self._clock()
         try:

@@ -21,6 +21,7 @@ from camelid.model.rope import rope_weights
 from camelid.model.spec import ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.stages import layer_ranges
 from camelid.plan.step import ProgramKey
 from camelid.plan.tiers import TAIL_WINDOW, tail_of
 
@@ -69,10 +70,10 @@ def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
     )
 
 
-def lower(model: Model, key: ProgramKey, kv_type: str = "f32") -> Plan:
+def lower(model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[int, ...] = ()) -> Plan:
     """The plan of one entry. `decode` and `mixed` share their ops and differ in capacity.
 
-    Raises PlanError for an entry that the model does not have; as `declare_states` does for a `kv_type`.
+    A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError for an entry that the model does not have; as `declare_states` does for a `kv_type`.
     """
     spec, entries = model.spec, entries_of(model.spec)
     if key.entry not in entries:
@@ -80,8 +81,8 @@ def lower(model: Model, key: ProgramKey, kv_type: str = "f32") -> Plan:
         raise PlanError(f"{spec.name} has no entry {key.entry!r}; it has {known}", op=key.entry)
     n_channels = 2 if "token_types" in model.weights else 1
     plan = PlanBuilder(key, declare_states(spec, kv_type), n_channels=n_channels)
-    _state_changes(plan)
-    entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}))
+    _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
+    entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}, cuts=cuts))
     return plan.build()
 
 
@@ -98,8 +99,19 @@ def lower_decode(c: Lowering) -> None:
     if spec.n_streams > 1:
         c, x = replace(c, layer_inputs=streams.layer_inputs(c, x, TOKENS)), streams.open_streams(c, x)
     for i in range(len(spec.layers)):
+        _cut(c, i)
         x = apply_layer(c, x, i)
+    _cut(c, len(spec.layers))
     _head(c, streams.close_streams(c, x) if spec.n_streams > 1 else x)
+
+
+def _cut(c: Lowering, i: int) -> None:
+    """Begins a new stage where the model is to be cut before layer `i`."""
+    n_layers = len(c.spec.layers)
+    for layers in layer_ranges(c.cuts, n_layers)[1:]:
+        if layers.start == i:
+            c.plan.cut(f"blk.{i}" if i < n_layers else "head")
+            _state_changes(c.plan, layers)
 
 
 def _head(c: Lowering, x: View) -> None:
@@ -111,8 +123,11 @@ def _head(c: Lowering, x: View) -> None:
     c.plan.sample(logits, TOKENS)
 
 
-def _state_changes(plan: PlanBuilder) -> None:
+def _state_changes(plan: PlanBuilder, layers: range) -> None:
+    """What a step changes in page tables and copies, in the groups that these layers have."""
     for state in plan.states:
+        if not set(state.layers) & set(layers):
+            continue
         if state.kind in TABLE_KINDS:
             plan.tables(state.name)
         if state.kind != "ring" and plan.key.capacity.copies:

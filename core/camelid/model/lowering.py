@@ -25,6 +25,7 @@ class Lowering:
     spec: ModelSpec
     weights: Mapping[str, Weight]
     layer_inputs: View | None = None  # [T, layers*P], where the model embeds tokens for every layer
+    cuts: tuple[int, ...] = ()  # layers before which a new stage begins; their number stands for the head
 
     def stack(self, prefix: str) -> Lowering:
         """The same for one of two stacks: blocks find `enc.` or `dec.` weights under their usual names."""

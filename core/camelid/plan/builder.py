@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from camelid.plan.ops import make_op
-from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
+from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, StateRef, StateSpec, View
+from camelid.plan.stages import join_stages
 from camelid.plan.step import ProgramKey
 from camelid.plan.tiers import tail_of
 from camelid.plan.weights import Weight
@@ -16,23 +17,27 @@ class PlanBuilder:
         self.key = key
         self.states = states
         self.n_channels = n_channels
-        self._ops: list[Op] = []
+        self._stages: list[tuple[str, list[Op]]] = [("main", [])]
         self._names: dict[str, int] = {}
 
     def add_op(self, name: str, operands: dict[str, Operand | None], **attrs: Attr) -> None:
         """Appends an op; an operand that is None is absent."""
         present = {role: operand for role, operand in operands.items() if operand is not None}
-        self._ops.append(make_op(name, present, attrs))
+        self._stages[-1][1].append(make_op(name, present, attrs))
 
     def new(self, name: str, rows: str, cols: int) -> View:
         """A fresh activation `[rows, cols]`; a repeated name gets a number."""
         n = self._names[name] = self._names.get(name, -1) + 1
         return View(Buffer(f"{name}.{n}" if n else name, rows, cols), cols)
 
-    def build(self, stage: str = "main") -> Plan:
+    def cut(self, name: str) -> None:
+        """What follows is another stage."""
+        self._stages.append((name, []))
+
+    def build(self) -> Plan:
         return Plan(
             key=self.key,
-            stages=(Stage(stage, tuple(self._ops)),),
+            stages=join_stages([(name, tuple(ops)) for name, ops in self._stages]),
             states=self.states,
             n_channels=self.n_channels,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from camelid.plan.plan import Buffer, Plan
@@ -43,12 +43,21 @@ def buffer_bytes(buffer: Buffer, plan: Plan) -> int:
 
 def _lifetimes(plan: Plan) -> list[_Life]:
     seen: dict[str, _Life] = {}
-    for i, op in enumerate(plan.ops):
-        for _, view in op.views():
-            buffer = view.buffer
-            first = seen[buffer.name].first if buffer.name in seen else i
-            seen[buffer.name] = _Life(buffer, first, i, buffer_bytes(buffer, plan))
+    for i, buffer in _uses(plan):
+        first = seen[buffer.name].first if buffer.name in seen else i
+        seen[buffer.name] = _Life(buffer, first, i, buffer_bytes(buffer, plan))
     return list(seen.values())
+
+
+def _uses(plan: Plan) -> Iterator[tuple[int, Buffer]]:
+    """The op at which each buffer is used. What a stage takes is there before it begins, and what it makes
+    stays when it has ended."""
+    at = 0
+    for stage in plan.stages:
+        yield from ((at, buffer) for buffer in stage.inputs)
+        yield from ((at + i, view.buffer) for i, op in enumerate(stage.ops) for _, view in op.views())
+        at += len(stage.ops)
+        yield from ((at - 1, buffer) for buffer in stage.outputs)
 
 
 def _first_gap(placed: list[tuple[int, _Life]], life: _Life) -> int:

@@ -52,6 +52,11 @@ class View:
         return f"{self.buffer.name}[{self.rows},{self.offset}:{self.offset + self.cols}]"
 
 
+def whole(buffer: Buffer) -> View:
+    """All columns of a buffer."""
+    return View(buffer, buffer.cols)
+
+
 @dataclass(frozen=True, slots=True)
 class StateSpec:
     """A declared group of state, shared by all plans of a model.
@@ -187,12 +192,19 @@ class Plan:
         """The plan as text, one op a line. Equal text means equal plan."""
         lines = [f"plan {self.key}", *(_state_line(s) for s in self.states)]
         for stage in self.stages:
-            lines.append(f"stage {stage.name}")
+            lines.append(_stage_line(stage))
             lines += [f"{i:4d}  {_op_line(op)}" for i, op in enumerate(stage.ops)]
         return "\n".join(lines) + "\n"
 
     def hash(self) -> str:
         return hashlib.sha256(self.text().encode()).hexdigest()[:16]
+
+
+def _stage_line(stage: Stage) -> str:
+    """Its name, and its boundaries where it has some."""
+    sides = (("takes", stage.inputs), ("makes", stage.outputs))
+    buffers = [f"  {word} {' '.join(map(str, map(whole, side)))}" for word, side in sides if side]
+    return f"stage {stage.name}{''.join(buffers)}"
 
 
 def _state_line(s: StateSpec) -> str:

@@ -26,6 +26,7 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
+from camelid.backends.boundary import checked_inputs
 from camelid.backends.codecs import CODECS
 from camelid.backends.reference import attention, basic, encoder, experts, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
@@ -88,9 +89,12 @@ class ReferenceBackend:
     async def compile(self, plan: Plan) -> Program:
         return Program(plan, None)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
-        frame = self.run_frame(program.plan, step, {})
-        return Ticket(program, len(frame.result), frame.result)
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        taken = checked_inputs(program, step, inputs, backend="reference")
+        cols = {buffer.name: buffer.cols for stage in program.plan.stages for buffer in stage.inputs}
+        values = {name: _rows(data, cols[name]) for name, data in taken.items()}
+        frame = self.run_frame(program.plan, step, values)
+        return Ticket(program, len(frame.result), frame)
 
     def run_frame(self, plan: Plan, step: bytes, values: dict[str, F32]) -> Frame:
         """Runs with given buffer values and returns everything that was computed."""
@@ -102,7 +106,12 @@ class ReferenceBackend:
 
     async def read(self, ticket: Ticket) -> Result:
         await asyncio.sleep(0)  # the work was done in `run`; let other tasks have their turn
-        return ticket.handle
+        frame: Frame = ticket.handle
+        return frame.result
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        frame: Frame = ticket.handle
+        return {b.name: frame.values[b.name].tobytes() for b in ticket.program.plan.stages[-1].outputs}
 
     async def read_state(self, group: str, unit: int) -> bytes:
         return b"".join(tensor.tobytes() for tensor in self._state.of_unit(group, unit))
@@ -123,12 +132,9 @@ class ReferenceBackend:
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
-        values = {
-            view.buffer.name: np.frombuffer(data, np.float32).reshape(-1, view.cols).copy()
-            for view, data in inputs.items()
-        }
+        values = {view.buffer.name: _rows(data, view.cols) for view, data in inputs.items()}
         frame = self.run_frame(program.plan, step, values)
-        ticket = Ticket(program, len(frame.result), frame.result)
+        ticket = Ticket(program, len(frame.result), frame)
         return ticket, [frame.values[v.buffer.name].tobytes() for v in outputs]
 
     def memory(self) -> MemoryReport:
@@ -142,6 +148,10 @@ class ReferenceBackend:
 
     async def close(self) -> None:
         self.__init__()
+
+
+def _rows(data: bytes, cols: int) -> F32:  # [rows, cols]
+    return np.frombuffer(data, np.float32).reshape(-1, cols).copy()
 
 
 def open_backend() -> ReferenceBackend:

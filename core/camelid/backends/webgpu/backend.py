@@ -23,6 +23,7 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
+from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.results import output_rows
 from camelid.backends.webgpu import limits
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
@@ -66,6 +67,7 @@ class Host(Protocol):
     async def read(self, ticket: Any) -> bytes: ...
     async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes: ...
     async def write_state(self, buffer: str, offset: int, data: bytes) -> None: ...
+    def write(self, buffer: str, offset: int, data: bytes) -> None: ...
     def memory(self) -> Mapping[str, int]: ...
     async def close(self) -> None: ...
 
@@ -131,11 +133,14 @@ class WebGpuBackend:
             number = await self._host.compile(self._section(section))
             # Drivers finish pipelines at their first dispatch (1.5 s on lavapipe): better now than later.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
-        return Program(plan, (number, section.launches))
+        return Program(plan, (number, section.launches, plan_arena(plan).offsets))
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
-        number, launches = program.handle
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        number, launches, offsets = program.handle
+        taken = checked_inputs(program, step, inputs, backend="webgpu")
         with _Errors():
+            for name, data in taken.items():
+                self._host.write(arena_name(program.plan), offsets[name], data)
             handle = self._host.run(number, step)
         counters = self._counters
         counters["runs"] += 1
@@ -144,10 +149,10 @@ class WebGpuBackend:
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
         record = self._record_step(number, step)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, (handle, record))
+        return Ticket(program, n_outputs, (handle, record, step))
 
     async def read(self, ticket: Ticket) -> Result:
-        handle, record = ticket.handle
+        handle, record, _ = ticket.handle
         with _Errors():
             data = await self._host.read(handle)
         self._counters["in_flight"] -= 1
@@ -155,6 +160,14 @@ class WebGpuBackend:
         rows = output_rows(data, ticket)
         record["ids"] = [row.token_id for row in rows]
         return rows
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        program = ticket.program
+        *_, step = ticket.handle
+        *_, offsets = program.handle
+        arena, sizes = arena_name(program.plan), made_bytes(program, step)
+        with _Errors():
+            return {n: await self._host.read_state(arena, offsets[n], size) for n, size in sizes.items()}
 
     async def read_state(self, group: str, unit: int) -> bytes:
         pieces: list[bytes] = []

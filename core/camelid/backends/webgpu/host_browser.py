@@ -60,6 +60,10 @@ class BrowserHost:
     async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
         await self._awaited(self._executor.writeState(buffer, offset, self._ffi.to_js(data)))
 
+    def write(self, buffer: str, offset: int, data: bytes) -> None:
+        """Before the next step that is submitted, whose call tells what went wrong with this one."""
+        self._executor.writeState(buffer, offset, self._ffi.to_js(data))
+
     def memory(self) -> Mapping[str, int]:
         return self._executor.memory().to_py()
 

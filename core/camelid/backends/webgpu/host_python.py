@@ -86,6 +86,10 @@ class WgpuHost:
         return bytes(self._device.queue.read_buffer(self._buffers[buffer], offset, n_bytes))
 
     async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
+        self.write(buffer, offset, data)
+
+    def write(self, buffer: str, offset: int, data: bytes) -> None:
+        """Before the next step that is submitted."""
         self._device.queue.write_buffer(self._buffers[buffer], offset, data)
 
     def memory(self) -> dict[str, int]:

@@ -58,6 +58,8 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> 
     """Buffers for all state: one a layer, and one for all page tables."""
     section = Section("allocate", "allocate")
     for spec in states:
+        if not spec.tensors:  # all its layers are on other devices
+            continue
         _check_state(spec)
         units = pools[spec.name].units
         for layer in spec.layers or (0,):
@@ -144,8 +146,9 @@ class _Lowering:
         word = StepLayout.header_word("outputs")
         for name, n_bytes in _results(self.plan).items():
             yield self.names[name], 0, word, n_bytes
-        if "all_logits" in self.plan.key.features:
-            logits = next(op.view("logits") for op in self.plan.ops if op.name == "sample")
+        drawn = next((op for op in self.plan.ops if op.name == "sample"), None)
+        if drawn and "all_logits" in self.plan.key.features:
+            logits = drawn.view("logits")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, 4 * logits.cols
 
     def _constants(self, op: Op) -> Constants:

@@ -1,0 +1,90 @@
+"""Stages: a plan cut between layers, each part for a device of its own.
+
+All stages read the same step, so that each declares every state group in its place; of the groups it holds
+the layers that are its own. What passes from stage to stage are boundary buffers, found by who uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from camelid.plan.ops import OPS
+from camelid.plan.plan import Buffer, Op, Plan, Stage, StateSpec
+from camelid.plan.step import GROUP, HEADER, SAMPLING, SEQUENCE
+
+Named = tuple[str, tuple[Op, ...]]  # a stage's name and its ops
+ROWS = {"T": "rows", "S": "sequences", "O": "outputs"}  # a buffer's symbol -> its count in the step's header
+
+
+def join_stages(parts: Sequence[Named]) -> tuple[Stage, ...]:
+    """Stages in order. One takes what it and an earlier one use, and makes what it writes and a later one
+    uses."""
+    used = [_used(ops) for _, ops in parts]
+    written = [{name: used[i][name] for name in _written(ops)} for i, (_, ops) in enumerate(parts)]
+    return tuple(
+        Stage(name, ops, _shared(used[i], used[:i]), _shared(written[i], used[i + 1 :]))
+        for i, (name, ops) in enumerate(parts)
+    )
+
+
+def _used(ops: Sequence[Op]) -> dict[str, Buffer]:
+    return {view.buffer.name: view.buffer for op in ops for _, view in op.views()}
+
+
+def _written(ops: Sequence[Op]) -> Iterator[str]:
+    for op in ops:
+        row = OPS[op.name]
+        yield from (op.view(role).buffer.name for role in (*row.writes, *row.updates) if op.has(role))
+
+
+def _shared(own: Mapping[str, Buffer], others: Sequence[Mapping[str, Buffer]]) -> tuple[Buffer, ...]:
+    return tuple(buffer for name, buffer in own.items() if any(name in other for other in others))
+
+
+def layer_ranges(cuts: Sequence[int], n_layers: int) -> list[range]:
+    """The layers of each stage, of a model cut before these layers."""
+    return [range(start, end) for start, end in pairwise((0, *cuts, n_layers))]
+
+
+def states_of(states: Sequence[StateSpec], layers: range) -> tuple[StateSpec, ...]:
+    """The groups as the device of these layers holds them, in their places. A group that has none of them is
+    empty; one that belongs to no layer is held by every device."""
+    return tuple(_part(state, layers) if state.layers else state for state in states)
+
+
+def _part(state: StateSpec, layers: range) -> StateSpec:
+    own = tuple(layer for layer in state.layers if layer in layers)
+    return replace(state, layers=own, tensors=state.tensors if own else ())
+
+
+def split(plan: Plan, layers: Sequence[range]) -> list[Plan]:
+    """A plan for each stage."""
+    return [
+        replace(plan, stages=(stage,), states=states_of(plan.states, own))
+        for stage, own in zip(plan.stages, layers, strict=True)
+    ]
+
+
+def boundary_bytes(buffers: Sequence[Buffer], step: bytes) -> dict[str, int]:
+    """Bytes that each buffer has in this step, whose rows lie one after the other."""
+    words = memoryview(step).cast("I") if buffers else ()
+    return {b.name: 4 * words[HEADER.index(ROWS[b.rows])] * b.cols for b in buffers}
+
+
+def row_bytes(buffers: Sequence[Buffer]) -> int:
+    """Bytes of a row of all of them."""
+    return sum(4 * buffer.cols for buffer in buffers)
+
+
+def penalised_slots(plan: Plan, step: bytes, group: str) -> Iterator[int]:
+    """The slots of a ring in which the step's draws look for ids that came before."""
+    layout, words = plan.layout, memoryview(step).cast("I")
+    slot = len(SEQUENCE) + len(GROUP) * plan.group(group) + GROUP.index("write")
+    looks_back = layout.sampling_at + SAMPLING.index("penalty_last_n")
+    for number in range(words[HEADER.index("sequences")]):
+        sequence = layout.sequences_at + number * layout.sequence_words
+        sampling = words[sequence + SEQUENCE.index("sampling")]
+        if words[looks_back + len(SAMPLING) * sampling]:
+            yield words[sequence + slot]
