@@ -12,7 +12,7 @@ from typing import Any
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS, quant
 from camelid_native.cpu_library import find, load
-from camelid_native.cpu_records import RECORDS
+from camelid_native.cpu_records import PANEL_ROWS, RECORDS
 from camelid_native.cpu_threads import may_pin
 
 # name: (result, arguments), as in cpu/api.c
@@ -33,7 +33,6 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
     "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 4, c_void_p)),
 }
-PANEL_ROWS = 16
 
 
 class Library:

@@ -22,6 +22,7 @@ ABI = 1
 ROWS = {"T": 0, "S": 1, "O": 2}
 FORM_F32, FORM_ROWS, FORM_PANELS = 0, 1, 2
 FLAG_SAME_X = 1
+PANEL_ROWS = 16
 FEATURES = {"all_logits": 1, "candidates": 2}
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")  # that kernels of states read and write
 QUANTIZING = ("linear", "linear_glu")  # ops that may find their x quantized by the op before

@@ -24,9 +24,17 @@ from camelid.backends.part_reader import PartReader
 from camelid.errors import ModelFormatError
 from camelid.formats.quants import row_bytes
 from camelid.plan.weights import INLINE, Part, Weight
-from camelid_native.cpu_api import PANEL_ROWS, Library
+from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Arena
-from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord, stacked, weight_record
+from camelid_native.cpu_records import (
+    FORM_F32,
+    FORM_PANELS,
+    FORM_ROWS,
+    PANEL_ROWS,
+    WeightRecord,
+    stacked,
+    weight_record,
+)
 
 U8: TypeAlias = npt.NDArray[np.uint8]
 Stored: TypeAlias = Callable[[int, int], U8]  # so many rows from a first one, in the weight's own type

@@ -1,0 +1,44 @@
+"""What executes sections, plain data, for a backend: natively, in a page, or in Node; and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from camelid.backends.base import Sources
+from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
+
+Json = dict[str, Any]
+
+
+class Host(Protocol):
+    """An executor. What it does takes effect in the order issued."""
+
+    async def open(self, spec: Json) -> Json: ...
+    async def load(self, section: Json, sources: Sources) -> None: ...
+    async def allocate(self, section: Json) -> None: ...
+    async def compile(self, section: Json) -> int: ...
+    def run(self, program: int, step: bytes) -> Any: ...
+    async def read(self, ticket: Any) -> bytes: ...
+    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes: ...
+    async def write_state(self, buffer: str, offset: int, data: bytes) -> None: ...
+    def write(self, buffer: str, offset: int, data: bytes) -> None: ...
+    def memory(self) -> Mapping[str, int]: ...
+    async def close(self) -> None: ...
+
+
+@contextmanager
+def host_errors(backend: str) -> Generator[None]:
+    """What a host raises becomes one clear BackendError."""
+    try:
+        yield
+    except CamelidError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError) or "out of memory" in text.lower():
+            raise OutOfMemoryError(f"{backend}: {text}; use a smaller context or model") from error
+        if "device is lost" in text.lower():
+            raise DeviceLostError(f"{backend}: {text}; load the model again", backend=backend) from error
+        raise BackendError(f"{backend}: {text}", backend=backend) from error

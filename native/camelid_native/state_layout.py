@@ -1,0 +1,36 @@
+"""Where the units of a state group lie: rows of all layers in one block, layer by layer, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from camelid.errors import BackendError
+from camelid.formats.quants import row_bytes
+from camelid.plan.plan import StateSpec
+
+T = TypeVar("T")
+
+
+def unit_regions(spec: StateSpec, n_units: int, unit: int) -> list[tuple[int, int]]:
+    """(offset, bytes) of a unit in each tensor of each layer. BackendError for a unit that there is not."""
+    if not 0 <= unit < n_units:
+        raise BackendError(
+            f"state {spec.name!r} has no unit {unit}; its units are 0 to {n_units - 1}", backend="cpu"
+        )
+    found: list[tuple[int, int]] = []
+    at = 0
+    for _ in spec.layers or (0,):
+        for _, cols in spec.tensors:
+            each = spec.unit_rows * row_bytes(spec.kv_type, cols)
+            found.append((at + each * unit, each))
+            at += each * n_units
+    return found
+
+
+def group_of(groups: Mapping[str, T], name: str) -> T:
+    """What stands for the group's name. BackendError if nothing does."""
+    if name not in groups:
+        known = ", ".join(groups) or "none"
+        raise BackendError(f"state {name!r} was not allocated; allocated: {known}", backend="cpu")
+    return groups[name]

@@ -1,0 +1,120 @@
+// Serves an executor of the page to Python, over standard input and output: `node host.mjs --executor wasm`.
+// A message is two lengths (u32), then a call as JSON, then bytes; so is its answer. Calls are made in order.
+
+import { open, readFile } from "node:fs/promises";
+import { setFlagsFromString } from "node:v8";
+import { Worker as NodeWorker } from "node:worker_threads";
+
+import { Source } from "../../web/source.js";
+
+const ROOT = new URL("../../", import.meta.url);
+const MODULES = new URL("native/camelid_native/lib/", ROOT);
+
+const V8 = parseFloat(process.versions.v8);
+// Relaxed SIMD was hidden before, and the baseline compiler added a dot product to itself.
+const RELAXED_SINCE = 11.4;
+const OLD_FLAGS = ["--experimental-wasm-relaxed-simd", "--no-liftoff"];
+
+const EXECUTORS = {
+  wasm: async () => {
+    globalThis.Worker = PageWorker;
+    if (V8 < RELAXED_SINCE) OLD_FLAGS.forEach((flag) => setFlagsFromString(flag));
+    const { WasmExecutor } = await import("../../web/wasm_executor.js");
+    return new WasmExecutor((path) => readFile(new URL(path, MODULES)));
+  },
+};
+
+/** As much of a page's Worker as the executor uses. */
+class PageWorker {
+  #worker;
+
+  constructor(url) {
+    this.#worker = new NodeWorker(new URL("./thread.mjs", import.meta.url), { workerData: { url: `${url}` } });
+    this.#worker.on("message", (data) => this.onmessage?.({ data }));
+    this.#worker.on("error", ({ message }) => this.onerror?.({ message }));
+  }
+
+  postMessage(data) {
+    this.#worker.postMessage(data);
+  }
+
+  terminate() {
+    this.#worker.terminate();
+  }
+}
+
+/** Each call's arguments: those of the message, then its bytes. */
+const CALLS = {
+  open: (executor, [spec]) => executor.open(spec),
+  load: async (executor, [section, paths]) => {
+    const files = await openFiles(paths);
+    try {
+      await executor.load(section, mapValues(files, (file) => file.source));
+    } finally {
+      for (const { file } of Object.values(files)) await file.close();
+    }
+  },
+  allocate: (executor, [section]) => executor.allocate(section),
+  compile: (executor, [section]) => executor.compile(section),
+  run: (executor, [program], bytes) => executor.run(program, bytes),
+  read: (executor, [ticket]) => executor.read(ticket),
+  readState: (executor, [buffer, offset, n]) => executor.readState(buffer, offset, n),
+  writeState: (executor, [buffer, offset], bytes) => executor.writeState(buffer, offset, bytes),
+  memory: (executor) => executor.memory(),
+  counters: (executor) => executor.counters,
+  close: (executor) => executor.close(),
+};
+
+async function openFiles(paths) {
+  const files = {};
+  for (const [name, path] of Object.entries(paths)) {
+    const file = await open(path);
+    const { size } = await file.stat();
+    const read = async (start, end) => {
+      const bytes = new Uint8Array(end - start);
+      const { bytesRead } = await file.read(bytes, 0, bytes.length, start);
+      if (bytesRead < bytes.length) throw new Error(`${path}: ends at byte ${start + bytesRead}`);
+      return bytes;
+    };
+    files[name] = { file, source: new Source(path, size, read) };
+  }
+  return files;
+}
+
+function mapValues(record, make) {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, make(value)]));
+}
+
+async function* messages(input) {
+  let held = Buffer.alloc(0);
+  const lengths = () => [held.readUInt32LE(0), held.readUInt32LE(4)];
+  for await (const piece of input) {
+    held = held.length ? Buffer.concat([held, piece]) : piece;
+    while (held.length >= 8 && held.length >= 8 + lengths()[0] + lengths()[1]) {
+      const [text, bytes] = lengths();
+      const call = JSON.parse(held.subarray(8, 8 + text));
+      yield [call, new Uint8Array(held.subarray(8 + text, 8 + text + bytes))];
+      held = held.subarray(8 + text + bytes);
+    }
+  }
+}
+
+function answer(content, bytes = new Uint8Array(0)) {
+  const text = Buffer.from(JSON.stringify(content));
+  const head = Buffer.alloc(8);
+  head.writeUInt32LE(text.length, 0);
+  head.writeUInt32LE(bytes.length, 4);
+  process.stdout.write(Buffer.concat([head, text, bytes]));
+}
+
+const executor = await EXECUTORS[process.argv[process.argv.indexOf("--executor") + 1]]();
+for await (const [{ call, given }, bytes] of messages(process.stdin)) {
+  try {
+    const value = await CALLS[call](executor, given, bytes);
+    if (value instanceof Uint8Array) answer({}, value);
+    else answer({ value });
+  } catch ({ name, message }) {
+    answer({ error: { name, message } });
+  }
+}
+process.exit(0);

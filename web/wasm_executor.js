@@ -1,0 +1,300 @@
+// Executes sections on the CPU kernels as WebAssembly (camelid_native/wasm_tape.py says what they are). Knows
+// nothing of models. It has the interface of executor.js, so that one backend's host drives either.
+
+import { fromBase64 } from "./section.js";
+import { Loader } from "./wasm_load.js";
+import { OutOfMemoryError } from "./wasm_memory.js";
+import { Kernels, choose, fetchFile } from "./wasm_module.js";
+import { ManyThreads, OneThread, ThreadError } from "./wasm_pool.js";
+import { Queue } from "./wasm_queue.js";
+
+const HIGH = 2 ** 32; // what an address in a record holds above its offset is the number of a buffer
+
+/**
+ * The kernels in one memory. `load`, `allocate` and `compile` run one after the other; `run`, `readState` and
+ * `writeState` take effect in the order in which they are called.
+ */
+export class WasmExecutor {
+  #readFile;
+  /** @type {Kernels | null} */
+  #kernels = null;
+  #threads = null;
+  #queue = null;
+  /** @type {Map<number, {name: string, kind: string, at: number, bytes: number}>} */
+  #buffers = new Map();
+  #numbers = new Map(); // of buffers, by name
+  /** @type {(Program | null)[]} */
+  #programs = [];
+  #tickets = new Map(); // steps that can be read, by ticket
+  #lastTicket = 0;
+  #building = Promise.resolve();
+  #fault = null; // what ended the kernels, told by every call from then on
+
+  /** @param {(path: string) => Promise<ArrayBuffer>} readFile gives the modules, "wasm-simd/camelid_cpu.wasm" */
+  constructor(readFile = fetchFile) {
+    this.#readFile = readFile;
+    /** Cheap counters; they only ever grow. */
+    this.counters = { runs: 0, inFlight: 0, maxInFlight: 0, bytesLoaded: 0, bytesReadBack: 0 };
+  }
+
+  /**
+   * Starts the kernels and their threads; what was open is closed.
+   * @param {{variant?: string, threads?: number}} spec as `choose` takes it
+   */
+  async open(spec) {
+    await this.close();
+    const choice = choose(spec);
+    const kernels = await Kernels.open(choice, this.#readFile);
+    this.#threads = choice.shared ? await ManyThreads.start(kernels, choice.threads) : new OneThread(kernels);
+    this.#queue = new Queue(this.#threads.isParallel);
+    this.#kernels = kernels;
+    return { ...choice, build: kernels.build, ...kernels.describe() };
+  }
+
+  /**
+   * Loads weights, in order.
+   * @param {object} section
+   * @param {Record<string, string | Blob | FileSystemFileHandle | import("./source.js").Source>} sources
+   */
+  load(section, sources) {
+    return this.#build(section, async () => {
+      const loader = new Loader(this.#kernels, sources, this.counters);
+      for (const [form, weight, number] of section.commands) {
+        await loader.load(form, weight, this.#buffers.get(number).at);
+      }
+    });
+  }
+
+  /** Gives states new memory, zeroed. States, programs and tickets of before are gone. */
+  allocate(section) {
+    return this.#build(section, () => {}, async () => {
+      await this.#queue.add(() => {}).done();
+      this.#free(({ kind }) => kind !== "load");
+      this.#programs.fill(null);
+      this.#tickets.clear();
+    });
+  }
+
+  /**
+   * Places what a program's steps need.
+   * @returns {Promise<number>} the program's number
+   */
+  compile(section) {
+    return this.#build(section, () => {
+      const program = new Program(this.#kernels, this.#threads, section, (number) => this.#buffers.get(number).at);
+      for (const [name, { at, bytes }] of Object.entries(program.own)) {
+        const number = `${name} ${this.#programs.length}`; // sections have given it none
+        this.#buffers.set(number, { name: `${name}/${section.name}`, kind: section.kind, at, bytes });
+      }
+      return this.#programs.push(program);
+    });
+  }
+
+  /**
+   * Submits one step; it runs when those before it have ended.
+   * @param {number} number of the program
+   * @param {Uint8Array} step is copied
+   * @returns {number} a ticket, which can be read until a later step takes its slot
+   */
+  run(number, step) {
+    this.#check();
+    const program = this.#programs[number - 1];
+    if (!program) throw new Error(`there is no program ${number} since the last open or allocate`);
+    const slot = program.take(step);
+    const job = this.#queue.add(() => program.run(slot));
+    const ticket = (this.#lastTicket += 1);
+    this.#tickets.delete(slot.ticket);
+    slot.ticket = ticket;
+    this.#tickets.set(ticket, { program, slot, job, reading: null });
+    const { counters } = this;
+    counters.runs += 1;
+    counters.inFlight += 1;
+    counters.maxInFlight = Math.max(counters.maxInFlight, counters.inFlight);
+    return ticket;
+  }
+
+  /**
+   * The step's results. Whoever stopped waiting may read again, and gets the same bytes.
+   * @param {number} ticket
+   * @returns {Promise<Uint8Array>}
+   */
+  async read(ticket) {
+    const entry = this.#tickets.get(ticket);
+    if (!entry) throw new Error(`there is no step in flight with ticket ${ticket}`);
+    return (entry.reading ??= this.#readOnce(entry));
+  }
+
+  async #readOnce({ program, slot, job }) {
+    this.counters.inFlight -= 1;
+    await this.#done(job);
+    const data = program.give(slot);
+    this.counters.bytesReadBack += data.length;
+    return data;
+  }
+
+  /**
+   * @param {string} name of the buffer
+   * @returns {Promise<Uint8Array>} the bytes as all steps submitted so far leave them
+   */
+  readState(name, offset, bytes) {
+    return this.#inOrder(name, offset, bytes, (at) => this.#kernels.memory.bytes.slice(at, at + bytes));
+  }
+
+  /** @param {Uint8Array} data */
+  writeState(name, offset, data) {
+    return this.#inOrder(name, offset, data.length, (at) => this.#kernels.memory.bytes.set(data, at));
+  }
+
+  /** @returns {Record<string, number>} bytes of every live buffer by name */
+  memory() {
+    const sizes = {};
+    for (const { name, bytes } of this.#buffers.values()) sizes[name] = (sizes[name] ?? 0) + bytes;
+    return sizes;
+  }
+
+  /** Ends the threads and lets go of all memory. The executor can be opened again. */
+  async close() {
+    this.#threads?.stop();
+    this.#queue?.end(new Error("the backend was closed"));
+    this.#kernels = this.#threads = this.#queue = this.#fault = null;
+    this.#buffers.clear();
+    this.#numbers.clear();
+    this.#tickets.clear();
+    this.#programs = [];
+  }
+
+  #check() {
+    if (this.#fault) throw this.#fault;
+    if (!this.#kernels) throw new Error("no kernels are open");
+  }
+
+  /** Work on a part of a buffer, between the steps before it and those after. */
+  async #inOrder(name, offset, bytes, work) {
+    this.#check();
+    const buffer = this.#buffers.get(this.#numbers.get(name));
+    if (!buffer || offset < 0 || offset + bytes > buffer.bytes) {
+      throw new Error(`there is no buffer '${name}' with bytes ${offset} to ${offset + bytes}`);
+    }
+    return this.#done(this.#queue.add(() => work(buffer.at + offset)));
+  }
+
+  /** What a job gave. Kernels that fail are never asked again: nobody knows what they left behind. */
+  async #done(job) {
+    try {
+      return await job.done();
+    } catch (error) {
+      throw this.#failed(error);
+    }
+  }
+
+  #failed(error) {
+    if (!(error instanceof WebAssembly.RuntimeError || error instanceof ThreadError)) return error;
+    return (this.#fault ??= new Error(`the kernels failed: ${error.message}; load the model again`));
+  }
+
+  /** Makes a section's buffers, then calls `work`. What has been made is let go if that fails. */
+  #build(section, work, before = async () => {}) {
+    const built = this.#building.then(async () => {
+      this.#check();
+      await before();
+      try {
+        for (const buffer of section.buffers) this.#make(buffer, section.kind);
+        for (const buffer of section.buffers) this.#fill(buffer);
+        return await work();
+      } catch (error) {
+        const made = new Set(section.buffers.map(({ number }) => number));
+        this.#free((_, number) => made.has(number));
+        const named = error instanceof RangeError ? new OutOfMemoryError(`out of memory: ${error.message}`) : error;
+        throw this.#failed(named);
+      }
+    });
+    this.#building = built.catch(() => {});
+    return built;
+  }
+
+  #make({ number, name, bytes }, kind) {
+    const at = this.#kernels.memory.take(bytes);
+    this.#buffers.set(number, { name, kind, at, bytes });
+    this.#numbers.set(name, number);
+  }
+
+  /** Bytes that come with the section, with addresses where they hold numbers of buffers. */
+  #fill({ number, data, addresses }) {
+    if (!data) return;
+    const { at, bytes } = this.#buffers.get(number);
+    this.#kernels.memory.bytes.set(fromBase64(data), at);
+    for (let record = at; addresses && record < at + bytes; record += addresses.each) {
+      for (const field of addresses.fields) this.#place(record + field);
+    }
+  }
+
+  #place(at) {
+    const address = this.#kernels.memory.numbers(Uint32Array, at, 2);
+    const [offset, number] = address;
+    if (!number) return;
+    const total = this.#buffers.get(number).at + offset;
+    address.set([total % HIGH, Math.floor(total / HIGH)]);
+  }
+
+  #free(isOver) {
+    for (const [number, buffer] of this.#buffers) {
+      if (!isOver(buffer, number)) continue;
+      this.#kernels.memory.give(buffer.at, buffer.bytes);
+      this.#buffers.delete(number);
+    }
+  }
+}
+
+/** A compiled section: its record in memory, scratch, and a ring of slots for steps and their results. */
+class Program {
+  #memory;
+  #threads;
+  #at;
+  #stepBytes;
+  #result;
+  #free;
+
+  constructor({ memory, exports }, threads, section, addressOf) {
+    [this.#memory, this.#threads, this.#at] = [memory, threads, addressOf(section.program)];
+    this.#stepBytes = section.step_bytes;
+    this.#result = section.result;
+    const scratchBytes = Number(exports.cam_scratch_bytes(0, this.#at, threads.n));
+    const slotBytes = section.step_bytes + section.result.bytes;
+    /** Blocks beside the section's buffers. */
+    this.own = {
+      scratch: { at: memory.take(scratchBytes), bytes: scratchBytes },
+      ring: { at: memory.take(section.ring * slotBytes), bytes: section.ring * slotBytes },
+    };
+    this.#setScratch(section.scratch);
+    const places = Array.from({ length: section.ring }, (_, i) => this.own.ring.at + i * slotBytes);
+    this.#free = places.map((step) => ({ step, result: step + section.step_bytes, bytes: 0, ticket: 0 }));
+  }
+
+  #setScratch([at, bytes]) {
+    this.#memory.numbers(Uint32Array, this.#at + at, 1)[0] = this.own.scratch.at;
+    this.#memory.numbers(Uint32Array, this.#at + bytes, 1)[0] = this.own.scratch.bytes;
+  }
+
+  /** A slot with this step in it. */
+  take(step) {
+    if (step.length !== this.#stepBytes) {
+      throw new Error(`a step of ${step.length} bytes, expected ${this.#stepBytes}`);
+    }
+    const slot = this.#free.shift();
+    if (!slot) throw new Error("every slot of the ring is in flight; read a step before the next");
+    this.#memory.bytes.set(step, slot.step);
+    const n = this.#memory.numbers(Uint32Array, slot.step + 4 * this.#result.word, 1)[0];
+    slot.bytes = n * this.#result.each;
+    return slot;
+  }
+
+  run({ step, result }) {
+    return this.#threads.run(this.#at, step, result);
+  }
+
+  /** The results of a slot's step; the slot is free again. */
+  give(slot) {
+    this.#free.push(slot);
+    return this.#memory.bytes.slice(slot.result, slot.result + slot.bytes);
+  }
+}

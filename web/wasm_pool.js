@@ -1,0 +1,95 @@
+// Who computes: this thread, or workers over one shared memory. Either runs one step at a time.
+
+const STACK_BYTES = 1 << 20; // of a worker's C
+const POLL_MS = 20; // where a wait cannot be awaited
+
+/** A worker that failed, or could not be started. */
+export class ThreadError extends Error {}
+
+/** This thread runs each step when it is asked to. */
+export class OneThread {
+  isParallel = false;
+  n = 1;
+  #exports;
+  #pool;
+
+  constructor({ exports }) {
+    this.#exports = exports;
+    this.#pool = exports.cam_start(1, 0);
+  }
+
+  /** Runs a program on a step's words; all three are addresses. */
+  async run(program, step, result) {
+    this.#exports.cam_submit(this.#pool, 0, program, step, result);
+  }
+
+  stop() {}
+}
+
+/** Workers run the steps. This thread submits and waits without blocking. */
+export class ManyThreads {
+  isParallel = true;
+  #exports;
+  #pool;
+  #done; // the word that counts the runs that have ended
+  #workers = [];
+  #fault = null;
+
+  constructor({ exports, memory }, pool, n) {
+    [this.#exports, this.#pool, this.n] = [exports, pool, n];
+    this.#done = memory.numbers(Int32Array, exports.cam_done_at(pool) >>> 0, 1);
+  }
+
+  /**
+   * @param {import("./wasm_module.js").Kernels} kernels
+   * @param {number} n
+   */
+  static async start(kernels, n) {
+    const pool = kernels.exports.cam_start(n, 0);
+    const own = new ManyThreads(kernels, pool, n);
+    try {
+      const starting = Array.from({ length: n }, (_, thread) => own.#start(kernels, pool, thread));
+      await Promise.all(starting);
+    } catch (error) {
+      own.stop();
+      throw error;
+    }
+    return own;
+  }
+
+  #start({ module, sharedMemory, memory }, pool, thread) {
+    const worker = new Worker(new URL("./wasm_thread.js", import.meta.url), { type: "module" });
+    this.#workers.push(worker);
+    const stack = memory.take(STACK_BYTES) + STACK_BYTES;
+    return new Promise((ready, failed) => {
+      const fail = (message) => {
+        this.#fault ??= new ThreadError(message);
+        Atomics.notify(this.#done, 0); // who waits looks again
+        failed(this.#fault);
+      };
+      worker.onmessage = ({ data }) => (data.fault ? fail(data.fault) : ready());
+      worker.onerror = (event) => fail(event.message || "a compute worker cannot be started");
+      worker.postMessage({ module, memory: sharedMemory, pool, thread, stack });
+    });
+  }
+
+  async run(program, step, result) {
+    const before = Atomics.load(this.#done, 0);
+    this.#exports.cam_submit(this.#pool, 0, program, step, result);
+    while (Atomics.load(this.#done, 0) === before) {
+      if (this.#fault) throw this.#fault;
+      await changed(this.#done, before);
+    }
+  }
+
+  stop() {
+    for (const worker of this.#workers) worker.terminate();
+  }
+}
+
+/** Waits until a word is no longer `value`, or somebody notifies. */
+async function changed(word, value) {
+  if (Atomics.waitAsync) return Atomics.waitAsync(word, 0, value).value;
+  Atomics.wait(word, 0, value, POLL_MS);
+  return new Promise((next) => setTimeout(next)); // so that a worker's fault can arrive
+}
