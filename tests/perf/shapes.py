@@ -9,9 +9,11 @@ Q8_0 and Q5_0 in their place.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -21,9 +23,19 @@ from camelid.formats.quants import quant, row_bytes
 
 PIECE_ROWS = 512  # drawn once and repeated: bytes that differ within a cache's reach
 SCALE_HALF = 0x2000  # 2**-7, what every float16 of a block is set to
+SCALE_POWER = 0x78  # 2**-7 as the exponent of a block with but that
 HALVES = {  # where the float16 numbers of a block stand, by type
-    "q4_0": (0,), "q5_0": (0,), "q8_0": (0,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,),
+    "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),
+    "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,),
+    "iq2_xxs": (0,), "iq2_xs": (0,), "iq2_s": (0,), "iq3_xxs": (0,), "iq3_s": (0,), "iq1_s": (0,),
+    "tq1_0": (52,), "tq2_0": (64,), "mxfp4": (),
 }  # fmt: skip
+FLOATS: dict[str, Callable[[NDArray[np.float32]], NDArray[Any]]] = {
+    "f32": lambda x: x,
+    "f16": lambda x: x.astype(np.float16),
+    "bf16": lambda x: (x.view(np.uint32) >> 16).astype(np.uint16),
+}
+TYPES = (*FLOATS, *HALVES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +52,18 @@ class Shape:
     vocab: int
     rope_theta: float
     head_norms: bool = False
+    experts: int = 0
+    experts_used: int = 0
 
-    def matrices(self, i: int) -> dict[str, tuple[int, int]]:
-        """[out, in] of a layer's matrices."""
+    def matrices(self, i: int) -> dict[str, tuple[int, ...]]:
+        """[out, in] of a layer's matrices, [experts, out, in] of a mixture's."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        stack, more = ((self.experts,), "_exps") if self.experts else ((), "")
         sizes = {
             "attn_q": (q, self.hidden), "attn_k": (kv, self.hidden), "attn_v": (kv, self.hidden),
-            "attn_output": (self.hidden, q), "ffn_gate": (self.ffn, self.hidden),
-            "ffn_up": (self.ffn, self.hidden), "ffn_down": (self.hidden, self.ffn),
+            "attn_output": (self.hidden, q), f"ffn_gate{more}": (*stack, self.ffn, self.hidden),
+            f"ffn_up{more}": (*stack, self.ffn, self.hidden),
+            f"ffn_down{more}": (*stack, self.hidden, self.ffn),
         }  # fmt: skip
         return {f"blk.{i}.{name}.weight": size for name, size in sizes.items()}
 
@@ -86,35 +102,43 @@ def tensor_type(asked: str, name: str, cols: int, i: int, layers: int) -> str:
 
 
 def random_rows(type_name: str, rows: int, cols: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Blocks of random codes with fixed scales: [rows, bytes of a row]."""
-    each = row_bytes(type_name, cols)
-    piece = rng.integers(0, 256, (min(rows, PIECE_ROWS), each), np.uint8)
+    """Blocks of random codes with fixed scales, or small random numbers: [rows, bytes of a row]."""
+    n, each = min(rows, PIECE_ROWS), row_bytes(type_name, cols)
+    if type_name in FLOATS:
+        values = rng.normal(0, 0.02, (n, cols)).astype(np.float32)
+        return np.resize(FLOATS[type_name](values).view(np.uint8), (rows, each))
+    piece = rng.integers(0, 256, (n, each), np.uint8)
     blocks = piece.reshape(-1, quant(type_name).block_bytes)
     for at in HALVES[type_name]:
         blocks[:, at : at + 2] = np.frombuffer(np.uint16(SCALE_HALF).tobytes(), np.uint8)
+    if type_name == "mxfp4":
+        blocks[:, 0] = SCALE_POWER
     return np.resize(piece, (rows, each))
 
 
-def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, int], int]]:
-    """(name, [out, in], layer) of every matrix."""
+def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """(name, [out, in] or [experts, out, in], layer) of every matrix."""
     yield "token_embd.weight", (shape.vocab, shape.hidden), -1
     for i in range(shape.layers):
         for name, size in shape.matrices(i).items():
             yield name, size, i
 
 
-def write(name: str, asked: str, path: Path) -> None:
+def write(name: str, shape: Shape, asked: str, path: Path) -> None:
     """Writes the file."""
-    shape, rng = SHAPES[name], np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, shape.arch)
     _facts(writer, name, shape)
-    for tensor, (rows, cols), i in tensors(shape):
+    for tensor, (*stack, rows, cols), i in tensors(shape):
         kind = tensor_type(asked, tensor, cols, i, shape.layers)
-        data = random_rows(kind, rows, cols, rng)
+        data = random_rows(kind, math.prod(stack) * rows, cols, rng).reshape(*stack, rows, -1)
         writer.add_tensor(tensor, data, raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
     for i in range(shape.layers):
         for tensor, n in shape.vectors(i).items():
             writer.add_tensor(tensor, np.ones(n, np.float32))
+        if shape.experts:
+            router = rng.normal(0, 0.02, (shape.experts, shape.hidden)).astype(np.float32)
+            writer.add_tensor(f"blk.{i}.ffn_gate_inp.weight", router)
     writer.add_tensor("output_norm.weight", np.ones(shape.hidden, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -137,15 +161,19 @@ def _facts(writer: gguf.GGUFWriter, name: str, shape: Shape) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(shape.vocab)
     writer.add_tokenizer_model("no_vocab")
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.experts_used)
+        writer.add_expert_feed_forward_length(shape.ffn)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=list(SHAPES))
-    parser.add_argument("type", choices=[*HALVES, "q4_k_m"])
+    parser.add_argument("type", choices=[*TYPES, "q4_k_m"])
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
-    write(args.name, args.type, args.out)
+    write(args.name, SHAPES[args.name], args.type, args.out)
 
 
 if __name__ == "__main__":

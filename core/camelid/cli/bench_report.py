@@ -159,7 +159,7 @@ def table_lines(model: str, rows: Sequence[Row], rival: str) -> Iterator[str]:
 
 def short(spread: Spread) -> str:
     """`319 ± 4.1`."""
-    return f"{rate(spread.median).removesuffix(' tok/s')} ± {spread.stdev:.2g}"
+    return f"{rate(spread.median).removesuffix(' tok/s')} ± {spread.stdev:.3g}"
 
 
 def _reasons(row: Row) -> Iterator[str]:
