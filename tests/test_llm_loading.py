@@ -55,7 +55,7 @@ def test_cria_is_the_packaged_file_or_says_that_it_is_missing(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"contxt": 3}, "'contxt' is unknown; known: backend, adapter, threads, context"),
+        ({"contxt": 3}, "'contxt' is unknown; known: backend, adapter, threads, gpu_layers"),
         ({"context": 257}, "context is 257, expected 1 to 256"),
         ({"context": 0}, "context is 0"),
         ({"parallel": 0}, "parallel is 0"),

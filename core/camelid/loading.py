@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from camelid.backends.base import Backend, OpenSpec, Program, check_plan, reason_against
+from camelid.backends.base import Backend, Capabilities, OpenSpec, Program, check_plan, reason_against
 from camelid.backends.select import ADAPTERS, open_backend
+from camelid.backends.staged import StagedBackend
 from camelid.backends.verdict import verdict
 from camelid.engine.admission import check_depth, check_integer
 from camelid.engine.engine import StepEngine
@@ -19,17 +21,20 @@ from camelid.engine.seat import PAGED
 from camelid.engine.state import StateManager
 from camelid.errors import BackendError, RequestError
 from camelid.model.arch import Model
+from camelid.model.cuts import cut_for
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 from camelid.model.facts import at_context
 from camelid.opening import ModelFile, ModelName, open_model
 from camelid.plan.fuse import UNBOUNDED, fuse
 from camelid.plan.plan import Plan
+from camelid.plan.stages import row_bytes
 from camelid.plan.weights import Weight
 
 DEFAULT_CONTEXT = 4096
 Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
-AUTO = ("webgpu", "cpu")  # what to take unasked, the best first; a browser has but the first
-TAKES_ADAPTER, TAKES_THREADS = ("webgpu", *ADAPTERS, "cpu"), ("cpu",)
+AUTO = ("webgpu", "cpu")  # what to take unasked, the best first
+GPUS = ("webgpu", *ADAPTERS)  # that take some of a model's layers, and leave the others to cpu
+TAKES_ADAPTER, TAKES_THREADS = (*GPUS, "cpu"), ("cpu",)
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
 
 
@@ -37,11 +42,12 @@ STAGES = ("reading the header", "opening a backend", "loading weights", "compili
 class LoadOptions:
     """How to run a model. `threads` are those of a CPU (None: all), `context` is rows a sequence, `parallel`
     sequences at once, `kv_type` one of `KV_TYPES`; all sequences together share `kv_rows` rows of it (None:
-    enough for all)."""
+    enough for all). `gpu_layers` are on a GPU, the others on cpu (None: all on one backend)."""
 
     backend: str = "auto"
     adapter: str = ""
     threads: int | None = None
+    gpu_layers: int | None = None
     context: int | None = None
     parallel: int = 4
     chunk: int = 64
@@ -57,6 +63,8 @@ async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> 
     `auto` takes the first of `AUTO` that is no software adapter, has kernels for all of the model and passes
     a short gate, else the reference.
     """
+    if options.gpu_layers is not None:
+        return await open_layers(options, options.gpu_layers, model, limits)
     if options.backend != "auto":
         backend = await open_named(options.backend, options.adapter, options.threads)
         return backend, _named(backend)
@@ -65,6 +73,8 @@ async def choose_backend(options: LoadOptions, model: Model, limits: Limits) -> 
         backend = await _suitable(name, options, model, limits, reasons)
         if backend:
             return backend, "; ".join([_named(backend), *reasons])
+    if sys.platform == "emscripten":  # a page has no NumPy, and so no reference
+        raise BackendError(f"no backend can run this model here: {'; '.join(reasons)}", backend="auto")
     return (fallback := await open_named("reference")), "; ".join([_named(fallback), *reasons])
 
 
@@ -97,6 +107,50 @@ async def open_named(name: str, adapter: str = "", threads: int | None = None) -
     return backend
 
 
+async def open_layers(
+    options: LoadOptions, gpu_layers: int, model: Model, limits: Limits
+) -> tuple[Backend, str]:
+    """The last `gpu_layers` layers on a GPU and the others on cpu, and a note that says so.
+
+    RequestError for a model that cannot be cut there, or a backend that is no GPU.
+    """
+    cut, n_layers = cut_for(model.spec, gpu_layers), len(model.spec.layers)
+    gpu = _gpu_of(options.backend, gpu_layers)
+    if not 0 < cut <= n_layers:
+        name = gpu if cut == 0 else "cpu"
+        backend = await open_named(name, options.adapter, options.threads)
+        return backend, f"{_named(backend)}, which has all {n_layers} layers"
+    async with AsyncExitStack() as opened:
+        parts: list[Backend] = []
+        for name, adapter, threads in (("cpu", "", options.threads), (gpu, options.adapter, None)):
+            parts.append(await open_named(name, adapter, threads))
+            opened.push_async_callback(parts[-1].close)
+        opened.pop_all()
+    backend = StagedBackend(parts, (cut,), n_layers)
+    return backend, _split_note(backend, model, limits)
+
+
+def _gpu_of(backend: str, gpu_layers: int) -> str:
+    """The backend that takes the layers for a GPU. RequestError if the one that was named is none."""
+    gpu = "webgpu" if backend == "auto" else backend
+    if gpu in GPUS or (gpu == "cpu" and not gpu_layers):
+        return gpu
+    raise RequestError(
+        f"gpu_layers is {gpu_layers}, but backend {backend!r} is no GPU; leave the backend out or name "
+        f"one of {', '.join(GPUS)}",
+        field="gpu_layers",
+    )
+
+
+def _split_note(backend: StagedBackend, model: Model, limits: Limits) -> str:
+    """What runs where, and what passes between: 12 of 30 layers and the head on webgpu."""
+    can = backend.capabilities()
+    _, last = make_plan(model, DECODE, limits, can.fused, cuts=can.cuts).stages
+    each = [(backend.part(i), one.capabilities()) for i, one in enumerate(backend.backends)]
+    parts = [f"{part} on {found.name} ({found.device})" for part, found in reversed(each)]
+    return f"{', '.join(parts)}, boundary {row_bytes(last.inputs) / 1000:.3g} kB a row"
+
+
 def _check_taken(name: str, adapter: str, threads: int | None) -> None:
     """Nothing that was asked for is passed over."""
     known = ", ".join(TAKES_ADAPTER)
@@ -120,14 +174,13 @@ def _named(backend: Backend) -> str:
 
 def _reason_against(backend: Backend, model: Model, limits: Limits, kv_type: str) -> str:
     capabilities = backend.capabilities()
-    # In a browser there is no other backend to fall back to.
-    if capabilities.is_software and sys.platform != "emscripten":
+    if capabilities.is_software:
         return f"{capabilities.device} is a software adapter (name the backend to use it all the same)"
     missing = {w.type for w in model.weights.values()} - capabilities.weight_types
     if missing:
         return f"it has no kernel for {', '.join(sorted(missing))}"
     most_bytes = capabilities.most_bytes
-    plan = make_plan(model, MIXED, limits, capabilities.fused, most_bytes=most_bytes, kv_type=kv_type)
+    plan = backend_plan(model, MIXED, limits, capabilities, kv_type)
     large = next((w for w in plan.weights().values() if w.n_bytes > most_bytes), None)
     if large:
         return f"{large.name} has {large.n_bytes:,} bytes, and it binds at most {most_bytes:,}"
@@ -142,11 +195,18 @@ def make_plan(
     *,
     most_bytes: int = UNBOUNDED,
     kv_type: str = "f32",
+    cuts: tuple[int, ...] = (),
 ) -> Plan:
-    """The plan of one entry, with the rewrites that a backend wants."""
+    """The plan of one entry, with the rewrites and the stages that a backend wants."""
     n_paged = sum(state.kind in PAGED for state in declare_states(model.spec, kv_type))
     key = program_key(entry, limits, PAGE_ROWS, n_paged=n_paged)
-    return fuse(lower(model, key, kv_type), fused, most_bytes=most_bytes)
+    return fuse(lower(model, key, kv_type, cuts=cuts), fused, most_bytes=most_bytes)
+
+
+def backend_plan(model: Model, entry: str, limits: Limits, can: Capabilities, kv_type: str) -> Plan:
+    """The plan of one entry, as a backend of these capabilities runs it."""
+    most_bytes, cuts = can.most_bytes, can.cuts
+    return make_plan(model, entry, limits, can.fused, most_bytes=most_bytes, kv_type=kv_type, cuts=cuts)
 
 
 def make_state(
@@ -193,9 +253,7 @@ class Running:
 
     def plan(self, entry: str) -> Plan:
         """The plan of an entry, as this backend runs it."""
-        can = self.backend.capabilities()
-        model, most_bytes = self.file.model, can.most_bytes
-        return make_plan(model, entry, self.limits, can.fused, most_bytes=most_bytes, kv_type=self.kv_type)
+        return backend_plan(self.file.model, entry, self.limits, self.backend.capabilities(), self.kv_type)
 
     async def compile(self, entry: str) -> None:
         """Compiles an entry's program if that has not happened yet."""
@@ -231,7 +289,7 @@ def check_sizes(options: LoadOptions) -> None:
     """RequestError for a size that is no integer."""
     check_integer("parallel", options.parallel)
     check_integer("chunk", options.chunk)
-    for name in ("context", "kv_rows", "threads"):
+    for name in ("context", "kv_rows", "threads", "gpu_layers"):
         if getattr(options, name) is not None:
             check_integer(name, getattr(options, name))
 
@@ -244,10 +302,7 @@ async def _prepare(
     file: ModelFile, backend: Backend, limits: Limits, options: LoadOptions, report: Progress
 ) -> StepEngine:
     model, can = file.model, backend.capabilities()
-    plans = {
-        entry: make_plan(model, entry, limits, can.fused, most_bytes=can.most_bytes, kv_type=options.kv_type)
-        for entry in (DECODE, MIXED)
-    }
+    plans = {entry: backend_plan(model, entry, limits, can, options.kv_type) for entry in (DECODE, MIXED)}
     for plan in plans.values():
         check_plan(plan, can)
     if options.record_tape:

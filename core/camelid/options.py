@@ -120,7 +120,9 @@ class LoadWords(TypedDict, total=False):
 
     `backend` auto takes webgpu on a hardware adapter, else cpu, else the reference; `adapter` asks for a
     device whose name contains this text, or of cpu for a variant of its kernels, such as avx2; `threads` are
-    the CPU's that compute (all that this process may use unless given). `context` bounds prompt and answer
+    the CPU's that compute (all that this process may use unless given). With `gpu_layers` the last so many
+    layers, the head counted as one more, run on webgpu or the GPU backend that is named, and all others on
+    cpu; 0 is cpu alone, -1 or any number above all is that GPU alone. `context` bounds prompt and answer
     of one sequence (the model's own length up to 4096 unless given), `parallel` the sequences that run at
     once, `chunk` the prompt rows of one step; these three bound the memory. `kv_rows` bounds it further: so
     many rows of keys and values for all sequences together, which then wait for each other. `kv_type` is how
@@ -132,6 +134,7 @@ class LoadWords(TypedDict, total=False):
     backend: str
     adapter: str
     threads: int | None
+    gpu_layers: int | None
     context: int | None
     parallel: int
     chunk: int

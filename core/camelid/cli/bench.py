@@ -75,8 +75,9 @@ class Asked:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
-    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, threads: int | None, kv_type: str,
-    compare: str, flash_attention: str, as_json: bool, verbose: bool,  # noqa: ARG001
+    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, threads: int | None,
+    gpu_layers: int | None, kv_type: str, compare: str, flash_attention: str, as_json: bool,
+    verbose: bool,  # noqa: ARG001
 ) -> None:  # fmt: skip
     """Measure prefill and decode against what this machine allows.
 
@@ -100,6 +101,7 @@ def command(
             backend=backend,
             adapter=adapter,
             threads=threads,
+            gpu_layers=gpu_layers,
             chunk=chunk,
             parallel=n_streams,
             kv_type=kv_type,
@@ -168,6 +170,7 @@ def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
         "model_bytes": llm.weight_bytes,
         "model_id": bench.model_id,
         "threads": asked.options.threads or n_threads(),
+        "gpu_layers": asked.options.gpu_layers,
         "kv_type": asked.options.kv_type,
         "repetitions": asked.repetitions,
         "context": llm.context,

@@ -19,7 +19,16 @@ from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import Ended, backend_options, loading_bar, model_argument, one_line, say, verb
+from camelid.cli.verb import (
+    Ended,
+    backend_options,
+    loading_bar,
+    model_argument,
+    names_backend,
+    one_line,
+    say,
+    verb,
+)
 from camelid.engine.thread import EngineThread
 from camelid.errors import CamelidError
 from camelid.llm import LLM, aload
@@ -47,8 +56,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--no-history", is_flag=True, help="Keep no typed lines.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
-    backend: str, adapter: str, threads: int | None, kv_type: str, history: Path, no_history: bool,
-    verbose: bool, **others: Any,
+    backend: str, adapter: str, threads: int | None, gpu_layers: int | None, kv_type: str, history: Path,
+    no_history: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Talk with a model.
 
@@ -61,13 +70,13 @@ def command(
         **read_engine(others),
     }
     words: LoadWords = {
-        "backend": backend, "adapter": adapter, "threads": threads, "context": ctx_size, "parallel": 1,
-        "kv_type": kv_type,
+        "backend": backend, "adapter": adapter, "threads": threads, "gpu_layers": gpu_layers,
+        "context": ctx_size, "parallel": 1, "kv_type": kv_type,
     }  # fmt: skip
     check_folder(session_file)
     path = local_model(model)
     with EngineThread() as thread, loaded(thread, path, words) as llm:
-        if backend == "auto" or verbose:
+        if names_backend(backend, gpu_layers, verbose):
             say(llm.backend_note)
         session = open_session(thread, llm, session_file)
         session.options.update(options)

@@ -15,7 +15,7 @@ from camelid.cli.fetching import local_model
 from camelid.cli.guides import guide_options, read_guide
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import backend_options, loading_bar, model_argument, say, verb
+from camelid.cli.verb import backend_options, loading_bar, model_argument, names_backend, say, verb
 from camelid.engine.metrics import predict_step
 from camelid.llm import LLM, Completion, load
 from camelid.options import LoadWords, Options, Prompt
@@ -55,6 +55,7 @@ def command(
     backend: str,
     adapter: str,
     threads: int | None,
+    gpu_layers: int | None,
     kv_type: str,
     save_tape: Path | None,
     verbose: bool,
@@ -72,14 +73,14 @@ def command(
     guide = read_guide(others)
     text = read_prompt(prompt)
     words: LoadWords = {
-        "backend": backend, "adapter": adapter, "threads": threads, "context": ctx_size, "parallel": 1,
-        "kv_type": kv_type,
+        "backend": backend, "adapter": adapter, "threads": threads, "gpu_layers": gpu_layers,
+        "context": ctx_size, "parallel": 1, "kv_type": kv_type,
     }  # fmt: skip
     with ExitStack() as stack:
         llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
         if draft:
             engine["speculate"] = stack.enter_context(loaded(draft, words))
-        if backend == "auto" or verbose:
+        if names_backend(backend, gpu_layers, verbose):
             say(llm.backend_note)
         asked = make_prompt(llm, text, system, raw)
         options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide, **engine}

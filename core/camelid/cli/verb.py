@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from camelid.backends.select import ADAPTERS, BACKENDS
+from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +49,7 @@ class Verb(click.Command):
         except Exception as error:
             if ctx.params.get("verbose"):
                 traceback.print_exc(file=sys.stderr)
-            if isinstance(error, RequestError) and error.facts.get("field") == "adapter":
+            if isinstance(error, RequestError) and error.facts.get("field") in ("adapter", "gpu_layers"):
                 raise click.UsageError(error.message) from error
             raise Failure(one_line(error)) from error
 
@@ -109,7 +110,8 @@ def model_argument(function: F) -> F:
 
 
 def backend_options(function: F) -> F:
-    """--backend, --adapter and --threads."""
+    """--backend, --adapter, --threads and -ngl."""
+    function = gpu_layers_option(function)
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
         help="Threads of backend cpu. Default: as many as this process may use.",
@@ -123,6 +125,11 @@ def backend_options(function: F) -> F:
         metavar="NAME",
         help="cpu, webgpu, vulkan, metal, dx12, reference, or auto: a GPU, else cpu, else reference.",
     )(function)  # fmt: skip
+
+
+def names_backend(backend: str, gpu_layers: int | None, verbose: bool) -> bool:
+    """Whether a line says what runs where: unasked unless the words of the call do."""
+    return verbose or backend == "auto" or gpu_layers is not None
 
 
 def say(message: str) -> None:

@@ -73,7 +73,8 @@ def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
 def lower(model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[int, ...] = ()) -> Plan:
     """The plan of one entry. `decode` and `mixed` share their ops and differ in capacity.
 
-    A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError for an entry that the model does not have; as `declare_states` does for a `kv_type`.
+    A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError
+    for an entry that the model does not have; as `declare_states` does for a `kv_type`.
     """
     spec, entries = model.spec, entries_of(model.spec)
     if key.entry not in entries:
