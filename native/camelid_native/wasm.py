@@ -26,6 +26,7 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
+from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.host import Host, host_errors
 from camelid.backends.results import output_rows, result_bytes
 from camelid.errors import BackendError
@@ -160,25 +161,38 @@ class WasmBackend:
             compiled = await self._host.compile(section.json())
         return Program(plan, WasmProgram(compiled, own.arena, own.offsets, own.groups))
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, Ticket] | None = None) -> Ticket:
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Submits a step, which runs when those before it have ended."""
         own = self._own(program)
+        taken = checked_inputs(program, step, inputs, backend="cpu")
         with host_errors("cpu"):
+            for name, data in taken.items():
+                self._host.write(own.arena, own.offsets[name], data)
             handle = self._host.run(own.number, step)
         counters = self._counters
         counters["runs"] += 1
         counters["in_flight"] += 1
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, handle)
+        return Ticket(program, n_outputs, (handle, step))
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step."""
+        handle, _ = ticket.handle
         with host_errors("cpu"):
-            data = await self._host.read(ticket.handle)
+            data = await self._host.read(handle)
         self._counters["in_flight"] -= 1
         self._counters["bytes_read_back"] += len(data)
         return output_rows(data, ticket)
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        (_, step), own = ticket.handle, self._own(ticket.program)
+        sizes = made_bytes(ticket.program, step)
+        with host_errors("cpu"):
+            return {
+                name: await self._host.read_state(own.arena, own.offsets[name], n)
+                for name, n in sizes.items()
+            }
 
     async def read_state(self, group: str, unit: int) -> bytes:
         """BackendError for a group or a unit that there is not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from camelid.backends.base import Backend
@@ -9,7 +10,7 @@ from camelid.errors import BackendError
 
 BACKENDS = {
     "reference": "camelid.backends.reference.backend",
-    "cpu": "camelid_native.cpu",
+    "cpu": "camelid_native.wasm" if sys.platform == "emscripten" else "camelid_native.cpu",
     "null": "camelid.backends.null",
     "webgpu": "camelid.backends.webgpu.backend",
 }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from camelid import shaders
 from camelid.backends.base import (
@@ -24,6 +24,7 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.boundary import checked_inputs, made_bytes
+from camelid.backends.host import Host, Json, host_errors
 from camelid.backends.results import output_rows
 from camelid.backends.webgpu import limits
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
@@ -37,7 +38,6 @@ from camelid.backends.webgpu.lower import (
 )
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import FORMAT, VERSION, Section
-from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
 from camelid.formats.quants import row_bytes
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec, View
@@ -51,25 +51,8 @@ from camelid.plan.step import (
 )
 from camelid.plan.weights import Weight
 
-Json = dict[str, Any]
 COUNTERS = ("runs", "dispatches", "bytes_read_back", "in_flight", "max_in_flight")
 SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
-
-
-class Host(Protocol):
-    """What executes a tape: `host_python.WgpuHost`, or `web/executor.js` behind `host_browser`."""
-
-    async def open(self, spec: Json) -> Json: ...
-    async def load(self, section: Json, sources: Sources) -> None: ...
-    async def allocate(self, section: Json) -> None: ...
-    async def compile(self, section: Json) -> int: ...
-    def run(self, program: int, step: bytes) -> Any: ...
-    async def read(self, ticket: Any) -> bytes: ...
-    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes: ...
-    async def write_state(self, buffer: str, offset: int, data: bytes) -> None: ...
-    def write(self, buffer: str, offset: int, data: bytes) -> None: ...
-    def memory(self) -> Mapping[str, int]: ...
-    async def close(self) -> None: ...
 
 
 class WebGpuBackend:
@@ -103,7 +86,7 @@ class WebGpuBackend:
         """Opens an adapter. Raises BackendError naming what was found if none fits."""
         wanted = () if spec.default_limits else limits.WANTED
         request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(wanted)}
-        with _Errors():
+        with host_errors("webgpu"):
             info = await self._host.open(request)
         adapter = info["adapter"]
         self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(
@@ -117,19 +100,19 @@ class WebGpuBackend:
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
         section = load_section(weights, shaders.join)
-        with _Errors():
+        with host_errors("webgpu"):
             await self._host.load(self._section(section), sources)
         self._weights.update({w.name: w for w in weights})
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
         self._states, self._pools = {s.name: s for s in states}, dict(units)
-        with _Errors():
+        with host_errors("webgpu"):
             await self._host.allocate(self._section(allocate_section(states, units)))
 
     async def compile(self, plan: Plan) -> Program:
         lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
         section = program_section(plan, self._pools, shaders.join, lanes)
-        with _Errors():
+        with host_errors("webgpu"):
             number = await self._host.compile(self._section(section))
             # Drivers finish pipelines at their first dispatch (1.5 s on lavapipe): better now than later.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
@@ -138,7 +121,7 @@ class WebGpuBackend:
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         number, launches, offsets = program.handle
         taken = checked_inputs(program, step, inputs, backend="webgpu")
-        with _Errors():
+        with host_errors("webgpu"):
             for name, data in taken.items():
                 self._host.write(arena_name(program.plan), offsets[name], data)
             handle = self._host.run(number, step)
@@ -153,7 +136,7 @@ class WebGpuBackend:
 
     async def read(self, ticket: Ticket) -> Result:
         handle, record, _ = ticket.handle
-        with _Errors():
+        with host_errors("webgpu"):
             data = await self._host.read(handle)
         self._counters["in_flight"] -= 1
         self._counters["bytes_read_back"] += len(data)
@@ -166,13 +149,13 @@ class WebGpuBackend:
         *_, step = ticket.handle
         *_, offsets = program.handle
         arena, sizes = arena_name(program.plan), made_bytes(program, step)
-        with _Errors():
+        with host_errors("webgpu"):
             return {n: await self._host.read_state(arena, offsets[n], size) for n, size in sizes.items()}
 
     async def read_state(self, group: str, unit: int) -> bytes:
         pieces: list[bytes] = []
         for r in unit_regions(self._states[group], self._pools[group].units):
-            with _Errors():
+            with host_errors("webgpu"):
                 data = await self._host.read_state(r.buffer, r.offset + unit * r.unit_bytes, r.unit_bytes)
             pieces.append(file_rows(r.kv_type, r.cols, data))
         return b"".join(pieces)
@@ -183,7 +166,7 @@ class WebGpuBackend:
         for r in unit_regions(spec, self._pools[group].units):
             n_bytes = spec.unit_rows * row_bytes(r.kv_type, r.cols)
             rows = device_rows(r.kv_type, r.cols, data[at : at + n_bytes])
-            with _Errors():
+            with host_errors("webgpu"):
                 await self._host.write_state(r.buffer, r.offset + unit * r.unit_bytes, rows)
             at += n_bytes
 
@@ -250,23 +233,6 @@ def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:
     """Dispatches whose grid is not empty in this step."""
     words = memoryview(step).cast("I")
     return sum(n for needed, n in launches.items() if all(words[word] for word in needed))
-
-
-class _Errors:
-    """What a host raises becomes one clear BackendError."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or not isinstance(error, Exception) or isinstance(error, CamelidError):
-            return
-        text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "out of memory" in text.lower():
-            raise OutOfMemoryError(f"webgpu: {text}; use a smaller context or model") from error
-        if "device is lost" in text.lower():
-            raise DeviceLostError(f"webgpu: {text}; load the model again", backend="webgpu") from error
-        raise BackendError(f"webgpu: {text}", backend="webgpu") from error
 
 
 def _trash_step(plan: Plan) -> Step:

@@ -1,8 +1,9 @@
-"""Executes tapes in a browser: hands each call to web/executor.js.
+"""Executes sections in a browser: hands each call to web/executor.js, or to web/wasm_executor.js.
 
-The page's worker puts `Executor` and `openSource` into `globalThis.camelid`. A section crosses as one JSON
-string, which costs far less than converting nested objects; a step crosses as bytes, and that is all that
-crosses for a token besides its result. Weights go from the source to the device and never come here.
+The page's worker puts `Executor`, `WasmExecutor` and `openSource` into `globalThis.camelid`. A section
+crosses as one JSON string, which costs far less than converting nested objects; a step crosses as bytes, and
+that is all that crosses for a token besides its result. Weights go from the source to the device and never
+come here.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ Json = dict[str, Any]
 
 
 class BrowserHost:
-    """The executor of this worker, as `backend.Host`."""
+    """An executor of this worker, by its name, as `host.Host`."""
 
-    def __init__(self) -> None:
+    def __init__(self, executor: str = "Executor") -> None:
         self._js: Any = import_module("js")
         self._ffi: Any = import_module("pyodide.ffi")
-        self._executor: Any = self._js.camelid.Executor.new()
+        self._executor: Any = getattr(self._js.camelid, executor).new()
         self._step: Any = self._js.Uint8Array.new(0)  # reused, so that a step makes no object
 
     async def open(self, spec: Json) -> Json:
@@ -89,6 +90,8 @@ def fail(name: str, message: str) -> NoReturn:
     """Raises what a JavaScript error of this name stands for; the backend classes the others."""
     if name == "DeviceLostError":
         raise DeviceLostError(f"webgpu: {message}; load the model again", backend="webgpu", reason=message)
+    if name == "ModelFormatError":
+        raise ModelFormatError(message, reason=message)
     raise RuntimeError(message)
 
 
