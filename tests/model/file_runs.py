@@ -65,7 +65,8 @@ async def run(
     lengths = [len(ids) for ids in sequences]
     steps, longest = steps or cuts(chunk, *lengths), max(lengths)
     model = at_context(loaded.model, context or longest)
-    plan = fuse(make_plan(model, max(map(sum, steps)), len(sequences), context=longest), fused)
+    stages = backend.capabilities().cuts
+    plan = fuse(make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages), fused)
     state = make_state(plan.states, context=longest, n_sequences=len(sequences))
     started = await start(backend, [plan], state, sources=loaded.sources, adapter=adapter)
     logits = await started.feed([started.open_stream(ids) for ids in sequences], steps)

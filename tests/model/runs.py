@@ -41,12 +41,13 @@ def make_plan(
     context: int,
     features: frozenset[str] = ALL_LOGITS,
     kv_type: str = "f32",
+    cuts: tuple[int, ...] = (),
 ) -> Plan:
-    """A mixed step of so many rows in all. One step may fill all pages."""
+    """A mixed step of so many rows in all, in stages. One step may fill all pages."""
     paged = [state for state in declare_states(model.spec, kv_type) if state.kind in PAGED]
     pages = n_sequences * sum(-(-context // state.unit_rows) for state in paged)
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=pages)
-    return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features), kv_type)
+    return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features), kv_type, cuts=cuts)
 
 
 def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> StateManager:

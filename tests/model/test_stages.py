@@ -1,0 +1,184 @@
+"""Models cut into stages: where a cut may be, what passes there, and that no bit of a logit shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.hf_models import HfCase, load_cases, write_hf
+from tests.model import runs
+from tests.model.file_runs import load_hf, run
+from tests.model.stress import t5
+from tests.model.stress.bert import SPEC as BERT
+from tests.model.stress.shapes import SHAPES
+
+from camelid.backends.base import Backend
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.backends.staged import StagedBackend
+from camelid.errors import RequestError
+from camelid.model.arch import Model
+from camelid.model.cuts import can_cut, cut_for
+from camelid.model.spec import LayerSpec, ModelSpec
+from camelid.plan.memory import plan_arena
+from camelid.plan.plan import Plan
+from camelid.plan.stages import layer_ranges, split
+from camelid_native.cpu import open_backend
+
+CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+CASES = load_cases()
+FUSED = open_backend().capabilities().fused
+
+
+def staged(kind: type[Any], cuts: Sequence[int], n_layers: int) -> StagedBackend:
+    return StagedBackend([kind() for _ in range(len(cuts) + 1)], cuts, n_layers)
+
+
+def every_cut(spec: ModelSpec) -> list[tuple[int, ...]]:
+    """Each cut that there may be, and one stage a layer where that may be."""
+    single = [(i,) for i in range(1, len(spec.layers) + 1) if can_cut(spec, i)]
+    return [*single, tuple(i for (i,) in single)] if len(single) > 1 else single
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_architecture_on_cpu_in_any_stages(case: HfCase, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="bf16"))
+    ids, spec = case.token_ids[:1], loaded.model.spec
+
+    def logits(backend: Backend) -> Any:
+        return asyncio.run(run(backend, loaded, ids, CHUNK, context=len(ids[0]), fused=FUSED))[0]
+
+    want, cuts = logits(open_backend()), every_cut(spec)
+    assert len(cuts) >= len(spec.layers), "all may be cut anywhere"
+    for where in cuts:
+        assert np.array_equal(logits(staged(open_backend, where, len(spec.layers))), want), where
+
+
+async def shape_logits(backend: Backend, model: Model, ids: Sequence[int], chunk: int) -> Any:
+    plan = runs.make_plan(model, chunk, context=len(ids), cuts=backend.capabilities().cuts)
+    state = runs.make_state(plan.states, context=len(ids), n_sequences=1)
+    started = await runs.start(backend, [plan], state)
+    return (await started.feed([started.open_stream(ids)], runs.cuts(chunk, len(ids))))[0]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_other_architectures(name: str) -> None:
+    """Latent attention, experts, recurrent state; several streams and inputs for every layer."""
+    shape = SHAPES[name]
+    model, ids = shape.model(), shape.token_ids
+    want = asyncio.run(shape_logits(ReferenceBackend(), model, ids, 7))
+    cuts = every_cut(model.spec)
+    assert cuts
+    for where in cuts:
+        backend = staged(ReferenceBackend, where, len(model.spec.layers))
+        assert np.array_equal(asyncio.run(shape_logits(backend, model, ids, 7)), want), where
+
+
+def plan_of(model: Model, *cuts: int) -> Plan:
+    return runs.make_plan(model, 7, context=32, cuts=cuts)
+
+
+def names(buffers: Any) -> list[str]:
+    return [buffer.name for buffer in buffers]
+
+
+def test_what_passes_is_declared() -> None:
+    """The residual stream; with several streams all of them, and the inputs of layers to come."""
+    plain = plan_of(SHAPES["gpt_oss"].model(), 1).stages
+    assert [names(s.inputs) for s in plain] == [[], ["x"]] and names(plain[0].outputs) == ["x"]
+    wide = SHAPES["gemma3n"].model()
+    first, last = plan_of(wide, 1).stages
+    embedded = wide.weights["per_layer_token_embd"].cols
+    assert sorted(b.cols for b in last.inputs) == sorted(
+        [wide.spec.n_streams * wide.spec.hidden_size, embedded]
+    )
+    assert {*first.outputs} == {*last.inputs}
+    assert f"takes {last.inputs[0].name}[T," in plan_of(wide, 1).text()
+
+
+def test_what_passes_by_a_stage_is_no_output_of_it() -> None:
+    """The inputs of layers are made once, and every later stage takes them."""
+    stages = plan_of(SHAPES["gemma3n"].model(), 1, 2).stages
+    made = {name for name in names(stages[0].outputs) if name not in names(stages[1].outputs)}
+    assert len(made) == 1 and made < {*names(stages[1].inputs)} & {*names(stages[2].inputs)}
+
+
+def lives(part: Plan) -> dict[str, tuple[int, int]]:
+    """The first and last op of each buffer: inputs are there before all, outputs after all."""
+    (stage,) = part.stages
+    found: dict[str, tuple[int, int]] = {name: (-1, -1) for name in names(stage.inputs)}
+    for i, op in enumerate(stage.ops):
+        for _, view in op.views():
+            first, _ = found.get(view.buffer.name, (i, i))
+            found[view.buffer.name] = (first, i)
+    return found | {name: (found[name][0], len(stage.ops)) for name in names(stage.outputs)}
+
+
+def test_a_boundary_shares_its_place_with_nothing() -> None:
+    """Not even with buffers of ops before its first use, or after its last."""
+    model = SHAPES["gemma3n"].model()
+    for part in split(plan_of(model, 1, 2), layer_ranges((1, 2), len(model.spec.layers))):
+        places, spans = plan_arena(part).offsets, lives(part)
+        sizes = {v.buffer.name: 4 * part.rows[v.rows] * v.stride for op in part.ops for _, v in op.views()}
+        for a, b in combinations(spans, 2):
+            together = spans[a][0] <= spans[b][1] and spans[b][0] <= spans[a][1]
+            apart = places[a] + sizes[a] <= places[b] or places[b] + sizes[b] <= places[a]
+            assert apart or not together, (a, b)
+
+
+def test_state_is_where_its_layers_are() -> None:
+    model = SHAPES["qwen3next"].model()
+    whole, cut = plan_of(model), 2
+    parts = split(plan_of(model, cut), layer_ranges((cut,), len(model.spec.layers)))
+    for i, state in enumerate(whole.states):
+        own = [part.states[i] for part in parts]
+        assert [s.name for s in own] == [state.name] * 2
+        if state.layers:
+            assert own[0].layers + own[1].layers == state.layers
+            assert all(layer < cut for layer in own[0].layers) and all(x >= cut for x in own[1].layers)
+            assert sum(s.unit_bytes for s in own) == state.unit_bytes
+    assert parts[0].layout.n_words == parts[1].layout.n_words == whole.layout.n_words
+
+
+SPEC = SHAPES["gpt_oss"].spec
+N = len(SPEC.layers)
+
+
+@pytest.mark.parametrize(
+    ("gpu_layers", "cut"),
+    [(-1, 0), (0, N + 1), (1, N), (2, N - 1), (N, 1), (N + 1, 0), (N + 2, 0), (999, 0)],
+)
+def test_the_last_layers_go_first_and_the_head_before_them(gpu_layers: int, cut: int) -> None:
+    assert cut_for(SPEC, gpu_layers) == cut
+
+
+def test_numbers_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(RequestError, match="gpu_layers is -2, expected a number of layers, or -1") as caught:
+        cut_for(SPEC, -2)
+    assert caught.value.field == "gpu_layers"
+
+
+def sharing(*kv_layers: int) -> ModelSpec:
+    """Layers that read the keys and values of others, -1: their own."""
+    return replace(SPEC, layers=tuple(LayerSpec(kv_layer=i) for i in kv_layers))
+
+
+def test_layers_that_share_keys_are_not_parted() -> None:
+    spec = sharing(-1, -1, 1, -1, 3)
+    assert [i for i in range(7) if can_cut(spec, i)] == [0, 1, 3, 5, 6]
+    with pytest.raises(RequestError, match=r"share keys and values.*can be on a GPU: 0, 1, 3, 5, 6$"):
+        cut_for(spec, 4)
+    assert cut_for(spec, 3) == 3
+
+
+@pytest.mark.parametrize("spec", [t5.SPEC, BERT], ids=["t5", "bert"])
+def test_encoders_are_whole(spec: ModelSpec) -> None:
+    assert [can_cut(spec, i) for i in (0, len(spec.layers) + 1)] == [True, True]
+    if spec.layers:
+        with pytest.raises(RequestError, match="encoder runs on one device"):
+            cut_for(spec, 1)
