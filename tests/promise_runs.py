@@ -16,12 +16,13 @@ from typing import Any
 from camelid.backends.base import Backend, Capabilities, OpenSpec
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.select import open_backend
+from camelid.backends.staged import StagedBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import VERIFY, Limits
 from camelid.engine.results import Event
 from camelid.engine.sequence import Overflow, Request
 from camelid.engine.stream import Stream
-from camelid.loading import LoadOptions, _prepare, make_plan
+from camelid.loading import LoadOptions, _prepare, backend_plan
 from camelid.model.arch import Model
 from camelid.sampling.params import SamplingParams
 
@@ -45,12 +46,16 @@ BACKENDS: Mapping[str, Callable[[], Backend]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One request to one model: how many prompt tokens, how many to answer, and how they are drawn."""
+    """One request to one model: how many prompt tokens, how many to answer, and how they are drawn.
+
+    Of a model cut into stages `backend` names that of each, joined by +; the last has the adapter.
+    """
 
     model: Model
     sources: Mapping[str, Any] = field(default_factory=dict[str, Any])
     backend: str = "reference"
     adapter: str = ""
+    cuts: tuple[int, ...] = ()
     kv_type: str = "f32"
     context: int = 128
     n_prompt: int = 60
@@ -83,6 +88,14 @@ class Case:
         ]
 
 
+async def open_one(case: Case) -> Backend:
+    """The backend, or those of all stages."""
+    parts = [BACKENDS[name]() for name in case.backend.split("+")]
+    for part in parts:
+        await part.open(OpenSpec(adapter=case.adapter if part is parts[-1] else ""))
+    return StagedBackend(parts, case.cuts, len(case.model.spec.layers)) if case.cuts else parts[0]
+
+
 @asynccontextmanager
 async def opened(
     case: Case,
@@ -93,15 +106,14 @@ async def opened(
     programs: Sequence[str] = (),
 ) -> AsyncIterator[StepEngine]:
     """An engine as `load` makes it."""
-    backend = BACKENDS[case.backend]()
-    await backend.open(OpenSpec(adapter=case.adapter))
+    backend = await open_one(case)
     limits = Limits(chunk, parallel, case.context, step_s=1e9)
     options = LoadOptions(kv_type=case.kv_type, kv_rows=kv_rows)
     file: Any = SimpleNamespace(model=case.model, sources=case.sources)
     engine = await _prepare(file, backend, limits, options, lambda *_: None)
     can = backend.capabilities()
     for name in {*programs, *case.request().programs}:
-        plan = make_plan(case.model, name, limits, can.fused, most_bytes=can.most_bytes, kv_type=case.kv_type)
+        plan = backend_plan(case.model, name, limits, can, case.kv_type)
         engine.programs[name] = await backend.compile(plan)
     try:
         yield engine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -35,7 +35,7 @@ CASES = load_cases()
 FUSED = open_backend().capabilities().fused
 
 
-def staged(kind: type[Any], cuts: Sequence[int], n_layers: int) -> StagedBackend:
+def staged(kind: Callable[[], Any], cuts: Sequence[int], n_layers: int) -> StagedBackend:
     return StagedBackend([kind() for _ in range(len(cuts) + 1)], cuts, n_layers)
 
 
@@ -111,7 +111,7 @@ def test_what_passes_by_a_stage_is_no_output_of_it() -> None:
 def lives(part: Plan) -> dict[str, tuple[int, int]]:
     """The first and last op of each buffer: inputs are there before all, outputs after all."""
     (stage,) = part.stages
-    found: dict[str, tuple[int, int]] = {name: (-1, -1) for name in names(stage.inputs)}
+    found: dict[str, tuple[int, int]] = dict.fromkeys(names(stage.inputs), (-1, -1))
     for i, op in enumerate(stage.ops):
         for _, view in op.views():
             first, _ = found.get(view.buffer.name, (i, i))
