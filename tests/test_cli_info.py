@@ -190,6 +190,31 @@ def test_reference_takes_what_was_predicted(name: str, bf16: str) -> None:
     assert got.state_bytes == sum(want.states.values()) + want.page_tables
 
 
+@pytest.fixture(scope="module")
+def small_blocks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Rows that are no whole panels, an embedding that is the head too, a norm, rope tables."""
+    path = tmp_path_factory.mktemp("q4") / "q4.gguf"
+    write_tiny_llama(path, seed=1, type="q4_0", hidden=96, head_dim=16, ffn=160, vocab=300)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["cria", "bf16", "small_blocks"])
+@pytest.mark.parametrize(("context", "parallel"), [(64, 1), (48, 3)])
+def test_cpu_takes_what_was_predicted(
+    name: str, context: int, parallel: int, request: pytest.FixtureRequest
+) -> None:
+    model = name if name == "cria" else request.getfixturevalue(name)
+    words = ("--backend", "cpu", "-c", str(context), "--parallel", str(parallel))
+    use = info(model, "--memory", *words)["memory"]["at"]["as stored"]
+    with camelid.load(model, backend="cpu", context=context, parallel=parallel) as llm:
+        got = llm.memory()
+    assert got.weight_bytes == use["weights"]
+    assert (
+        got.state_bytes == sum(n for word, n in use.items() if word.startswith("state_")) + use["page_tables"]
+    )
+    assert got.arena_bytes == use["scratch_decode"] + use["scratch_mixed"]
+
+
 @pytest.mark.parity
 @pytest.mark.parametrize(("context", "parallel"), [(1024, 1), (100, 3)])
 def test_webgpu_takes_what_was_predicted_but_for_padding(context: int, parallel: int) -> None:

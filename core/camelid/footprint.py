@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from camelid.backends.base import Pool
+from camelid.backends.base import Forecast, Pool
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading import check_context, make_plan, make_state
 from camelid.model.arch import Model
@@ -14,12 +15,18 @@ from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.step import RESULT_WORDS
 
+Forecaster: TypeAlias = Callable[[Mapping[str, Plan], Mapping[str, Pool]], Forecast]
+PROCESS_BYTES = 56_000_000  # resident after loading a model of next to no size, on Linux
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
     """Bytes by use. `states` and `scratch` are by state group and by entry.
 
-    Not counted: Python, drivers and pipelines; padding (webgpu: buffers to 16 bytes, tensors of state to 256,
+    `process` is Python with its modules, as measured once; a large vocabulary adds to it. A backend that says
+    what it takes, as cpu does, counts its packed weights, and results and kernels' own memory as scratch.
+
+    Not counted: drivers and pipelines; padding (webgpu: buffers to 16 bytes, tensors of state to 256,
     quantized rows of an odd number of blocks by 2); 4 MiB through which webgpu loads. The reference has no
     arena: it makes its buffers as it goes, and keeps up to 160 MiB of decoded weights.
     """
@@ -31,12 +38,13 @@ class Footprint:
     page_tables: int
     scratch: Mapping[str, int]
     steps: int
+    process: int = PROCESS_BYTES
 
     @property
     def total(self) -> int:
         return (
             self.weights + sum(self.states.values()) + self.page_tables
-            + sum(self.scratch.values()) + self.steps
+            + sum(self.scratch.values()) + self.steps + self.process
         )  # fmt: skip
 
 
@@ -48,28 +56,35 @@ def predict_memory(
     fused: Collection[str] = (),
     kv_type: str = "f32",
     depth: int = 1,
+    forecaster: Forecaster | None = None,
 ) -> Footprint:
     """What loading takes: `context` rows a sequence (None: as `load` chooses), with a backend's rewrites.
 
-    `depth` steps may be in flight: groups with a window keep the rows of all of them. Reads no weights, so
-    that they need not exist. RequestError for a context that the model does not have, and for a `kv_type`
-    that does not fit it.
+    `forecaster` is a backend's own, else weights are as their file has them. `depth` steps may be in flight:
+    groups with a window keep the rows of all of them. Reads no weights, so that they need not exist.
+    RequestError for a context that the model does not have, and for a `kv_type` that does not fit it.
     """
     rows = check_context(context, model)
     limits, model = (limits or Limits()).at_context(rows), at_context(model, rows)
     plans = {entry: make_plan(model, entry, limits, fused, kv_type=kv_type) for entry in (DECODE, MIXED)}
     state = make_state(model, limits, kv_type, depth=depth)
     states, pools = state.states, state.sizes()
-    weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
+    own = (forecaster or as_stored)(plans, pools)
     return Footprint(
         context=rows,
         parallel=limits.parallel,
-        weights=sum(w.n_bytes for w in weights.values()),
+        weights=own.weights,
         states={s.name: s.unit_bytes * pools[s.name].units for s in states},
         page_tables=sum(_table_bytes(pool) for pool in pools.values()),
-        scratch={entry: plan_arena(plan).n_bytes for entry, plan in plans.items()},
+        scratch={entry: plan_arena(plan).n_bytes + own.programs[entry] for entry, plan in plans.items()},
         steps=sum(_step_bytes(plan) for plan in plans.values()),
     )
+
+
+def as_stored(plans: Mapping[str, Plan], _: Mapping[str, Pool]) -> Forecast:
+    """For a backend that says nothing: weights as they are, and nothing beside the plans' own buffers."""
+    weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
+    return Forecast(sum(w.n_bytes for w in weights.values()), dict.fromkeys(plans, 0))
 
 
 def _table_bytes(pool: Pool) -> int:

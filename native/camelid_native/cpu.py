@@ -15,6 +15,7 @@ from typing import Any
 
 from camelid.backends.base import (
     Capabilities,
+    Forecast,
     MemoryReport,
     OpenSpec,
     Pool,
@@ -32,6 +33,7 @@ from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateRef, StateSpec, View
 from camelid.plan.weights import Weight
 from camelid_native.cpu_api import Library
+from camelid_native.cpu_forecast import forecast
 from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_peak import peak_gflops
 from camelid_native.cpu_records import Placed, StateRecord, op_records, program_record, refusal
@@ -199,6 +201,10 @@ class CpuBackend:
             arena_bytes=sum(program.n_bytes for program in self._programs),
             counters={"runs": self._runs},
         )
+
+    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, Pool]) -> Forecast:
+        """What these plans, which it can run, will take. It need not be open."""
+        return forecast(self._library, len(self._cpus), plans, pools)
 
     async def close(self) -> None:
         """Ends the threads and lets go of all memory."""

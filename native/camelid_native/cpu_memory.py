@@ -52,7 +52,7 @@ class Arena:
 
     def block(self, n_bytes: int) -> int:
         """The address of so many zero bytes, at the start of a cache line. Freed with the arena."""
-        room = -(-n_bytes // LINE) * LINE
+        room = in_lines(n_bytes)
         at = self._alone(room) if room >= LARGE else self._beside(room)
         self.n_bytes += room
         return at
@@ -68,3 +68,8 @@ class Arena:
         at = self._chunks[-1].at + self._used
         self._used += room
         return at
+
+
+def in_lines(n_bytes: int) -> int:
+    """Bytes of a block: whole cache lines."""
+    return -(-n_bytes // LINE) * LINE

@@ -83,9 +83,8 @@ class WeightForms:
 
     def rows(self, weight: Weight) -> WeightRecord:
         """Rows in blocks of the weight's type: the mapped file where it has them so."""
-        part = weight.parts[0]
-        if len(weight.parts) == 1 and not weight.load_ops and part.source != INLINE:
-            return weight_record(weight, FORM_ROWS, self._mapped_at(part))
+        if is_mapped(weight):
+            return weight_record(weight, FORM_ROWS, self._mapped_at(weight.parts[0]))
         at, each = self._memory.block(weight.n_bytes), row_bytes(weight.type, weight.cols)
         stored = self._stored(weight)
         for start, n in tiles(weight, TILE_VALUES):
@@ -174,6 +173,11 @@ FORMS: dict[int, Callable[[WeightForms, Weight], WeightRecord]] = {
     FORM_ROWS: WeightForms.rows,
     FORM_PANELS: WeightForms.panels,
 }
+
+
+def is_mapped(weight: Weight) -> bool:
+    """Whether a file holds its rows as kernels look them up, so that they take no memory of their own."""
+    return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
 
 
 def _piece_rows(weight: Weight) -> int:

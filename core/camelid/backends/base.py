@@ -128,6 +128,14 @@ class MemoryReport:
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Bytes that a backend will take: for weights, and for each program beside its plan's own buffers."""
+
+    weights: int
+    programs: Mapping[str, int]
+
+
 class Backend(Protocol):
     """The whole contract. `run` never waits for the device.
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from camelid.backends.base import Capabilities
+from camelid.backends.base import Backend
 from camelid.backends.select import open_backend
 from camelid.cli.fetching import local_model
 from camelid.cli.show import columns, human, line, printable, shown, size, sizes
@@ -63,7 +63,7 @@ def command(
     file = None if is_preset(model) else open_named(model)
     facts = file_facts(file) if file else preset_facts(PRESETS[model])
     if memory:
-        found = open_backend(backend).capabilities()
+        found = open_backend(backend)
         ways = {STORED: file.model} if file else preset_models(PRESETS[model])
         facts["memory"] = memory_facts(ways, found, context, Limits(parallel=parallel))
         facts["memory"]["backend"] = backend
@@ -201,15 +201,17 @@ def tensor_types(file: ModelFile) -> dict[str, int]:
     return dict(found)
 
 
-def memory_facts(ways: dict[str, Model], found: Capabilities, context: int | None, limits: Limits) -> Facts:
+def memory_facts(ways: dict[str, Model], backend: Backend, context: int | None, limits: Limits) -> Facts:
     """The forecast for each type of weights, and the types that the backend could not run."""
+    found = backend.capabilities()
+    words: dict[str, Any] = {"context": context, "limits": limits, "fused": found.fused}
+    types = {w.type for model in ways.values() for w in model.weights.values()}
+    knows = types <= found.weight_types
+    forecaster = getattr(backend, "forecast", None) if knows else None
     sums = {
-        name: predict_memory(
-            model, context=context, limits=limits, fused=found.fused, depth=found.max_in_flight
-        )
+        name: predict_memory(model, **words, depth=found.max_in_flight, forecaster=forecaster)
         for name, model in ways.items()
     }
-    types = {w.type for model in ways.values() for w in model.weights.values()}
     first = next(iter(sums.values()))
     return {
         "context": first.context,
@@ -227,6 +229,7 @@ def footprint_facts(f: Footprint) -> Facts:
         "page_tables": f.page_tables,
         **{f"scratch_{name}": n for name, n in f.scratch.items()},
         "steps": f.steps,
+        "process": f.process,
         "total": f.total,
     }
 

@@ -1,0 +1,132 @@
+"""A cold process's first token beside llama.cpp's: `python -m tests.perf.first_token FILE.gguf [--imports]`.
+
+Fresh processes in turns, the file's pages warm: seconds from starting Python until the first token of a
+prompt of random ids has come, medians. Then where Camelid's time goes, and with --imports what its imports
+take. llama.cpp has flash attention as it chooses, and both keep f16 keys and values for 4,096 rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import time
+
+# Each prints one line of JSON when its first token has come: names and the moments when they ended.
+CAMELID = """
+import sys, time
+marks = {{"starting Python": time.time()}}
+import camelid
+camelid.load
+marks["import camelid"] = time.time()
+stages = []
+def progress(what, stage, of):
+    stages.append((what, time.time()))
+llm = camelid.load({path!r}, backend={backend!r}, context=4096, parallel=1, kv_type="f16",
+                   threads={threads}, progress=progress)
+marks |= {{what: end for (what, _), (_, end) in zip(stages, stages[1:])}}
+marks["loaded"] = time.time()
+next(llm.stream({ids}, max_tokens=2, temperature=0.0, ignore_eos=True))
+marks["prefill"] = time.time()
+import json
+print(json.dumps(marks), flush=True)
+"""
+LLAMA_CPP = """
+import sys, time
+marks = {{"starting Python": time.time()}}
+import llama_cpp
+marks["import llama_cpp"] = time.time()
+llm = llama_cpp.Llama({path!r}, n_ctx=4096, n_threads={threads}, n_threads_batch={threads}, verbose=False)
+marks["loaded"] = time.time()
+next(llm.generate({ids}, temp=0.0))
+marks["prefill"] = time.time()
+import json
+print(json.dumps(marks), flush=True)
+"""
+SIDES = {"camelid, cpu": (CAMELID, "cpu"), "camelid, auto": (CAMELID, "auto"), "llama.cpp": (LLAMA_CPP, "")}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One process: seconds to its first token, and of that by stage."""
+
+    seconds: float
+    stages: dict[str, float]
+
+
+def run(script: str, options: Sequence[str] = ()) -> Start:
+    """A fresh process. Its clock is this one's."""
+    begun = time()
+    done = subprocess.run(
+        [sys.executable, *options, "-c", script], stdout=subprocess.PIPE, check=True, text=True
+    )
+    marks: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    before = [begun, *marks.values()]
+    stages = {name: end - start for (name, end), start in zip(marks.items(), before, strict=False)}
+    return Start(before[-1] - begun, stages)
+
+
+def measure(path: Path, n_prompt: int, threads: int, repetitions: int) -> dict[str, list[Start]]:
+    """All sides in turns, the first of each not counted."""
+    ids = [1 + i * 37 % 1000 for i in range(n_prompt)]
+    scripts = {
+        name: script.format(path=str(path), backend=backend, threads=threads, ids=ids)
+        for name, (script, backend) in SIDES.items()
+    }
+    found: dict[str, list[Start]] = {name: [] for name in scripts}
+    for _ in range(repetitions + 1):
+        for name, script in scripts.items():
+            found[name].append(run(script))
+    return {name: starts[1:] for name, starts in found.items()}
+
+
+def lines(found: dict[str, list[Start]], n_prompt: int) -> Sequence[str]:
+    """One row of the table for each side, with its stages."""
+    rows: list[str] = []
+    for name, starts in found.items():
+        all_s = sorted(start.seconds for start in starts)
+        stages = ", ".join(
+            f"{stage} {median(start.stages[stage] for start in starts):.3f}" for stage in starts[0].stages
+        )
+        spread = f"{median(all_s):.3f} ({all_s[0]:.3f} to {all_s[-1]:.3f} in {len(all_s)})"
+        rows.append(f"| {n_prompt} | {name} | {spread} | {stages} |")
+    return rows
+
+
+def imports(path: Path) -> None:
+    """The dearest imports of a first token, by their own time."""
+    script = CAMELID.format(path=str(path), backend="cpu", threads=1, ids=[1])
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", script], capture_output=True, check=True, text=True
+    )
+    rows = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")][1:]
+    own = sorted(((int(own.split(":")[1]), name.strip()) for own, _, name in rows), reverse=True)
+    print(f"\n{len(own)} modules, {sum(us for us, _ in own) / 1e3:.0f} ms (with -X importtime)")
+    for us, name in own[:15]:
+        print(f"{us / 1e3:7.1f} ms  {name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("-t", "--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("-r", "--repetitions", type=int, default=5)
+    parser.add_argument("-p", "--n-prompt", type=int, nargs="+", default=[8, 512])
+    parser.add_argument("--imports", action="store_true", help="Also what Camelid's imports take.")
+    args = parser.parse_args()
+    print("| prompt | side | seconds to the first token | of which |\n|---|---|---|---|", flush=True)
+    for n_prompt in args.n_prompt:
+        found = measure(args.file, n_prompt, args.threads, args.repetitions)
+        print("\n".join(lines(found, n_prompt)), flush=True)
+    if args.imports:
+        imports(args.file)
+
+
+if __name__ == "__main__":
+    main()
