@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from camelid.backends.webgpu.host_browser import fail
+from camelid_native.targets import LIB, Target, digest, read_facts
+from camelid_native.wasm import WasmBackend
 
 HOST = Path(__file__).parent / "node" / "host.mjs"
+WASM_TARGETS = ("wasm-simd", "wasm-relaxed")
 Json = dict[str, Any]
 
 
@@ -98,3 +101,24 @@ def _end(node: subprocess.Popen[bytes]) -> None:
         if pipe:
             pipe.close()
     node.wait()
+
+
+def wasm_host() -> NodeHost:
+    """The executor of the kernels as WebAssembly."""
+    need_modules()
+    return NodeHost("wasm")
+
+
+def wasm_backend() -> WasmBackend:
+    """cpu as a page has it, not yet opened."""
+    return WasmBackend(wasm_host())
+
+
+def need_modules() -> None:
+    """The kernels as WebAssembly, made of the sources that are here; without them the test is skipped."""
+    for target in map(Target, WASM_TARGETS):
+        facts = read_facts(LIB / target.path, LIB / target.name)
+        command = f"python -m camelid_native.build --target {target.name}"
+        if facts is None:
+            pytest.skip(f"no WASM kernels: {command}")
+        assert facts.sources == digest(target), f"{target.name} is not made of these sources: {command}"

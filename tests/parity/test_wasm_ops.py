@@ -1,0 +1,96 @@
+"""The gate's cases on the WASM kernels in Node: as on the reference, and the same bits however they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.node_host import wasm_host
+
+from camelid.backends.base import OpenSpec, Ticket
+from camelid.backends.gate.cases import all_cases
+from camelid.backends.gate.gate import FAILED, PASSED, judge
+from camelid.backends.gate.inputs import GateCase
+from camelid.backends.single import OpResult, run_case
+from camelid.plan.ops import OPS
+from camelid_native.wasm import WasmBackend
+
+pytestmark = pytest.mark.parity
+
+# Other ways to run than relaxed SIMD on one thread: variant, threads.
+WAYS = {
+    "plain": ("wasm", 1),
+    "plain on two threads": ("wasm", 2),
+    "relaxed on two threads": ("wasm_relaxed", 2),
+}
+EVERY = 11  # case of an op, the first among them, in those ways
+
+
+def opened(variant: str, threads: int, make: type[WasmBackend] = WasmBackend) -> Iterator[WasmBackend]:
+    backend = make(wasm_host())
+    asyncio.run(backend.open(OpenSpec(adapter=variant, threads=threads)))
+    device = backend.capabilities().device
+    assert device == f"{variant}, {threads} thread{'s' if threads > 1 else ''}", device
+    yield backend
+    asyncio.run(backend.close())
+
+
+@pytest.fixture(scope="module")
+def relaxed() -> Iterator[WasmBackend]:
+    yield from opened("wasm_relaxed", 1)
+
+
+@pytest.fixture(scope="module", params=list(WAYS))
+def other(request: Any) -> Iterator[WasmBackend]:
+    yield from opened(*WAYS[request.param])
+
+
+def cases(backend: WasmBackend, op: str, every: int = 1) -> list[GateCase]:
+    planned = list(all_cases(backend.capabilities().weight_types, op))
+    return [case.made() for case in planned[::every]]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_case_passes(op: str, relaxed: WasmBackend) -> None:
+    outcomes = [asyncio.run(judge(relaxed, case)) for case in cases(relaxed, op)]
+    assert outcomes and [str(o) for o in outcomes if o.status != PASSED] == []
+
+
+@pytest.fixture(scope="module")
+def wanted(relaxed: WasmBackend) -> list[tuple[GateCase, list[Any]]]:
+    """Cases of all ops, and what relaxed SIMD on one thread makes of them."""
+    some = [case for op in OPS for case in cases(relaxed, op, EVERY)]
+    return [(case, bits(asyncio.run(run_case(relaxed, case.case)))) for case in some]
+
+
+def test_every_way_gives_the_same_bits(other: WasmBackend, wanted: list[tuple[GateCase, list[Any]]]) -> None:
+    for case, want in wanted:
+        assert bits(asyncio.run(run_case(other, case.case))) == want, case
+
+
+def bits(result: OpResult) -> list[Any]:
+    arrays = [*result.views.items(), *result.state.items()]
+    rows = [(row.token_id, row.status, row.logit.hex(), row.log_sum_exp.hex()) for row in result.rows]
+    given = [(name, array.tobytes()) for name, array in arrays]
+    return [*given, *rows, *(bytes(ring) for ring in result.rings)]
+
+
+class Off(WasmBackend):
+    """What it wrote comes back 1 % too large."""
+
+    async def run_buffers(self, *given: Any) -> tuple[Ticket, list[bytes]]:
+        ticket, outputs = await super().run_buffers(*given)
+        return ticket, [(np.float32(1.01) * np.frombuffer(raw, np.float32)).tobytes() for raw in outputs]
+
+
+@pytest.fixture(scope="module")
+def off() -> Iterator[WasmBackend]:
+    yield from opened("wasm", 1, Off)
+
+
+@pytest.mark.parametrize("op", [name for name, row in OPS.items() if row.writes])
+def test_one_percent_is_seen(op: str, off: WasmBackend) -> None:
+    assert asyncio.run(judge(off, cases(off, op)[0])).status == FAILED
