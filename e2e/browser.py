@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -27,9 +27,11 @@ FLAGS = (
 SERVE = """
 import sys
 from pathlib import Path
-from camelid.server.static import serve
-serve(Path(sys.argv[1]), port=0, ready=lambda url: print(url, flush=True))
+from camelid.server import static
+for name in sys.argv[2:]: del static.HEADERS[name]
+static.serve(Path(sys.argv[1]), port=0, ready=lambda url: print(url, flush=True))
 """
+ISOLATION = ("cross-origin-opener-policy", "cross-origin-embedder-policy")
 
 
 def find_chromium() -> str:
@@ -59,10 +61,10 @@ async def open_browser(*flags: str) -> AsyncIterator[Browser]:
 
 
 @contextmanager
-def serve_site(site: Path) -> Iterator[str]:
-    """The address of `site`, served by Camelid's own server in another process."""
+def serve_site(site: Path, *, without: Sequence[str] = ()) -> Iterator[str]:
+    """The address of `site`, served by Camelid's own server in another process, `without` some headers."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
-    command = [sys.executable, "-c", SERVE, str(site)]
+    command = [sys.executable, "-c", SERVE, str(site), *without]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout
         try:
@@ -74,7 +76,12 @@ def serve_site(site: Path) -> Iterator[str]:
 def build_site(site: Path, extra: Mapping[str, bytes]) -> None:
     """build/web, built anew, as hard links in `site`; `extra` adds or replaces files by name."""
     subprocess.run([sys.executable, ROOT / "web" / "build.py"], check=True, capture_output=True)
-    shutil.copytree(ROOT / "build" / "web", site, copy_function=link_or_copy, dirs_exist_ok=True)
+    link_site(ROOT / "build" / "web", site, extra)
+
+
+def link_site(source: Path, site: Path, extra: Mapping[str, bytes]) -> None:
+    """The same files once more; `extra` adds or replaces some."""
+    shutil.copytree(source, site, copy_function=link_or_copy, dirs_exist_ok=True)
     for name, data in extra.items():
         for suffix in ("", ".br", ".gz"):
             (site / f"{name}{suffix}").unlink(missing_ok=True)

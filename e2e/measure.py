@@ -16,7 +16,7 @@ from typing import Any
 from playwright.async_api import Page, Request
 
 from e2e.browser import ROOT, build_site, open_browser, serve_site
-from e2e.visit import ask, wait_ready
+from e2e.visit import ON_GPU, ask, wait_ready
 
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
 PROMPT, MAX_TOKENS, REPEATS = "What is 12 plus 30?", 16, 10
@@ -51,7 +51,7 @@ async def measure(address: str) -> dict[str, Any]:
         finished: list[Request] = []
         context.on("requestfinished", lambda request: finished.append(request))
         start = time.perf_counter()
-        await page.goto(f"{address}?max_tokens={MAX_TOKENS}")
+        await page.goto(f"{address}?{ON_GPU}&max_tokens={MAX_TOKENS}")
         await wait_ready(page)
         ready_s = time.perf_counter() - start
         first = await ask(page, PROMPT)
@@ -66,7 +66,7 @@ async def measure(address: str) -> dict[str, Any]:
         }
         second = await context.new_page()
         start = time.perf_counter()
-        await second.goto(address)
+        await second.goto(f"{address}?{ON_GPU}")
         await wait_ready(second)
         return figures | {"second_visit_ready_s": round(time.perf_counter() - start, 2)}
 

@@ -59,6 +59,10 @@ class PageHost:
     async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
         await self._call("writeState", buffer, offset, _encoded(data))
 
+    def write(self, buffer: str, offset: int, data: bytes) -> None:
+        """Before the next step that is submitted."""
+        self._waiting.append(["writeState", buffer, offset, _encoded(data)])
+
     def memory(self) -> Json:
         return self._memory
 

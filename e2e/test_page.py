@@ -19,6 +19,7 @@ from e2e.browser import ROOT, build_site, open_browser, probed_worker, serve_sit
 from e2e.visit import (
     BUSY_WITH_TEXT,
     LOADING,
+    ON_GPU,
     Json,
     Notes,
     ask,
@@ -36,7 +37,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
 N_PROMPTS, SEED, MAX_TOKENS = 50, 0, 32
-BAD_SETTINGS = ("tempperature=1", "max_tokens=abc", "max_tokens=0", "temperature=", "seed=9007199254740993")
+BAD_SETTINGS = (
+    *("tempperature=1", "max_tokens=abc", "max_tokens=0", "temperature=", "seed=9007199254740993"),
+    *("backend=gpu", "backend=", "threads=0", "threads=two"),
+)
 
 
 @dataclass
@@ -54,14 +58,13 @@ class Visit:
     opened: str = ""
     violations: list[str] = field(default_factory=list)
     no_model: str = ""
-    no_webgpu: str = ""
     bad_settings: list[str] = field(default_factory=list)
 
 
 async def visit(address: str, prompts: list[str], file: Path) -> Visit:
     seen = Visit()
     async with open_browser() as browser:
-        page, seen.notes = await open_page(browser, f"{address}?max_tokens={MAX_TOKENS}")
+        page, seen.notes = await open_page(browser, f"{address}?{ON_GPU}&max_tokens={MAX_TOKENS}")
         await page.wait_for_function(LOADING, timeout=60_000)
         await screen(page, "loading")
         await wait_ready(page)
@@ -86,7 +89,9 @@ async def talk(browser: Browser, address: str, seen: Visit) -> None:
 
     The random model runs on for 80 tokens and more after this prompt, so there is a middle.
     """
-    page, _ = await open_page(browser, f"{address}?model=tiny.gguf&max_tokens=80", color_scheme="dark")
+    page, _ = await open_page(
+        browser, f"{address}?{ON_GPU}&model=tiny.gguf&max_tokens=80", color_scheme="dark"
+    )
     await wait_ready(page)
     await type_prompt(page, "What is 12 plus 30?")
     await page.wait_for_function(BUSY_WITH_TEXT)
@@ -108,7 +113,7 @@ async def talk(browser: Browser, address: str, seen: Visit) -> None:
 
 async def open_file(browser: Browser, address: str, file: Path) -> str:
     """The status after a file from disk took the place of a model that was not there."""
-    page, _ = await open_page(browser, f"{address}?model=absent.gguf")
+    page, _ = await open_page(browser, f"{address}?{ON_GPU}&model=absent.gguf")
     await problem(page)
     await page.set_input_files("#file", file)
     await wait_ready(page)
@@ -129,13 +134,6 @@ async def fail_in_words(browser: Browser, address: str, seen: Visit) -> None:
         assert not page.workers, "nothing is loaded"
         assert await page.is_disabled("#file"), "nor can be"
         await page.context.close()
-    context = await browser.new_context()
-    page = await context.new_page()
-    await page.add_init_script("Object.defineProperty(navigator, 'gpu', { value: undefined });")
-    await page.goto(address)
-    seen.no_webgpu = await problem(page)
-    await screen(page, "no-webgpu")
-    await context.close()
 
 
 async def problem(page: Page) -> str:
@@ -227,8 +225,7 @@ def test_file_from_disk_is_opened(seen: Visit) -> None:
 
 def test_problems_are_told_in_words(seen: Visit) -> None:
     assert "absent.gguf" in seen.no_model and "404" in seen.no_model
-    assert "no WebGPU" in seen.no_webgpu and "Chrome" in seen.no_webgpu
     for setting, told in zip(BAD_SETTINGS, seen.bad_settings, strict=True):
         name, value = setting.split("=")
         assert name in told and (name == "tempperature" or f"'{value}'" in told)
-    assert "temperature, max_tokens" in seen.bad_settings[0]
+    assert "backend, adapter, threads, temperature, max_tokens" in seen.bad_settings[0]

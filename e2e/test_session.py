@@ -18,7 +18,7 @@ import camelid
 from camelid.llm import LLM
 from camelid.sessions.session import Session
 from e2e.browser import ROOT, build_site, open_browser, serve_site
-from e2e.visit import Json, Notes, open_page, screen, settled, type_prompt, wait_ready
+from e2e.visit import ON_GPU, Json, Notes, open_page, screen, settled, type_prompt, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -70,7 +70,7 @@ async def open_session(page: Page, file: Path, n_turns: int) -> None:
 async def visit(address: str, folder: Path) -> Visit:
     seen = Visit()
     async with open_browser() as browser:
-        page, seen.notes = await open_page(browser, address)
+        page, seen.notes = await open_page(browser, f"{address}?{ON_GPU}")
         await wait_ready(page)
         await open_session(page, folder / "terminal.camelid", 4)
         seen.opened = await turns(page)
@@ -108,7 +108,7 @@ async def refuse(page: Page, folder: Path, seen: Visit) -> None:
 
 async def overflow(browser: Browser, address: str, seen: Visit) -> None:
     """Goes on until the context is full, and on."""
-    page, _ = await open_page(browser, f"{address}?model=tiny.gguf&max_tokens=60")
+    page, _ = await open_page(browser, f"{address}?{ON_GPU}&model=tiny.gguf&max_tokens=60")
     await wait_ready(page)
     for _ in range(4):
         seen.long.append(await page.evaluate("() => window.camelid.say('the llama')"))
@@ -118,7 +118,7 @@ async def overflow(browser: Browser, address: str, seen: Visit) -> None:
 
 async def look(browser: Browser, address: str, folder: Path) -> None:
     """Screens of the same, dark and as wide as a telephone."""
-    page, _ = await open_page(browser, address, color_scheme="dark")
+    page, _ = await open_page(browser, f"{address}?{ON_GPU}", color_scheme="dark")
     await page.set_viewport_size({"width": 390, "height": 760})
     await wait_ready(page)
     await screen(page, "session-ready-mobile-dark")

@@ -15,6 +15,7 @@ from e2e.browser import ROOT
 Json = dict[str, Any]
 SCREENS = ROOT / "build" / "screens"
 LOAD_MS = 240_000
+ON_GPU = "adapter=swiftshader"  # a software adapter, which has to be named
 WATCH = """
 globalThis.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));

@@ -62,6 +62,8 @@ def test_server_is_on_loopback(address: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/app.wasm", "/absent"])
 def test_policy_is_on_every_answer(address: str, path: str) -> None:
     response, _ = get(address, path)
+    assert response.headers["cross-origin-opener-policy"] == "same-origin"
+    assert response.headers["cross-origin-embedder-policy"] == "require-corp"
     policy = response.headers["content-security-policy"]
     assert "script-src 'self' 'wasm-unsafe-eval';" in policy
     assert "unsafe-inline" not in policy and "http" not in policy

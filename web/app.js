@@ -1,7 +1,15 @@
 // The page: paints what the worker tells, and sends what the person types. It knows nothing of models.
 
 const at = (id) => document.getElementById(id);
-const DEFAULTS = { model: "cria.gguf", adapter: "", temperature: "0", max_tokens: "256", seed: "" };
+const DEFAULTS = {
+  model: "cria.gguf",
+  backend: "",
+  adapter: "",
+  threads: "",
+  temperature: "0",
+  max_tokens: "256",
+  seed: "",
+};
 // Numbers that go with each request: what they look like, and their range. A seed must survive Number().
 const WHOLE = /^\d+$/;
 const NUMBERS = {
@@ -9,11 +17,13 @@ const NUMBERS = {
   max_tokens: { form: WHOLE, least: 1, most: Number.MAX_SAFE_INTEGER, expected: "a whole number from 1 on" },
   seed: { form: WHOLE, least: 0, most: Number.MAX_SAFE_INTEGER, expected: "a whole number up to 2^53 - 1" },
 };
+/** The same of settings for loading. */
+const LOADING = {
+  backend: { form: /^(auto|webgpu|cpu)$/, expected: "auto, webgpu or cpu" },
+  threads: { form: WHOLE, least: 1, most: 1024, expected: "a whole number from 1 to 1024" },
+};
+const CHECKS = { ...NUMBERS, ...LOADING };
 const SPEAKERS = { user: "You said:", assistant: "Answer:" };
-const NO_WEBGPU = "This browser offers no WebGPU, which the model computes with.";
-const WEBGPU_HINT =
-  "Use a current Chrome, Edge, Firefox or Safari, switch on hardware acceleration in its settings, " +
-  "and open this page over https or on localhost.";
 const SESSION_FILE = "session.camelid";
 const AGAIN = "Reload the page to try again, or open another file.";
 
@@ -44,12 +54,19 @@ function start(model, name) {
   Object.assign(parts, { python: 0, model: 0, stages: 0 });
   setState("loading", `Loading ${name}`);
   clearConversation();
-  if (!navigator.gpu) return fail(NO_WEBGPU, WEBGPU_HINT);
+  showNote("");
   worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "camelid" });
   worker.onmessage = ({ data }) => ON[data.kind](data);
   worker.onerror = (event) => fail("The engine could not start.", event.message ?? "Reload the page.");
   const defaults = numbers(DEFAULTS);
-  worker.postMessage({ kind: "load", model, options: { adapter: settings.adapter }, defaults });
+  worker.postMessage({ kind: "load", model, options: loadOptions(), defaults });
+}
+
+/** What to load with. An adapter is one of WebGPU's, unless the address names another backend. */
+function loadOptions() {
+  const { backend, adapter, threads } = settings;
+  const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
+  return threads ? { ...options, threads: Number(threads) } : options;
 }
 
 function progress({ what, done: n, total, text }) {
@@ -60,8 +77,9 @@ function progress({ what, done: n, total, text }) {
   else setState("loading"); // the bar moves
 }
 
-function ready({ model, backend, device, context }) {
+function ready({ model, backend, device, why, context }) {
   setState("ready", `${model} · ${backend} on ${device} · context ${context.toLocaleString("en")}`);
+  showNote(why && `The processor computes, not WebGPU: ${why}.`);
   at("starters").hidden = at("transcript").children.length > 0;
   if (matchMedia("(hover: hover)").matches) at("prompt").focus();
 }
@@ -221,6 +239,12 @@ function showProblem(message, hint) {
   at("problem").hidden = false;
 }
 
+/** One line below the state; none if there is nothing to say. */
+function showNote(text) {
+  at("note").textContent = text;
+  at("note").hidden = !text;
+}
+
 function hideProblem() {
   at("problem").hidden = true;
 }
@@ -284,9 +308,10 @@ function flaw() {
       const known = Object.keys(DEFAULTS).join(", ");
       return [`The address has an unknown setting '${name}'.`, `Known are ${known}.`];
     }
-    if (!Object.hasOwn(NUMBERS, name)) continue;
-    const { form, least, most, expected } = NUMBERS[name];
-    if (form.test(value) && Number(value) >= least && Number(value) <= most) continue;
+    if (!Object.hasOwn(CHECKS, name)) continue;
+    const { form, least, most, expected } = CHECKS[name];
+    const isWithin = least === undefined || (Number(value) >= least && Number(value) <= most);
+    if (form.test(value) && isWithin) continue;
     return [`The address sets ${name} to '${value}'.`, `Expected is ${expected}, or no such setting.`];
   }
   return null;

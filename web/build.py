@@ -50,6 +50,12 @@ NOT_IN_BROWSER = (
     "backends/gate/",
     "backends/webgpu/host_python.py",
 )
+# Of the native package: sections for the kernels as WebAssembly, and the records in them.
+NATIVE = ROOT / "native" / "camelid_native"
+NATIVE_IN_BROWSER = (
+    "__init__.py", "cpu_records.py", "state_layout.py", "wasm.py", "wasm_tape.py", "wasm_weights.py",
+)  # fmt: skip
+KERNELS = ("wasm-simd", "wasm-relaxed")  # folders with a module for one thread and one for several
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
 EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: the archive must not depend on when it was made
 
@@ -62,6 +68,8 @@ def archive_members() -> Iterator[tuple[str, Path]]:
             continue
         if not name.startswith(NOT_IN_BROWSER):
             yield f"camelid/{name}", path
+    for name in NATIVE_IN_BROWSER:
+        yield f"camelid_native/{name}", NATIVE / name
     for path in (ROOT / "shaders").glob("*.wgsl"):
         yield f"camelid/_shaders/{path.name}", path
 
@@ -91,6 +99,21 @@ def copy_pyodide(site: Path, package: Path) -> None:
         shutil.copy2(package / name, site / "pyodide" / name)
 
 
+def copy_kernels(site: Path) -> None:
+    """Each module is fetched only by a page that runs it."""
+    missing = [name for name in KERNELS if not any((NATIVE / "lib" / name).glob("*.wasm"))]
+    for name in KERNELS:
+        (site / name).mkdir()
+        for module in sorted((NATIVE / "lib" / name).glob("*.wasm")):
+            shutil.copy2(module, site / name / module.name)
+    if missing:
+        command = " ".join(["python -m camelid_native.build", *(f"--target {name}" for name in missing)])
+        print(
+            f"web/build.py: no kernels {', '.join(missing)}: WebGPU only; make them: {command}",
+            file=sys.stderr,
+        )
+
+
 def copy_cria(site: Path) -> None:
     cria = CORE / "data" / "cria.gguf"
     if cria.exists():
@@ -111,11 +134,11 @@ def encoders() -> dict[str, Callable[[bytes], bytes]]:
     return found
 
 
-def compress(path: Path, cache: Path) -> None:
+def compress(path: Path, site: Path, cache: Path) -> None:
     """Write .gz and .br beside a file where they save a tenth; `cache` keeps the last build's work."""
-    data = path.read_bytes()
+    data, name = path.read_bytes(), "-".join(path.relative_to(site).parts)
     for suffix, encode in encoders().items():
-        packed = cached(cache / f"{path.name}{suffix}", path, lambda encode=encode: encode(data))
+        packed = cached(cache / f"{name}{suffix}", path, lambda encode=encode: encode(data))
         if len(packed) < 0.9 * len(data):
             Path(f"{path}{suffix}").write_bytes(packed)
 
@@ -139,11 +162,12 @@ def build(site: Path, pyodide: Path) -> None:
     site.mkdir(parents=True)
     copy_page(site)
     copy_pyodide(site, pyodide)
+    copy_kernels(site)
     copy_cria(site)
     write_archive(site / "camelid.zip")
     for path in sorted(site.rglob("*")):
         if path.suffix in COMPRESSIBLE:
-            compress(path, cache)
+            compress(path, site, cache)
 
 
 def main() -> None:

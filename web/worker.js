@@ -3,13 +3,14 @@
 
 import { Executor } from "./executor.js";
 import { openSource } from "./source.js";
+import { WasmExecutor } from "./wasm_executor.js";
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const HERE = new URL("./", import.meta.url).href;
 const ARCHIVE = "camelid.zip";
 
 // What core/camelid/backends/webgpu/host_browser.py finds.
-globalThis.camelid = { Executor, openSource };
+globalThis.camelid = { Executor, WasmExecutor, openSource };
 
 /** @type {Promise<any>} Python's side of the conversation, core/camelid/web.py */
 const python = startPython();

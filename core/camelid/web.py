@@ -3,7 +3,7 @@
 Messages to the page are JSON, as text:
 
     progress   {"what": "stages", "done", "total", "text"}       loading goes on
-    ready      {"model", "backend", "device", "context", "weight_bytes"}
+    ready      {"model", "backend", "device", "why", "context", "weight_bytes"}
     token      {"text", "token_id"}                              one event of the answer
     done       {"text", "token_ids", "finish_reason", ...}       the figures of the answer
     opened     {"messages", "note", "tokens", "cached_rows"}     a session took the place of the conversation
@@ -84,16 +84,27 @@ class Chat:
 
 
 async def start(source: ModelSource, tell: Tell, options: str, defaults: str) -> Chat:
-    """Loads a model on webgpu. Raises CamelidError if that cannot be done here."""
+    """Loads a model; `options` are those of `load`, as JSON. Raises CamelidError if that cannot be done here.
+
+    `why` in the page's `ready` is the reason against webgpu, where it was asked first and not taken.
+    """
 
     def progress(what: str, stage: int, of: int) -> None:
         tell(json.dumps({"kind": "progress", "what": "stages", "done": stage, "total": of, "text": what}))
 
-    llm = await aload(source, backend="webgpu", parallel=1, progress=progress, **json.loads(options))
+    llm = await aload(source, parallel=1, progress=progress, **json.loads(options))
     chat, device = Chat(llm, tell, defaults), llm.capabilities
     facts = {"model": source.name, "backend": device.name, "device": device.device, "context": llm.context}
-    tell(json.dumps({"kind": "ready", **facts, "weight_bytes": llm.weight_bytes}))
+    facts |= {"why": _why_not_webgpu(llm), "weight_bytes": llm.weight_bytes}
+    tell(json.dumps({"kind": "ready", **facts}))
     return chat
+
+
+def _why_not_webgpu(llm: LLM) -> str:
+    """What the backend's note says after the name of the one that was taken: why it was not the first."""
+    device = llm.capabilities
+    reason = llm.backend_note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
+    return reason.removeprefix("webgpu: ")  # an error of its own begins so, too
 
 
 def _figures(answer: Completion) -> dict[str, Any]:

@@ -31,7 +31,7 @@ async def verdict(backend: Backend, open_another: Opener) -> str:
     """Why `auto` must not take this backend; "" if its short gate passed, now or the last time.
 
     The gate runs on another of the same kind, so that none of its weights stay. In a browser it is not run:
-    there is no NumPy to compare with, and no other backend to fall back to.
+    there is no NumPy to compare with.
     """
     if sys.platform == "emscripten":
         return ""

@@ -1,0 +1,180 @@
+"""The page on the processor: when it is taken, on how many threads, what the page says of that, answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page
+
+import camelid
+from e2e.browser import ISOLATION, ROOT, build_site, link_site, open_browser, serve_site
+from e2e.visit import Json, Notes, ask, open_page, screen
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
+QUESTION, NEXT = "What is 12 plus 30?", "Who are you?"
+NO_ADAPTER = ("--disable-gpu", "--disable-software-rasterizer")
+NO_WEBGPU = b"Object.defineProperty(navigator, 'gpu', { value: undefined });\n"
+OPENED = "() => document.getElementById('figures').textContent.startsWith('session of')"
+
+
+@dataclass
+class Seen:
+    """What one page showed. A failed one has a problem and no answer."""
+
+    status: str = ""
+    note: str = ""
+    problem: str = ""
+    answer: Json = field(default_factory=dict)
+    fetched: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
+
+
+@dataclass
+class Visits:
+    """All pages, by what was special there; and a session that went on in one."""
+
+    pages: dict[str, Seen] = field(default_factory=dict)
+    opened: str = ""  # the figures of a session
+    next: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """What cpu answers natively, and to the next question in the same session."""
+
+    token_ids: list[int]
+    next_ids: list[int]
+    n_cached: int
+
+
+async def look(browser: Browser, address: str, name: str, visits: Visits, **how: object) -> Page:
+    """Opens a page, and asks if it can."""
+    page, notes = await open_page(browser, address, **how)
+    seen = visits.pages[name] = Seen(notes=notes)
+    await page.wait_for_function("() => ['ready', 'failed'].includes(window.camelid?.state)", timeout=120_000)
+    seen.status = await page.inner_text("#status-text")
+    seen.note = await page.inner_text("#note")
+    if await page.evaluate("() => window.camelid.state") == "failed":
+        seen.problem = await page.inner_text("#problem")
+    else:
+        seen.answer = await ask(page, QUESTION)
+        await screen(page, f"processor-{name}")
+    seen.fetched = [url.rpartition("/")[2] for url in notes.urls if url.endswith(".wasm")]
+    return page
+
+
+async def visit(addresses: dict[str, str], session: Path) -> Visits:
+    visits, isolated = Visits(), addresses["isolated"]
+    async with open_browser(*NO_ADAPTER) as browser:
+        page = await look(browser, isolated, "no adapter", visits)
+        await page.set_input_files("#session", session)
+        await page.wait_for_function(OPENED)
+        visits.opened = await page.inner_text("#figures")
+        visits.next = await page.evaluate("(text) => window.camelid.say(text)", NEXT)
+        await page.context.close()
+        dark = {"color_scheme": "dark"}
+        page = await look(browser, addresses["bare"], "not isolated", visits, **dark)
+        await page.set_viewport_size({"width": 390, "height": 760})
+        await screen(page, "processor-mobile-dark")
+        await page.context.close()
+        await look(browser, addresses["no kernels"], "no kernels", visits)
+    async with open_browser() as browser:
+        await look(browser, isolated, "software", visits)
+        await look(browser, f"{isolated}?backend=cpu&threads=1", "asked", visits)
+    return visits
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("processor")
+
+
+@pytest.fixture(scope="module")
+def terminal(folder: Path) -> Terminal:
+    model = shutil.copy(CRIA, folder / "cria.gguf")
+    with camelid.load(model, backend="cpu", parallel=1) as llm:
+        session = llm.session("terminal")
+        session.options = {"temperature": 0.0, "max_tokens": 32}
+        first = session.generate(QUESTION)
+        session.save(folder / "terminal.camelid")
+        done = session.generate(NEXT)
+    return Terminal(first.token_ids, done.token_ids, done.usage.cached_tokens)
+
+
+@pytest.fixture(scope="module")
+def addresses(folder: Path, terminal: Terminal) -> Iterator[dict[str, str]]:
+    """The same page isolated; without the headers for that, and without WebGPU; and without its kernels."""
+    cria = {"cria.gguf": (folder / "cria.gguf").read_bytes()}
+    worker = (ROOT / "web" / "worker.js").read_bytes()
+    build_site(folder / "whole", cria)
+    link_site(folder / "whole", folder / "bare", {"worker.js": NO_WEBGPU + worker})
+    link_site(folder / "whole", folder / "empty", {})
+    for kernels in (folder / "empty").glob("wasm-*"):
+        shutil.rmtree(kernels)
+    with (
+        serve_site(folder / "whole") as isolated,
+        serve_site(folder / "bare", without=ISOLATION) as bare,
+        serve_site(folder / "empty") as empty,
+    ):
+        yield {"isolated": isolated, "bare": bare, "no kernels": empty}
+
+
+@pytest.fixture(scope="module")
+def seen(addresses: dict[str, str], folder: Path) -> Visits:
+    return asyncio.run(visit(addresses, folder / "terminal.camelid"))
+
+
+ANSWERED = ("no adapter", "not isolated", "software", "asked")
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_answers_are_those_of_the_terminal(name: str, seen: Visits, terminal: Terminal) -> None:
+    page = seen.pages[name]
+    assert page.answer["token_ids"] == terminal.token_ids
+    assert "cpu on wasm_relaxed" in page.status
+    assert page.notes.errors == []
+
+
+def test_the_reason_is_shown(seen: Visits) -> None:
+    begins = "The processor computes, not WebGPU: "
+    for name, reason in (
+        ("no adapter", "WebGPU is here, but it offers no adapter; switch on hardware acceleration"),
+        ("not isolated", "this browser offers no WebGPU; use a current Chrome"),
+        ("software", "google swiftshader is a software adapter"),
+    ):
+        assert seen.pages[name].note.startswith(begins + reason)
+    assert seen.pages["asked"].note == ""
+
+
+def test_threads_share_memory_where_the_page_is_isolated(seen: Visits) -> None:
+    threads = f"{os.cpu_count()} threads" if (os.cpu_count() or 1) > 1 else "1 thread"
+    for name in ("no adapter", "software"):
+        assert threads in seen.pages[name].status
+    assert "1 thread (this page is not cross-origin isolated" in seen.pages["not isolated"].status
+    assert "1 thread ·" in seen.pages["asked"].status
+
+
+def test_one_module_is_fetched(seen: Visits) -> None:
+    kernels = {name: [f for f in seen.pages[name].fetched if "camelid" in f] for name in ANSWERED}
+    assert kernels["no adapter"] == kernels["software"] == ["camelid_cpu_threads.wasm"]
+    assert kernels["not isolated"] == kernels["asked"] == ["camelid_cpu.wasm"]
+
+
+def test_a_session_of_the_terminal_goes_on(seen: Visits, terminal: Terminal) -> None:
+    assert seen.opened.endswith(f" tokens, {terminal.n_cached} cached")
+    assert seen.next["token_ids"] == terminal.next_ids
+    assert seen.next["cached_tokens"] == terminal.n_cached > len(terminal.token_ids)
+
+
+def test_problems_are_told_in_words(seen: Visits) -> None:
+    neither = seen.pages["no kernels"].problem
+    assert "no backend can run this model here" in neither and "reload the page" in neither.lower()
+    assert "not webgpu" in neither and "not cpu" in neither and "camelid_cpu" in neither and "404" in neither
