@@ -169,6 +169,7 @@ export class Loader {
 
   async #piece([source, offset], start, n) {
     if (source === "inline") return fromBase64(offset).subarray(start, start + n);
+    if (!(source in this.#sources)) throw new Error(`there is no source '${source}'`);
     return (await this.#sources[source]).read(offset + start, n);
   }
 

@@ -154,10 +154,8 @@ class WasmBackend:
         record.ops = address(section.add_records(next(self._numbers), f"records/{section.name}", ops))
         number = section.add_records(next(self._numbers), f"program/{section.name}", record)
         section.facts = _facts(plan, number)
-        weights = self._weights.taken()
+        await self._load_weights()
         with host_errors("cpu"):
-            if weights.buffers:
-                await self._host.load(weights.json(), self._weights.sources)
             compiled = await self._host.compile(section.json())
         return Program(plan, WasmProgram(compiled, own.arena, own.offsets, own.groups))
 
@@ -264,6 +262,18 @@ class WasmBackend:
                 backend="cpu",
             )
         return own
+
+    async def _load_weights(self) -> None:
+        """Those that a plan has asked for and that are not there."""
+        section = self._weights.taken()
+        if not section.buffers:
+            return
+        try:
+            with host_errors("cpu"):
+                await self._host.load(section.json(), self._weights.sources)
+        except BaseException:
+            self._weights.forget(section)
+            raise
 
     def _group(self, section: Section, spec: StateSpec, pool: Pool) -> GroupPlace:
         rows = section.add(next(self._numbers), f"state/{spec.name}", pool.units * spec.unit_bytes)

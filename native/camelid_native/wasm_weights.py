@@ -49,6 +49,11 @@ class WasmWeights:
         section, self._section = self._section, Section("load", "weights")
         return section
 
+    def forget(self, section: Section) -> None:
+        """The section failed: what it would have loaded is not there."""
+        lost = {address(buffer["number"]) for buffer in section.buffers}
+        self._records = {key: record for key, record in self._records.items() if record.at not in lost}
+
     def _placed(self, weight: Weight, form: int) -> WeightRecord:
         each = self._matrix_bytes(weight) if form == FORM_PANELS else 0
         stack, *_ = stacked(weight)

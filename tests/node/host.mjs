@@ -61,9 +61,11 @@ const CALLS = {
   readState: (executor, [buffer, offset, n]) => executor.readState(buffer, offset, n),
   writeState: (executor, [buffer, offset], bytes) => executor.writeState(buffer, offset, bytes),
   memory: (executor) => executor.memory(),
-  counters: (executor) => executor.counters,
+  counters: (executor) => ({ ...executor.counters, mostRead }),
   close: (executor) => executor.close(),
 };
+
+let mostRead = 0; // bytes of a file at once
 
 async function openFiles(paths) {
   const files = {};
@@ -71,6 +73,7 @@ async function openFiles(paths) {
     const file = await open(path);
     const { size } = await file.stat();
     const read = async (start, end) => {
+      mostRead = Math.max(mostRead, end - start);
       const bytes = new Uint8Array(end - start);
       const { bytesRead } = await file.read(bytes, 0, bytes.length, start);
       if (bytesRead < bytes.length) throw new Error(`${path}: ends at byte ${start + bytesRead}`);

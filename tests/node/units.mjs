@@ -1,0 +1,124 @@
+// Parts of the WASM executor on their own: `node units.mjs NAME` ends with status 0 if the part does its work.
+
+import assert from "node:assert/strict";
+
+import { LinearMemory, OutOfMemoryError } from "../../web/wasm_memory.js";
+import { choose } from "../../web/wasm_module.js";
+import { Queue } from "../../web/wasm_queue.js";
+
+const CHECKS = {
+  /** Blocks are aligned, zeroed and apart from all others, whatever is taken and given back. */
+  blocks: () => {
+    const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1 }), 100);
+    const held = new Map();
+    const random = draws(7);
+    for (let i = 0; i < 4000; i += 1) {
+      if (held.size && random(3) === 0) giveOne(memory, held, random);
+      else takeOne(memory, held, random(20) ? random(5000) : random(300000), i % 255 + 1);
+    }
+    while (held.size) giveOne(memory, held, random);
+    assert.equal(memory.take(1), 128, "all that was given back is one block again");
+  },
+  /** What was given back is taken again before the memory grows. */
+  reuse: () => {
+    const raw = new WebAssembly.Memory({ initial: 1 });
+    const memory = new LinearMemory(raw, 0);
+    const [first, second] = [memory.take(1e6), memory.take(1e6)];
+    const size = raw.buffer.byteLength;
+    memory.give(second, 1e6);
+    memory.give(first, 1e6);
+    assert.equal(memory.take(2e6), first);
+    assert.equal(raw.buffer.byteLength, size);
+  },
+  /** A failure takes nothing. */
+  limit: () => {
+    const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1, maximum: 2 }), 0);
+    const first = memory.take(64);
+    assert.throws(() => memory.take(1 << 20), OutOfMemoryError);
+    assert.throws(() => memory.take(5e9), /^OutOfMemoryError: out of memory: \d+ bytes/);
+    assert.equal(memory.take(1 << 16), first + 64);
+  },
+  /** Jobs run in order; lazily only when somebody waits, and then those before first. */
+  order: async () => {
+    for (const isEager of [true, false]) {
+      const [queue, done] = [new Queue(isEager), []];
+      const jobs = [0, 1, 2].map((i) => queue.add(async () => (await turns(3 - i), done.push(i), i)));
+      await turns(20);
+      assert.equal(done.length, isEager ? 3 : 0);
+      assert.equal(await jobs[1].done(), 1);
+      assert.deepEqual(done, isEager ? [0, 1, 2] : [0, 1]);
+      assert.equal(await jobs[2].done(), 2);
+      assert.equal(await jobs[0].done(), 0);
+    }
+  },
+  /** A job that fails tells those who wait for it, and stops no other; nor does the end leave one waiting. */
+  failures: async () => {
+    for (const isEager of [true, false]) {
+      const queue = new Queue(isEager);
+      const bad = queue.add(() => {
+        throw new Error("bad");
+      });
+      const good = queue.add(() => "good");
+      await assert.rejects(bad.done(), /bad/);
+      assert.equal(await good.done(), "good");
+      const never = queue.add(() => new Promise(() => {}));
+      const waiting = queue.add(() => "late");
+      void never.done();
+      queue.end(new Error("closed"));
+      await assert.rejects(waiting.done(), /closed/);
+    }
+  },
+  /** What can be had is taken, and what is missing is said. */
+  choice: () => {
+    const both = { shared: true, threads: 2 };
+    assert.deepEqual(pick(choose({ variant: "wasm", threads: 2 })), { variant: "wasm", why: "", ...both });
+    assert.throws(() => choose({ variant: "avx2" }), /no variant 'avx2'/);
+    globalThis.crossOriginIsolated = false;
+    const alone = pick(choose({ variant: "wasm", threads: 2 }));
+    const why = "this page is not cross-origin isolated, so one thread";
+    assert.deepEqual(alone, { variant: "wasm", threads: 1, shared: false, why });
+    assert.equal(choose({ variant: "wasm", threads: 1 }).why, "", "no more was asked for");
+    globalThis.crossOriginIsolated = true;
+    WebAssembly.validate = (bytes) => !bytes.includes(0x92);
+    assert.deepEqual(pick(choose({ threads: 2 })), { variant: "wasm", why: "this browser has no relaxed SIMD", ...both });
+    WebAssembly.validate = () => false;
+    assert.throws(() => choose({}), /has no SIMD/);
+  },
+};
+
+globalThis.Worker ??= class {};
+
+function pick({ variant, threads, shared, why }) {
+  return { variant, threads, shared, why };
+}
+
+function takeOne(memory, held, bytes, mark) {
+  const at = memory.take(bytes);
+  assert.equal(at % 64, 0);
+  assert.ok(memory.bytes.subarray(at, at + bytes).every((byte) => byte === 0));
+  for (const [other, { bytes: n }] of held) assert.ok(at + bytes <= other || other + n <= at);
+  memory.bytes.fill(mark, at, at + bytes);
+  held.set(at, { bytes, mark });
+}
+
+function giveOne(memory, held, random) {
+  const [at, { bytes, mark }] = [...held][random(held.size)];
+  assert.ok(memory.bytes.subarray(at, at + bytes).every((byte) => byte === mark), "nobody else wrote there");
+  memory.give(at, bytes);
+  held.delete(at);
+}
+
+/** Numbers below n, always the same. */
+function draws(seed) {
+  let state = seed;
+  return (n) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * n);
+  };
+}
+
+async function turns(n) {
+  for (let i = 0; i < n; i += 1) await null;
+}
+
+await CHECKS[process.argv[2]]();

@@ -1,0 +1,277 @@
+"""cpu in a page, its face and its executor: the order of calls, what they refuse, and what a fault does."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ctypes
+import json
+import subprocess
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.native.cpu_children import KV, POOLS, Doubling, doubling
+from tests.native.test_cpu_backend import REFUSED, UNIT, UNOPENED
+from tests.node_host import HOST, NodeHost, need_node, wasm_host
+
+from camelid.backends.base import OpenSpec, Pool, Program
+from camelid.errors import BackendError, OutOfMemoryError
+from camelid.plan.plan import Stage
+from camelid_native.cpu_records import OpRecord
+from camelid_native.wasm import WasmBackend
+from camelid_native.wasm_tape import Json
+
+pytestmark = pytest.mark.parity
+
+THREADS = (1, 2)
+UNITS = ("blocks", "reuse", "limit", "order", "failures", "choice")
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_part_of_the_executor(name: str) -> None:
+    command = [need_node(), "--no-warnings", str(HOST.with_name("units.mjs")), name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def host() -> NodeHost:
+    return wasm_host()
+
+
+def run(host: NodeHost, work: Callable[[WasmBackend], Coroutine[Any, Any, None]], threads: int = 1) -> None:
+    """The work on an opened backend. Plain SIMD, which is compiled sooner."""
+
+    async def opened() -> None:
+        backend = WasmBackend(host)
+        await backend.open(OpenSpec(adapter="wasm", threads=threads))
+        try:
+            await work(backend)
+        finally:
+            await backend.close()
+
+    asyncio.run(opened())
+
+
+async def prepared(backend: WasmBackend, made: Doubling) -> Program:
+    await backend.load(list(made.plan.weights().values()), {})
+    await backend.allocate(made.plan.states, POOLS)
+    return await backend.compile(made.plan)
+
+
+async def y_of(backend: WasmBackend, made: Doubling, program: Program, value: float) -> float:
+    return await made.y_of(backend, program, value)  # pyright: ignore[reportArgumentType] - it has run_buffers
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_refuses(call: str, host: NodeHost) -> None:
+    """As the native backend does."""
+    refused: tuple[Callable[[Any], Awaitable[object]], str] = REFUSED[call]
+
+    async def work(backend: WasmBackend) -> None:
+        await backend.allocate([KV], POOLS)
+        with pytest.raises(BackendError, match=refused[1]):
+            await refused[0](backend)
+
+    run(host, work)
+
+
+@pytest.mark.parametrize("call", UNOPENED)
+def test_refuses_unless_open(call: str, host: NodeHost) -> None:
+    work: Callable[[Any], Awaitable[object]] = UNOPENED[call]
+
+    async def closed() -> None:
+        await work(WasmBackend(host))
+
+    with pytest.raises(BackendError, match="is not open"):
+        asyncio.run(closed())
+
+
+def test_units_lie_apart(host: NodeHost) -> None:
+    async def work(backend: WasmBackend) -> None:
+        await backend.allocate([KV], POOLS)
+        units = [bytes([number]) * len(UNIT) for number in (1, 2, 3)]
+        for number, data in enumerate(units):
+            await backend.write_state("kv", number, data)
+        assert [await backend.read_state("kv", number) for number in range(3)] == units
+
+    run(host, work)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_steps_take_effect_in_their_order(threads: int, host: NodeHost) -> None:
+    """Inputs wait for the step before; a third step waits for nobody and is refused; slots serve again."""
+
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        program = await prepared(backend, made)
+        assert await y_of(backend, made, program, 3.0) == 6.0
+        with pytest.raises(BackendError, match="read a step before the next"):
+            [backend.run(program, made.step) for _ in range(3)]
+        with pytest.raises(BackendError, match="a step of 8 bytes, expected"):
+            backend.run(program, bytes(8))
+        await backend.allocate(made.plan.states, POOLS)
+        with pytest.raises(BackendError, match="compiled before the last"):
+            backend.run(program, made.step)
+        program = await backend.compile(made.plan)
+        for _ in range(5):
+            ticket = backend.run(program, made.step)
+            assert await backend.read(ticket) == await backend.read(ticket) == []
+            other = backend.run(program, made.step)
+            await backend.read(other)
+        assert backend._host.memory()["weight/weight/panels"] == 4 * 512 * 512  # type: ignore[attr-defined]
+
+    run(host, work, threads)
+
+
+def test_memory_that_grows_moves_nothing(host: NodeHost) -> None:
+    """A program that was compiled before goes on where it was, and so does what reads its results."""
+
+    async def work(backend: WasmBackend) -> None:
+        made, large = doubling(), doubling(rows=8192)
+        program = await prepared(backend, made)
+        before = backend.memory()
+        other = await backend.compile(large.plan)
+        assert backend.memory().arena_bytes > before.arena_bytes + 2 * 4 * 512 * 8192
+        assert backend.memory().weight_bytes == before.weight_bytes, "one weight, one copy"
+        for each, plan, value in ((program, made, 3.0), (other, large, 5.0), (program, made, 7.0)):
+            assert await y_of(backend, plan, each, value) == 2 * value
+        await backend.allocate(made.plan.states, POOLS)
+        assert backend.memory().arena_bytes == 0
+
+    run(host, work)
+
+
+def test_more_than_there_is_is_one_error(host: NodeHost) -> None:
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        with pytest.raises(OutOfMemoryError, match=r"WebAssembly has 4 GiB at most.*use a smaller") as told:
+            await backend.allocate([KV], {"kv": Pool(3_000_000)})
+        assert "\n" not in str(told.value)
+        assert await y_of(backend, made, await prepared(backend, made), 2.0) == 4.0
+
+    for threads in THREADS:
+        run(host, work, threads)
+
+
+class Spoiling(NodeHost):
+    """Changes the first op's record of every program."""
+
+    def __init__(self, change: Callable[[OpRecord], None]) -> None:
+        super().__init__("wasm")
+        self._change = change
+
+    async def compile(self, section: Json) -> int:
+        buffer = next(buffer for buffer in section["buffers"] if buffer["name"].startswith("records/"))
+        data = bytearray(base64.b64decode(buffer["data"]))
+        self._change(OpRecord.from_buffer(data))
+        buffer["data"] = base64.b64encode(data).decode()
+        return await super().compile(section)
+
+
+def past_the_end(record: OpRecord) -> None:
+    record.views[0].at = 0xFFFFF000
+
+
+def no_such_kind(record: OpRecord) -> None:
+    record.kind = 1 << 20
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_trap_is_an_error_and_the_end(threads: int) -> None:
+    """Of these kernels: opened again, they run."""
+    spoiled = Spoiling(past_the_end)
+
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        program = await prepared(backend, made)
+        with pytest.raises(BackendError, match=r"the kernels failed: .*out of bounds.*load the model again"):
+            await backend.read(backend.run(program, made.step))
+        for call in (lambda: backend.read_state("kv", 1), lambda: prepared(backend, made)):
+            with pytest.raises(BackendError, match="the kernels failed"):
+                await call()
+        with pytest.raises(BackendError, match="the kernels failed"):
+            backend.run(program, made.step)
+        spoiled._change = lambda record: None
+        await backend.open(OpenSpec(adapter="wasm", threads=threads))
+        assert await y_of(backend, made, await prepared(backend, made), 2.0) == 4.0
+
+    run(spoiled, work, threads)
+
+
+@pytest.mark.faults
+def test_a_trap_in_compiling_is_told() -> None:
+    async def work(backend: WasmBackend) -> None:
+        with pytest.raises(BackendError, match="the kernels failed"):
+            await prepared(backend, doubling())
+
+    run(Spoiling(no_such_kind), work)
+
+
+def test_stages_pass_what_lies_between_them(host: NodeHost) -> None:
+    """y = 2 x in one, its y the input of another."""
+
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        first = _staged(made, outputs=("y",))
+        await prepared(backend, first)
+        program = await backend.compile(first.plan)
+        x = np.full((64, 512), 3.0, np.float32).tobytes()
+        ticket, _ = await backend.run_buffers(program, first.step, {first.x: x}, [])
+        y = (await backend.read_boundary(ticket))["y"]
+        assert set(np.frombuffer(y, np.float32)) == {6.0}
+        taking = _staged(made, inputs=("x",))
+        taken = backend.run(await backend.compile(taking.plan), made.step, {"x": y})
+        assert await backend.read(taken) == []
+        with pytest.raises(BackendError, match="takes boundary buffers"):
+            backend.run(taken.program, made.step)
+
+    run(host, work)
+
+
+def _staged(made: Doubling, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Doubling:
+    buffers = {"x": made.x.buffer, "y": made.y.buffer}
+    given = {"inputs": tuple(buffers[n] for n in inputs), "outputs": tuple(buffers[n] for n in outputs)}
+    return replace(made, plan=replace(made.plan, stages=(Stage("main", tuple(made.plan.ops), **given),)))
+
+
+def test_sections_are_plain_data_and_complete(host: NodeHost) -> None:
+    """What hosts are given is JSON. All addresses of a record are told: those of 6 views, of 3 weights, and
+    of 2 states two tensors and a table."""
+    seen: list[Json] = []
+
+    class Seeing(NodeHost):
+        async def compile(self, section: Json) -> int:
+            seen.append(section)
+            return await super().compile(section)
+
+    async def work(backend: WasmBackend) -> None:
+        await prepared(backend, doubling())
+
+    run(Seeing("wasm"), work)
+    (section,) = seen
+    assert json.loads(json.dumps(section)) == section
+    fields = {buffer["name"].split("/")[0]: buffer.get("addresses") for buffer in section["buffers"]}
+    assert fields["arena"] is None and fields["program"] == {"each": 80, "fields": [0, 16]}
+    records = fields["records"]
+    assert records["each"] == ctypes.sizeof(OpRecord) and len(records["fields"]) == 6 + 3 + 2 * (2 + 1)
+
+
+def test_counters_move(host: NodeHost) -> None:
+    before = host.counters()
+
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        program = await prepared(backend, made)
+        await backend.read(backend.run(program, made.step))
+        assert backend.memory().counters["runs"] == 1
+
+    run(host, work)
+    after = host.counters()
+    assert after["runs"] == before["runs"] + 1 and after["inFlight"] == before["inFlight"]
+    assert after["bytesLoaded"] - before["bytesLoaded"] == 4 * 512 * 512
+    assert set(host.memory()) == set(), "closed"
