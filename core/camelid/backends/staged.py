@@ -96,7 +96,7 @@ class StagedBackend:
         for i, (backend, part) in enumerate(zip(self.backends, self._split(plan), strict=True)):
             can = backend.capabilities()
             if reason := reason_against(part, can):
-                return f"{self.part(i)} are for {can.name}, but {reason}"
+                return f"{can.name} is to run {self.part(i)}, but {reason}"
         return ""
 
     async def open(self, spec: OpenSpec) -> None:

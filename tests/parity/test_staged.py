@@ -1,0 +1,167 @@
+"""Layers on webgpu and the others on cpu: for every number of layers the logits and tokens of each alone."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.gguf_files import write_tiny_llama
+from tests.hf_models import load_case, nmse, write_hf
+from tests.parity.adapters import need_driver
+
+import camelid
+from camelid.llm import LLM
+from cria.graded_items import first_prompts
+
+pytestmark = pytest.mark.parity
+
+MAX_NMSE = 1e-6
+DEVICE = "llvmpipe"
+# Each with something of its own that passes a cut: windows and a tied head, experts, learned positions.
+CASES = ("gemma3", "mixtral", "gpt2")
+N_CRIA = 4  # layers
+TEXTS = ("the llama and the alpaca walked over the mountain", "to the other side of the river where")
+GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
+
+
+def load(path: Path | str, gpu_layers: int | None, **options: Any) -> LLM:
+    """On cpu alone for None; wherever a GPU takes part it is the one that is meant."""
+    if not gpu_layers:
+        return camelid.load(path, gpu_layers=gpu_layers, backend="cpu", **options)
+    llm = camelid.load(path, gpu_layers=gpu_layers, adapter=need_driver(DEVICE), **options)
+    assert DEVICE in llm.capabilities.device
+    return llm
+
+
+def logits(path: Path, ids: list[int], **how: Any) -> Any:
+    with load(path, how.pop("gpu_layers"), context=len(ids), parallel=1, chunk=13, **how) as llm:
+        return np.array(llm.logits(ids))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_are_those_of_each_alone(name: str, tmp_path: Path) -> None:
+    """In float32, so that neither rounds activations."""
+    case = load_case(name)
+    path = write_hf(tmp_path / name, case, dtype="f32")
+    (ids, *_), n_layers = case.token_ids, case.config.get("num_hidden_layers") or case.config["n_layer"]
+    both = {k: logits(path, ids, gpu_layers=k) for k in (0, -1)}
+    assert not np.array_equal(both[0], both[-1]), "they are two backends"
+    for k in range(1, n_layers + 1):
+        got = logits(path, ids, gpu_layers=k)
+        errors = [nmse(got, want) for want in both.values()]
+        print(f"{name}, {k} of {n_layers} layers: NMSE {errors[0]:.1e} to cpu, {errors[1]:.1e} to webgpu")
+        assert max(errors) <= MAX_NMSE
+        assert not any(np.array_equal(got, want) for want in both.values()), "both took part"
+
+
+@cache
+def prompts() -> list[str]:
+    return first_prompts(0, 4)
+
+
+def answers(llm: LLM) -> list[list[int]]:
+    turns = [[{"role": "user", "content": prompt}] for prompt in prompts()]
+    return [llm.chat(turn, max_tokens=48, temperature=0).token_ids for turn in turns]
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[list[int]]:
+    with load("cria", None) as llm:
+        return answers(llm)
+
+
+@pytest.mark.parametrize("gpu_layers", [0, 1, 2, N_CRIA, N_CRIA + 1])
+def test_cria_says_what_it_says_on_cpu(gpu_layers: int, wanted: list[list[int]]) -> None:
+    with load("cria", gpu_layers, parallel=1, context=256) as llm:
+        assert answers(llm) == wanted
+        check_places(llm, gpu_layers)
+
+
+def check_places(llm: LLM, gpu_layers: int) -> None:
+    """Who has which layer's weights and state, by what each device itself says that it holds."""
+    backend: Any = llm._running.backend
+    if gpu_layers in (0, N_CRIA + 1):
+        assert llm.capabilities.name == ("webgpu" if gpu_layers else "cpu")
+        return
+    cut = N_CRIA + 1 - gpu_layers
+    cpu, webgpu = backend.backends
+    held = webgpu._host.memory()
+    assert layers(held, "weight/blk.") == layers(held, "state/kv.") == set(range(cut, N_CRIA))
+    assert layers([name for name, _ in cpu._weights._records], "blk.") == set(range(cut))
+    assert [len(state.spec.layers) for state in cpu._states.values() if state.spec.name == "kv"] == [cut]
+    counters, report = llm.memory().counters, llm.memory()
+    assert counters["dispatches"] > 0 and counters["boundary_bytes"] > 0
+    assert report.weight_bytes == counters["cpu.weight_bytes"] + counters["webgpu.weight_bytes"]
+    assert report.state_bytes == counters["cpu.state_bytes"] + counters["webgpu.state_bytes"]
+
+
+def layers(names: Any, prefix: str) -> set[int]:
+    """The numbers that follow the prefix."""
+    ends = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return {int(end.split(".")[0]) for end in ends}
+
+
+def test_the_note_says_what_runs_where() -> None:
+    with load("cria", 3) as llm:
+        assert llm.backend_note.startswith("2 of 4 layers and the head on webgpu (llvmpipe")
+        assert ", 2 of 4 layers on cpu (" in llm.backend_note
+        assert llm.backend_note.endswith(f", boundary {4 * llm.spec.hidden_size / 1000:.3g} kB a row")
+        assert (llm.capabilities.name, llm.capabilities.promise) == ("cpu+webgpu", "A")
+        assert llm.plan("decode").stages[1].name == "blk.2"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_llama(path, seed=5, n_layers=3, hidden=64, head_dim=16, ffn=96, context=512)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kv_type"),
+    [(2, None, "f32"), (None, 2, "f32"), (2, 3, "q8_0"), (2, -1, "f32"), (3, None, "q8_0")],
+)
+def test_sessions_go_on_elsewhere(
+    before: int | None, after: int | None, kv_type: str, tiny: Path, tmp_path: Path
+) -> None:
+    """State pages are the same bytes, however the layers are shared out."""
+    with load(tiny, before, kv_type=kv_type) as llm:
+        session = llm.session("talk")
+        session.options = dict(GREEDY)
+        for text in TEXTS:
+            session.generate(text)
+        session.save(tmp_path / "s")
+        wanted = session.fork().generate("so").token_ids
+    with load(tiny, after, kv_type=kv_type) as llm:
+        again = llm.restore(tmp_path / "s")
+        assert again.note == ""
+        again.save(tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == (tmp_path / "s").read_bytes()
+        done = again.generate("so")
+        assert done.usage.cached_tokens >= len(session.token_ids) - 1
+        assert done.token_ids == wanted
+
+
+def test_who_is_cancelled_in_a_step_holds_up_nobody(tiny: Path) -> None:
+    """Wherever the step was: the device goes on, and others get what they get alone."""
+    with load(tiny, 2) as llm:
+        want = llm.generate(TEXTS[0], **GREEDY).token_ids
+
+    async def run() -> None:
+        llm = await camelid.aload(tiny, gpu_layers=2, adapter=DEVICE)
+        for n_turns in range(0, 12, 2):
+            doomed = asyncio.ensure_future(llm.agenerate(TEXTS[1], **GREEDY))
+            for _ in range(n_turns):
+                await asyncio.sleep(0)
+            doomed.cancel()
+            other = asyncio.ensure_future(llm.agenerate(TEXTS[0], **GREEDY))
+            await asyncio.gather(doomed, return_exceptions=True)
+            assert (await other).token_ids == want
+        assert llm.is_idle
+        await llm.aclose()
+
+    asyncio.run(run())
