@@ -34,7 +34,7 @@ web: .venv/.web
 test: .venv/.test
 	@$(KERNELS)
 	@$(BIN)/python web/build.py
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.lint
 	@$(BIN)/ruff check

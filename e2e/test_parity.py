@@ -16,7 +16,7 @@ from camelid.backends.webgpu.backend import WebGpuBackend
 from e2e.browser import open_browser, serve_site
 from e2e.page_host import PageHost, write_bare_site
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 
 async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResult]:

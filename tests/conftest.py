@@ -36,6 +36,18 @@ def strict() -> bool:
     return any(os.environ.get(name, "") not in {"", "0", "false"} for name in ("CI", "CAMELID_NO_SKIPS"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: tests wait for browsers, servers and clocks a third of their time."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that the processes end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if not any(item.get_closest_marker(name) for name in TIERS):
         item.add_marker("unit")
