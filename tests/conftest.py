@@ -38,7 +38,7 @@ def strict() -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: tests wait for browsers, servers and clocks a third of their time."""
+    """One more than there are processors: a third of the time tests wait for browsers and clocks."""
     return (os.cpu_count() or 1) + 1
 
 
