@@ -25,6 +25,8 @@ const LOADING = {
 const CHECKS = { ...NUMBERS, ...LOADING };
 const SPEAKERS = { user: "You said:", assistant: "Answer:" };
 const SESSION_FILE = "session.camelid";
+// Painting takes the processor longer than a small model takes for a token, and may be on the same cores.
+const PAINT_MS = 60;
 const AGAIN = "Reload the page to try again, or open another file.";
 
 const given = Object.fromEntries(new URLSearchParams(location.search));
@@ -88,10 +90,17 @@ function token({ text }) {
   if (!answer) return;
   answer.text += text;
   answer.n += 1;
-  answer.first ??= performance.now();
-  answer.element.lastChild.textContent = answer.text;
-  const seconds = (performance.now() - answer.first) / 1000;
-  showFigures(answer.n, answer.n > 1 ? (answer.n - 1) / seconds : NaN);
+  answer.last = performance.now();
+  answer.first ??= answer.last;
+  answer.painting ??= setTimeout(paint, PAINT_MS);
+}
+
+/** Shows as much of the answer as has come. */
+function paint() {
+  const { element, text, n, first, last } = answer;
+  answer.painting = null;
+  element.lastChild.textContent = text;
+  showFigures(n, n > 1 ? (1000 * (n - 1)) / (last - first) : NaN);
   followEnd();
 }
 
@@ -168,6 +177,7 @@ function stop() {
 }
 
 function finishAnswer() {
+  clearTimeout(answer.painting);
   answer.element.removeAttribute("aria-busy");
   answer = null;
   setState("ready");
