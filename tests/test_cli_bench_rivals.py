@@ -183,7 +183,8 @@ def test_llama_cpp_computes_the_rows_of_the_case(path: str, case: Case, kv_type:
 @pytest.mark.parametrize("flash", list(FLASH_ATTENTION))
 @pytest.mark.parametrize("case", [Case("tg", 5, 40), Case("pp", 8, 40, 2)], ids=str)
 def test_depth_is_computed_once(path: str, monkeypatch: pytest.MonkeyPatch, case: Case, flash: str) -> None:
-    """Rows of each run, and of one that holds less."""
+    """Rows of each run, and of one that holds less. What is kept begins with the first row."""
+    lib = import_module("llama_cpp")
     rows: list[int] = []
     inner = LlamaCpp._decode
     monkeypatch.setattr(LlamaCpp, "_decode", lambda s, asked: (rows.append(len(asked)), inner(s, asked)))
@@ -194,6 +195,8 @@ def test_depth_is_computed_once(path: str, monkeypatch: pytest.MonkeyPatch, case
             rival.run(each, repetition)
             counts.append(sum(rows))
             rows.clear()
+            memory = lib.llama_get_memory(rival._context)
+            assert not any(lib.llama_memory_seq_pos_min(memory, stream) for stream in range(case.batch))
     timed = case.n * case.batch
     held = [40, 0, 0, 20, 40]
     assert counts == [timed + n * case.batch for n in held]
@@ -207,11 +210,13 @@ def test_flash_attention_is_the_rivals(path: str) -> None:
 
 @pytest.mark.conformance
 @no_wheel
-def test_quantized_values_without_flash_attention_are_refused(path: str) -> None:
-    words = ("--kv-type", "q8_0", "--compare", "llama.cpp", "--flash-attention", "off")
-    done = call(path, *SMALL, *words)
-    assert done.exit_code == 1
-    assert "of type q8_0 with flash attention off" in " ".join(done.stderr.split())
+def test_quantized_values_want_flash_attention(tmp_path: Path) -> None:
+    write_tiny_llama(place := tmp_path / "wide.gguf", seed=3, hidden=64, head_dim=32, context=1024)
+    options: Any = {"context": 64, "batch": 1, "threads": 1, "kv_type": "q8_0", "clock": perf_counter}
+    with LlamaCpp(place, **options, flash_attention="on") as rival:
+        assert rival.run(Case("pp", 4), 0).n_tokens == 4
+    with pytest.raises(BackendError, match="of type q8_0 with flash attention off; give smaller"):
+        LlamaCpp(place, **options, flash_attention="off")
 
 
 def test_missing_package_names_its_pip_line(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def quantize(path: Path, type_name: str, out: Path) -> None:
     """Writes the file in another type."""
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype = FILE_TYPES[type_name]
-    status = llama_cpp.llama_model_quantize(str(path).encode(), str(out).encode(), ctypes.byref(options))
+    status = llama_cpp.llama_model_quantize(str(path).encode(), str(out).encode(), ctypes.pointer(options))
     if status:
         raise SystemExit(f"llama.cpp cannot write {type_name}: status {status}")
 
