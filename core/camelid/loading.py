@@ -125,9 +125,10 @@ async def open_layers(
         for name, adapter, threads in (("cpu", "", options.threads), (gpu, options.adapter, None)):
             parts.append(await open_named(name, adapter, threads))
             opened.push_async_callback(parts[-1].close)
+        backend = StagedBackend(parts, (cut,), n_layers)
+        note = _split_note(backend, model, limits)
         opened.pop_all()
-    backend = StagedBackend(parts, (cut,), n_layers)
-    return backend, _split_note(backend, model, limits)
+    return backend, note
 
 
 def _gpu_of(backend: str, gpu_layers: int) -> str:

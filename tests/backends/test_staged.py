@@ -18,7 +18,7 @@ from camelid.backends.null import NullBackend
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.staged import StagedBackend
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
-from camelid.loading import Limits, backend_plan
+from camelid.loading import Limits, LoadOptions, backend_plan, open_layers
 from camelid.plan.plan import Plan
 from camelid.plan.step import encode_step
 from camelid.plan.weights import Weight
@@ -316,3 +316,11 @@ def test_a_late_device_between_others(seed: int) -> None:
 
     first, second = asyncio.run(run())
     assert late.counters["runs"] == 2 and np.array_equal(first, second)
+
+
+def test_a_gpu_that_does_not_open_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"cpu": Kept(), "webgpu": Kept(open=BackendError("no driver", backend="webgpu"))}
+    monkeypatch.setattr("camelid.loading.open_backend", parts.__getitem__)
+    with pytest.raises(BackendError, match="no driver"):
+        asyncio.run(open_layers(LoadOptions(), 2, MODEL, Limits()))
+    assert parts["cpu"].is_closed
