@@ -28,6 +28,7 @@ from camelid.backends.base import (
 )
 from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.host import Host, host_errors
+from camelid.backends.recording import Recording
 from camelid.backends.results import output_rows, result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
@@ -99,6 +100,7 @@ class WasmBackend:
         self._weights = WasmWeights({}, self._numbers)
         self._groups: dict[str, GroupPlace] = {}
         self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self._recording = Recording()
 
     def capabilities(self) -> Capabilities:
         module = self._module
@@ -121,8 +123,10 @@ class WasmBackend:
         What was open before is closed.
         """
         await self.close()
+        request = {"variant": spec.adapter, "threads": spec.threads or 0}
         with host_errors("cpu"):
-            answer = await self._host.open({"variant": spec.adapter, "threads": spec.threads or 0})
+            answer = await self._host.open(request)
+        self._recording.tape["open"] = request
         _check_records(answer["records"])
         self._module = _module(answer)
         self._weights = WasmWeights(self._module.panels, self._numbers)
@@ -138,7 +142,7 @@ class WasmBackend:
         section = Section("allocate", "states")
         groups = {spec.name: self._group(section, spec, group_of(units, spec.name)) for spec in states}
         with host_errors("cpu"):
-            await self._host.allocate(section.json())
+            await self._host.allocate(self._recording.section(section.json()))
         self._groups = groups
 
     async def compile(self, plan: Plan) -> Program:
@@ -156,7 +160,7 @@ class WasmBackend:
         section.facts = _facts(plan, number)
         await self._load_weights()
         with host_errors("cpu"):
-            compiled = await self._host.compile(section.json())
+            compiled = await self._host.compile(self._recording.section(section.json()))
         return Program(plan, WasmProgram(compiled, own.arena, own.offsets, own.groups))
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
@@ -172,19 +176,22 @@ class WasmBackend:
         counters["in_flight"] += 1
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, (handle, step))
+        record = self._recording.step(own.number, step)
+        return Ticket(program, n_outputs, (handle, step, record))
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step."""
-        handle, _ = ticket.handle
+        handle, _, record = ticket.handle
         with host_errors("cpu"):
             data = await self._host.read(handle)
         self._counters["in_flight"] -= 1
         self._counters["bytes_read_back"] += len(data)
-        return output_rows(data, ticket)
+        rows = output_rows(data, ticket)
+        record["ids"] = [row.token_id for row in rows]
+        return rows
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        (_, step), own = ticket.handle, self._own(ticket.program)
+        (_, step, _), own = ticket.handle, self._own(ticket.program)
         sizes = made_bytes(ticket.program, step)
         with host_errors("cpu"):
             return {
@@ -240,6 +247,14 @@ class WasmBackend:
             counters=dict(self._counters),
         )
 
+    def record(self) -> None:
+        """From now on every step is kept for `save_tape`; call it before `load`."""
+        self._recording.start()
+
+    def save_tape(self, path: str) -> None:
+        """Writes all sections and recorded steps, which an executor replays without camelid."""
+        self._recording.save(path)
+
     async def close(self) -> None:
         """Ends the threads and lets go of all memory."""
         if self._module.kinds:
@@ -270,7 +285,7 @@ class WasmBackend:
             return
         try:
             with host_errors("cpu"):
-                await self._host.load(section.json(), self._weights.sources)
+                await self._host.load(self._recording.section(section.json()), self._weights.sources)
         except BaseException:
             self._weights.forget(section)
             raise

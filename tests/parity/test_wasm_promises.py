@@ -4,6 +4,8 @@ changes a bit of an answer. And cria answers."""
 from __future__ import annotations
 
 import asyncio
+import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.parity
 DRAWN = {"temperature": 1.2}
 WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models that are sure of themselves
 THREADS = (1, 2)
+CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
 FEW = ("among 8 others", "run ahead", "prefix found", "chunks of 7", "preempted", "forked")
 
 
@@ -115,5 +118,32 @@ def test_cria_answers(threads: int, host: NodeHost, monkeypatch: pytest.MonkeyPa
     assert used.counters["runs"] > 10 and used.counters["in_flight"] == 0
     assert used.counters["max_in_flight"] == 2
     assert used.counters["bytes_read_back"] == 16 * used.counters["runs"]
-    n_bytes = Path(camelid.__file__).with_name("data").joinpath("cria.gguf").stat().st_size
+    n_bytes = CRIA.stat().st_size
     assert 0.9 * n_bytes < used.weight_bytes < 2 * n_bytes and used.state_bytes and used.arena_bytes
+
+
+def test_a_saved_tape_replays_without_camelid(
+    host: NodeHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Sections and steps are all that an executor needs, with the model's file."""
+    backend, path = WasmBackend(host), tmp_path / "tape.json"
+    monkeypatch.setattr(loading, "open_backend", lambda name: backend)
+    with camelid.load("cria", backend="cpu", threads=1, context=256, record_tape=True) as llm:
+        answer = llm.generate("12 plus 30", max_tokens=8, temperature=0).token_ids
+        llm.save_tape(str(path))
+    tape = json.loads(path.read_text())
+
+    async def replay() -> list[list[int]]:
+        found: list[list[int]] = []
+        await host.open(tape["open"])
+        for section in tape["sections"]:
+            make = {"load": lambda s: host.load(s, {"model": CRIA}), "program": host.compile}
+            await make.get(section["kind"], host.allocate)(section)
+        for step in tape["steps"]:
+            data = await host.read(host.run(step["program"], bytes.fromhex(step["words"])))
+            found.append(list(struct.unpack(f"<{len(data) // 4}I", data)[::4]))
+        return found
+
+    replayed = asyncio.run(replay())
+    assert replayed == [step["ids"] for step in tape["steps"]]
+    assert [i for ids in replayed for i in ids][: len(answer)] == answer and len(set(answer)) > 3

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from camelid import shaders
@@ -25,6 +23,7 @@ from camelid.backends.base import (
 )
 from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.host import Host, Json, host_errors
+from camelid.backends.recording import Recording
 from camelid.backends.results import output_rows
 from camelid.backends.webgpu import limits
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
@@ -37,7 +36,7 @@ from camelid.backends.webgpu.lower import (
     program_section,
 )
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
-from camelid.backends.webgpu.tape import FORMAT, VERSION, Section
+from camelid.backends.webgpu.tape import Section
 from camelid.formats.quants import row_bytes
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec, View
@@ -65,8 +64,7 @@ class WebGpuBackend:
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, Pool] = {}
         self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        self._tape: Json = {"format": FORMAT, "version": VERSION, "open": {}, "sections": [], "steps": []}
-        self._is_recording = False
+        self._recording = Recording()
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -95,7 +93,7 @@ class WebGpuBackend:
         # wgpu grants an adapter's limits unasked, a browser does not: a plan for the defaults holds to them.
         granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
-        self._tape["open"] = request
+        self._recording.tape["open"] = request
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
@@ -130,7 +128,7 @@ class WebGpuBackend:
         counters["dispatches"] += launched(launches, step)
         counters["in_flight"] += 1
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
-        record = self._record_step(number, step)
+        record = self._recording.step(number, step)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
         return Ticket(program, n_outputs, (handle, record, step))
 
@@ -204,11 +202,11 @@ class WebGpuBackend:
 
     def record(self) -> None:
         """From now on every step is kept for `save_tape`; call it before `load`."""
-        self._is_recording = True
+        self._recording.start()
 
     def save_tape(self, path: str) -> None:
         """Writes all sections and recorded steps, which host_python.py replays without camelid."""
-        Path(path).write_text(json.dumps(self._tape), encoding="utf-8")
+        self._recording.save(path)
 
     async def close(self) -> None:
         await self._host.close()
@@ -217,16 +215,7 @@ class WebGpuBackend:
         """The section as JSON data, checked against the device's limits, and kept if recording."""
         data = section.json()
         limits.check_buffers(data, self._limits)
-        if self._is_recording:
-            self._tape["sections"].append(data)
-        return data
-
-    def _record_step(self, number: int, step: bytes) -> Json:
-        record: Json = {"program": number, "ids": []}
-        if self._is_recording:
-            self._tape["steps"].append(record | {"words": step.hex()})
-            return self._tape["steps"][-1]
-        return record
+        return self._recording.section(data)
 
 
 def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:

@@ -30,9 +30,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-FORMAT = "camelid-tape"
-VERSION = 1
-
 GridEntry = int | tuple[int, int]
 Command = tuple[Any, ...]
 
