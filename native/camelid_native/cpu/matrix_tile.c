@@ -71,8 +71,26 @@ INLINE cam_part take_part(const cam_layout layout, const uint8_t *block, int sli
     return part;
 }
 
-INLINE vi dot_codes(const cam_layout layout, vi sum, vb codes, const int8_t *a) {
-    return layout.bits == 8 ? dot_s8(sum, (vs)codes, vs_set4(a)) : dot_u7(sum, codes, vs_set4(a));
+/* Groups whose products a sum takes at once: where pairs of products are cheap to add in 16 bits, as many as
+ * do not overflow there. */
+INLINE int groups_at_once(const cam_layout layout) {
+#if defined(CAM_PAIRS)
+    return layout.bits == 8 ? 1 : layout.bits == 4 ? 8 : layout.bits == 5 ? 4 : 2;
+#else
+    (void)layout;
+    return 1;
+#endif
+}
+/* sum + the products of these groups with as many columns of a row. */
+INLINE vi dot_codes(const cam_layout layout, vi sum, const vb *codes, const int8_t *a) {
+    if (layout.bits == 8) return dot_s8(sum, (vs)codes[0], vs_set4(a));
+#if defined(CAM_PAIRS)
+    vp pairs = dot_pairs(codes[0], vs_set4(a));
+    UNROLL for (int g = 1; g < groups_at_once(layout); g++) pairs += dot_pairs(codes[g], vs_set4(a + 4 * g));
+    return add_pairs(sum, pairs);
+#else
+    return dot_u7(sum, codes[0], vs_set4(a));
+#endif
 }
 /* What a sum begins with, so that in the end each code counts without its offset. */
 INLINE vi first_sum(const cam_layout layout, vi minus_sum) {
@@ -109,10 +127,10 @@ INLINE void dot_rows(const cam_layout layout, const int n, const cam_part *part,
         dots[t][0] = first_sum(layout, is_halved(layout) ? first : whole);
         dots[t][1] = first_sum(layout, whole - first);
     }
-    UNROLL for (int g = 0; g < GROUPS; g++)
+    UNROLL for (int g = 0; g < GROUPS; g += groups_at_once(layout))
         UNROLL for (int t = 0; t < n; t++) {
             vi *dot = &dots[t][is_halved(layout) ? g / 4 : 0];
-            *dot = dot_codes(layout, *dot, part->codes[g], codes + BLOCK * t + 4 * g);
+            *dot = dot_codes(layout, *dot, &part->codes[g], codes + BLOCK * t + 4 * g);
         }
 }
 

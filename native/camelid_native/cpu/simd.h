@@ -32,6 +32,7 @@ typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
 typedef uint8_t vb __attribute__((vector_size(4 * LANES)));
 typedef int8_t vs __attribute__((vector_size(4 * LANES)));
+typedef int16_t vp __attribute__((vector_size(4 * LANES)));
 
 /* Loads and stores that ask for no alignment. */
 INLINE vf vf_load(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
@@ -107,21 +108,27 @@ INLINE vi vi_round(vf a) { return (vi)vcvtnq_s32_f32((float32x4_t)a); }
 
 #elif defined(CAM_ISA_WASM) || defined(CAM_ISA_WASM_RELAXED)
 #define DOT_OFFSET 0
+/* Bytes as words of 16 bits: first the even ones, then the odd ones. */
+INLINE vi dot_words(vi acc, v128_t even, v128_t odd, vs a) {
+    v128_t even_a = wasm_i16x8_shr(wasm_i16x8_shl((v128_t)a, 8), 8), odd_a = wasm_i16x8_shr((v128_t)a, 8);
+    return acc + (vi)wasm_i32x4_dot_i16x8(even, even_a) + (vi)wasm_i32x4_dot_i16x8(odd, odd_a);
+}
 INLINE vi dot_s8(vi acc, vs w, vs a) {
-    v128_t low = wasm_i16x8_extmul_low_i8x16((v128_t)w, (v128_t)a);
-    v128_t high = wasm_i16x8_extmul_high_i8x16((v128_t)w, (v128_t)a);
-    v128_t pairs_low = wasm_i32x4_extadd_pairwise_i16x8(low);
-    v128_t pairs_high = wasm_i32x4_extadd_pairwise_i16x8(high);
-    vi even = (vi)wasm_i32x4_shuffle(pairs_low, pairs_high, 0, 2, 4, 6);
-    vi odd = (vi)wasm_i32x4_shuffle(pairs_low, pairs_high, 1, 3, 5, 7);
-    return acc + even + odd;
+    v128_t even = wasm_i16x8_shr(wasm_i16x8_shl((v128_t)w, 8), 8);
+    return dot_words(acc, even, wasm_i16x8_shr((v128_t)w, 8), a);
 }
 #if defined(CAM_ISA_WASM_RELAXED)
 INLINE vi dot_u7(vi acc, vb w, vs a) {
     return (vi)wasm_i32x4_relaxed_dot_i8x16_i7x16_add((v128_t)a, (v128_t)w, (v128_t)acc);
 }
+#define CAM_PAIRS
+INLINE vp dot_pairs(vb w, vs a) { return (vp)wasm_i16x8_relaxed_dot_i8x16_i7x16((v128_t)a, (v128_t)w); }
+INLINE vi add_pairs(vi acc, vp pairs) { return acc + (vi)wasm_i32x4_extadd_pairwise_i16x8((v128_t)pairs); }
 #else
-INLINE vi dot_u7(vi acc, vb w, vs a) { return dot_s8(acc, (vs)w, a); }
+INLINE vi dot_u7(vi acc, vb w, vs a) {
+    v128_t even = wasm_v128_and((v128_t)w, wasm_i16x8_splat(255));
+    return dot_words(acc, even, wasm_u16x8_shr((v128_t)w, 8), a);
+}
 #endif
 /* Not fused, here and in the relaxed variant: whether relaxed_madd is differs from engine to engine. */
 INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
@@ -129,8 +136,19 @@ INLINE vf vf_max(vf a, vf b) { return (vf)wasm_f32x4_pmax((v128_t)b, (v128_t)a);
 INLINE vf vf_min(vf a, vf b) { return (vf)wasm_f32x4_pmin((v128_t)b, (v128_t)a); }
 INLINE vf vf_sqrt(vf a) { return (vf)wasm_f32x4_sqrt((v128_t)a); }
 INLINE vi vi_round(vf a) { return (vi)wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest((v128_t)a)); }
-#define CAM_GENERIC_WIDEN
-#define CAM_GENERIC_HALF
+INLINE vi vi_u8(const uint8_t *p) {
+    return (vi)wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)));
+}
+INLINE vi vi_s8(const int8_t *p) {
+    return (vi)wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p)));
+}
+INLINE vi vi_u16(const uint16_t *p) { return (vi)wasm_u32x4_load16x4(p); }
+/* The shift leaves copies of the sign above the magnitude, of which the mask keeps the topmost. */
+INLINE vf vf_half(const uint16_t *p) {
+    vi bits = (vi)wasm_i32x4_load16x4(p), special = (bits & 0x7C00) == 0x7C00;
+    vf value = (vf)(bits << 13 & (int32_t)0x8FFFE000) * (vf)vi_set(0x77800000);  /* * 2^112 */
+    return (vf)((vi)value | (special & 0x7F800000));
+}
 
 #else  /* portable: any machine that C11 and the vector extensions know */
 #define DOT_OFFSET 0
