@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import camelid
 from camelid import loading, opening
 from camelid.asking import Asking
 from camelid.backends.base import OpenSpec
+from camelid.backends.gpus import may_have_gpu
 from camelid.backends.null import NullBackend
 from camelid.errors import BackendError, CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.opening import FileSource
@@ -91,6 +93,45 @@ class FakeGpu(NullBackend):
         self.closed.append(self)
 
 
+@pytest.fixture
+def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has a device file of a GPU."""
+    monkeypatch.setattr(loading, "may_have_gpu", lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("files", "has"),
+    [
+        ((), False),
+        (("null", "dri/card0", "nvidiactl"), False),  # a screen without a renderer
+        (("dri/renderD128",), True),
+        (("nvidia0",), True),
+        (("dxg",), True),
+    ],
+)
+def test_a_gpu_has_a_device_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[str], has: bool
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert may_have_gpu(tmp_path) == has
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert may_have_gpu(tmp_path), "known on Linux alone"
+
+
+def test_auto_asks_no_driver_where_there_is_no_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real = loading.open_backend
+    monkeypatch.setattr(loading, "may_have_gpu", lambda: False)
+    monkeypatch.setattr(loading, "open_backend", lambda name: (opened.append(name), real(name))[1])
+    with camelid.load(path) as llm:
+        assert "not webgpu: this machine has no GPU" in llm.backend_note
+    assert opened and "webgpu" not in opened
+
+
+@pytest.mark.usefixtures("with_gpu")
 @pytest.mark.parametrize(
     ("change", "chosen", "words"),
     [
@@ -120,6 +161,7 @@ def test_auto_says_what_it_chose_and_why(
         assert len(FakeGpu.closed) == (chosen == "cpu" and "broken" not in change)
 
 
+@pytest.mark.usefixtures("with_gpu")
 @pytest.mark.parametrize(
     ("options", "chosen", "words"),
     [

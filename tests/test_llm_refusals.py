@@ -146,6 +146,7 @@ def test_auto_falls_back_to_what_does_import(
             raise errors[name]
         return real(name)
 
+    monkeypatch.setattr(loading, "may_have_gpu", lambda: True)
     monkeypatch.setattr(loading, "open_backend", opened)
     with camelid.load(path) as llm:
         assert llm.capabilities.name == chosen

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from camelid.backends.base import Backend, Capabilities, OpenSpec, Program, check_plan, reason_against
+from camelid.backends.gpus import may_have_gpu
 from camelid.backends.select import ADAPTERS, open_backend
 from camelid.backends.staged import StagedBackend
 from camelid.backends.verdict import verdict
@@ -82,6 +83,9 @@ async def _suitable(
     name: str, options: LoadOptions, model: Model, limits: Limits, reasons: list[str]
 ) -> Backend | None:
     """The backend, open; None, and one more reason, if it cannot be had or should not be taken unasked."""
+    if name == "webgpu" and not may_have_gpu():
+        reasons.append("not webgpu: this machine has no GPU")
+        return None
     threads = options.threads if name in TAKES_THREADS else None
     open_one = partial(open_named, name, options.adapter, threads)
     try:
