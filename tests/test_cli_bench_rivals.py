@@ -16,13 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.gguf_files import write_tiny_llama
 
-from camelid.cli import bench_llama_cpp
+from camelid.cli import bench, bench_llama_cpp
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
 from camelid.cli.bench_predict import Yardstick
 from camelid.cli.bench_runs import Bench, Run
 from camelid.cli.main import main
 from camelid.errors import BackendError
+from camelid_native import cpu_threads
 
 no_wheel = pytest.mark.skipif(
     not find_spec("llama_cpp"), reason="no llama.cpp wheel: `make rivals` builds and caches it"
@@ -217,6 +218,16 @@ def test_quantized_values_want_flash_attention(tmp_path: Path) -> None:
         assert rival.run(Case("pp", 4), 0).n_tokens == 4
     with pytest.raises(BackendError, match="of type q8_0 with flash attention off; give smaller"):
         LlamaCpp(place, **options, flash_attention="off")
+
+
+@pytest.mark.parametrize(("quota", "n"), [(None, 6), (0.5, 1), (2.5, 2), (64.0, 6)])
+def test_a_rival_has_as_many_threads_as_cpu_takes(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, n: int
+) -> None:
+    for module in (bench, cpu_threads):
+        monkeypatch.setattr(module, "allowed_processors", lambda: [0, 1, 2, 5, 6, 7])
+        monkeypatch.setattr(module, "cpu_quota", lambda: quota)
+    assert bench.n_threads() == len(cpu_threads.processors()) == n
 
 
 def test_missing_package_names_its_pip_line(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import click
 
 from camelid import __version__
 from camelid.backends.base import Capabilities
+from camelid.backends.processors import allowed_processors, cpu_quota
 from camelid.cli.bench_cases import Case, Counts, all_cases
 from camelid.cli.bench_compare import Stored, read_stored
 from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
@@ -209,8 +209,9 @@ def has_own_memory(capabilities: Capabilities) -> bool:
 
 
 def n_threads() -> int:
-    """Threads that the reference's matrix products and a rival may use."""
-    return os.cpu_count() or 1
+    """Threads that backend cpu takes unasked, and a rival beside it: one a processor that is ours to use."""
+    n, quota = len(allowed_processors()), cpu_quota()
+    return n if quota is None else min(n, max(int(quota), 1))
 
 
 @contextmanager
