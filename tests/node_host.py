@@ -34,8 +34,8 @@ def need_node() -> str:
 class NodeHost:
     """An executor by its name in host.mjs. Each call is made and answered before the next."""
 
-    def __init__(self, executor: str = "wasm") -> None:
-        command = [need_node(), "--no-warnings", str(HOST), "--executor", executor]
+    def __init__(self, executor: str = "wasm", *more: str) -> None:
+        command = [need_node(), "--no-warnings", str(HOST), "--executor", executor, *more]
         self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         weakref.finalize(self, _end, self._node)
 

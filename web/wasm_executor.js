@@ -28,6 +28,7 @@ export class WasmExecutor {
   #tickets = new Map(); // steps that can be read, by ticket
   #lastTicket = 0;
   #building = Promise.resolve();
+  #made = new Set(); // numbers of the buffers of the section that is being built
   #fault = null; // what ended the kernels, told by every call from then on
 
   /** @param {(path: string) => Promise<ArrayBuffer>} readFile gives the modules, "wasm-simd/camelid_cpu.wasm" */
@@ -43,6 +44,7 @@ export class WasmExecutor {
    */
   async open(spec) {
     await this.close();
+    await this.#building; // what was under way fails
     const choice = choose(spec);
     const kernels = await Kernels.open(choice, this.#readFile);
     this.#threads = choice.shared ? await ManyThreads.start(kernels, choice.threads) : new OneThread(kernels);
@@ -81,12 +83,15 @@ export class WasmExecutor {
    */
   compile(section) {
     return this.#build(section, () => {
-      const program = new Program(this.#kernels, this.#threads, section, (number) => this.#buffers.get(number).at);
-      for (const [name, { at, bytes }] of Object.entries(program.own)) {
-        const number = `${name} ${this.#programs.length}`; // sections have given it none
-        this.#buffers.set(number, { name: `${name}/${section.name}`, kind: section.kind, at, bytes });
-      }
-      return this.#programs.push(program);
+      const { program, name, kind, ring, step_bytes, result } = section;
+      const at = this.#buffers.get(program).at;
+      const scratchBytes = Number(this.#kernels.exports.cam_scratch_bytes(0, at, this.#threads.n));
+      const make = (what, bytes) => this.#make({ number: `${what}/${name}`, name: `${what}/${name}`, bytes }, kind);
+      const scratch = make("scratch", scratchBytes);
+      const slots = make("ring", ring * (step_bytes + result.bytes));
+      this.#kernels.memory.numbers(Uint32Array, at + section.scratch[0], 1)[0] = scratch;
+      this.#kernels.memory.numbers(Uint32Array, at + section.scratch[1], 1)[0] = scratchBytes;
+      return this.#programs.push(new Program(this.#kernels, this.#threads, section, at, slots));
     });
   }
 
@@ -197,13 +202,13 @@ export class WasmExecutor {
     const built = this.#building.then(async () => {
       this.#check();
       await before();
+      this.#made.clear();
       try {
         for (const buffer of section.buffers) this.#make(buffer, section.kind);
         for (const buffer of section.buffers) this.#fill(buffer);
         return await work();
       } catch (error) {
-        const made = new Set(section.buffers.map(({ number }) => number));
-        this.#free((_, number) => made.has(number));
+        this.#free((_, number) => this.#made.has(number));
         const named = error instanceof RangeError ? new OutOfMemoryError(`out of memory: ${error.message}`) : error;
         throw this.#failed(named);
       }
@@ -216,6 +221,8 @@ export class WasmExecutor {
     const at = this.#kernels.memory.take(bytes);
     this.#buffers.set(number, { name, kind, at, bytes });
     this.#numbers.set(name, number);
+    this.#made.add(number);
+    return at;
   }
 
   /** Bytes that come with the section, with addresses where they hold numbers of buffers. */
@@ -245,7 +252,7 @@ export class WasmExecutor {
   }
 }
 
-/** A compiled section: its record in memory, scratch, and a ring of slots for steps and their results. */
+/** A compiled section: its record in memory, and a ring of slots for steps and their results. */
 class Program {
   #memory;
   #threads;
@@ -254,25 +261,11 @@ class Program {
   #result;
   #free;
 
-  constructor({ memory, exports }, threads, section, addressOf) {
-    [this.#memory, this.#threads, this.#at] = [memory, threads, addressOf(section.program)];
-    this.#stepBytes = section.step_bytes;
-    this.#result = section.result;
-    const scratchBytes = Number(exports.cam_scratch_bytes(0, this.#at, threads.n));
-    const slotBytes = section.step_bytes + section.result.bytes;
-    /** Blocks beside the section's buffers. */
-    this.own = {
-      scratch: { at: memory.take(scratchBytes), bytes: scratchBytes },
-      ring: { at: memory.take(section.ring * slotBytes), bytes: section.ring * slotBytes },
-    };
-    this.#setScratch(section.scratch);
-    const places = Array.from({ length: section.ring }, (_, i) => this.own.ring.at + i * slotBytes);
-    this.#free = places.map((step) => ({ step, result: step + section.step_bytes, bytes: 0, ticket: 0 }));
-  }
-
-  #setScratch([at, bytes]) {
-    this.#memory.numbers(Uint32Array, this.#at + at, 1)[0] = this.own.scratch.at;
-    this.#memory.numbers(Uint32Array, this.#at + bytes, 1)[0] = this.own.scratch.bytes;
+  constructor({ memory }, threads, { step_bytes, result, ring }, at, slots) {
+    [this.#memory, this.#threads, this.#at] = [memory, threads, at];
+    [this.#stepBytes, this.#result] = [step_bytes, result];
+    const places = Array.from({ length: ring }, (_, i) => slots + i * (step_bytes + result.bytes));
+    this.#free = places.map((step) => ({ step, result: step + step_bytes, bytes: 0, ticket: 0 }));
   }
 
   /** A slot with this step in it. */

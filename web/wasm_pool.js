@@ -90,6 +90,6 @@ export class ManyThreads {
 /** Waits until a word is no longer `value`, or somebody notifies. */
 async function changed(word, value) {
   if (Atomics.waitAsync) return Atomics.waitAsync(word, 0, value).value;
-  Atomics.wait(word, 0, value, POLL_MS);
+  if (Atomics.wait(word, 0, value, POLL_MS) !== "timed-out") return null;
   return new Promise((next) => setTimeout(next)); // so that a worker's fault can arrive
 }

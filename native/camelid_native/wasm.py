@@ -227,11 +227,14 @@ class WasmBackend:
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
         own, rows = self._own(program), program.plan.rows
-        for view, data in inputs.items():
-            await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
-        ticket = self.run(program, step)
         places = [(own.offsets[view.buffer.name], 4 * rows[view.rows] * view.cols) for view in outputs]
         with host_errors("cpu"):
+            for view, data in inputs.items():
+                await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
+            ticket = self.run(program, step)
+            await self._host.read(
+                ticket.handle[0]
+            )  # so that its slot is free, whether or not it is read again
             return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
     def memory(self) -> MemoryReport:

@@ -110,6 +110,7 @@ function answer(content, bytes = new Uint8Array(0)) {
   process.stdout.write(Buffer.concat([head, text, bytes]));
 }
 
+if (process.argv.includes("--blocking")) delete Atomics.waitAsync; // as in browsers that lack it
 const executor = await EXECUTORS[process.argv[process.argv.indexOf("--executor") + 1]]();
 for await (const [{ call, given }, bytes] of messages(process.stdin)) {
   try {

@@ -127,6 +127,15 @@ def test_steps_take_effect_in_their_order(threads: int, host: NodeHost) -> None:
     run(host, work, threads)
 
 
+def test_threads_without_a_wait_that_can_be_awaited() -> None:
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        program = await prepared(backend, made)
+        assert [await y_of(backend, made, program, float(x)) for x in range(5)] == [0, 2, 4, 6, 8]
+
+    run(NodeHost("wasm", "--blocking"), work, threads=2)
+
+
 def test_memory_that_grows_moves_nothing(host: NodeHost) -> None:
     """A program that was compiled before goes on where it was, and so does what reads its results."""
 
