@@ -116,6 +116,21 @@ async def started_alone(backend: Backend) -> runs.Started:
     return await runs.start(backend, [plan], runs.make_state(plan.states, context=16, n_sequences=1))
 
 
+def test_a_weight_is_loaded_once() -> None:
+    """Whatever is compiled later, by the device that lacks it."""
+    first, last = Kept(), Kept()
+    backend = staged(first, last)
+
+    async def run() -> None:
+        await started(backend)
+        before = first.weights | last.weights
+        await backend.compile(runs.make_plan(MODEL, 3, context=16, cuts=(CUT,)))
+        assert first.weights | last.weights == before
+
+    asyncio.run(run())
+    assert len(first.plans) == len(last.plans) == 2
+
+
 def test_only_the_rows_of_the_step_pass() -> None:
     first, last = Kept(), Kept()
     backend = staged(first, last)

@@ -25,9 +25,11 @@ from camelid.errors import RequestError
 from camelid.model.arch import Model
 from camelid.model.cuts import can_cut, cut_for
 from camelid.model.spec import LayerSpec, ModelSpec
+from camelid.plan.builder import PlanBuilder
 from camelid.plan.memory import plan_arena
-from camelid.plan.plan import Plan
+from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.stages import layer_ranges, split
+from camelid.plan.weights import inline_f32
 from camelid_native.cpu import open_backend
 
 CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
@@ -119,10 +121,27 @@ def lives(part: Plan) -> dict[str, tuple[int, int]]:
     return found | {name: (found[name][0], len(stage.ops)) for name in names(stage.outputs)}
 
 
+def waiting() -> list[Plan]:
+    """Two stages: what is made first and used last waits, while other buffers come and go."""
+    table, key = inline_f32("table", [0.0] * 8, (2, 4)), plan_of(SHAPES["mamba2"].model()).key
+    plan = PlanBuilder(key, (StateSpec("tokens", "ring", (), (("id", 1),), 64),))
+    x = plan.embed(table, "tokens")
+    early = plan.norm(x, None, 1.0)
+    for _ in range(3):
+        x = plan.norm(x, None, 1.0)
+    plan.cut("rest")
+    for _ in range(3):
+        x = plan.norm(x, None, 1.0)
+    plan.add(early, x)
+    plan.emit(plan.gather_rows(early))
+    return split(plan.build(), layer_ranges((1,), 2))
+
+
 def test_a_boundary_shares_its_place_with_nothing() -> None:
     """Not even with buffers of ops before its first use, or after its last."""
     model = SHAPES["gemma3n"].model()
-    for part in split(plan_of(model, 1, 2), layer_ranges((1, 2), len(model.spec.layers))):
+    parts = split(plan_of(model, 1, 2), layer_ranges((1, 2), len(model.spec.layers)))
+    for part in (*parts, *waiting()):
         places, spans = plan_arena(part).offsets, lives(part)
         sizes = {v.buffer.name: 4 * part.rows[v.rows] * v.stride for op in part.ops for _, v in op.views()}
         for a, b in combinations(spans, 2):
