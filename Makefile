@@ -9,9 +9,11 @@
 #   make goldens  make the golden files anew with their oracles, and compare
 #   make vectors  the text layer inside Pyodide, against its oracles  make vectors ARGS="--all" (or --speed)
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
+#   make arm64    the kernels' tests on arm64's library, in qemu-user
+#   make sanitize the kernels' tests under AddressSanitizer and UBSan
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals wheel clean
+.PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -61,6 +63,13 @@ vectors: .venv/.test
 rivals: .venv/.test .venv/.rivals
 	@$(KERNELS)
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.rivals.llama_cpp $(ARGS)
+
+arm64: .venv/.arm64
+	@$(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.arm64 $(ARGS)
+
+sanitize: .venv/.test
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.sanitized $(ARGS)
 
 wheel: .venv/.wheel
 	@CAMELID_NATIVE_TARGETS=all $(BIN)/python -m hatchling build -t wheel -d dist

@@ -26,6 +26,7 @@ from camelid_native import targets
 ZIG = "ziglang>=0.17"
 MAX_BYTES = 6_000_000  # of a wheel's libraries, compressed
 LIB = "camelid_native/lib"
+RELEASE = Path(__file__).resolve().parents[1] / "build/native"  # libraries for other machines, too
 
 
 def is_unwanted() -> bool:
@@ -80,7 +81,8 @@ class NativeHook(BuildHookInterface[Any]):
         names = named_targets()
         try:
             wanted = [builder.find_target(name) for name in names] or [targets.this_target()]
-            return [builder.build(target) for target in wanted]
+            out = {"out": RELEASE, "by_zig": True} if names else {}
+            return [builder.build(target, **out) for target in wanted]
         except builder.NoCompilerError as error:
             if names:
                 self.app.abort(str(error))

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from camelid_native.targets import (
 
 JOBS = 2  # compiles side by side: one of kernels.c takes a core and a few hundred megabytes
 SANITIZE = (
-    "-O1",
+    "-O0",  # a third of the time to compile, and nothing is optimised away before it is watched
     "-g",
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",
@@ -132,9 +132,9 @@ def zig_compilers(target: Target) -> Iterator[Compiler]:
         yield Compiler((program, "cc", "-target", triple), f"zig {version}", is_zig=True)
 
 
-def find_compiler(target: Target) -> Compiler:
-    """The first that works of the system's compilers, else Zig."""
-    for candidates in (system_compilers, zig_compilers):
+def find_compiler(target: Target, *, by_zig: bool = False) -> Compiler:
+    """The first that works of the system's compilers, else Zig; or Zig alone."""
+    for candidates in (zig_compilers,) if by_zig else (system_compilers, zig_compilers):
         for compiler in candidates(target):
             return compiler
     raise NoCompilerError(f"no C compiler for {target.name}: {WAY_OUT}")
@@ -201,27 +201,45 @@ def compile_libraries(
         return {name: Path(folder, name).read_bytes() for name in target.system.links}
 
 
-def choose_variants(compiler: Compiler, target: Target) -> tuple[Variants, dict[str, str]]:
-    """Variants that the compiler knows, with their flags; and the others, with what it said."""
+def choose_variants(compiler: Compiler, variants: Variants) -> tuple[Variants, dict[str, str]]:
+    """Those that the compiler knows, with their flags; and the others, with what it said."""
     own = ZIG_FLAGS if compiler.is_zig else {}
-    flags = {name: own.get(name, flags) for name, flags in target.variants.items()}
+    flags = {name: own.get(name, flags) for name, flags in variants.items()}
     left_out = {name: why for name, given in flags.items() if (why := refusal(compiler, given))}
     return {name: given for name, given in flags.items() if name not in left_out}, left_out
 
 
-def build(target: Target, out: Path = LIB, *, extra: Sequence[str] = ()) -> Built:
+def wanted_variants(target: Target, only: Collection[str]) -> Variants:
+    """All, or those of these names."""
+    unknown = sorted({*only} - {*target.variants})
+    if unknown:
+        raise BuildError(f"{target.name} has no variant {unknown[0]!r}; it has {', '.join(target.variants)}")
+    return {name: flags for name, flags in target.variants.items() if not only or name in only}
+
+
+def build(
+    target: Target,
+    out: Path = LIB,
+    *,
+    extra: Sequence[str] = (),
+    only: Collection[str] = (),
+    by_zig: bool = False,
+) -> Built:
     """Builds the target's library below `out`, unless it stands there and is made of the same.
 
-    `extra` are flags for every compile. BuildError if one fails, NoCompilerError if nothing here could try.
+    `extra` are flags for every compile, `only` names variants if not all are wanted; `by_zig` takes no
+    compiler of the system, whose libraries ask for this system. BuildError if a compile fails,
+    NoCompilerError if nothing here could try.
     """
     files = [out / target.name / name for name in target.system.links]
     library = files[0]
     sources, flags = digest(target), [*FLAGS, *target.system.flags, *extra]
+    wanted = wanted_variants(target, only)
     facts = read_facts(library, library.parent)
-    if facts and (facts.sources, facts.flags) == (sources, flags) and all(map(Path.is_file, files)):
+    if facts and all(map(Path.is_file, files)) and facts.is_of(sources, flags, wanted, by_zig=by_zig):
         return Built(library, facts, is_new=False)
-    compiler = find_compiler(target)
-    variants, left_out = choose_variants(compiler, target)
+    compiler = find_compiler(target, by_zig=by_zig)
+    variants, left_out = choose_variants(compiler, wanted)
     made = compile_libraries(compiler, target, variants, flags)
     facts = Facts(
         target=target.name,
@@ -255,6 +273,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--target", action="append", metavar="T", help=f"this machine's if not given; {', '.join(RELEASED)}")
     add("--all", action="store_true", help="every target that a release carries")
+    add("--variant", action="append", default=[], metavar="V", help="this one of the kernels alone, or these")
+    add("--zig", action="store_true", help="by Zig, whatever compilers the system has")
     add("--out", type=Path, metavar="DIR", help="instead of the package's lib/")
     add("--sanitize", action="store_true", help="with AddressSanitizer and UBSan, into lib/sanitized")
     add("--werror", action="store_true", help="a warning fails")
@@ -276,7 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names: Sequence[str] = RELEASED if options.all else options.target or [this_target().name]
     for name in () if options.optional and os.environ.get(NO_NATIVE) == "1" else names:
         try:
-            built = build(find_target(name), out, extra=extra)
+            only, by_zig = options.variant, options.zig
+            built = build(find_target(name), out, extra=extra, only=only, by_zig=by_zig)
             if built.is_new or not options.quiet:
                 print(report(built))
         except BuildError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -86,7 +86,8 @@ SYSTEMS = {
     "macos": System(
         library="libcamelid_cpu.dylib",
         flags=("-fPIC", "-mmacosx-version-min=11.0"),
-        link=("-dynamiclib", "-pthread"),
+        # Else the library is called by the place where it was linked.
+        link=("-dynamiclib", "-pthread", "-Wl,-install_name,@rpath/libcamelid_cpu.dylib"),
         zig="{}-macos.11.0",
         wheel="macosx_11_0_{}",
     ),
@@ -152,6 +153,11 @@ class Facts:
     flags: list[str]
     variants: dict[str, list[str]]  # with the flags of each
     left_out: dict[str, str]  # variants that the compiler does not know, and what it said
+
+    def is_of(self, sources: str, flags: list[str], variants: Iterable[str], *, by_zig: bool) -> bool:
+        """Whether a build of this would make the library anew as it is."""
+        same = (self.sources, self.flags) == (sources, flags) and self.is_zig >= by_zig
+        return same and {*self.variants, *self.left_out} == {*variants}
 
 
 def this_target() -> Target:

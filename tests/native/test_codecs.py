@@ -6,6 +6,7 @@ import base64
 import ctypes
 import functools
 import json
+import platform
 from ctypes import c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from camelid_native import cpu_library
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
+Bools = NDArray[np.bool_]
 GUARD = 64  # values or bytes behind a result that must stay as they are
 UNTOUCHED = 0xA5
 ENCODED = ("bf16", "f16", "f32", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
@@ -121,7 +123,18 @@ def assert_encodes_as_oracle(kernels: Kernels, name: str, rows: Floats) -> None:
     with np.errstate(all="ignore"):
         want = quantize(np.ascontiguousarray(rows), oracle_type(name)).view(np.uint8)
     got = encode(kernels, name, rows)
-    np.testing.assert_array_equal(one_zero(name, got), one_zero(name, want.reshape(got.shape)))
+    known = oracle_knows(name, rows)
+    np.testing.assert_array_equal(one_zero(name, got)[known], one_zero(name, want.reshape(got.shape))[known])
+
+
+def oracle_knows(name: str, rows: Floats) -> Bools:  # of each block
+    """NumPy casts what is no number, or out of range, as the machine does. Kernels do it as x86 does, so that
+    elsewhere only blocks are compared in which every step of the oracle is in range."""
+    blocks = rows.reshape(-1, QUANTS[name].block)
+    if blocks.shape[1] == 1 or platform.machine().lower() in {"x86_64", "amd64"}:
+        return np.full(len(blocks), True)
+    top = np.abs(blocks).max(axis=1)  # NaN if one is
+    return (top == 0) | ((top > 1e-36) & (top < 1e38))
 
 
 def one_zero(name: str, blocks: Bytes) -> Bytes:
@@ -253,7 +266,7 @@ def test_encode_of_f16_at_every_border(kernels: Kernels) -> None:
     nan = (0x7F800000 | 1 << np.arange(23)).astype(np.uint32)
     rows = np.concatenate([bits, bits[1:] - 1, bits[:-1] + 1, nan]).view(np.float32)
     for row in (rows, -rows):
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             want = row.astype("<f2").view(np.uint8).reshape(-1, 2)
         np.testing.assert_array_equal(encode(kernels, "f16", row), want)
 

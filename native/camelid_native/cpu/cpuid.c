@@ -7,21 +7,34 @@ int cam_machine_runs(const char *variant) { return variant != 0; }
 #include <string.h>
 
 #if defined(__x86_64__)
-static int runs_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+#include <cpuid.h>
+/* Asked of the processor itself: the compilers' __builtin_cpu_supports reads what start-up code of theirs left
+ * behind, and Zig's leaves nothing in a shared library. */
+enum { A, B, C, D };
+static int bits(unsigned leaf, unsigned subleaf, int reg, unsigned wanted) {
+    unsigned r[4] = {0};
+    return __get_cpuid_count(leaf, subleaf, &r[A], &r[B], &r[C], &r[D]) && (r[reg] & wanted) == wanted;
 }
+/* Whether the system keeps these registers when it switches threads. */
+static int keeps(unsigned wanted) {
+    unsigned low, high;
+    if (!bits(1, 0, C, 1u << 27)) return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & wanted) == wanted;
+}
+enum { KEEP_YMM = 0x06, KEEP_ZMM = 0xE6 };
+#if defined(__APPLE__)   /* begins to keep ZMM at a thread's first use */
+#define KEEPS_512 KEEP_YMM
+#else
+#define KEEPS_512 KEEP_ZMM
+#endif
+enum { FMA_AVX_F16C = 1 << 12 | 1 << 28 | 1 << 29, AVX2 = 1 << 5, AVX_VNNI = 1 << 4, AVX512_VNNI = 1 << 11 };
+static const unsigned AVX512_F_DQ_BW_VL = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+static int runs_avx2(void) { return keeps(KEEP_YMM) && bits(1, 0, C, FMA_AVX_F16C) && bits(7, 0, B, AVX2); }
 static int runs_avx512vnni(void) {
-    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
+    return runs_avx2() && keeps(KEEPS_512) && bits(7, 0, B, AVX512_F_DQ_BW_VL) && bits(7, 0, C, AVX512_VNNI);
 }
-/* GCC 12 has no name for AVX-VNNI: leaf 7, subleaf 1, EAX bit 4. */
-static int runs_avxvnni(void) {
-    unsigned a = 7, b, c = 1, d;
-    if (!runs_avx2()) return 0;
-    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    return a >> 4 & 1;
-}
+static int runs_avxvnni(void) { return runs_avx2() && bits(7, 1, A, AVX_VNNI); }
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 enum { HWCAP_DOT = 1 << 20, HWCAP_HALF = 1 << 10, HWCAP2_I8MM_BIT = 1 << 13 };

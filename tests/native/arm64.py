@@ -1,0 +1,82 @@
+"""The kernels' tests on arm64's library, in qemu-user: `make arm64`, or `make arm64 ARGS="-k rope"`.
+
+The library is the one of a release, made by Zig for linux-aarch64; Python, NumPy and the tests are arm64's,
+too. Each row is a processor that qemu plays and what is run on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from camelid_native.targets import FACTS, Target
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / ".venv/arm64"
+LIBRARIES = ROOT / "build/native"
+TARGET = Target("linux-aarch64")
+# Those that compile C, or time what they do, are of the machine that builds.
+LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool")
+ALL = sorted(path for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
+SOME = [ROOT / f"tests/native/{name}.py" for name in ("test_matrix", "test_panels", "test_basic")]
+
+
+class Row(NamedTuple):
+    """A processor by qemu's name of it, and the variant that the library must choose there."""
+
+    cpu: str
+    variant: str
+    tests: list[Path]
+
+
+ROWS = (
+    Row("max", "neon_i8mm", [*ALL, ROOT / "tests/parity/test_cpu_archs.py"]),  # in every variant
+    Row("cortex-a76", "neon_dot", SOME),  # an instruction of i8mm would end the process here
+    Row("cortex-a57", "portable", SOME),  # and here one of dot products, or of float16
+)
+NO_TESTS = 5  # pytest's exit code: options chose none of a row
+CHOSEN = "from camelid_native.cpu_api import Library; print(Library().variant)"
+
+
+def environment(cpu: str) -> dict[str, str]:
+    """What a process of arm64 is given."""
+    paths = (ROOT / "core", ROOT / "native", ROOT)
+    own = {"QEMU_CPU": cpu, "CAMELID_NATIVE_DIR": str(LIBRARIES)}
+    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+
+def described() -> str:
+    """Which binary runs, and in what."""
+    library = LIBRARIES / TARGET.path
+    facts = json.loads((library.parent / FACTS).read_text(encoding="utf-8"))
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()[:16]
+    qemu = subprocess.run(["qemu-aarch64", "--version"], capture_output=True, text=True, check=True).stdout
+    return f"{TARGET.path} {digest}, built by {facts['compiler']}; {qemu.splitlines()[0]}"
+
+
+def run(row: Row, options: list[str]) -> int:
+    """One processor's tests; 1 where the library chooses another variant there."""
+    python, setting = str(PLACE / "bin/python"), environment(row.cpu)
+    chosen = subprocess.run([python, "-c", CHOSEN], env=setting, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    print(f"-cpu {row.cpu}: chooses {chosen.stdout.strip() or 'nothing'}", flush=True)
+    if chosen.stdout.strip() != row.variant:
+        print(f"-cpu {row.cpu}: expected {row.variant}", file=sys.stderr)
+        return 1
+    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    code = subprocess.run([*pytest, *map(str, row.tests), *options], env=setting, cwd=ROOT).returncode
+    return int(code not in ({0, NO_TESTS} if options else {0}))
+
+
+def main(options: list[str]) -> int:
+    """All rows, even if some fail."""
+    print(described(), flush=True)
+    return int(any([run(row, options) for row in ROWS]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
