@@ -54,7 +54,7 @@ def main(options: list[str]) -> int:
     except build.BuildError as error:
         print(f"camelid: {error}", file=sys.stderr)
         return 1
-    return build.main(["--sanitize", *only]) or int(any([run((*suite, *rest), preload) for suite in suites]))
+    return build.main(["--sanitize", *only]) or max(run((*suite, *rest), preload) for suite in suites)
 
 
 if __name__ == "__main__":
