@@ -39,5 +39,5 @@ class WatchedMemory:
 
 def pytest_configure() -> None:
     for module in (cpu, cpu_memory, cpu_states):
-        module.Memory = WatchedMemory
+        vars(module)["Memory"] = WatchedMemory
     cpu_memory.LARGE = 0  # so that every block of an arena is one of its own
