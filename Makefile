@@ -22,6 +22,8 @@ SETUP := pyproject.toml .ci/setup
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Compiles the CPU kernels if they changed; where there is no compiler, says so in a line.
 KERNELS := $(BIN)/python -m camelid_native.build --quiet --optional $(if $(CI),--werror)
+# The same kernels for pages, by Zig.
+MODULES := $(KERNELS) --target wasm-simd --target wasm-relaxed
 export PYTHON
 export PROMPT
 
@@ -30,11 +32,13 @@ run: .venv/.run
 	@$(BIN)/camelid run -p "$$PROMPT" $(ARGS)
 
 web: .venv/.web
+	@$(MODULES)
 	@$(BIN)/python web/build.py
 	@$(BIN)/camelid web $(ARGS)
 
 test: .venv/.test
 	@$(KERNELS)
+	@$(MODULES)
 	@$(BIN)/python web/build.py
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
