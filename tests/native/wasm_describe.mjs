@@ -1,0 +1,29 @@
+// What a WASM module of the kernels asks for and offers, as JSON: `node wasm_describe.mjs FOLDER/FILE`.
+
+import { Kernels, compile } from "./wasm_kernels.mjs";
+
+const module = compile(process.argv[2]);
+const imports = WebAssembly.Module.imports(module);
+const shared = () => new WebAssembly.Memory({ initial: 64, maximum: 65535, shared: true });
+const kernels = new Kernels(module, imports.length ? shared() : undefined);
+const { c } = kernels;
+const count = (sizeOf) => { const sizes = []; while (sizeOf(sizes.length)) sizes.push(sizeOf(sizes.length)); return sizes; };
+
+/** Every float16, as the kernels read them: float32 in base 64. */
+function halves() {
+  const F16 = 1, n = 65536, blocks = kernels.take(2 * n), values = kernels.take(4 * n);
+  kernels.numbers(Uint16Array, blocks, n).forEach((_, i, all) => { all[i] = i; });
+  if (c.cam_decode(0, F16, blocks, values, BigInt(n))) throw new Error("no codec for f16");
+  return Buffer.from(kernels.memory.buffer).toString("base64", values, values + 4 * n);
+}
+
+console.log(JSON.stringify({
+  imports: imports.map(({ module, name, kind }) => `${module}.${name} ${kind}`),
+  exports: WebAssembly.Module.exports(module).map(({ name }) => name),
+  variants: Array.from({ length: c.cam_n_variants() }, (_, i) => kernels.names((k) => k === 0 && c.cam_variant_name(i))[0]),
+  runs: c.cam_runs_here(0),
+  records: count(c.cam_record_bytes),
+  ops: kernels.names(c.cam_op_name),
+  words: kernels.names(c.cam_word),
+  halves: halves(),
+}));

@@ -1,0 +1,107 @@
+// The WASM modules of the kernels without the page's executor: a module in a memory, threads that work for it,
+// and programs of products with matrices. For tests and for measurements, in Node.
+
+import { readFileSync } from "node:fs";
+import { setFlagsFromString } from "node:v8";
+import { Worker, isMainThread, workerData } from "node:worker_threads";
+
+const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
+const V8 = parseFloat(process.versions.v8);
+const RELAXED_SINCE = 11.4; // hidden before, and Liftoff's dot product was wrong
+const FORM_PANELS = 2;
+// Of abi.h: sizes of records, and where an op has its views and weights and a program what it has of scratch.
+const OP_BYTES = 448, PROGRAM_BYTES = 80, VIEWS = 8, VIEW_BYTES = 24, WEIGHTS = 152, SCRATCH = 16, ROWS = 72;
+const PAGE = 65536, STACK_BYTES = 1 << 20, STEP_BYTES = 64;
+
+if (V8 < RELAXED_SINCE) ["--experimental-wasm-relaxed-simd", "--no-liftoff"].forEach((flag) => setFlagsFromString(flag));
+
+/** @param {string} path below lib/: "wasm-simd/camelid_cpu.wasm" */
+export const compile = (path) => new WebAssembly.Module(readFileSync(new URL(path, LIB)));
+
+/** A module over one memory, and an allocator that never frees. */
+export class Kernels {
+  constructor(module, memory) {
+    this.c = new WebAssembly.Instance(module, memory ? { env: { memory } } : {}).exports;
+    this.memory = memory ?? this.c.memory;
+    this.end = this.c.__heap_base.value;
+  }
+
+  take(bytes) {
+    const at = Math.ceil(this.end / 64) * 64;
+    this.end = at + bytes;
+    const missing = Math.ceil(this.end / PAGE) - this.memory.buffer.byteLength / PAGE;
+    if (missing > 0) this.memory.grow(missing);
+    return at;
+  }
+
+  numbers(type, at, n) {
+    return new type(this.memory.buffer, at, n);
+  }
+
+  /** The names that a function gives for 0, 1, ... */
+  names(nameOf) {
+    const bytes = Buffer.from(this.memory.buffer), found = [];
+    for (let at; (at = nameOf(found.length)); ) found.push(bytes.toString("latin1", at, bytes.indexOf(0, at)));
+    return found;
+  }
+
+  /** Bytes of a matrix in panels. */
+  panelBytes(type, rows, cols) {
+    return Number(this.c.cam_panel_bytes(0, type, rows, cols));
+  }
+
+  /** A program of linears: each a record of what it computes with, and with what sizes. */
+  program(linears, rows) {
+    const ops = this.take(OP_BYTES * linears.length), program = this.take(PROGRAM_BYTES);
+    const put = (at, ...words) => this.numbers(Uint32Array, at, words.length).set(words);
+    linears.forEach(({ x, y, panels, type, nOut, cols }, i) => {
+      const op = ops + OP_BYTES * i;
+      put(op, this.names(this.c.cam_op_name).indexOf("linear"));
+      put(op + VIEWS, y, 0, nOut, nOut);
+      put(op + VIEWS + VIEW_BYTES, x, 0, cols, cols);
+      put(op + WEIGHTS, panels, 0, 0, 0, FORM_PANELS, type, 1, nOut, cols);
+    });
+    put(program, ops, 0, linears.length, 0);
+    put(program + ROWS, rows);
+    const bytes = Number(this.c.cam_scratch_bytes(0, program, this.nThreads));
+    put(program + SCRATCH, this.take(bytes), 0, bytes, 0);
+    return { program, step: this.take(STEP_BYTES), rows };
+  }
+
+  submit({ program, step, rows }) {
+    this.numbers(Uint32Array, step, 1)[0] = rows;
+    return this.c.cam_submit(this.pool, 0, program, step, 0);
+  }
+
+  /** Begins the threads' work; several want the module that shares its memory. */
+  startThreads() {
+    const { module, memory, pool } = this;
+    this.workers = Array.from({ length: this.nThreads === 1 ? 0 : this.nThreads }, (_, thread) => {
+      const stack = this.take(STACK_BYTES) + STACK_BYTES;
+      return new Worker(new URL(import.meta.url), { workerData: { module, memory, pool, thread, stack } });
+    });
+    this.ends = this.workers.map((worker) => new Promise((resolve) => worker.on("exit", resolve)));
+  }
+
+  /** Ends the threads; waits until they have. */
+  async close() {
+    this.c.cam_stop(this.pool);
+    await Promise.all(this.ends);
+  }
+}
+
+/** The kernels of a folder of lib/, with a pool of n threads that have not begun. */
+export function openKernels(folder, n) {
+  const module = compile(`${folder}/camelid_cpu${n > 1 ? "_threads" : ""}.wasm`);
+  const memory = n > 1 ? new WebAssembly.Memory({ initial: 64, maximum: 65535, shared: true }) : undefined;
+  const kernels = new Kernels(module, memory);
+  return Object.assign(kernels, { module, nThreads: n, pool: kernels.c.cam_start(n, 0), workers: [], ends: [] });
+}
+
+function work({ module, memory, pool, thread, stack }) {
+  const { c } = new Kernels(module, memory);
+  c.__stack_pointer.value = stack;
+  c.cam_work(pool, thread);
+}
+
+if (!isMainThread) work(workerData);

@@ -1,0 +1,57 @@
+// Runs of a chain of products on n threads: `node wasm_pool.mjs FOLDER N`. Says as JSON what they gave, one
+// hash a run, and whether the threads ended. test_wasm_modules.py says what is expected.
+
+import { createHash } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
+
+import { openKernels } from "./wasm_kernels.mjs";
+
+const F32 = 0, SIZE = 64, CHAIN = 24; // matrices of SIZE x SIZE, each read by the next
+const LONG = 1 << 14; // columns of 16 rows, which one thread has for itself while the others wait asleep
+const RUNS = 12, PAUSE_MS = 15, LONG_ENOUGH_MS = 10000;
+
+/** Numbers as good as drawn, of this spread. */
+function fill(floats, spread) {
+  let drawn = 1;
+  for (let i = 0; i < floats.length; i++) {
+    drawn = (Math.imul(drawn, 1664525) + 1013904223) >>> 0;
+    floats[i] = spread * Math.sqrt(3) * (drawn / 2 ** 31 - 1);
+  }
+}
+
+/** y of each product is x of the next, and of the last that of the next run: all depend on all. */
+function chain(kernels) {
+  const views = [kernels.take(4 * LONG), kernels.take(4 * LONG)];
+  for (const at of views) fill(kernels.numbers(Float32Array, at, LONG), 1);
+  const panels = kernels.take(4 * LONG * SIZE);
+  fill(kernels.numbers(Float32Array, panels, LONG * SIZE), 1 / Math.sqrt(SIZE));
+  const linear = (i, nOut, cols) => ({ x: views[i % 2], y: views[(i + 1) % 2], panels, type: F32, nOut, cols });
+  const short = Array.from({ length: CHAIN }, (_, i) => linear(i, SIZE, SIZE));
+  return { program: kernels.program([...short, linear(CHAIN, 16, LONG), linear(CHAIN + 1, SIZE, 16)], 1), y: views[0] };
+}
+
+/** Until the host is told of the run's end; false if nobody tells it. */
+async function isTold(word, before) {
+  const found = Atomics.waitAsync(word, 0, before, LONG_ENOUGH_MS);
+  return (await found.value) !== "timed-out";
+}
+
+async function main(folder, n) {
+  const kernels = openKernels(folder, n), { program, y } = chain(kernels), hashes = [];
+  const done = kernels.numbers(Int32Array, kernels.c.cam_done_at(kernels.pool), 1);
+  let told = true;
+  for (let run = 0; run < RUNS && told; run++) {
+    kernels.submit(program); // the first before there are threads
+    if (run === 0) kernels.startThreads();
+    if (n > 1 && run % 3) told = await isTold(done, run);
+    else kernels.c.cam_wait(kernels.pool);
+    const result = kernels.numbers(Float32Array, y, SIZE).slice();
+    hashes.push(result.every(Number.isFinite) ? createHash("sha256").update(result).digest("hex") : "not finite");
+    if (run % 2) await pause(PAUSE_MS); // the threads fall asleep
+  }
+  const ended = await Promise.race([kernels.close().then(() => true), pause(LONG_ENOUGH_MS, false)]);
+  console.log(JSON.stringify({ hashes, told, ended, done: kernels.numbers(Int32Array, done.byteOffset, 1)[0] }));
+  process.exit();
+}
+
+await main(process.argv[2], Number(process.argv[3]));
