@@ -61,12 +61,12 @@ async def look(browser: Browser, address: str, name: str, visits: Visits, **how:
     seen = visits.pages[name] = Seen(notes=notes)
     await page.wait_for_function("() => ['ready', 'failed'].includes(window.camelid?.state)", timeout=120_000)
     seen.status = await page.inner_text("#status-text")
-    seen.note = await page.inner_text("#note")
+    seen.note = await page.inner_text("#note") if await page.is_visible("#note") else ""
     if await page.evaluate("() => window.camelid.state") == "failed":
         seen.problem = await page.inner_text("#problem")
     else:
         seen.answer = await ask(page, QUESTION)
-        await screen(page, f"processor-{name}")
+    await screen(page, f"processor-{name.replace(' ', '-')}")
     seen.fetched = [url.rpartition("/")[2] for url in notes.urls if url.endswith(".wasm")]
     return page
 
