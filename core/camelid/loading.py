@@ -91,7 +91,7 @@ async def _suitable(
     try:
         backend = await open_one()
     except BackendError as error:
-        reason = error.message
+        reason = error.message.removeprefix(f"{name}: ")
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:

@@ -103,8 +103,7 @@ async def start(source: ModelSource, tell: Tell, options: str, defaults: str) ->
 def _why_not_webgpu(llm: LLM) -> str:
     """What the backend's note says after the name of the one that was taken: why it was not the first."""
     device = llm.capabilities
-    reason = llm.backend_note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
-    return reason.removeprefix("webgpu: ")  # an error of its own begins so, too
+    return llm.backend_note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
 
 
 def _figures(answer: Completion) -> dict[str, Any]:
