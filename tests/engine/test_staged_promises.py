@@ -19,6 +19,7 @@ from camelid.opening import open_model
 
 GREEDY = {"temperature": 0.0}
 PENALISED = {"temperature": 1.2, "repeat_penalty": 3.0, "frequency_penalty": 1.0}
+HOSTED = {"temperature": 1.2, "typical_p": 0.95}  # the host draws, from the last stage's candidates
 WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 2.0}
 ONE_AT_A_TIME = [name for name in SITUATIONS if name not in ("run ahead", "chunks of 2", "chunks of 512")]
 Answers = dict[str, Bits]
@@ -96,7 +97,7 @@ def test_schedule_changes_little(cases: Mapping[str, Case], answers: Answers, si
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("sampling", [GREEDY, PENALISED], ids=["greedy", "penalised"])
+@pytest.mark.parametrize("sampling", [GREEDY, PENALISED, HOSTED], ids=["greedy", "penalised", "hosted"])
 def test_tokens_are_those_of_cpu_alone(
     cases: Mapping[str, Case], answers: Answers, sampling: dict[str, float]
 ) -> None:
