@@ -88,17 +88,24 @@ function mapValues(record, make) {
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, make(value)]));
 }
 
-async function* messages(input) {
-  let held = Buffer.alloc(0);
-  const lengths = () => [held.readUInt32LE(0), held.readUInt32LE(4)];
-  for await (const piece of input) {
-    held = held.length ? Buffer.concat([held, piece]) : piece;
-    while (held.length >= 8 && held.length >= 8 + lengths()[0] + lengths()[1]) {
-      const [text, bytes] = lengths();
-      const call = JSON.parse(held.subarray(8, 8 + text));
-      yield [call, new Uint8Array(held.subarray(8 + text, 8 + text + bytes))];
-      held = held.subarray(8 + text + bytes);
-    }
+let wake = () => {}; // there is more to read, or no more
+process.stdin.on("readable", () => wake()).on("end", () => wake());
+
+async function* messages() {
+  for (let head = await take(8); head; head = await take(8)) {
+    const text = await take(head.readUInt32LE(0));
+    const bytes = await take(head.readUInt32LE(4));
+    yield [JSON.parse(text), new Uint8Array(bytes)];
+  }
+}
+
+/** The next n bytes; null where the input ends before. */
+async function take(n) {
+  if (!n) return Buffer.alloc(0);
+  for (let data = process.stdin.read(n); ; data = process.stdin.read(n)) {
+    if (data) return data.length === n ? data : null;
+    if (process.stdin.readableEnded) return null;
+    await new Promise((next) => (wake = next));
   }
 }
 
@@ -112,7 +119,7 @@ function answer(content, bytes = new Uint8Array(0)) {
 
 if (process.argv.includes("--blocking")) delete Atomics.waitAsync; // as in browsers that lack it
 const executor = await EXECUTORS[process.argv[process.argv.indexOf("--executor") + 1]]();
-for await (const [{ call, given }, bytes] of messages(process.stdin)) {
+for await (const [{ call, given }, bytes] of messages()) {
   try {
     const value = await CALLS[call](executor, given, bytes);
     if (value instanceof Uint8Array) answer({}, value);

@@ -136,22 +136,26 @@ def test_threads_without_a_wait_that_can_be_awaited() -> None:
     run(NodeHost("wasm", "--blocking"), work, threads=2)
 
 
-def test_memory_that_grows_moves_nothing(host: NodeHost) -> None:
-    """A program that was compiled before goes on where it was, and so does what reads its results."""
+@pytest.mark.parametrize("threads", THREADS)
+def test_memory_that_grows_moves_nothing(threads: int, host: NodeHost) -> None:
+    """A program that was compiled before goes on where it was, and so does what reads its results. Memory
+    that is shared grows in another way than memory that is not."""
 
     async def work(backend: WasmBackend) -> None:
-        made, large = doubling(), doubling(rows=8192)
+        made, large = doubling(), doubling(width=2048, rows=16)
         program = await prepared(backend, made)
         before = backend.memory()
-        other = await backend.compile(large.plan)
-        assert backend.memory().arena_bytes > before.arena_bytes + 2 * 4 * 512 * 8192
+        assert await backend.compile(made.plan) is not program
         assert backend.memory().weight_bytes == before.weight_bytes, "one weight, one copy"
+        await backend.load(list(large.plan.weights().values()), {})
+        other = await backend.compile(large.plan)
         for each, plan, value in ((program, made, 3.0), (other, large, 5.0), (program, made, 7.0)):
             assert await y_of(backend, plan, each, value) == 2 * value
         await backend.allocate(made.plan.states, POOLS)
+        assert backend.memory().weight_bytes == before.weight_bytes + 4 * 2048 * 2048
         assert backend.memory().arena_bytes == 0
 
-    run(host, work)
+    run(host, work, threads)
 
 
 def test_more_than_there_is_is_one_error(host: NodeHost) -> None:

@@ -114,7 +114,17 @@ def test_large_ones_pass_in_tiles(name: str, form: int, host: NodeHost, tmp_path
     (tmp_path / "model").write_bytes(b"before" + LARGE.astype(np.float16).tobytes())
     data = loaded(host, weight, form, {"model": tmp_path / "model"})
     np.testing.assert_array_equal(values(data, form, weight), want)
-    assert 0 < host.counters()["mostRead"] <= READ_BYTES < 4 * LARGE.size
+
+
+def test_no_file_is_held_whole(host: NodeHost, tmp_path: Path) -> None:
+    """Not even where all of it is needed at once."""
+    n = READ_BYTES // 4 + 1000
+    (tmp_path / "model").write_bytes(np.arange(n, dtype=np.float32).tobytes())
+    ends = LoadOp("pick", (n, n - 1, 0))
+    weight = Weight(name="w", type="f32", shape=(2,), parts=(Part("model", 0, 4 * n),), load_ops=(ends,))
+    data = loaded(host, weight, FORM_F32, {"model": tmp_path / "model"})
+    assert np.frombuffer(data, np.float32).tolist() == [n - 1, 0]
+    assert host.counters()["mostRead"] == READ_BYTES
 
 
 @pytest.mark.parametrize("type_name", ["q8_0", "q5_0"])
