@@ -39,7 +39,7 @@ def said_by(script: str, *arguments: str) -> dict[str, Any]:
     """What a script beside this file says."""
     need_modules()
     command = (need_node(), "--no-warnings", str(HERE / script), *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
