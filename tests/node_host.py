@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
 import struct
 import subprocess
@@ -18,6 +20,7 @@ from camelid_native.targets import LIB, Target, digest, read_facts
 from camelid_native.wasm import WasmBackend
 
 HOST = Path(__file__).parent / "node" / "host.mjs"
+LIMIT_S = 100  # for one call
 WASM_TARGETS = ("wasm-simd", "wasm-relaxed")
 Json = dict[str, Any]
 
@@ -90,10 +93,15 @@ class NodeHost:
 
     def _read(self, n_bytes: int) -> bytes:
         assert self._node.stdout
-        data = self._node.stdout.read(n_bytes)
-        if len(data) < n_bytes:
-            raise RuntimeError(f"node ended with status {self._node.wait()}; its words are above")
-        return data
+        pipe, data = self._node.stdout.fileno(), bytearray()
+        while len(data) < n_bytes:
+            ready, _, _ = select.select([pipe], [], [], LIMIT_S)
+            piece = os.read(pipe, n_bytes - len(data)) if ready else b""
+            if not piece:
+                self._node.kill()
+                raise RuntimeError(f"node ended, or said nothing for {LIMIT_S} s; its words are above")
+            data += piece
+        return bytes(data)
 
 
 def _end(node: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ctypes
 import json
+import struct
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.native.cpu_children import KV, POOLS, Doubling, doubling
+from tests.native.cpu_children import KV, LONG, POOLS, Doubling, doubling
 from tests.native.test_cpu_backend import REFUSED, UNIT, UNOPENED
 from tests.node_host import HOST, NodeHost, need_node, wasm_host
 
@@ -137,6 +138,28 @@ def test_threads_without_a_wait_that_can_be_awaited() -> None:
 
 
 @pytest.mark.parametrize("threads", THREADS)
+def test_steps_take_what_was_there_when_they_were_submitted(threads: int, host: NodeHost) -> None:
+    """Not what is written while they wait, or run; nor do they write where others lie since."""
+
+    async def work(backend: WasmBackend) -> None:
+        made = doubling(LONG)
+        program = await prepared(backend, made)
+        assert await y_of(backend, made, program, 1.0) == 2.0
+        arena, offsets, n_bytes = program.handle.arena, program.handle.offsets, 4 * 512 * 64
+        for value in (3.0, 5.0):
+            host.write(arena, offsets[made.x.buffer.name], struct.pack("<f", value) * (n_bytes // 4))
+            if value == 3.0:
+                backend.run(program, made.step)
+        y = await host.read_state(arena, offsets[made.y.buffer.name], n_bytes)
+        assert set(memoryview(y).cast("f")) == {6.0}
+        backend.run(program, made.step)
+        await backend.allocate([KV], {"kv": Pool(64, 1, 2)})
+        assert not any([any(await backend.read_state("kv", unit)) for unit in range(64)])
+
+    run(host, work, threads)
+
+
+@pytest.mark.parametrize("threads", THREADS)
 def test_memory_that_grows_moves_nothing(threads: int, host: NodeHost) -> None:
     """A program that was compiled before goes on where it was, and so does what reads its results. Memory
     that is shared grows in another way than memory that is not."""
@@ -173,8 +196,8 @@ def test_more_than_there_is_is_one_error(host: NodeHost) -> None:
 class Spoiling(NodeHost):
     """Changes the first op's record of every program."""
 
-    def __init__(self, change: Callable[[OpRecord], None]) -> None:
-        super().__init__("wasm")
+    def __init__(self, change: Callable[[OpRecord], None], *more: str) -> None:
+        super().__init__("wasm", *more)
         self._change = change
 
     async def compile(self, section: Json) -> int:
@@ -194,10 +217,10 @@ def no_such_kind(record: OpRecord) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("threads", THREADS)
-def test_a_trap_is_an_error_and_the_end(threads: int) -> None:
+@pytest.mark.parametrize(("threads", "more"), [(1, ()), (2, ()), (2, ("--blocking",))])
+def test_a_trap_is_an_error_and_the_end(threads: int, more: tuple[str, ...]) -> None:
     """Of these kernels: opened again, they run."""
-    spoiled = Spoiling(past_the_end)
+    spoiled = Spoiling(past_the_end, *more)
 
     async def work(backend: WasmBackend) -> None:
         made = doubling()
