@@ -26,6 +26,20 @@ PANEL_ROWS = 16
 FEATURES = {"all_logits": 1, "candidates": 2}
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")  # that kernels of states read and write
 QUANTIZING = ("linear", "linear_glu")  # ops that may find their x quantized by the op before
+ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "sigmoid", "tanh")
+# (op, attribute) -> the words that its kernel tells apart. It would take any other for one of them.
+KERNEL_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("attend_rows", "mask"): ("full", "causal", "symmetric"),
+    ("attention", "mask"): ("causal", "held"),
+    ("conv1d", "act"): ("none", *ACTS),
+    ("glu", "act"): ("none", *ACTS, "swiglu_oai"),
+    ("linear_glu", "act"): ("none", *ACTS, "swiglu_oai"),
+    ("norm", "kind"): ("rms", "layer", "l2"),
+    ("pool", "kind"): ("mean", "cls", "last"),
+    ("rope", "style"): ("norm", "neox"),
+    ("router", "gate"): ("softmax", "sigmoid", "topk_softmax"),
+    ("unary", "act"): ("none", *ACTS),
+}
 FORMS = {
     ("embed", "weight"): FORM_ROWS,
     ("embed_position", "weight"): FORM_ROWS,
@@ -116,7 +130,9 @@ def refusal(plan: Plan, words: Mapping[str, int]) -> str:
 def _unknown_words(plan: Plan, words: Mapping[str, int]) -> Iterator[str]:
     for op in plan.ops:
         for name, value in op.attrs:
-            if isinstance(value, str) and value not in words:
+            if isinstance(value, str) and value not in words.keys() & {
+                *KERNEL_WORDS.get((op.name, name), ())
+            }:
                 yield f"it has no kernel for the op {op.name} with {name} = {value!r}"
 
 

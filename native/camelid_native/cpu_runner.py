@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from camelid.errors import BackendError
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_records import OpRecord, ProgramRecord
@@ -35,12 +37,15 @@ class CpuProgram:
 
 @dataclass(slots=True)
 class Flight:
-    """A step that was submitted: its program and words, how many bytes it gives, and what they were."""
+    """A step that was submitted: its program and words, how many bytes it gives, and what they were; in which
+    process its threads run, and whether it has ended there."""
 
     program: CpuProgram
     words: ctypes.Array[Any]
     n_bytes: int
     data: bytes = b""
+    process: int = 0
+    has_ended: bool = False
 
 
 class Runner:
@@ -58,21 +63,29 @@ class Runner:
         """Begins a step; where one is under way, when that has ended."""
         self.settle()
         self._flight = flight  # before it begins: an interrupt in between must not lose a step
-        program = flight.program
+        program, flight.process = flight.program, os.getpid()
         self._library.submit(self._pool, ctypes.addressof(program.record), flight.words, program.result.at)
 
     def settle(self) -> None:
-        """Waits for the step under way and keeps its results, whose place the next one takes."""
+        """Waits for the step under way and keeps its results, whose place the next one takes. In a child of
+        fork() there is none: it goes on in the parent alone."""
         flight = self._flight
-        if flight:
+        if flight and flight.process == os.getpid():
             self._library.wait(self._pool)
             flight.data = flight.program.result.read(0, flight.n_bytes)
-            self._flight = None
+            flight.has_ended = True
+        self._flight = None
 
     def finish(self, flight: Flight) -> None:
-        """Waits for this step, unless it has ended."""
+        """Waits for this step, unless it has ended. BackendError where another process runs it."""
         if flight is self._flight:
             self.settle()
+        if not flight.has_ended:
+            raise BackendError(
+                "the step was under way when this process was forked, and ends in its parent alone; fork "
+                "between steps, or load the model anew in the child",
+                backend="cpu",
+            )
 
     def stop(self) -> None:
         """Ends the threads, once their step has ended. A second call does nothing."""

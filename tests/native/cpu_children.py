@@ -137,6 +137,22 @@ async def fork() -> None:
     print(memory.read(4 << 20, 5) == bytes(5), ctypes.string_at(memory.at + (4 << 20), 5) == bytes(5))
 
 
+async def fork_during_a_step() -> None:
+    """The child has no threads that would end the step, so that what stands there is half of a result."""
+    backend, made = await opened(), doubling(LONG)
+    program = await prepared(backend, made)
+    ticket = backend.run(program, made.step)
+    child = os.fork()
+    if not child:
+        try:
+            await backend.read(ticket)
+        except BackendError as error:
+            print(error.backend, error.message, flush=True)
+        os._exit(int(await made.y_of(backend, program, 5.0)))
+    await backend.read(ticket)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), await made.y_of(backend, program, 3.0))
+
+
 def refused(call: Callable[[], object]) -> None:
     try:
         call()
@@ -155,6 +171,7 @@ CHILDREN: dict[str, Callable[[], Awaitable[None]]] = {
         run_after_allocate,
         run_a_short_step,
         fork,
+        fork_during_a_step,
     )
 }
 

@@ -63,6 +63,13 @@ def test_fork_shares_nothing() -> None:
     assert said("fork") == ["2.0", "10", "6.0 True", "True True"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not on this platform: there is no fork")
+def test_fork_during_a_step() -> None:
+    told, *answers = said("fork_during_a_step")
+    assert told.startswith("cpu the step was under way when this process was forked")
+    assert answers == ["10 6.0"]
+
+
 class Recorder:
     """Counts what is asked of the library."""
 

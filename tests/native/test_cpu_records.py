@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 
 from camelid.backends.base import OpenSpec, reason_against
+from camelid.backends.gate.cases import all_rows
 from camelid.backends.single import OpCase, case_plan
 from camelid.errors import BackendError
+from camelid.plan.ops import OPS
 from camelid.plan.plan import Plan
 from camelid_native.cpu import open_backend
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_records import (
+    KERNEL_WORDS,
     RECORDS,
     OpRecord,
     ProgramRecord,
@@ -45,12 +48,19 @@ def unary(act: str) -> Plan:
     return case_plan(OpCase(op="unary", views={"x": X}, attrs={"act": act}))[0]
 
 
+def norm(kind: str) -> Plan:
+    return case_plan(OpCase(op="norm", views={"x": X, "y": X}, attrs={"eps": 1e-5, "kind": kind}))[0]
+
+
 def kv_write(kv_type: str) -> Plan:
     return case_plan(OpCase(op="kv_write", views={"k": K, "v": K}, kv_type=kv_type))[0]
 
 
 REFUSED = {
     "the op unary with act = 'mish'": unary("mish"),
+    "the op unary with act = 'rms'": unary("rms"),  # a word of another op's
+    "the op norm with kind = 'neox'": norm("neox"),
+    "the op norm with kind = 'mean'": norm("mean"),
     "state 'other' of type q6_k; it knows f32, f16, q8_0, q4_0": kv_write("q6_k"),
 }
 
@@ -81,6 +91,14 @@ async def compiled(plan: Plan) -> None:
 @pytest.mark.parametrize("act", ["silu", "gelu", "relu2", "tanh"])
 def test_known_words_are_not(act: str) -> None:
     assert refusal(unary(act), WORDS) == ""
+
+
+def test_every_word_of_an_op_is_listed() -> None:
+    """And no word that the library has not."""
+    facts = [(row.op, *fact) for row, _ in all_rows(["q4_0"]) for fact in row.facts.items()]
+    asked = {(op, name) for op, name, value in facts if isinstance(value, str) and name in OPS[op].attr_names}
+    assert asked and asked <= KERNEL_WORDS.keys()
+    assert {word for words in KERNEL_WORDS.values() for word in words} == {*WORDS}
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "q8_0", "q4_0"])
