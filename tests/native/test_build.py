@@ -156,6 +156,28 @@ def test_unwanted(project: Project, fake: Path) -> None:
     assert project.build(CC=str(fake), CAMELID_NO_NATIVE="1").returncode == 0 and project.library.exists()
 
 
+def test_by_zig_whatever_the_system_has(project: Project, fake: Path) -> None:
+    """A library by the system's compiler is made anew, and one by Zig will do for who does not ask."""
+    path = f"{fake.parent}:/usr/bin:/bin"
+    found: list[tuple[bool, bool]] = []
+    for options in ([], ["--zig"], ["--zig"], []):
+        done = project.build(*options, PATH=path)
+        found.append((facts(project.library)["is_zig"], "up to date" in done.stdout))
+    assert found == [(False, False), (True, False), (True, True), (True, True)]
+
+
+def test_some_variants(project: Project, fake: Path) -> None:
+    """And what was built of some of them is not taken for all."""
+    *others, last = project.target.variants
+    assert "up to date" not in project.build("--variant", last, CC=str(fake)).stdout
+    assert [*facts(project.library)["variants"]] == [last]
+    assert "up to date" in project.build("--variant", last, CC=str(fake)).stdout
+    assert project.build(CC=str(fake)).returncode == 0
+    assert [*facts(project.library)["variants"]] == [*others, last]
+    done = project.build("--variant", "mmx", CC=str(fake))
+    assert done.returncode == 1 and "no variant 'mmx'" in done.stderr
+
+
 def test_unknown_target(project: Project) -> None:
     done = project.build("--target", "beos-ppc")
     assert done.returncode == 1

@@ -101,6 +101,14 @@ def test_wheel_of_all_platforms(project: Project, fake: Path) -> None:
     assert made(project, done)[:2] == ("none-any", files_of(*map(Target, RELEASED)))
 
 
+def test_named_platform_is_made_by_zig(project: Project, fake: Path) -> None:
+    """This one, too: what the system's compiler links asks for this system. The checkout keeps its own."""
+    done = project.wheel(PATH=f"{fake.parent}:/usr/bin:/bin", CAMELID_NATIVE_TARGETS=this_target().name)
+    tag, files, _ = made(project, done)
+    assert "linux" not in this_target().name or tag.startswith("none-manylinux_2_17_")
+    assert files == files_of(this_target()) and not project.library.exists()
+
+
 def test_named_platform_without_a_compiler(project: Project) -> None:
     """What was asked for is made or fails."""
     done = project.wheel(PATH=NO_PROGRAMS, CAMELID_NATIVE_TARGETS="macos-aarch64")
