@@ -11,7 +11,7 @@
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 #   make arm64    the kernels' tests on arm64's library, in qemu-user
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan
-#   make wheel    one wheel with the CPU kernels of every platform, in dist/
+#   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
 .PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
 
@@ -77,6 +77,7 @@ sanitize: .venv/.test
 
 wheel: .venv/.wheel
 	@CAMELID_NATIVE_TARGETS=all $(BIN)/python -m hatchling build -t wheel -d dist
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.wheel dist/camelid-*-py3-none-any.whl
 
 clean:
 	rm -rf build dist native/camelid_native/lib .pytest_cache .ruff_cache

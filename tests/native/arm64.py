@@ -23,6 +23,11 @@ TARGET = Target("linux-aarch64")
 # Those that compile C, or time what they do, are of the machine that builds.
 LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool")
 ALL = sorted(path for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
+# An assertion of qemu 7.2's own fails where a child of fork() starts threads.
+FORKS = [
+    f"--deselect=tests/native/test_cpu_backend.py::test_fork_{name}"
+    for name in ("shares_nothing", "during_a_step")
+]
 SOME = [ROOT / f"tests/native/{name}.py" for name in ("test_matrix", "test_panels", "test_basic")]
 
 
@@ -67,7 +72,7 @@ def run(row: Row, options: list[str]) -> int:
     if chosen.stdout.strip() != row.variant:
         print(f"-cpu {row.cpu}: expected {row.variant}", file=sys.stderr)
         return 1
-    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *FORKS]
     code = subprocess.run([*pytest, *map(str, row.tests), *options], env=setting, cwd=ROOT).returncode
     return int(code not in ({0, NO_TESTS} if options else {0}))
 
