@@ -16,8 +16,8 @@ from camelid_native.targets import LIB, this_target
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = LIB / "sanitized"
-# Those of other libraries, and of memory that runs out, as AddressSanitizer reserves terabytes.
-LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool")
+# Those of other libraries and of Node, and of memory that runs out, as AddressSanitizer reserves terabytes.
+LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool", "test_wasm_modules")
 NATIVE = sorted(str(path) for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 PROMISES = ("tests/engine/test_promises.py", "-k", "cpu and greedy")
 SHARE = [f"tests/native/{name}.py" for name in ("test_gate", "test_matrix", "test_panels", "test_state")]
