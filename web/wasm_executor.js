@@ -8,8 +8,6 @@ import { Kernels, choose, fetchFile } from "./wasm_module.js";
 import { ManyThreads, OneThread, ThreadError } from "./wasm_pool.js";
 import { Queue } from "./wasm_queue.js";
 
-const HIGH = 2 ** 32; // what an address in a record holds above its offset is the number of a buffer
-
 /**
  * The kernels in one memory. `load`, `allocate` and `compile` run one after the other; `run`, `readState` and
  * `writeState` take effect in the order in which they are called.
@@ -235,12 +233,12 @@ export class WasmExecutor {
     }
   }
 
+  /** Of an address in a record, the high half is the number of a buffer, the low half an offset in it. */
   #place(at) {
     const address = this.#kernels.memory.numbers(Uint32Array, at, 2);
     const [offset, number] = address;
     if (!number) return;
-    const total = this.#buffers.get(number).at + offset;
-    address.set([total % HIGH, Math.floor(total / HIGH)]);
+    address.set([this.#buffers.get(number).at + offset, 0]);
   }
 
   #free(isOver) {
