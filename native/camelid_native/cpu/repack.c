@@ -135,9 +135,10 @@ static void pack_floats(const cam_layout layout, const cam_sources *from, uint32
 
 static void pack_codes(const cam_layout layout, cam_fetch *fetch, const cam_sources *from, uint32_t cols,
                        uint8_t *panel) {
+    cam_piece piece = {0};   /* each fetch writes all that its type has; to codes it may add bits */
     for (uint32_t s = 0; s < cols / span_cols(layout); s++, panel += span_bytes(layout))
         for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++) {
-            cam_piece piece = {0};
+            for (uint32_t b = 0; b < layout.span; b++) memset(piece.codes + BLOCK * b, 0, BLOCK);
             fetch(from->rows[r] + (uint64_t)s * layout.stored, &piece);
             write_piece(layout, &piece, panel, r);
         }
