@@ -29,7 +29,7 @@ export class WasmExecutor {
   #made = new Set(); // numbers of the buffers of the section that is being built
   #fault = null; // what ended the kernels, told by every call from then on
 
-  /** @param {(path: string) => Promise<ArrayBuffer>} readFile gives the modules, "wasm-simd/camelid_cpu.wasm" */
+  /** @param {(path: string) => Promise<ArrayBuffer>} readFile gives a module, "wasm-simd/camelid_cpu.wasm" */
   constructor(readFile = fetchFile) {
     this.#readFile = readFile;
     /** Cheap counters; they only ever grow. */
@@ -81,14 +81,14 @@ export class WasmExecutor {
    */
   compile(section) {
     return this.#build(section, () => {
-      const { program, name, kind, ring, step_bytes, result } = section;
-      const at = this.#buffers.get(program).at;
+      const at = this.#buffers.get(section.program).at;
       const scratchBytes = Number(this.#kernels.exports.cam_scratch_bytes(0, at, this.#threads.n));
-      const make = (what, bytes) => this.#make({ number: `${what}/${name}`, name: `${what}/${name}`, bytes }, kind);
-      const scratch = make("scratch", scratchBytes);
-      const slots = make("ring", ring * (step_bytes + result.bytes));
-      this.#kernels.memory.numbers(Uint32Array, at + section.scratch[0], 1)[0] = scratch;
-      this.#kernels.memory.numbers(Uint32Array, at + section.scratch[1], 1)[0] = scratchBytes;
+      const scratch = this.#makeOwn("scratch", scratchBytes, section);
+      const slotBytes = section.step_bytes + section.result.bytes;
+      const slots = this.#makeOwn("ring", section.ring * slotBytes, section);
+      [scratch, scratchBytes].forEach((value, i) => {
+        this.#kernels.memory.numbers(Uint32Array, at + section.scratch[i], 1)[0] = value;
+      });
       return this.#programs.push(new Program(this.#kernels, this.#threads, section, at, slots));
     });
   }
@@ -207,8 +207,8 @@ export class WasmExecutor {
         return await work();
       } catch (error) {
         this.#free((_, number) => this.#made.has(number));
-        const named = error instanceof RangeError ? new OutOfMemoryError(`out of memory: ${error.message}`) : error;
-        throw this.#failed(named);
+        const isMemory = error instanceof RangeError; // of JavaScript's own arrays
+        throw this.#failed(isMemory ? new OutOfMemoryError(`out of memory: ${error.message}`) : error);
       }
     });
     this.#building = built.catch(() => {});
@@ -221,6 +221,11 @@ export class WasmExecutor {
     this.#numbers.set(name, number);
     this.#made.add(number);
     return at;
+  }
+
+  /** A buffer of a program's that its section does not name. */
+  #makeOwn(what, bytes, { name, kind }) {
+    return this.#make({ number: `${what}/${name}`, name: `${what}/${name}`, bytes }, kind);
   }
 
   /** Bytes that come with the section, with addresses where they hold numbers of buffers. */

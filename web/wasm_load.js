@@ -78,12 +78,16 @@ export class Loader {
   }
 
   async floats(reader, { shape: [stack, rows, cols] }, at) {
-    for (const [start, n] of tiles(stack * rows, 4 * cols)) await reader.floats(start, n, at + 4 * start * cols);
+    for (const [start, n] of tiles(stack * rows, 4 * cols)) {
+      await reader.floats(start, n, at + 4 * start * cols);
+    }
   }
 
   async rows(reader, { type, shape: [stack, rows, cols] }, at) {
     const each = rowBytes(type, cols);
-    for (const [start, n] of tiles(stack * rows, 4 * cols)) await reader.coded(start, n, at + start * each);
+    for (const [start, n] of tiles(stack * rows, 4 * cols)) {
+      await reader.coded(start, n, at + start * each);
+    }
   }
 
   async panels(reader, { type, shape: [stack, rows, cols] }, at) {
@@ -142,9 +146,10 @@ export class Loader {
     const { each } = stored;
     if (!order) return this.#read(stored, start * each, n * each, to);
     const wanted = order.subarray(start, start + n);
-    const [first, last] = wanted.reduce(([low, high], i) => [Math.min(low, i), Math.max(high, i)], [Infinity, 0]);
-    return this.#staged((last + 1 - first) * each, async (range) => {
-      await this.#read(stored, first * each, (last + 1 - first) * each, range);
+    const first = wanted.reduce((low, i) => Math.min(low, i));
+    const room = (wanted.reduce((high, i) => Math.max(high, i)) + 1 - first) * each;
+    return this.#staged(room, async (range) => {
+      await this.#read(stored, first * each, room, range);
       const { bytes } = this.#memory;
       wanted.forEach((row, i) => {
         const from = range + (row - first) * each;
@@ -174,7 +179,8 @@ export class Loader {
   }
 
   #decode(stored, from, to, n) {
-    if (this.#exports.cam_decode(0, stored.stored.id, from, to, BigInt(n))) throw noCodec(stored, stored.stored);
+    const type = stored.stored;
+    if (this.#exports.cam_decode(0, type.id, from, to, BigInt(n))) throw noCodec(stored, type);
     const values = this.#memory.numbers(Float32Array, to, n);
     for (const addend of addends(stored)) values.forEach((value, i) => (values[i] = value + addend));
   }
@@ -182,11 +188,13 @@ export class Loader {
   #encode(stored, from, to, n) {
     const { type } = stored;
     if (this.#exports.cam_encode(0, type.id, from, to, BigInt(n))) throw noCodec(stored, type);
-    const most = this.#memory.numbers(Float32Array, from, n).reduce((top, x) => Math.max(top, Math.abs(x)), 0);
-    if (most <= HALF_MAX) return; // scales end there, too
+    const values = this.#memory.numbers(Float32Array, from, n);
+    const most = values.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
+    if (!(most > HALF_MAX)) return; // scales end there, too
     this.#exports.cam_decode(0, type.id, to, from, BigInt(n));
-    if (this.#memory.numbers(Float32Array, from, n).every(Number.isFinite)) return;
-    throw new ModelFormatError(`${stored.name}: values up to ${most} overflow its type; convert to bf16 or f32`);
+    if (values.every(Number.isFinite)) return;
+    const message = `${stored.name}: values up to ${most} overflow its type; convert to bf16 or f32`;
+    throw new ModelFormatError(message);
   }
 
   /** Calls `work` with the address of so many bytes that it may use. */

@@ -36,7 +36,8 @@ function isKnown(variant) {
   const code = [0, 0x41, 1, 0xfd, 15, 0x41, 2, 0xfd, 15, 0xfd, ...INSTRUCTIONS[variant], 0x0b];
   const header = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
   const type = [1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0]; // one function, which gives a vector
-  return WebAssembly.validate(Uint8Array.of(...header, ...type, 10, code.length + 2, 1, code.length, ...code));
+  const codes = [10, code.length + 2, 1, code.length, ...code];
+  return WebAssembly.validate(Uint8Array.of(...header, ...type, ...codes));
 }
 
 function obstacleToThreads() {

@@ -29,7 +29,8 @@ class PageWorker {
   #worker;
 
   constructor(url) {
-    this.#worker = new NodeWorker(new URL("./thread.mjs", import.meta.url), { workerData: { url: `${url}` } });
+    const thread = new URL("./thread.mjs", import.meta.url);
+    this.#worker = new NodeWorker(thread, { workerData: { url: `${url}` } });
     this.#worker.on("message", (data) => this.onmessage?.({ data }));
     this.#worker.on("error", ({ message }) => this.onerror?.({ message }));
   }

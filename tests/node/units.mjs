@@ -1,4 +1,4 @@
-// Parts of the WASM executor on their own: `node units.mjs NAME` ends with status 0 if the part does its work.
+// Parts of the WASM executor on their own: `node units.mjs NAME` ends with status 0 if that part works.
 
 import assert from "node:assert/strict";
 
@@ -80,7 +80,8 @@ const CHECKS = {
     assert.equal(choose({ variant: "wasm", threads: 1 }).why, "", "no more was asked for");
     globalThis.crossOriginIsolated = true;
     WebAssembly.validate = (bytes) => !bytes.includes(0x92);
-    assert.deepEqual(pick(choose({ threads: 2 })), { variant: "wasm", why: "this browser has no relaxed SIMD", ...both });
+    const plain = { variant: "wasm", why: "this browser has no relaxed SIMD", ...both };
+    assert.deepEqual(pick(choose({ threads: 2 })), plain);
     WebAssembly.validate = () => false;
     assert.throws(() => choose({}), /has no SIMD/);
   },
