@@ -1,8 +1,9 @@
 """A cold process's first token beside llama.cpp's: `python -m tests.perf.first_token FILE.gguf [--imports]`.
 
-Fresh processes in turns, the file's pages warm: seconds from starting Python until the first token of a
-prompt of random ids has come, medians. Then where Camelid's time goes, and with --imports what its imports
-take. llama.cpp has flash attention as it chooses, and both keep f16 keys and values for 4,096 rows.
+Fresh processes in turns, the file's pages and all bytecode warm, as pip leaves it: seconds from starting
+Python until the first token of a prompt of random ids has come, medians. Then where Camelid's time goes,
+and with --imports what its imports take. llama.cpp has flash attention as it chooses, and both keep f16 keys
+and values for 4,096 rows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -60,11 +62,20 @@ class Start:
     stages: dict[str, float]
 
 
-def run(script: str, options: Sequence[str] = ()) -> Start:
+def with_bytecode(folder: str) -> Mapping[str, str]:
+    """An environment in which processes keep the bytecode of what they import, in this folder.
+
+    pip compiles what it installs, but a checkout has none where PYTHONDONTWRITEBYTECODE is set.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": folder}
+
+
+def run(script: str, env: Mapping[str, str]) -> Start:
     """A fresh process. Its clock is this one's."""
     begun = time()
     done = subprocess.run(
-        [sys.executable, *options, "-c", script], stdout=subprocess.PIPE, check=True, text=True
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, text=True, env=env
     )
     marks: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     before = [begun, *marks.values()]
@@ -80,9 +91,11 @@ def measure(path: Path, n_prompt: int, threads: int, repetitions: int) -> dict[s
         for name, (script, backend) in SIDES.items()
     }
     found: dict[str, list[Start]] = {name: [] for name in scripts}
-    for _ in range(repetitions + 1):
-        for name, script in scripts.items():
-            found[name].append(run(script))
+    with tempfile.TemporaryDirectory() as folder:
+        env = with_bytecode(folder)
+        for _ in range(repetitions + 1):
+            for name, script in scripts.items():
+                found[name].append(run(script, env))
     return {name: starts[1:] for name, starts in found.items()}
 
 
@@ -102,9 +115,11 @@ def lines(found: dict[str, list[Start]], n_prompt: int) -> Sequence[str]:
 def imports(path: Path) -> None:
     """The dearest imports of a first token, by their own time."""
     script = CAMELID.format(path=str(path), backend="cpu", threads=1, ids=[1])
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", script], capture_output=True, check=True, text=True
-    )
+    command = [sys.executable, "-X", "importtime", "-c", script]
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):  # the first writes the bytecode
+            env = with_bytecode(folder)
+            done = subprocess.run(command, capture_output=True, check=True, text=True, env=env)
     rows = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")][1:]
     own = sorted(((int(own.split(":")[1]), name.strip()) for own, _, name in rows), reverse=True)
     print(f"\n{len(own)} modules, {sum(us for us, _ in own) / 1e3:.0f} ms (with -X importtime)")
