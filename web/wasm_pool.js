@@ -82,7 +82,10 @@ export class ManyThreads {
     }
   }
 
+  /** Who waits for a run is told. */
   stop() {
+    this.#fault ??= new Error("the backend was closed");
+    Atomics.notify(this.#done, 0);
     for (const worker of this.#workers) worker.terminate();
   }
 }

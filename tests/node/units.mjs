@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 
 import { LinearMemory, OutOfMemoryError } from "../../web/wasm_memory.js";
 import { choose } from "../../web/wasm_module.js";
+import { ManyThreads } from "../../web/wasm_pool.js";
 import { Queue } from "../../web/wasm_queue.js";
 
 const CHECKS = {
@@ -68,6 +69,17 @@ const CHECKS = {
       await assert.rejects(waiting.done(), /closed/);
     }
   },
+  /** Who waits for a run when its threads are ended waits no longer. */
+  stop: async () => {
+    globalThis.Worker = IdleWorker;
+    const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1, maximum: 64, shared: true }), 64);
+    const exports = { cam_start: () => 0, cam_done_at: () => 0, cam_submit: () => {} };
+    const threads = await ManyThreads.start({ exports, memory }, 2);
+    const run = threads.run(0, 0, 0);
+    await turns(3);
+    threads.stop();
+    await assert.rejects(run, /was closed/);
+  },
   /** What can be had is taken, and what is missing is said. */
   choice: () => {
     const both = { shared: true, threads: 2 };
@@ -86,6 +98,15 @@ const CHECKS = {
     assert.throws(() => choose({}), /has no SIMD/);
   },
 };
+
+/** Says that it is ready, and does nothing. */
+class IdleWorker {
+  postMessage() {
+    queueMicrotask(() => this.onmessage({ data: { fault: "" } }));
+  }
+
+  terminate() {}
+}
 
 globalThis.Worker ??= class {};
 

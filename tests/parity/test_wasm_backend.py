@@ -28,7 +28,7 @@ from camelid_native.wasm_tape import Json
 pytestmark = pytest.mark.parity
 
 THREADS = (1, 2)
-UNITS = ("blocks", "reuse", "limit", "order", "failures", "choice")
+UNITS = ("blocks", "reuse", "limit", "order", "failures", "stop", "choice")
 
 
 @pytest.mark.parametrize("name", UNITS)
