@@ -69,7 +69,7 @@ rivals: .venv/.test .venv/.rivals
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.rivals.llama_cpp $(ARGS)
 
 arm64: .venv/.arm64
-	@$(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native
+	@PYTHONPATH=native $(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.arm64 $(ARGS)
 
 sanitize: .venv/.test
