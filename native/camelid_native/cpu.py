@@ -109,14 +109,15 @@ class CpuBackend:
         self._opened()
         arena = plan_arena(plan)
         memory = Memory(arena.n_bytes)
-        placed = Placed(
-            view=lambda view: memory.at + arena.offsets[view.buffer.name],
-            weight=self._weights.record,
-            state=lambda ref, first: self._state(plan, ref, first),
-            kinds=self._library.kinds,
-            words=self._library.words,
-        )
-        ops = op_records(plan, placed)
+        with self._weights.packing() as weight:
+            placed = Placed(
+                view=lambda view: memory.at + arena.offsets[view.buffer.name],
+                weight=weight,
+                state=lambda ref, first: self._state(plan, ref, first),
+                kinds=self._library.kinds,
+                words=self._library.words,
+            )
+            ops = op_records(plan, placed)
         record = program_record(plan, ops)
         n_bytes = self._library.scratch_bytes(ctypes.addressof(record), len(self._cpus))
         scratch = Memory(n_bytes)

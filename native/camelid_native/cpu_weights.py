@@ -1,7 +1,8 @@
 """Weights in the forms that kernels take: float32, rows as in the file, or panels packed from it.
 
-A matrix is packed piece by piece on all threads, and its source is read, not mapped, so that no page of it
-stays. Embedding tables stay mapped: few of their rows are ever looked up.
+Matrices are packed piece by piece on all threads, many at a time. Their source is read, not mapped: no page
+of it stays, and a file that is cut short meanwhile is an error, not a bus error. Embedding tables stay
+mapped: few of their rows are ever looked up.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -39,7 +41,10 @@ from camelid_native.cpu_records import (
 U8: TypeAlias = npt.NDArray[np.uint8]
 Stored: TypeAlias = Callable[[int, int], U8]  # so many rows from a first one, in the weight's own type
 Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
-PIECE_BYTES = 4 << 20  # of the source, packed at once by one thread
+Job: TypeAlias = Callable[[], None]
+Begin: TypeAlias = Callable[[Job], Future[None]]  # on some thread
+Record: TypeAlias = Callable[[Weight, int], WeightRecord]  # of a weight in a form
+PIECE_BYTES = 2 << 20  # of the source, packed at once by one thread
 TILE_VALUES = 1 << 20
 # Load ops that leave every byte where it is, that move whole rows, and that take the whole matrix.
 KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
@@ -68,43 +73,75 @@ class WeightForms:
 
     def record(self, weight: Weight, form: int) -> WeightRecord:
         """The weight in a form, made now unless it is there. ModelFormatError for a source that fails."""
+        with self.packing() as record:
+            return record(weight, form)
+
+    @contextmanager
+    def packing(self) -> Generator[Record]:
+        """Gives records at once, and what they speak of once the block has ended: it is made meanwhile.
+
+        If anything fails, of the caller's or a source (ModelFormatError), no record of the block is kept.
+        """
+        before, pool = dict(self._records), ThreadPoolExecutor(self._n_threads)
+        begun: list[Future[None]] = []
+
+        def begin(job: Job) -> Future[None]:
+            begun.append(pool.submit(job))
+            return begun[-1]
+
+        try:
+            yield partial(self._record, begin)
+            for job in begun:
+                job.result()
+        except BaseException:
+            self._records = before
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)  # no thread goes on writing to memory that may be freed
+
+    def _record(self, begin: Begin, weight: Weight, form: int) -> WeightRecord:
         key = (weight.name, form)
         if key not in self._records:
-            self._records[key] = FORMS[form](self, weight)
+            self._records[key] = FORMS[form](self, weight, begin)
         return self._records[key]
 
-    def floats(self, weight: Weight) -> WeightRecord:
+    def floats(self, weight: Weight, begin: Begin) -> WeightRecord:
         """All values as float32, row after row."""
         at = self._memory.block(4 * weight.rows * weight.cols)
+        begin(partial(self._put_floats, weight, at))
+        return weight_record(weight, FORM_F32, at)
+
+    def _put_floats(self, weight: Weight, at: int) -> None:
         for start, n in tiles(weight, TILE_VALUES):
             values = load_rows(weight, self._read, start, n).astype(np.float32)
             ctypes.memmove(at + 4 * start * weight.cols, values.tobytes(), values.nbytes)
-        return weight_record(weight, FORM_F32, at)
 
-    def rows(self, weight: Weight) -> WeightRecord:
+    def rows(self, weight: Weight, begin: Begin) -> WeightRecord:
         """Rows in blocks of the weight's type: the mapped file where it has them so."""
         if is_mapped(weight):
             return weight_record(weight, FORM_ROWS, self._mapped_at(weight.parts[0]))
-        at, each = self._memory.block(weight.n_bytes), row_bytes(weight.type, weight.cols)
-        stored = self._stored(weight)
-        for start, n in tiles(weight, TILE_VALUES):
-            ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
+        at = self._memory.block(weight.n_bytes)
+        begin(partial(self._put_rows, weight, at))
         return weight_record(weight, FORM_ROWS, at)
 
-    def panels(self, weight: Weight) -> WeightRecord:
+    def _put_rows(self, weight: Weight, at: int) -> None:
+        each, stored = row_bytes(weight.type, weight.cols), self._stored(weight)
+        for start, n in tiles(weight, TILE_VALUES):
+            ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
+
+    def panels(self, weight: Weight, begin: Begin) -> WeightRecord:
         """Panels of 16 rows, matrix by matrix."""
         stack, rows, cols = stacked(weight)
         each = self._library.panel_bytes(weight.type, rows, cols)
         at = self._memory.block(stack * each)
         height, stored = _piece_rows(weight), self._stored(weight)
-        jobs: list[Callable[[], None]] = [
-            partial(self._pack, weight, stored, matrix, start, min(height, rows - start), at + matrix * each)
-            for matrix in range(stack)
+        pieces = [
+            begin(partial(self._pack, weight, stored, i, start, min(height, rows - start), at + i * each))
+            for i in range(stack)
             for start in range(0, rows, height)
         ]
-        with ThreadPoolExecutor(self._n_threads) as pool:
-            for job in [pool.submit(job) for job in jobs]:
-                job.result()
+        if _takes_all(weight):
+            wait(pieces)  # until then the whole matrix is held; it must not be one of many
         return weight_record(weight, FORM_PANELS, at, each)
 
     def _pack(self, weight: Weight, stored: Stored, matrix: int, start: int, n: int, at: int) -> None:
@@ -120,9 +157,9 @@ class WeightForms:
         each = row_bytes(weight.type, weight.cols)
         if names <= KEEPS:
             return lambda start, n: self._bytes(weight, start * each, n * each)
-        if names <= KEEPS | MOVES and len(weight.shape) > 1:
+        if _moves_only(weight):
             return partial(self._moved, weight, _order(weight))
-        if names & TAKES_ALL:
+        if _takes_all(weight):
             whole = self._changed(weight, 0, weight.rows).reshape(-1, each)
             return lambda start, n: whole[start : start + n]
         return partial(self._changed, weight)
@@ -168,7 +205,7 @@ class WeightForms:
         return pages.ctypes.data + part.offset
 
 
-FORMS: dict[int, Callable[[WeightForms, Weight], WeightRecord]] = {
+FORMS: dict[int, Callable[[WeightForms, Weight, Begin], WeightRecord]] = {
     FORM_F32: WeightForms.floats,
     FORM_ROWS: WeightForms.rows,
     FORM_PANELS: WeightForms.panels,
@@ -178,6 +215,16 @@ FORMS: dict[int, Callable[[WeightForms, Weight], WeightRecord]] = {
 def is_mapped(weight: Weight) -> bool:
     """Whether a file holds its rows as kernels look them up, so that they take no memory of their own."""
     return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
+
+
+def _moves_only(weight: Weight) -> bool:
+    """Whether load ops leave rows as the file has them, each in some other place perhaps."""
+    return {op.name for op in weight.load_ops} <= KEEPS | MOVES and len(weight.shape) > 1
+
+
+def _takes_all(weight: Weight) -> bool:
+    """Whether some load op changes values of the whole matrix at once."""
+    return not _moves_only(weight) and any(op.name in TAKES_ALL for op in weight.load_ops)
 
 
 def _piece_rows(weight: Weight) -> int:

@@ -6,9 +6,10 @@ The oracle is the definition of each load op, in NumPy on the whole matrix.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,61 @@ def test_a_file_cut_short_is_refused(form: int, short: int, tmp_path: Path) -> N
     forms.add([weight], {"model": str(path)})
     with pytest.raises(ModelFormatError, match=f"ends at byte {STORED.nbytes - short}, {short} bytes early"):
         forms.record(weight, form)
+
+
+def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
+    """Its record was given before it was packed; once the file is whole again, it is packed anew."""
+    path = tmp_path / "model"
+    weight, forms = CASES["plain"].weight(path), WeightForms(Library(), 2)
+    path.write_bytes(STORED.tobytes()[:-1])
+    forms.add([weight], {"model": str(path)})
+    with pytest.raises(ModelFormatError), forms.packing() as record:
+        record(weight, FORM_PANELS)
+    path.write_bytes(STORED.tobytes())
+    again = forms.record(weight, FORM_PANELS)
+    np.testing.assert_array_equal([row(again, "f32", 0, j) for j in range(ROWS)], STORED)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_no_thread_packs_once_the_caller_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory that it would write to may be gone."""
+    packs, real = list[str](), WeightForms._pack  # pyright: ignore[reportPrivateUsage]
+
+    def slow(self: WeightForms, weight: Weight, *rest: Any) -> None:
+        packs.append("begun")
+        time.sleep(0.02)
+        real(self, weight, *rest)
+        packs.append("done")
+
+    monkeypatch.setattr(WeightForms, "_pack", slow)
+    weight, forms = CASES["plain"].weight(tmp_path / "model"), WeightForms(Library(), 2)
+    forms.add([weight], {"model": str(tmp_path / "model")})
+    with pytest.raises(ZeroDivisionError), forms.packing() as record:
+        record(weight, FORM_PANELS)
+        raise ZeroDivisionError
+    assert packs.count("begun") == packs.count("done") <= 2
+    assert (weight.name, FORM_PANELS) not in forms._records  # pyright: ignore[reportPrivateUsage]
+
+
+def test_one_whole_matrix_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load op that takes all of a matrix has to wait until the one before it is packed."""
+    seen = list[str]()
+    for name in ("_changed", "_pack"):
+        real = getattr(WeightForms, name)
+
+        def noted(*args: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
+            found = real(*args)
+            seen.append(name)
+            return found
+
+        monkeypatch.setattr(WeightForms, name, noted)
+    weight, forms = CASES["transpose"].weight(tmp_path / "model"), WeightForms(Library(), 1)
+    weights = [replace(weight, name=name) for name in "abc"]
+    forms.add(weights, {"model": str(tmp_path / "model")})
+    with forms.packing() as record:
+        for weight in weights:
+            record(weight, FORM_PANELS)
+    assert seen == ["_changed", "_pack"] * 3
 
 
 def test_rows_come_from_the_file_that_was_named_last(tmp_path: Path) -> None:
