@@ -278,6 +278,19 @@ def test_state_is_read_after_the_step_under_way() -> None:
     asyncio.run(run())
 
 
+def test_each_stage_runs_once_whoever_waits() -> None:
+    """Readers of a step and of state take it on side by side; a recurrent state must not take it twice."""
+    backend = staged(*(NullBackend(late=Random(seed)) for seed in range(3)), cuts=(1, 2))
+
+    async def run() -> None:
+        program, step = one_step(await started(backend))
+        ticket = backend.run(program, step)
+        await asyncio.gather(*(backend.read(ticket) for _ in range(3)), backend.read_state("kv", 1))
+
+    asyncio.run(run())
+    assert backend.memory().counters["runs"] == 3
+
+
 def test_a_ring_is_written_everywhere() -> None:
     backend = staged(ReferenceBackend(), ReferenceBackend())
 

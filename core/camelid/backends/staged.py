@@ -8,6 +8,7 @@ is given the ring, too.
 
 from __future__ import annotations
 
+from asyncio import Lock
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Flight:
     made: dict[str, bytes] = field(default_factory=dict[str, bytes])
     result: Result | None = None
     error: Exception | None = None
+    turn: Lock = field(default_factory=Lock)  # of whoever takes it on
 
     @property
     def is_done(self) -> bool:
@@ -176,12 +178,14 @@ class StagedBackend:
         return {}
 
     async def _finish(self, flight: Flight) -> None:
-        """Runs a step to its end; an error of a stage ends it, and stays for whoever reads it."""
-        while not flight.is_done:
-            try:
-                await self._advance(flight)
-            except Exception as error:
-                flight.error = error
+        """Runs a step to its end; an error of a stage ends it, and stays for whoever reads it. Who comes
+        meanwhile waits: no stage runs twice."""
+        async with flight.turn:
+            while not flight.is_done:
+                try:
+                    await self._advance(flight)
+                except Exception as error:
+                    flight.error = error
         if self._flight is flight:
             self._flight = None
 
