@@ -15,7 +15,7 @@ from tests.gguf_files import write_tiny_llama
 import camelid
 from camelid.errors import RequestError
 from camelid.llm import LLM
-from camelid.text.toolcalls import CallArguments, CallStart, Content, Reasoning
+from camelid.text.toolcalls.parts import CallArguments, CallStart, Content, Reasoning
 
 TEMPLATE = (
     "{% if tools %}{{ '<|im_start|>tools ' }}{{ tools | tojson }}"

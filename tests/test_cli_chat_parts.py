@@ -22,7 +22,7 @@ from camelid.engine.results import Event
 from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
 from camelid.llm import aload
-from camelid.text.toolcalls import CallArguments, CallEnd, CallStart, Content, Reasoning
+from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 
 @pytest.fixture(scope="module")

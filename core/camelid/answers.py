@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from camelid.text.detokenize import StopMatcher, StreamDecoder, TokenBytes
-from camelid.text.toolcalls import Content, OutputParser, Part
+from camelid.text.toolcalls.parts import Content, Part
+
+if TYPE_CHECKING:  # a prompt of text needs no parser
+    from camelid.text.toolcalls.parser import OutputParser
 
 
 class TextSink(Protocol):
@@ -28,6 +32,17 @@ class TextSink(Protocol):
     def take(self) -> tuple[Part, ...]:
         """What a conversation's answer turned out to hold since the last call: content, thoughts, calls."""
         ...
+
+
+MakeSink: TypeAlias = Callable[[tuple[str, ...]], TextSink]  # given stop strings, what reads the answer
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A conversation's ids up to where the answer begins, and what reads the answer."""
+
+    token_ids: list[int]
+    answer: MakeSink
 
 
 class NoText:

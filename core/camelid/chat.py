@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeAlias, cast
 
-from camelid.answers import AnswerText, ChatText, Shown, TextSink
+from camelid.answers import AnswerText, ChatPrompt, ChatText, Shown, TextSink
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
 from camelid.messages import checked_messages, checked_tools, shown
@@ -16,23 +16,16 @@ from camelid.sessions.past import Rendering, ids_of, renewed
 from camelid.text.templates.named import chosen_template, named_templates
 from camelid.text.templates.template import Template, compile_template
 from camelid.text.tokenizer import Tokenizer
-from camelid.text.toolcalls import Family, OutputParser, detect, opens_reasoning, parser_for
+from camelid.text.toolcalls.families import detect, opens_reasoning
+from camelid.text.toolcalls.family import Family
+from camelid.text.toolcalls.parser import OutputParser, parser_for
 
 TAIL = 200  # characters of a rendering that show whether it ends within the model's thoughts
 
 
-MakeSink: TypeAlias = Callable[[tuple[str, ...]], TextSink]  # given stop strings, what reads the answer
 TextOf: TypeAlias = Callable[
     [int | None, tuple[str, ...]], AnswerText
 ]  # the same after some id, as text alone
-
-
-@dataclass(frozen=True, slots=True)
-class ChatPrompt:
-    """A conversation's ids up to where the answer begins, and what reads the answer."""
-
-    token_ids: list[int]
-    answer: MakeSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ The synchronous calls drive the asynchronous engine on the calling thread; there
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from functools import cached_property
 from os import PathLike
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from camelid.answers import ChatPrompt
 from camelid.asking import Asking
 from camelid.backends.base import Capabilities, MemoryReport
-from camelid.chat import ChatPrompt
 from camelid.engine.metrics import Counters, EngineStats, Hook
 from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.results import Completion, Event
@@ -26,8 +27,10 @@ from camelid.options import LoadWords, Message, Options, Prompt
 from camelid.plan.plan import Plan
 from camelid.runner import Runner
 from camelid.sampling.params import SamplingParams
-from camelid.sessions.session import Host, Session
 from camelid.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from camelid.sessions.session import Host, Session
 
 __all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
 
@@ -45,7 +48,6 @@ class LLM:
         self._runner = runner
         self._is_closed = False
         self._asking = Asking(running.file)
-        self._host = Host(running, self._asking, runner, self._start)
 
     @property
     def spec(self) -> ModelSpec:
@@ -230,6 +232,8 @@ class LLM:
 
     def session(self, id: str | None = None) -> Session:  # noqa: A002
         """A conversation that goes on, with a name of its own unless given one."""
+        from camelid.sessions.session import Session  # with chat templates: most programs need neither
+
         return Session(self._host, id)
 
     async def arestore(self, path: str | PathLike[str] | ModelSource) -> Session:
@@ -237,8 +241,16 @@ class LLM:
 
         Raises RequestError if another model saved it, ModelFormatError if the file is damaged.
         """
+        from camelid.sessions.session import Session
+
         self._check_open()
         return await Session.restored(self._host, find_source(path))
+
+    @cached_property
+    def _host(self) -> Host:
+        from camelid.sessions.session import Host
+
+        return Host(self._running, self._asking, self._runner, self._start)
 
     def restore(self, path: str | PathLike[str]) -> Session:
         """As `arestore`, for code without an event loop."""

@@ -6,7 +6,9 @@ from itertools import islice
 import pytest
 
 from camelid.text.templates.template import compile_template
-from camelid.text.toolcalls import detect, gather, parser_for
+from camelid.text.toolcalls.families import detect
+from camelid.text.toolcalls.parser import parser_for
+from camelid.text.toolcalls.parts import gather
 from cria import conversations
 
 tokenizer = pytest.importorskip("cria.tokenizer")

@@ -12,8 +12,10 @@ import pytest
 from tests.text.jinja_oracle import oracle_render
 from tests.text.toolcall_cases import PLAIN, TOOLS, WEATHER
 
-from camelid.text.toolcalls import FAMILIES, detect, gather, opens_reasoning, parser_for
+from camelid.text.toolcalls.families import FAMILIES, detect, opens_reasoning
 from camelid.text.toolcalls.json_scanner import MAX_DEPTH, JsonScanner, is_json
+from camelid.text.toolcalls.parser import parser_for
+from camelid.text.toolcalls.parts import gather
 from camelid.text.toolcalls.values import python_json, schema_types, typed_json
 
 THINK = ("<think>", "</think>")

@@ -14,8 +14,10 @@ import pytest
 from tests.text.toolcall_cases import CASES, JSON_WRITERS, PLAIN, TEXT_WRITERS, TOOLS, WEATHER, Case
 
 from camelid.errors import UnsupportedModelError
-from camelid.text.toolcalls import (
-    FAMILIES,
+from camelid.text.toolcalls.families import FAMILIES
+from camelid.text.toolcalls.feed import Feed, Words
+from camelid.text.toolcalls.parser import parser_for
+from camelid.text.toolcalls.parts import (
     CallArguments,
     CallEnd,
     CallStart,
@@ -24,9 +26,7 @@ from camelid.text.toolcalls import (
     Part,
     Reasoning,
     gather,
-    parser_for,
 )
-from camelid.text.toolcalls.feed import Feed, Words
 
 WRITERS = {**JSON_WRITERS, **TEXT_WRITERS}
 TWO = (("get_weather", WEATHER), ("now", {}))

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from camelid.engine.results import Event
-from camelid.text.toolcalls import CallArguments, CallEnd, CallStart, Content, Reasoning
+from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 # Controls that could steer a terminal, apart from tab and line feed.
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Literal
 
-from camelid.text.toolcalls import Part, ToolCall
+from camelid.text.toolcalls.parts import Part, ToolCall
 
 FinishReason = Literal["stop", "length", "tool_calls", "timeout", "cancelled", "error"]
 

@@ -15,7 +15,7 @@ from camelid.plan.step import FROM_ID, FROM_RING, StepRow, StepSampling
 from camelid.sampling.drawing import Constraint
 from camelid.sampling.host import HostSampler
 from camelid.sampling.params import SamplingParams
-from camelid.text.toolcalls import gather
+from camelid.text.toolcalls.parts import gather
 
 Overflow = Literal["error", "shift", "stop"]
 OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")

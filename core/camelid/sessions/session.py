@@ -17,8 +17,9 @@ from pathlib import Path, PurePath
 from typing import Any, TypeAlias, Unpack
 
 from camelid import __version__
+from camelid.answers import ChatPrompt
 from camelid.asking import CHAT_OPTIONS, Asking
-from camelid.chat import ChatPrompt, RenderedChat
+from camelid.chat import RenderedChat
 from camelid.engine.results import Completion, Event
 from camelid.engine.stream import Stream
 from camelid.engine.transfer import Exported

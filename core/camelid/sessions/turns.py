@@ -15,7 +15,7 @@ from camelid.messages import checked_messages
 from camelid.options import Message
 from camelid.sessions.past import Past, Rendering
 from camelid.text.tokenizer import Tokenizer
-from camelid.text.toolcalls import ToolCall
+from camelid.text.toolcalls.parts import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
