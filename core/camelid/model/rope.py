@@ -8,6 +8,7 @@ a 128k context at under 1,000 table rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from math import ceil, cos, floor, log, pi, sin
 
 from camelid.model.spec import ModelSpec, RopeScaling, RopeSpec
@@ -22,6 +23,7 @@ def rope_weights(spec: ModelSpec) -> dict[str, Weight]:
     return {weight.name: weight for pair in tables for weight in pair}
 
 
+@lru_cache(maxsize=8)  # every program of a model has the same
 def rope_tables(rope: RopeSpec, context_length: int, name: str = "rope") -> tuple[Weight, Weight]:
     """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin, alternating, for each pair."""
     n_coarse = -(-context_length // FINE_ROWS)

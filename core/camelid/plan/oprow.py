@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from camelid.plan.plan import Attr, Op
 
@@ -20,7 +21,7 @@ Rule = Callable[[Op], bool]
 Cost = Callable[[Op, Counts], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpRow:
     """The contract of one op.
 
@@ -44,25 +45,27 @@ class OpRow:
     def _marked(self) -> tuple[str, ...]:
         return (*self.writes, *self.updates, *self.reads, *self.weights, *self.states)
 
-    @property
+    @cached_property  # as below: a plan asks its rows thousands of times
     def roles(self) -> tuple[str, ...]:
         """Every operand's role, in order."""
         return tuple(role.rstrip("?") for role in self._marked)
 
-    @property
+    @cached_property
     def required(self) -> frozenset[str]:
         return frozenset(role for role in self._marked if not role.endswith("?"))
 
-    @property
+    @cached_property
     def attr_names(self) -> tuple[str, ...]:
         return (*self.attrs, *self.defaults)
 
     def kind(self, role: str) -> str:
         """The class that the operand of this role must have."""
-        marked = {role, f"{role}?"}
-        if marked & {*self.states}:
-            return "StateRef"
-        return "Weight" if marked & {*self.weights} else "View"
+        return self._kinds.get(role, "View")
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, str]:
+        kinds = {"Weight": self.weights, "StateRef": self.states}
+        return {role.rstrip("?"): kind for kind, roles in kinds.items() for role in roles}
 
 
 def elementwise(role: str, each: int) -> Cost:
