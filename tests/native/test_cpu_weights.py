@@ -24,7 +24,7 @@ from camelid.errors import ModelFormatError
 from camelid.plan.weights import LoadOp, Part, Weight
 from camelid_native import cpu_weights
 from camelid_native.cpu_api import Library
-from camelid_native.cpu_records import FORM_PANELS, FORM_ROWS, WeightRecord
+from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord
 from camelid_native.cpu_weights import WeightForms
 
 F32 = NDArray[np.float32]
@@ -125,6 +125,18 @@ def test_panels_hold_what_the_load_ops_mean(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     got = packed(case, tmp_path / "model").reshape(case.shape)
     np.testing.assert_array_equal(got, case.values)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_and_floats_hold_what_the_load_ops_mean(name: str, tmp_path: Path) -> None:
+    """Floats are never rounded to the weight's type."""
+    case, forms = CASES[name], WeightForms(Library(), 2)
+    weight, stored = case.weight(tmp_path / "model"), np.float16 if case.type == "f16" else np.float32
+    forms.add([weight], {"model": str(tmp_path / "model")})
+    wants = ((FORM_ROWS, case.values.astype(stored)), (FORM_F32, case.meaning(STORED)))
+    for form, want in wants:
+        got = ctypes.string_at(forms.record(weight, form).at, want.nbytes)
+        np.testing.assert_array_equal(np.frombuffer(got, want.dtype), want.ravel())
 
 
 @pytest.mark.usefixtures("small_pieces")
