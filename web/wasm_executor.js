@@ -104,7 +104,7 @@ export class WasmExecutor {
     const program = this.#programs[number - 1];
     if (!program) throw new Error(`there is no program ${number} since the last open or allocate`);
     const slot = program.take(step);
-    const job = this.#queue.add(() => program.run(slot));
+    const job = this.#add(() => program.run(slot));
     const ticket = (this.#lastTicket += 1);
     this.#tickets.delete(slot.ticket);
     slot.ticket = ticket;
@@ -129,7 +129,7 @@ export class WasmExecutor {
 
   async #readOnce({ program, slot, job }) {
     this.counters.inFlight -= 1;
-    await this.#done(job);
+    await job.done();
     const data = program.give(slot);
     this.counters.bytesReadBack += data.length;
     return data;
@@ -178,16 +178,19 @@ export class WasmExecutor {
     if (!buffer || offset < 0 || offset + bytes > buffer.bytes) {
       throw new Error(`there is no buffer '${name}' with bytes ${offset} to ${offset + bytes}`);
     }
-    return this.#done(this.#queue.add(() => work(buffer.at + offset)));
+    return this.#add(() => work(buffer.at + offset)).done();
   }
 
-  /** What a job gave. Kernels that fail are never asked again: nobody knows what they left behind. */
-  async #done(job) {
-    try {
-      return await job.done();
-    } catch (error) {
-      throw this.#failed(error);
-    }
+  /** Queues work. Kernels that fail are never asked again: nobody knows what they left behind. */
+  #add(work) {
+    return this.#queue.add(async () => {
+      this.#check();
+      try {
+        return await work();
+      } catch (error) {
+        throw this.#failed(error);
+      }
+    });
   }
 
   #failed(error) {

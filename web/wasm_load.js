@@ -1,5 +1,6 @@
 // How weights get from their file into linear memory: as float32, as rows of their type, or packed in panels.
-// A tile of rows at a time is read, rearranged and packed, so that no file is ever held whole.
+// A tile of rows at a time is read, rearranged and packed, so that no file is held whole; only where rows are
+// picked far apart, what lies between them is read with them.
 
 import { fromBase64 } from "./section.js";
 import { openSource } from "./source.js";
@@ -126,10 +127,16 @@ export class Loader {
     const bytes = stored.parts.reduce((sum, [, , n]) => sum + n, 0);
     const n = (bytes / stored.stored.bytes) * stored.stored.block;
     const values = this.#memory.takeDirty(4 * n);
-    await this.#staged(bytes, async (raw) => {
-      await this.#read(stored, 0, bytes, raw);
-      this.#decode(stored, raw, values, n);
-    });
+    const end = () => this.#memory.give(values, 4 * n);
+    try {
+      await this.#staged(bytes, async (raw) => {
+        await this.#read(stored, 0, bytes, raw);
+        this.#decode(stored, raw, values, n);
+      });
+    } catch (error) {
+      end();
+      throw error;
+    }
     const made = applied(stored.ops, this.#memory.numbers(Float32Array, values, n).slice(), stored.shape);
     this.#memory.numbers(Float32Array, values, n).set(made);
     const from = (start) => values + 4 * start * stored.cols;
@@ -137,7 +144,7 @@ export class Loader {
       floats: async (start, rows, to) =>
         void this.#memory.bytes.copyWithin(to, from(start), from(start + rows)),
       coded: async (start, rows, to) => this.#encode(stored, from(start), to, rows * stored.cols),
-      end: () => this.#memory.give(values, 4 * n),
+      end,
     };
   }
 

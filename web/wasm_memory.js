@@ -37,8 +37,9 @@ export class LinearMemory {
 
   /** The address of so many zero bytes. OutOfMemoryError if they cannot be had. */
   take(bytes) {
+    const end = this.#end;
     const at = this.takeDirty(bytes);
-    this.bytes.fill(0, at, at + bytes);
+    this.bytes.fill(0, at, Math.max(at, Math.min(at + bytes, end)));
     return at;
   }
 

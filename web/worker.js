@@ -1,5 +1,6 @@
 // The engine's thread: Pyodide and the device. Python decides everything; this file starts it and passes
-// messages on. In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened, error.
+// messages on. In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened,
+// error.
 
 import { Executor } from "./executor.js";
 import { openSource } from "./source.js";

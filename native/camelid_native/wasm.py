@@ -127,8 +127,12 @@ class WasmBackend:
         with host_errors("cpu"):
             answer = await self._host.open(request)
         self._recording.tape["open"] = request
-        _check_records(answer["records"])
         self._module = _module(answer)
+        try:
+            _check_records(answer["records"])
+        except BackendError:
+            await self.close()
+            raise
         self._weights = WasmWeights(self._module.panels, self._numbers)
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:

@@ -8,8 +8,8 @@ int cam_machine_runs(const char *variant) { return variant != 0; }
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-/* Asked of the processor itself: the compilers' __builtin_cpu_supports reads what start-up code of theirs left
- * behind, and Zig's leaves nothing in a shared library. */
+/* Asked of the processor itself: the compilers' __builtin_cpu_supports reads what start-up code of theirs
+ * left behind, and Zig's leaves nothing in a shared library. */
 enum { A, B, C, D };
 static int bits(unsigned leaf, unsigned subleaf, int reg, unsigned wanted) {
     unsigned r[4] = {0};

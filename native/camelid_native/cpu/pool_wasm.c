@@ -1,6 +1,6 @@
-/* The pool of a WASM module, which cannot start threads: the host does, each an instance of the module over one
- * shared memory, and has them call cam_work. With one thread there are none, and a run ends before cam_submit
- * returns. Nothing here is allocated: a module has one pool. */
+/* The pool of a WASM module, which cannot start threads: the host does, each an instance of the module over
+ * one shared memory, and has them call cam_work. With one thread there are none, and a run ends before
+ * cam_submit returns. Nothing here is allocated: a module has one pool. */
 #include "pool.h"
 #include <stdatomic.h>
 
@@ -41,7 +41,8 @@ static void wait_while(word *at, uint32_t value) {
  * value is there, has none to wake. Waking costs a call into the engine even where nobody sleeps. */
 static void set_word(word *at, uint32_t value) {
     atomic_store(&at->value, value);
-    if (atomic_load(&at->n_asleep)) __builtin_wasm_memory_atomic_notify((int *)(void *)&at->value, UINT32_MAX);
+    if (!atomic_load(&at->n_asleep)) return;
+    __builtin_wasm_memory_atomic_notify((int *)(void *)&at->value, UINT32_MAX);
 }
 
 void cam_meet(const cam_run *run, uint32_t thread) {
