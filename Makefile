@@ -76,6 +76,7 @@ sanitize: .venv/.test
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.sanitized $(ARGS)
 
 wheel: .venv/.wheel
+	@rm -f dist/camelid-*-py3-none-any.whl
 	@CAMELID_NATIVE_TARGETS=all $(BIN)/python -m hatchling build -t wheel -d dist
 	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.wheel dist/camelid-*-py3-none-any.whl
 

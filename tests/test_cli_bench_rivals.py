@@ -89,6 +89,7 @@ def test_slowdown_of_more_than_a_tenth_fails(
         ({"model_id": "0", "model": "x.gguf", "model_bytes": 7}, "is of another file: x.gguf, 7, 0, not "),
         ({"threads": 99}, "is of another number of threads: 99"),
         ({"kv_type": "f16"}, "is of another type of keys and values: f16, not f32"),
+        ({"gpu_layers": 3}, "is of another number of layers on the GPU: 3, not None"),
         ({"rows": []}, "has no pp8"),
     ],
 )
@@ -119,8 +120,9 @@ def test_cases_that_a_result_does_not_have_are_refused(
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", '{"rows": 1}', '{"rows": [{}]}', "\xff",
-     '{"model_id": 1, "threads": 1, "kv_type": 1, "rows": [1]}',
-     '{"model_id":1,"threads":1,"kv_type":1,"rows":[{"kind":"pp","n":8,"depth":0,"batch":1,"tps":0}]}'],
+     '{"model_id": 1, "threads": 1, "kv_type": 1, "gpu_layers": 1, "rows": [1]}',
+     '{"model_id":1,"threads":1,"kv_type":1,"gpu_layers":1,'
+     '"rows":[{"kind":"pp","n":8,"depth":0,"batch":1,"tps":0}]}'],
 )  # fmt: skip
 def test_file_that_is_no_result(path: str, tmp_path: Path, text: str) -> None:
     (place := tmp_path / "x.json").write_text(text, "latin-1")

@@ -43,6 +43,9 @@ class PaperHost:
     async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
         return bytes(n_bytes)
 
+    def write(self, buffer: str, offset: int, data: bytes) -> None:
+        self.writes.append((buffer, offset, data))
+
     async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
         self.writes.append((buffer, offset, data))
 

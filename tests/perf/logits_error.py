@@ -70,10 +70,10 @@ def line(name: str, model: str, token_ids: list[int], limit: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=list(SHAPES), default="SmolLM2-135M")
-    logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL)
     parser.add_argument("--types", nargs="+", choices=list(LIMITS), default=list(LIMITS))
     parser.add_argument("--tokens", type=int, default=4)
     args = parser.parse_args()
+    logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL)
     errors = {name: packing_error(name) for name in TYPES}
     print("packing:", ", ".join(f"{name} {error:g}" for name, error in errors.items()))
     print("| file | NMSE | at most | met | same token | |\n|---|---|---|---|---|---|", flush=True)

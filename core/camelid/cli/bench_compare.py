@@ -19,6 +19,7 @@ SAME: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "model_id": ("file", ("model", "model_bytes", "model_id")),
     "threads": ("number of threads", ("threads",)),
     "kv_type": ("type of keys and values", ("kv_type",)),
+    "gpu_layers": ("number of layers on the GPU", ("gpu_layers",)),
 }
 TOLD = ("model", "model_bytes")  # that are not compared: the same file may lie elsewhere
 
