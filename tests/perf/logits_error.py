@@ -13,10 +13,11 @@ import ctypes
 import logging
 import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 from tests.native.kernels import VARIANTS, pack
@@ -40,6 +41,7 @@ def packing_error(type_name: str) -> float:
 
 def quantize(path: Path, type_name: str, out: Path) -> None:
     """Writes the file in another type."""
+    llama_cpp: Any = import_module("llama_cpp")  # installed by `make rivals`
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype = FILE_TYPES[type_name]
     status = llama_cpp.llama_model_quantize(str(path).encode(), str(out).encode(), ctypes.pointer(options))
