@@ -1,7 +1,4 @@
-"""Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
-
-Of an op's shapes every third, since tests/parity has them all, and a browser takes its time.
-"""
+"""Every op in a real browser against the reference. The page holds web/executor.js and nothing else."""
 
 from __future__ import annotations
 
@@ -22,9 +19,6 @@ from e2e.page_host import PageHost, write_bare_site
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 
-CASES = [*OP_CASES[::3], *{case.op: case for case in OP_CASES}.values()]  # no op is left out
-
-
 async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResult]:
     async with open_browser() as browser:
         page = await browser.new_page()
@@ -40,9 +34,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[OpResult]:
     site: Path = tmp_path_factory.mktemp("bare")
     write_bare_site(site)
     with serve_site(site) as address:
-        return asyncio.run(run_in_chromium(address, CASES))
+        return asyncio.run(run_in_chromium(address, OP_CASES))
 
 
-@pytest.mark.parametrize("i", range(len(CASES)), ids=[case_id(case) for case in CASES])
+@pytest.mark.parametrize("i", range(len(OP_CASES)), ids=[case_id(case) for case in OP_CASES])
 def test_op_matches_reference_in_chromium(i: int, results: list[OpResult]) -> None:
-    assert max(errors(results[i], reference_result(CASES[i]))) <= TOLERANCE
+    assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE
