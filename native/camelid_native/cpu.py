@@ -41,6 +41,7 @@ from camelid_native.cpu_runner import CpuProgram, Flight, Runner
 from camelid_native.cpu_states import StateMemory, group_of, state_memory
 from camelid_native.cpu_threads import processors
 from camelid_native.cpu_weights import WeightForms
+from camelid_native.state_layout import stale
 
 
 class CpuBackend:
@@ -223,11 +224,7 @@ class CpuBackend:
         """What was compiled for the states of now. Their memory is in its records."""
         own = program.handle
         if not isinstance(own, CpuProgram) or own.states is not self._states:
-            raise BackendError(
-                f"program {program.key.entry!r} was compiled before the last open() or allocate(), or by "
-                "another backend; compile it again",
-                backend="cpu",
-            )
+            raise stale(program)
         return own
 
     def _state(self, plan: Plan, ref: StateRef, first: str) -> StateRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from camelid.backends.base import Program
 from camelid.errors import BackendError
 from camelid.formats.quants import row_bytes
 from camelid.plan.plan import StateSpec
@@ -34,3 +35,12 @@ def group_of(groups: Mapping[str, T], name: str) -> T:
         known = ", ".join(groups) or "none"
         raise BackendError(f"state {name!r} was not allocated; allocated: {known}", backend="cpu")
     return groups[name]
+
+
+def stale(program: Program) -> BackendError:
+    """For a program whose records point at states that are gone."""
+    return BackendError(
+        f"program {program.key.entry!r} was compiled before the last open() or allocate(), or by another "
+        "backend; compile it again",
+        backend="cpu",
+    )

@@ -6,7 +6,6 @@ Holds promises A and B, as the native kernels do; plain and relaxed SIMD give th
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,10 +25,9 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
-from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.host import Host, host_errors
-from camelid.backends.recording import Recording
-from camelid.backends.results import output_rows, result_bytes
+from camelid.backends.hosted import HostedSteps, HostProgram
+from camelid.backends.results import result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateRef, StateSpec, View
@@ -44,11 +42,10 @@ from camelid_native.cpu_records import (
     program_record,
     refusal,
 )
-from camelid_native.state_layout import group_of, unit_regions
+from camelid_native.state_layout import group_of, stale, unit_regions
 from camelid_native.wasm_tape import Section, address
 from camelid_native.wasm_weights import Panels, WasmWeights, panels_of
 
-COUNTERS = ("runs", "in_flight", "max_in_flight", "bytes_read_back")
 MAX_IN_FLIGHT = 2
 ARENA = ("arena/", "scratch/", "ring/", "records/", "program/")  # beginnings of buffers' names
 
@@ -81,12 +78,9 @@ class GroupPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class WasmProgram:
-    """A compiled plan: its number in the executor, and where its views lie in the buffer `arena`."""
+class WasmProgram(HostProgram):
+    """With the states that its records point at."""
 
-    number: int
-    arena: str
-    offsets: Mapping[str, int]
     groups: Mapping[str, GroupPlace]
 
 
@@ -99,8 +93,7 @@ class WasmBackend:
         self._numbers: Iterator[int] = count(1)
         self._weights = WasmWeights({}, self._numbers)
         self._groups: dict[str, GroupPlace] = {}
-        self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        self._recording = Recording()
+        self._steps = HostedSteps(host, "cpu")
 
     def capabilities(self) -> Capabilities:
         module = self._module
@@ -126,7 +119,7 @@ class WasmBackend:
         request = {"variant": spec.adapter, "threads": spec.threads or 0}
         with host_errors("cpu"):
             answer = await self._host.open(request)
-        self._recording.tape["open"] = request
+        self._steps.recording.tape["open"] = request
         self._module = _module(answer)
         try:
             _check_records(answer["records"])
@@ -146,7 +139,7 @@ class WasmBackend:
         section = Section("allocate", "states")
         groups = {spec.name: self._group(section, spec, group_of(units, spec.name)) for spec in states}
         with host_errors("cpu"):
-            await self._host.allocate(self._recording.section(section.json()))
+            await self._host.allocate(self._steps.recording.section(section.json()))
         self._groups = groups
 
     async def compile(self, plan: Plan) -> Program:
@@ -164,44 +157,20 @@ class WasmBackend:
         section.facts = _facts(plan, number)
         await self._load_weights()
         with host_errors("cpu"):
-            compiled = await self._host.compile(self._recording.section(section.json()))
+            compiled = await self._host.compile(self._steps.recording.section(section.json()))
         return Program(plan, WasmProgram(compiled, own.arena, own.offsets, own.groups))
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Submits a step, which runs when those before it have ended."""
-        own = self._own(program)
-        taken = checked_inputs(program, step, inputs, backend="cpu")
-        with host_errors("cpu"):
-            for name, data in taken.items():
-                self._host.write(own.arena, own.offsets[name], data)
-            handle = self._host.run(own.number, step)
-        counters = self._counters
-        counters["runs"] += 1
-        counters["in_flight"] += 1
-        counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
-        n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        record = self._recording.step(own.number, step)
-        return Ticket(program, n_outputs, (handle, step, record))
+        return self._steps.run(program, self._own(program), step, inputs)
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step."""
-        handle, _, record = ticket.handle
-        with host_errors("cpu"):
-            data = await self._host.read(handle)
-        self._counters["in_flight"] -= 1
-        self._counters["bytes_read_back"] += len(data)
-        rows = output_rows(data, ticket)
-        record["ids"] = [row.token_id for row in rows]
-        return rows
+        return await self._steps.read(ticket)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        (_, step, _), own = ticket.handle, self._own(ticket.program)
-        sizes = made_bytes(ticket.program, step)
-        with host_errors("cpu"):
-            return {
-                name: await self._host.read_state(own.arena, own.offsets[name], n)
-                for name, n in sizes.items()
-            }
+        self._own(ticket.program)
+        return await self._steps.read_boundary(ticket)
 
     async def read_state(self, group: str, unit: int) -> bytes:
         """BackendError for a group or a unit that there is not."""
@@ -236,9 +205,7 @@ class WasmBackend:
             for view, data in inputs.items():
                 await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
             ticket = self.run(program, step)
-            await self._host.read(
-                ticket.handle[0]
-            )  # so that its slot is free, whether or not it is read again
+            await self.read(ticket)  # so that its slot is free, whether or not it is read again
             return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
     def memory(self) -> MemoryReport:
@@ -251,16 +218,16 @@ class WasmBackend:
             weight_bytes=total("weight/"),
             state_bytes=total("state/", "table/"),
             arena_bytes=total(*ARENA),
-            counters=dict(self._counters),
+            counters=dict(self._steps.counters),
         )
 
     def record(self) -> None:
         """From now on every step is kept for `save_tape`; call it before `load`."""
-        self._recording.start()
+        self._steps.recording.start()
 
     def save_tape(self, path: str) -> None:
         """Writes all sections and recorded steps, which an executor replays without camelid."""
-        self._recording.save(path)
+        self._steps.recording.save(path)
 
     async def close(self) -> None:
         """Ends the threads and lets go of all memory."""
@@ -278,11 +245,7 @@ class WasmBackend:
         self._check_open()
         own = program.handle
         if not isinstance(own, WasmProgram) or own.groups is not self._groups:
-            raise BackendError(
-                f"program {program.key.entry!r} was compiled before the last open() or allocate(), or by "
-                "another backend; compile it again",
-                backend="cpu",
-            )
+            raise stale(program)
         return own
 
     async def _load_weights(self) -> None:
@@ -292,7 +255,7 @@ class WasmBackend:
             return
         try:
             with host_errors("cpu"):
-                await self._host.load(self._recording.section(section.json()), self._weights.sources)
+                await self._host.load(self._steps.recording.section(section.json()), self._weights.sources)
         except BaseException:
             self._weights.forget(section)
             raise

@@ -253,6 +253,16 @@ def test_a_trap_in_compiling_is_told() -> None:
     run(Spoiling(no_such_kind), work)
 
 
+def test_a_step_read_again_counts_once(host: NodeHost) -> None:
+    async def work(backend: WasmBackend) -> None:
+        made = doubling()
+        ticket = backend.run(await prepared(backend, made), made.step)
+        assert await backend.read(ticket) == await backend.read(ticket)
+        assert backend.memory().counters["in_flight"] == 0
+
+    run(host, work)
+
+
 def test_stages_pass_what_lies_between_them(host: NodeHost) -> None:
     """y = 2 x in one, its y the input of another."""
 

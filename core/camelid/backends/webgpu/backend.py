@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -21,10 +21,8 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
-from camelid.backends.boundary import checked_inputs, made_bytes
 from camelid.backends.host import Host, Json, host_errors
-from camelid.backends.recording import Recording
-from camelid.backends.results import output_rows
+from camelid.backends.hosted import HostedSteps, HostProgram
 from camelid.backends.webgpu import limits
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
@@ -50,8 +48,14 @@ from camelid.plan.step import (
 )
 from camelid.plan.weights import Weight
 
-COUNTERS = ("runs", "dispatches", "bytes_read_back", "in_flight", "max_in_flight")
 SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
+
+
+@dataclass(frozen=True, slots=True)
+class WebGpuProgram(HostProgram):
+    """With the dispatches of a step, by what they need not to be empty (`Section.launches`)."""
+
+    launches: Mapping[frozenset[int], int]
 
 
 class WebGpuBackend:
@@ -63,8 +67,8 @@ class WebGpuBackend:
         self._weights: dict[str, Weight] = {}
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, Pool] = {}
-        self._counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        self._recording = Recording()
+        self._steps = HostedSteps(host, "webgpu")
+        self._steps.counters["dispatches"] = 0
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -93,7 +97,7 @@ class WebGpuBackend:
         # wgpu grants an adapter's limits unasked, a browser does not: a plan for the defaults holds to them.
         granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
-        self._recording.tape["open"] = request
+        self._steps.recording.tape["open"] = request
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
@@ -114,41 +118,20 @@ class WebGpuBackend:
             number = await self._host.compile(self._section(section))
             # Drivers finish pipelines at their first dispatch (1.5 s on lavapipe): better now than later.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
-        return Program(plan, (number, section.launches, plan_arena(plan).offsets))
+        offsets = plan_arena(plan).offsets
+        return Program(plan, WebGpuProgram(number, arena_name(plan), offsets, section.launches))
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        number, launches, offsets = program.handle
-        taken = checked_inputs(program, step, inputs, backend="webgpu")
-        with host_errors("webgpu"):
-            for name, data in taken.items():
-                self._host.write(arena_name(program.plan), offsets[name], data)
-            handle = self._host.run(number, step)
-        counters = self._counters
-        counters["runs"] += 1
-        counters["dispatches"] += launched(launches, step)
-        counters["in_flight"] += 1
-        counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
-        record = self._recording.step(number, step)
-        n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, (handle, record, step))
+        own: WebGpuProgram = program.handle
+        ticket = self._steps.run(program, own, step, inputs)
+        self._steps.counters["dispatches"] += launched(own.launches, step)
+        return ticket
 
     async def read(self, ticket: Ticket) -> Result:
-        handle, record, _ = ticket.handle
-        with host_errors("webgpu"):
-            data = await self._host.read(handle)
-        self._counters["in_flight"] -= 1
-        self._counters["bytes_read_back"] += len(data)
-        rows = output_rows(data, ticket)
-        record["ids"] = [row.token_id for row in rows]
-        return rows
+        return await self._steps.read(ticket)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        program = ticket.program
-        *_, step = ticket.handle
-        *_, offsets = program.handle
-        arena, sizes = arena_name(program.plan), made_bytes(program, step)
-        with host_errors("webgpu"):
-            return {n: await self._host.read_state(arena, offsets[n], size) for n, size in sizes.items()}
+        return await self._steps.read_boundary(ticket)
 
     async def read_state(self, group: str, unit: int) -> bytes:
         pieces: list[bytes] = []
@@ -178,14 +161,13 @@ class WebGpuBackend:
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
-        plan = program.plan
-        name, offsets = arena_name(plan), plan_arena(plan).offsets
+        own: WebGpuProgram = program.handle
+        rows = program.plan.rows
         for view, data in inputs.items():
-            await self._host.write_state(name, offsets[view.buffer.name], data)
+            await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
         ticket = self.run(program, step)
-        sizes = [4 * plan.rows[view.rows] * view.cols for view in outputs]
-        places = [(name, offsets[view.buffer.name], n) for view, n in zip(outputs, sizes, strict=True)]
-        return ticket, [await self._host.read_state(*place) for place in places]
+        places = [(own.offsets[view.buffer.name], 4 * rows[view.rows] * view.cols) for view in outputs]
+        return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
     def memory(self) -> MemoryReport:
         sizes = self._host.memory()
@@ -197,16 +179,16 @@ class WebGpuBackend:
             weight_bytes=total("weight/"),
             state_bytes=total("state/", "table/"),
             arena_bytes=total("arena/", "step/", "result/", "candidates/"),
-            counters=dict(self._counters),
+            counters=dict(self._steps.counters),
         )
 
     def record(self) -> None:
         """From now on every step is kept for `save_tape`; call it before `load`."""
-        self._recording.start()
+        self._steps.recording.start()
 
     def save_tape(self, path: str) -> None:
         """Writes all sections and recorded steps, which host_python.py replays without camelid."""
-        self._recording.save(path)
+        self._steps.recording.save(path)
 
     async def close(self) -> None:
         await self._host.close()
@@ -215,7 +197,7 @@ class WebGpuBackend:
         """The section as JSON data, checked against the device's limits, and kept if recording."""
         data = section.json()
         limits.check_buffers(data, self._limits)
-        return self._recording.section(data)
+        return self._steps.recording.section(data)
 
 
 def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:
