@@ -269,12 +269,13 @@ def test_several_threads_share_one_engine(thread: EngineThread, path: Path) -> N
 def test_a_closed_answer_stops_its_work(thread: EngineThread, path: Path) -> None:
     llm, gate = thread.run(gated(path))
     gate.gate.set()
-    feed = thread.stream(llm.astream([1, 2, 3], **words(100)))
+    long = {**words(50_000), "overflow": "shift"}
+    feed = thread.stream(llm.astream([1, 2, 3], **long))
     next(feed)
     feed.close()
     assert thread.run(idle(llm))
     n = llm.counters.steps_submitted
-    assert n < 100
+    assert n < 50_000
     thread.run(asyncio.sleep(0.01))
     assert llm.counters.steps_submitted == n
     thread.run(llm.aclose())
