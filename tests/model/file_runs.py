@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from camelid.model.facts import at_context
 from camelid.model.hf import checkpoint_of_hf
 from camelid.model.read import read_model
 from camelid.plan.fuse import fuse
+from camelid.plan.plan import Plan
 
 MAX_ROWS = 64  # rows a step
 
@@ -60,13 +61,15 @@ async def run(
     context: int = 0,
     fused: frozenset[str] = frozenset(),
     adapter: str = "",
+    edit: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> Logits:
     """Logits of every row: in these steps, or all sequences in each step and up to `chunk` rows of each."""
     lengths = [len(ids) for ids in sequences]
     steps, longest = steps or cuts(chunk, *lengths), max(lengths)
     model = at_context(loaded.model, context or longest)
     stages = backend.capabilities().cuts
-    plan = fuse(make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages), fused)
+    whole = make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages)
+    plan = fuse(edit(whole), fused)
     state = make_state(plan.states, context=longest, n_sequences=len(sequences))
     started = await start(backend, [plan], state, sources=loaded.sources, adapter=adapter)
     logits = await started.feed([started.open_stream(ids) for ids in sequences], steps)

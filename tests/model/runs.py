@@ -42,11 +42,13 @@ def make_plan(
     features: frozenset[str] = ALL_LOGITS,
     kv_type: str = "f32",
     cuts: tuple[int, ...] = (),
+    n_outputs: int = 0,
 ) -> Plan:
-    """A mixed step of so many rows in all, in stages. One step may fill all pages."""
+    """A mixed step of so many rows in all, in stages. One step may fill all pages, and asks for all rows, or
+    for no more than `n_outputs`."""
     paged = [state for state in declare_states(model.spec, kv_type) if state.kind in PAGED]
     pages = n_sequences * sum(-(-context // state.unit_rows) for state in paged)
-    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=pages)
+    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_outputs or n_rows, updates=pages)
     return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features), kv_type, cuts=cuts)
 
 
@@ -89,6 +91,15 @@ class Started:
     def _submit(self, entry: str, step: Step) -> Any:
         program, plan = self.programs[entry]
         return self.backend.run(program, encode_step(step, plan.layout))
+
+    async def ask(self, stream: Stream, n_rows: int, wanted: Sequence[int]) -> Sequence[OutputRow]:
+        """The next rows of a prompt in one step, which asks for these of them."""
+        step = _make_step(self.state, [stream], (n_rows,))
+        step.outputs = [step.outputs[i] for i in wanted]
+        rows = await self.run("mixed", step)
+        stream.held += n_rows
+        self.state.advance(stream.seat, stream.held)
+        return rows
 
     async def feed(self, streams: Sequence[Stream], steps: Steps, *, drop: bool = False) -> Logits:
         """`drop` submits each step once more before, with other tokens, as one whose rows nobody wants."""

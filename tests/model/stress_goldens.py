@@ -15,18 +15,18 @@ from tests.model.stress_encoder import encode_plan
 from tests.model.stress_runs import CONTEXT, make_model
 
 FOLDER = Path(__file__).parents[1] / "golden" / "stress"
-N_ROWS = 16
+N_ROWS, N_OUTPUTS = 16, 2
 
 
 def _text(shape: Shape) -> str:
-    return make_plan(shape.model(), N_ROWS, context=CONTEXT).text()
+    return make_plan(shape.model(), N_ROWS, context=CONTEXT, n_outputs=N_OUTPUTS).text()
 
 
 PLANS: dict[str, Callable[[], str]] = {
     **{name: partial(_text, shape) for name, shape in SHAPES.items()},
     "bert_encode": lambda: encode_plan(make_model(bert.SPEC, bert.WEIGHTS), N_ROWS, 2).text(),
     "t5_encode": lambda: encode_plan(t5.model(), N_ROWS, 2).text(),
-    "t5_mixed": lambda: make_plan(t5.model(), N_ROWS, 2, context=CONTEXT).text(),
+    "t5_mixed": lambda: make_plan(t5.model(), N_ROWS, 2, context=CONTEXT, n_outputs=N_OUTPUTS).text(),
 }
 
 

@@ -77,7 +77,7 @@ def tiny(path: Path, **sizes: Any) -> Path:
 
 
 def golden_plan(folder: Path) -> Plan:
-    return fuse(make_plan(load_gguf(tiny(folder / "plan.gguf")).model, 16, context=128), FUSED)
+    return fuse(make_plan(load_gguf(tiny(folder / "plan.gguf")).model, 16, context=128, n_outputs=1), FUSED)
 
 
 def test_plan_text_is_golden(tmp_path: Path) -> None:

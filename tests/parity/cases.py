@@ -16,6 +16,7 @@ from tests.parity.cases_state import attention_cases, state_cases, stored_cases,
 from camelid.backends.single import OpCase, Quantized
 from camelid.model.rope import rope_tables
 from camelid.model.spec import RopeSpec
+from camelid.plan.ops import OPS
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 
@@ -143,11 +144,14 @@ def make_cases() -> Sequence[OpCase]:
 
 
 def placed_cases(cases: Sequence[OpCase]) -> Iterator[OpCase]:
-    """Of each op the case with the most rows, its views amid other columns, with room for more rows."""
+    """Of each op the case with the most rows, its views amid other columns, with room for more rows; and of
+    row-wise ops once more as of outputs, of which there are more than token rows."""
     for op in dict.fromkeys(case.op for case in cases):
         fullest = max((case for case in cases if case.op == op), key=_n_rows)
         if fullest.views:
             yield replace(fullest, margins=(8, 4), spare=3)
+        if OPS[op].row_wise:
+            yield replace(fullest, of_outputs=True)
 
 
 def _n_rows(case: OpCase) -> int:
@@ -160,4 +164,4 @@ OP_CASES = make_cases()
 def case_id(case: OpCase) -> str:
     type_ = next((w.type for w in case.weights.values()), "")
     shapes = "_".join("x".join(map(str, a.shape)) for a in case.views.values())
-    return "-".join(filter(None, (case.op, type_, shapes)))
+    return "-".join(filter(None, (case.op, type_, shapes, "outputs" if case.of_outputs else "")))

@@ -81,6 +81,21 @@ def test_cria_says_what_it_says_on_cpu(gpu_layers: int, wanted: list[list[int]])
         check_places(llm, gpu_layers)
 
 
+def test_before_the_head_passes_only_what_is_asked_for() -> None:
+    """Of a prompt's chunks but the last, no byte; of that, and of each step after it, one row."""
+    prompt = "the llama and the alpaca walked over the mountain " * 5
+
+    def answer(gpu_layers: int | None) -> tuple[list[int], int]:
+        with load("cria", gpu_layers, parallel=1, context=256, chunk=16) as llm:
+            done = llm.generate(prompt, **GREEDY)
+            assert done.usage.prompt_tokens > 3 * 16
+            counters = llm.memory().counters
+            return done.token_ids, counters.get("boundary_bytes", 0) // (4 * llm.spec.hidden_size)
+
+    (want, _), (got, n_rows) = answer(None), answer(1)
+    assert got == want and len(got) <= n_rows <= len(got) + 1
+
+
 def check_places(llm: LLM, gpu_layers: int) -> None:
     """Who has which layer's weights and state, by what each device itself says that it holds."""
     backend: Any = llm._running.backend

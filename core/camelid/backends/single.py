@@ -72,7 +72,8 @@ class OpCase:
     `first_output` and the positions after it. With one way of `sampling` all are of one sequence, with more
     each is of its own, which has the same history. `lengths` splits the rows among as many sequences; else
     each has all of them. `slots` [n, cols] is what recurrent state holds for each sequence before the step,
-    which one that starts at position 0 must not see.
+    which one that starts at position 0 must not see. `of_outputs`: each view has a row for each output of a
+    step of one token row, as where a row-wise op runs for outputs only.
     """
 
     op: str
@@ -96,6 +97,7 @@ class OpCase:
     lengths: Sequence[int] = ()
     slots: F32 | None = None
     features: frozenset[str] = frozenset()
+    of_outputs: bool = False
     margins: tuple[int, int] = (0, 0)
     spare: int = 0
 
@@ -157,7 +159,7 @@ def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     """The plan of the one op, and its views by role."""
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
-    symbols = OUTPUT_ROLES.get(case.op, {})
+    symbols = _output_roles(case)
     roles = {
         role: View(
             Buffer(role, symbols.get(role, "T"), sum(case.margins) + a.shape[1]), a.shape[1], case.margins[0]
@@ -202,9 +204,13 @@ def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
 
 
 def _counts(case: OpCase) -> tuple[int, int]:
-    roles = OUTPUT_ROLES.get(case.op, {})
+    roles = _output_roles(case)
     outputs = max([len(case.output_rows), *(len(case.views[role]) for role in roles)])
     return max([1, *(len(a) for role, a in case.views.items() if role not in roles)]), outputs
+
+
+def _output_roles(case: OpCase) -> Mapping[str, str]:
+    return dict.fromkeys(case.views, "O") if case.of_outputs else OUTPUT_ROLES.get(case.op, {})
 
 
 def _pages(case: OpCase) -> list[int]:
@@ -214,10 +220,10 @@ def _pages(case: OpCase) -> list[int]:
 
 
 def _case_step(case: OpCase, pages: list[int]) -> Step:
-    _, n_outputs = _counts(case)
+    n_rows, n_outputs = _counts(case)
     outputs = [
         (row, i % case.n_sequences, case.first_output + i)
-        for i, row in enumerate(case.output_rows or range(n_outputs))
+        for i, row in enumerate(case.output_rows or [i % n_rows for i in range(n_outputs)])
     ]
     paged = () if case.slots is not None else (OTHER, KV, TAIL) if case.has_tail else (OTHER, KV)
     made = ((KV, case.copies), (OTHER, case.other_copies))

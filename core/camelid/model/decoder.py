@@ -20,6 +20,7 @@ from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
 from camelid.model.rope import rope_weights
 from camelid.model.spec import ModelSpec
 from camelid.plan.builder import PlanBuilder
+from camelid.plan.outputs import only_outputs
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.stages import layer_ranges
 from camelid.plan.step import ProgramKey
@@ -71,7 +72,8 @@ def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
 
 
 def lower(model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[int, ...] = ()) -> Plan:
-    """The plan of one entry. `decode` and `mixed` share their ops and differ in capacity.
+    """The plan of one entry. `decode` and `mixed` are lowered alike and differ in capacity; with fewer
+    outputs than rows, what follows the last layer's attention or scan is computed for outputs only.
 
     A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError
     for an entry that the model does not have; as `declare_states` does for a `kv_type`.
@@ -84,7 +86,7 @@ def lower(model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[in
     plan = PlanBuilder(key, declare_states(spec, kv_type), n_channels=n_channels)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
     entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}, cuts=cuts))
-    return plan.build()
+    return only_outputs(plan.build())
 
 
 def entries_of(spec: ModelSpec) -> Mapping[str, Entry]:

@@ -27,6 +27,8 @@ class OpRow:
 
     `writes`, `reads` and `updates` name views (an update is written in place), `weights` and `states` the
     other operands; a trailing `?` marks an operand that may be absent. `attrs` must be given, `defaults` may.
+    `row_wise`: each row written follows from that row of the other views alone, not from its place in the
+    step, its position, state or other rows; such an op may as well run for outputs only (`outputs.py`).
     """
 
     name: str
@@ -38,6 +40,7 @@ class OpRow:
     attrs: tuple[str, ...] = ()
     defaults: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
     rule: Rule = lambda op: True
+    row_wise: bool = False
     flops: Cost = lambda op, counts: 0
     meaning: str
 

@@ -79,7 +79,8 @@ def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
         return weight.n_bytes // weight.rows * min(counts.rows["T"], weight.rows)
     if op.name == "linear_experts":
         n_experts = weight.shape[0]
-        return weight.n_bytes // n_experts * min(op.view("ids").cols * counts.rows["T"], n_experts)
+        n_slots = op.view("ids").cols * counts.rows[op.view("ids").rows]
+        return weight.n_bytes // n_experts * min(n_slots, n_experts)
     return weight.n_bytes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from camelid.backends.gate import rows_basic, rows_matrix, rows_sampling, rows_state
-from camelid.backends.gate.inputs import GateCase, Row
+from camelid.backends.gate.inputs import GateCase, Row, with_outputs
 from camelid.formats.quants import QUANTS
 
 FILES = (rows_basic, rows_matrix, rows_state, rows_sampling)
@@ -32,9 +32,9 @@ class Planned:
 
 def all_rows(weight_types: Collection[str]) -> Iterator[tuple[Row, str]]:
     """Every row, those with a matrix once for each of these types, which stands beside it."""
-    yield from ((row, "") for file in FILES for row in file.rows())
+    yield from ((row, "") for file in FILES for row in with_outputs(file.rows()))
     ordered = [name for name in QUANTS if name in weight_types]
-    yield from ((row, name) for name in ordered for row in rows_matrix.typed_rows(name))
+    yield from ((row, name) for name in ordered for row in with_outputs(rows_matrix.typed_rows(name)))
 
 
 def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[Planned]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -35,7 +35,8 @@ class GateCase:
     def __str__(self) -> str:
         shapes = " ".join(f"{role}[{'x'.join(map(str, a.shape))}]" for role, a in self.case.views.items())
         kv_type = self.case.kv_type if self.case.kv_type != "f32" else ""
-        return " ".join(filter(None, (self.op, self.weight_type, kv_type, shapes)))
+        outputs = "of outputs" if self.case.of_outputs else ""
+        return " ".join(filter(None, (self.op, self.weight_type, kv_type, shapes, outputs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,22 @@ class Row:
 def row(op: str, of: str = "", /, **facts: Any) -> Row:
     """A row, as tables write it."""
     return Row(op, facts, of)
+
+
+def with_outputs(rows: Iterable[Row]) -> Iterator[Row]:
+    """All rows; of each row-wise op the first with several rows once more, as it runs for outputs only."""
+    seen: set[str] = set()
+    for one in rows:
+        yield one
+        if one.op not in seen and OPS[one.of or one.op].row_wise and _has_several(one):
+            seen.add(one.op)
+            yield replace(one, facts={**one.facts, "of_outputs": True})
+
+
+def _has_several(one: Row) -> bool:
+    """Whether its first view has more than one row."""
+    view: Fact = one.facts[OPS[one.of or one.op].roles[0]]
+    return (view if isinstance(view, tuple) else view.shape)[0] > 1
 
 
 def _made(op: OpRow, facts: Mapping[str, Any]) -> OpCase:

@@ -28,7 +28,8 @@ def op_router(op: Op, f: Frame) -> None:
 
 def op_linear_experts(op: Op, f: Frame) -> None:
     ids = f.read(op.view("ids")).astype(int)  # [T, U]
-    x = f.read(op.view("x")).reshape(len(ids), -1, op.weight("weight").cols)  # [T, 1 or U, in]
+    n_in = op.weight("weight").cols
+    x = f.read(op.view("x")).reshape(len(ids), op.view("x").cols // n_in, n_in)  # [T, 1 or U, in]
     y = np.zeros((*ids.shape, op.weight("weight").shape[1]))  # [T, U, out]
     for expert in np.unique(ids):
         where = np.argwhere(ids == expert)
@@ -36,12 +37,12 @@ def op_linear_experts(op: Op, f: Frame) -> None:
         y[tuple(where.T)] = f.store.multiply_expert(op.weight("weight"), int(expert), rows)
     if op.has("bias"):
         y += f.store.matrix(op.weight("bias"))[ids]
-    f.write(op.view("y"), y.reshape(len(ids), -1))
+    f.write(op.view("y"), y.reshape(len(ids), op.view("y").cols))
 
 
 def op_combine(op: Op, f: Frame) -> None:
     probs = f.read(op.view("probs"))  # [T, U]
-    x = f.read(op.view("x")).reshape(*probs.shape, -1)  # [T, U, C]
+    x = f.read(op.view("x")).reshape(*probs.shape, op.view("y").cols)  # [T, U, C]
     y = np.zeros_like(x[:, 0])
     for slot in range(probs.shape[1]):
         y += probs[:, slot, None] * x[:, slot]
@@ -52,7 +53,7 @@ def _in_best_groups(scores: F64, n_groups: int, n_used: int) -> F64:  # [T, E]
     """The scores, minus infinity outside the groups with the best pairs (DeepSeek-V3, arXiv 2412.19437)."""
     if n_used == n_groups:
         return scores
-    groups = scores.reshape(len(scores), n_groups, -1)  # [T, G, E / G]
+    groups = scores.reshape(len(scores), n_groups, scores.shape[1] // n_groups)  # [T, G, E / G]
     pairs = np.sort(groups, axis=2)[..., -2:].sum(axis=2)  # [T, G]
     best = np.argsort(-pairs, axis=1, kind="stable")[:, :n_used]
     kept = np.full_like(groups, -np.inf)
