@@ -11,6 +11,7 @@ import struct
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
+from itertools import cycle
 from typing import Any
 
 from camelid.backends.base import (
@@ -37,7 +38,7 @@ from camelid_native.cpu_forecast import forecast
 from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_peak import peak_gflops
 from camelid_native.cpu_records import Placed, StateRecord, op_records, program_record, refusal
-from camelid_native.cpu_runner import CpuProgram, Flight, Runner
+from camelid_native.cpu_runner import CpuProgram, Flight, Runner, result_places
 from camelid_native.cpu_states import StateMemory, group_of, state_memory
 from camelid_native.cpu_threads import processors
 from camelid_native.cpu_weights import WeightForms
@@ -123,14 +124,15 @@ class CpuBackend:
         n_bytes = self._library.scratch_bytes(ctypes.addressof(record), len(self._cpus))
         scratch = Memory(n_bytes)
         record.scratch, record.scratch_bytes = scratch.at, n_bytes
-        result = Memory(result_bytes(plan, plan.key.capacity.outputs))
-        kept = (self._weights, self._states, memory, scratch, result)
+        n_bytes = result_bytes(plan, plan.key.capacity.outputs)
+        results = tuple(Memory(n_bytes) for _ in range(result_places(n_bytes)))
+        kept = (self._weights, self._states, memory, scratch, results, cycle(results))
         program = CpuProgram(record, ops, *kept, arena.offsets)
         self._programs.append(program)
         return Program(plan, program)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Begins a step; where one is under way, when that has ended."""
+        """Begins a step; where one is under way, it waits behind that."""
         runner, own = self._opened(), self._own(program)
         _check_step(program, step)
         taken = checked_inputs(program, step, inputs, backend="cpu")
@@ -140,7 +142,7 @@ class CpuBackend:
             own.arena.write(own.offsets[name], data)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
         words = ctypes.create_string_buffer(step, len(step))
-        flight = Flight(own, words, result_bytes(program.plan, n_outputs))
+        flight = Flight(own, words, result_bytes(program.plan, n_outputs), next(own.places))
         runner.submit(flight)
         self._runs += 1
         return Ticket(program, n_outputs, flight)

@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_scratch_bytes": (c_uint64, (c_uint32, c_void_p, c_uint32)),
     "cam_start": (c_void_p, (c_uint32, c_void_p)),
     "cam_submit": (c_uint32, (c_void_p, c_uint32, c_void_p, c_char_p, c_void_p)),
-    "cam_wait": (None, (c_void_p,)),
+    "cam_wait": (None, (c_void_p, c_uint32)),
     "cam_stop": (None, (c_void_p,)),
     "cam_lanes": (c_uint32, (c_uint32,)),
     "cam_multiply": (c_uint32, (c_uint32, c_uint32)),
@@ -104,16 +104,17 @@ class Library:
         return pool
 
     def submit(self, pool: int, program_at: int, step: ctypes.Array[Any], result_at: int) -> None:
-        """Begins a run and returns; one at a time. The step must stay until `wait` returns."""
+        """Begins a run, or has it wait behind the one under way, and returns. The step must stay until it has
+        ended."""
         if not self._c.cam_submit(pool, self._number, program_at, step, result_at):
             raise BackendError(
                 "the threads of backend 'cpu' cannot be started again after a fork; load the model anew",
                 backend="cpu",
             )
 
-    def wait(self, pool: int) -> None:
-        """Returns when the run has ended. Other Python threads go on meanwhile."""
-        self._c.cam_wait(pool)
+    def wait(self, pool: int, most: int = 0) -> None:
+        """Returns when at most so many runs have not ended. Other Python threads go on meanwhile."""
+        self._c.cam_wait(pool, most)
 
     def stop(self, pool: int) -> None:
         """Ends the threads of a pool."""

@@ -25,6 +25,7 @@ from camelid_native.cpu_records import (
     stacked,
     weight_record,
 )
+from camelid_native.cpu_runner import result_places
 from camelid_native.cpu_weights import is_mapped
 from camelid_native.state_layout import group_of
 
@@ -56,7 +57,8 @@ def program_bytes(library: Library, n_threads: int, plan: Plan, pools: Mapping[s
     ops = _records(library, plan, pools)
     record = program_record(plan, ops)
     scratch = library.scratch_bytes(ctypes.addressof(record), n_threads)
-    return scratch + result_bytes(plan, plan.key.capacity.outputs)
+    results = result_bytes(plan, plan.key.capacity.outputs)
+    return scratch + result_places(results) * results
 
 
 def _records(library: Library, plan: Plan, pools: Mapping[str, Pool]) -> ctypes.Array[OpRecord]:

@@ -18,7 +18,7 @@ from camelid.plan.ops import OPS
 from camelid.plan.plan import Attr, Op, Plan, StateRef, StateSpec, View
 from camelid.plan.weights import Weight
 
-ABI = 1
+ABI = 2
 ROWS = {"T": 0, "S": 1, "O": 2}
 FORM_F32, FORM_ROWS, FORM_PANELS = 0, 1, 2
 FLAG_SAME_X = 1

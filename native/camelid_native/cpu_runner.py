@@ -1,10 +1,11 @@
-"""The threads of a backend and the step under way."""
+"""The threads of a backend and the steps under way."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,15 @@ from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_records import OpRecord, ProgramRecord
 from camelid_native.cpu_states import StateMemory
 from camelid_native.cpu_weights import WeightForms
+
+MOST_UNDER_WAY = 2  # one computes and one waits behind it; the pool has no more places
+SMALL_RESULT = 1 << 16  # bytes
+
+
+def result_places(n_bytes: int) -> int:
+    """Places for a program's results, of so many bytes each. With two its next step can wait behind the one
+    under way, whose results are read later."""
+    return 1 if n_bytes > SMALL_RESULT else MOST_UNDER_WAY
 
 
 @dataclass(slots=True)
@@ -26,30 +36,33 @@ class CpuProgram:
     states: Mapping[str, StateMemory]
     arena: Memory
     scratch: Memory
-    result: Memory
+    results: tuple[Memory, ...]
+    places: Iterator[Memory]  # of results, in turn
     offsets: Mapping[str, int]
 
     @property
     def n_bytes(self) -> int:
         """Of what is its own."""
-        return self.arena.n_bytes + self.scratch.n_bytes + self.result.n_bytes
+        return sum(memory.n_bytes for memory in (self.arena, self.scratch, *self.results))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Flight:
-    """A step that was submitted: its program and words, how many bytes it gives, and what they were; in which
-    process its threads run, and whether it has ended there."""
+    """A step that was submitted: its program and words, where its results come and how many bytes, and what
+    they were; in which process its threads run, and whether it has ended there."""
 
     program: CpuProgram
     words: ctypes.Array[Any]
     n_bytes: int
+    result: Memory
     data: bytes = b""
     process: int = 0
+    has_begun: bool = False
     has_ended: bool = False
 
 
 class Runner:
-    """Runs one step at a time. While it does, it keeps everything that the threads read and write.
+    """Runs steps in order. Until one has ended it keeps everything that the threads read and write for it.
 
     It knows nothing of the backend, so that it can end the threads when the backend is dropped.
     """
@@ -57,29 +70,36 @@ class Runner:
     def __init__(self, library: Library, cpus: Sequence[int]) -> None:
         self._library = library
         self._pool = library.start(cpus)
-        self._flight: Flight | None = None  # the step under way
+        self._flights: deque[Flight] = deque()  # the steps under way, the oldest first
 
     def submit(self, flight: Flight) -> None:
-        """Begins a step; where one is under way, when that has ended."""
-        self.settle()
-        self._flight = flight  # before it begins: an interrupt in between must not lose a step
+        """Begins a step, or lets it wait behind the one under way; behind two, when the first has ended."""
+        is_taken = bool(self._flights) and self._flights[-1].result is flight.result
+        self.settle(0 if is_taken else MOST_UNDER_WAY - 1)
+        self._flights.append(flight)  # before it begins: an interrupt in between must not lose a step
         program, flight.process = flight.program, os.getpid()
-        self._library.submit(self._pool, ctypes.addressof(program.record), flight.words, program.result.at)
+        self._library.submit(self._pool, ctypes.addressof(program.record), flight.words, flight.result.at)
+        flight.has_begun = True
 
-    def settle(self) -> None:
-        """Waits for the step under way and keeps its results, whose place the next one takes. In a child of
-        fork() there is none: it goes on in the parent alone."""
-        flight = self._flight
-        if flight and flight.process == os.getpid():
-            self._library.wait(self._pool)
-            flight.data = flight.program.result.read(0, flight.n_bytes)
+    def settle(self, most: int = 0) -> None:
+        """Waits until at most so many steps are under way, and keeps the results of the others, whose places
+        later steps take. In a child of fork() there is none: they go on in the parent alone."""
+        flights = self._flights
+        if flights and flights[0].process != os.getpid():
+            flights.clear()
+        if len(flights) > most:
+            is_sure = all(flight.has_begun for flight in flights)  # the pool counts those that have alone
+            self._library.wait(self._pool, most if is_sure else 0)
+        while len(flights) > most:
+            flight = flights[0]
+            flight.data = flight.result.read(0, flight.n_bytes)
             flight.has_ended = True
-        self._flight = None
+            flights.popleft()
 
     def finish(self, flight: Flight) -> None:
         """Waits for this step, unless it has ended. BackendError where another process runs it."""
-        if flight is self._flight:
-            self.settle()
+        if flight in self._flights:
+            self.settle(len(self._flights) - 1 - self._flights.index(flight))
         if not flight.has_ended:
             raise BackendError(
                 "the step was under way when this process was forked, and ends in its parent alone; fork "
@@ -88,7 +108,7 @@ class Runner:
             )
 
     def stop(self) -> None:
-        """Ends the threads, once their step has ended. A second call does nothing."""
+        """Ends the threads, once their steps have ended. A second call does nothing."""
         self.settle()
         pool, self._pool = self._pool, 0
         if pool:

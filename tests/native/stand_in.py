@@ -44,7 +44,7 @@ FILES = {
     "cpuid.c": '#include "shared.h"\n',
     "kernels.c": '#include "shared.h"\nconst unsigned JOIN(cam_variant_, CAM_VARIANT) = 1;\n',
     "shared.h": """#pragma once
-#define CAM_ABI 1
+#define CAM_ABI 2
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 extern const unsigned cam_variant_portable, cam_variant_avx512vnni, cam_variant_neon_i8mm;

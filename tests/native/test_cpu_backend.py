@@ -81,7 +81,7 @@ class Recorder:
 
     def _recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            self.calls.append(name)
+            self.calls.append(f"wait {arguments[2]}" if name == "wait" else name)
             found = function(*arguments)
             if name == "submit" and self.interrupt:
                 raise KeyboardInterrupt
@@ -107,7 +107,47 @@ def test_interrupted_submit_loses_no_step(recorder: Recorder) -> None:
         await backend.close()
 
     asyncio.run(run())
-    assert recorder.calls == ["start", "submit", "wait", "submit", "wait", "stop"]
+    assert recorder.calls == ["start", "submit", "submit", "wait 0", "stop"]
+
+
+def test_a_step_waits_behind_another(recorder: Recorder) -> None:
+    """The host waits only where both places are taken, and no longer than for one."""
+
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        program = await prepared(backend, made)
+        first, second, third = (backend.run(program, made.step) for _ in range(3))
+        for ticket in (second, first, third):
+            recorder.calls.append("read")
+            await backend.read(ticket)
+        await backend.close()
+
+    asyncio.run(run())
+    begun = ["start", "submit", "submit", "wait 1", "submit"]
+    assert recorder.calls == [*begun, "read", "wait 1", "read", "read", "wait 0", "stop"]
+
+
+def test_an_interrupted_submit_may_not_have_begun(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is not known how many are under way, and the host waits for all."""
+
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        program = await prepared(backend, made)
+        first = backend.run(program, made.step)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Library, "submit", interrupted)
+            backend.run(program, made.step)
+        await backend.read(first)
+        await backend.close()
+
+    asyncio.run(run())
+    assert recorder.calls == ["start", "submit", "wait 0", "wait 0", "stop"]
+
+
+def interrupted(*arguments: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +168,7 @@ def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pyt
         await backend.close()
 
     asyncio.run(run())
-    assert recorder.calls == ["start", "submit", "wait", "write", "submit", "wait", "stop"]
+    assert recorder.calls == ["start", "submit", "wait 0", "write", "submit", "wait 0", "stop"]
 
 
 def test_allocate_waits_for_the_step_under_way(recorder: Recorder) -> None:
@@ -140,7 +180,7 @@ def test_allocate_waits_for_the_step_under_way(recorder: Recorder) -> None:
         await backend.close()
 
     asyncio.run(run())
-    assert recorder.calls == ["start", "submit", "wait", "allocated", "stop"]
+    assert recorder.calls == ["start", "submit", "wait 0", "allocated", "stop"]
 
 
 def test_threads_end_with_the_backend(recorder: Recorder) -> None:
@@ -149,7 +189,7 @@ def test_threads_end_with_the_backend(recorder: Recorder) -> None:
         backend.run(await prepared(backend, made), made.step)
 
     asyncio.run(run())
-    assert recorder.calls == ["start", "submit", "wait", "stop"]
+    assert recorder.calls == ["start", "submit", "wait 0", "stop"]
 
 
 def test_second_open_ends_the_first(recorder: Recorder) -> None:

@@ -53,13 +53,13 @@ def project(built: Project, tmp_path: Path) -> Project:
 
 def test_loads_from_the_package(built: Project) -> None:
     done = built.python("-c", LOAD)
-    assert done.stdout.split() == [str(built.library), "1"], done.stderr
+    assert done.stdout.split() == [str(built.library), "2"], done.stderr
 
 
 def test_override_comes_first(project: Project, tmp_path: Path) -> None:
     shutil.copytree(project.library.parents[1], tmp_path / "mine")
     done = project.python("-c", LOAD, CAMELID_NATIVE_DIR=str(tmp_path / "mine"))
-    assert done.stdout.split() == [str(tmp_path / "mine" / project.target.path), "1"], done.stderr
+    assert done.stdout.split() == [str(tmp_path / "mine" / project.target.path), "2"], done.stderr
 
 
 def test_library_without_facts_is_loaded(project: Project, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_library_without_facts_is_loaded(project: Project, tmp_path: Path) -> No
     mine.parent.mkdir(parents=True)
     shutil.copy(project.library, mine)
     done = project.python("-c", LOAD, CAMELID_NATIVE_DIR=str(tmp_path / "mine"))
-    assert done.stdout.split() == [str(mine), "1"], done.stderr
+    assert done.stdout.split() == [str(mine), "2"], done.stderr
 
 
 def rebuild_with(project: Project, name: str, old: str, new: str) -> None:
@@ -85,8 +85,8 @@ WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
         "older than its sources",
     ),
     "other records": (
-        lambda project: rebuild_with(project, "shared.h", "CAM_ABI 1", "CAM_ABI 7"),
-        "records of version 7, this Camelid 1",
+        lambda project: rebuild_with(project, "shared.h", "CAM_ABI 2", "CAM_ABI 7"),
+        "records of version 7, this Camelid 2",
     ),
     "no library at all": (lambda project: project.library.write_bytes(b"text"), "no library of Camelid's"),
     "somebody's library": (
@@ -164,7 +164,7 @@ def test_zip_is_unpacked_once(packed: Path, tmp_path: Path) -> None:
     (unpacked,) = [path for path in cache.rglob("*") if path.is_file()]
     assert {out.split()[0] for out, _ in told} == {str(unpacked)}, told
     before = unpacked.stat()
-    assert start_from_zip(packed, cache).communicate()[0].split() == [str(unpacked), "1"]
+    assert start_from_zip(packed, cache).communicate()[0].split() == [str(unpacked), "2"]
     assert (unpacked.stat().st_mtime_ns, unpacked.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 

@@ -19,7 +19,7 @@ from ctypes import c_char_p, c_uint32, c_void_p
 library = ctypes.CDLL(sys.argv[1])
 library.cam_start.restype, library.cam_start.argtypes = c_void_p, [c_uint32, c_void_p]
 library.cam_submit.argtypes = [c_void_p, c_uint32, c_void_p, c_char_p, c_void_p]
-library.cam_wait.argtypes = library.cam_stop.argtypes = [c_void_p]
+library.cam_wait.argtypes, library.cam_stop.argtypes = [c_void_p, c_uint32], [c_void_p]
 program = ctypes.create_string_buffer(library.cam_record_bytes(4))  # of no ops
 
 def limit(more):
@@ -47,7 +47,7 @@ assert not library.cam_start(200, None)
 assert has_threads(1)
 pool = library.cam_start(2, None)
 assert pool and submit(pool) == 1
-library.cam_wait(pool)
+library.cam_wait(pool, 0)
 library.cam_stop(pool)
 assert has_threads(1)
 """
@@ -55,22 +55,22 @@ assert has_threads(1)
 FORK = """
 pool = library.cam_start(200, None)
 assert submit(pool) == 1
-library.cam_wait(pool)
+library.cam_wait(pool, 0)
 child = os.fork()
 if not child:
     other = library.cam_start(200, None)  # takes the stacks that the parent's threads left
     limit(300 << 20)
     refused = submit(pool) == 0 and has_threads(201)
-    library.cam_wait(pool)
+    library.cam_wait(pool, 0)
     lift()
     begun = submit(pool) == 1 and has_threads(401)
-    library.cam_wait(pool)
+    library.cam_wait(pool, 0)
     library.cam_stop(pool)
     library.cam_stop(other)
     os._exit(0 if refused and begun and has_threads(1) else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert submit(pool) == 1
-library.cam_wait(pool)
+library.cam_wait(pool, 0)
 library.cam_stop(pool)
 """
 

@@ -105,13 +105,18 @@ class Scheduler:
 
     def next_batch(self) -> Batch | None:
         """The next step's work, or None if no sequence has a row to submit."""
+        wanted = self._wanted()
         for _ in range(len(self._turns)):
             program = self._turns[0]
             self._turns.rotate(-1)
-            batch = self._batch(program)
-            if batch.work:
+            batch = self._batch(program) if program in wanted else None
+            if batch and batch.work:
                 return batch
         return None
+
+    def _wanted(self) -> set[str]:
+        """The programs that those running may go through; a prompt's serves most of them."""
+        return {MIXED, *(ALL_LOGITS if s.request.all_logits else s.program for s in self.running)}
 
     def admit(self) -> None:
         """Gives seats to those who wait, in order, while there is room."""

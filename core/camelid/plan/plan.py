@@ -156,14 +156,14 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One entry of a model at given capacities. Without slots, so that `layout` is computed once."""
+    """One entry of a model at given capacities. Without slots: what each step asks is computed once."""
 
     key: ProgramKey
     stages: tuple[Stage, ...]
     states: tuple[StateSpec, ...]
     n_channels: int = 1
 
-    @property
+    @cached_property
     def ops(self) -> tuple[Op, ...]:
         return tuple(op for stage in self.stages for op in stage.ops)
 

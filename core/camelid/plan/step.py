@@ -161,7 +161,7 @@ class StepSequence:
     sampling: int = 0
 
     def words(self) -> tuple[int, ...]:
-        flat = (word for group in self.groups for word in group)
+        flat = chain.from_iterable(self.groups)
         return (self.first_row, self.rows, self.adapter, self.sampling, *flat)
 
 
@@ -300,8 +300,10 @@ def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
         )
 
 
-def _packed(records: Iterable[Iterable[int]], n_words: int) -> bytes:
+def _packed(records: Seq[Iterable[int]], n_words: int) -> bytes:
     """The records, then zeros up to `n_words`."""
+    if not records:
+        return bytes(4 * n_words)
     flat = list(chain.from_iterable(records))
     return struct.pack(f"<{len(flat)}I", *flat).ljust(4 * n_words, b"\0")
 

@@ -6,7 +6,7 @@
 #pragma once
 #include <stdint.h>
 
-#define CAM_ABI 1
+#define CAM_ABI 2
 
 /* An address in a field of 64 bits, whatever the size of a pointer. */
 #define AT(type, address) ((type *)(uintptr_t)(address))

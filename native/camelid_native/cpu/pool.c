@@ -1,36 +1,44 @@
-/* A pool of threads. They spin a while for the next run, as one step follows another within
- * microseconds, then sleep until it comes. In a child of fork() they are started anew. */
+/* A pool of threads. A run may wait behind the one under way, and begins when that has ended, without its host.
+ * Threads spin a while for the next run, as one step follows another within microseconds, then sleep until it
+ * comes. In a child of fork() they are started anew. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { SPINS_BEFORE_YIELD = 4096 };
-static const int64_t SPIN_NS = 100 * 1000;
+/* Looks at a word before a thread sleeps. Where other work has the processor of the thread that is waited for,
+ * looking on keeps both from it, and each sched_yield gives away a slice of some milliseconds. */
+enum { LOOKS = 8192, NO_LOOKS = 0 };
+
+/* What threads wait for lies in lines of its own, so that no other writing disturbs them. */
+typedef struct {
+    char before[CACHE_LINE];
+    atomic_ullong value;
+    atomic_uint n_asleep;
+    char after[CACHE_LINE];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+} word;
+
+typedef struct { const cam_variant *variant; cam_run run; } order;
 
 struct cam_pool {
     uint32_t n_threads, *cpus, n_cpus;
     pthread_t *threads;
-    pid_t owner;                  /* the process that the threads live in */
-    pthread_mutex_t lock;
-    pthread_cond_t begun, ended;
-    const cam_variant *variant;
-    cam_run run;
-    /* What threads wait for lies in lines of its own, so that no other writing disturbs them. */
-    char before_ordinal[CACHE_LINE];
-    atomic_uint ordinal;   /* of the run; odd numbers end the threads */
-    char before_done[CACHE_LINE];
-    atomic_uint n_done;    /* threads that have finished the run */
-    char before_met[CACHE_LINE];
-    atomic_uint n_met, phase;  /* of cam_meet */
-    char after_met[CACHE_LINE];
+    pid_t owner;              /* the process that the threads live in */
+    order orders[2];          /* run n is orders[n % 2] */
+    word ordinal;             /* twice the runs that were begun; an odd number ends the threads after them */
+    word ended;               /* runs */
+    word phase;               /* of cam_meet */
+    atomic_ullong n_finished; /* runs, counted by every thread */
+    char between[CACHE_LINE];
+    atomic_uint n_met;
 };
 
-typedef struct { cam_pool *pool; uint32_t thread, seen; } worker;
+typedef struct { cam_pool *pool; uint32_t thread; uint64_t seen; } worker;
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -40,28 +48,47 @@ static void relax(void) {
 #endif
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
+static void start_word(word *at) {
+    atomic_store(&at->value, 0);
+    atomic_store(&at->n_asleep, 0);
+    pthread_mutex_init(&at->lock, NULL);
+    pthread_cond_init(&at->changed, NULL);
+}
+
+/* Waits while a word has a value. */
+static void wait_while(word *at, uint64_t value, uint32_t looks) {
+    for (uint32_t i = 0; i < looks; i++) {
+        if (atomic_load_explicit(&at->value, memory_order_acquire) != value) return;
+        relax();
+    }
+    pthread_mutex_lock(&at->lock);
+    atomic_fetch_add(&at->n_asleep, 1);
+    while (atomic_load(&at->value) == value) pthread_cond_wait(&at->changed, &at->lock);
+    atomic_fetch_sub(&at->n_asleep, 1);
+    pthread_mutex_unlock(&at->lock);
+}
+
+/* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new value
+ * is there, has none to wake. */
+static void add(word *at, uint64_t more) {
+    atomic_fetch_add(&at->value, more);
+    if (!atomic_load(&at->n_asleep)) return;
+    pthread_mutex_lock(&at->lock);
+    pthread_cond_broadcast(&at->changed);
+    pthread_mutex_unlock(&at->lock);
 }
 
 void cam_meet(const cam_run *run, uint32_t thread) {
     (void)thread;
     cam_pool *pool = run->pool;
     if (run->n_threads == 1) return;
-    uint32_t phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 == run->n_threads) {
-        atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
-        atomic_store_explicit(&pool->phase, phase + 1, memory_order_release);
+    uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 < run->n_threads) {
+        wait_while(&pool->phase, phase, LOOKS);
         return;
     }
-    /* On a machine with other work the last thread may not be running at all: then spinning only keeps it
-     * from the processor that it waits for. */
-    for (uint32_t spins = 0; atomic_load_explicit(&pool->phase, memory_order_acquire) == phase; spins++) {
-        if (spins < SPINS_BEFORE_YIELD) relax();
-        else sched_yield();
-    }
+    atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
+    add(&pool->phase, 1);
 }
 
 static void pin(const cam_pool *pool, uint32_t thread) {
@@ -76,56 +103,34 @@ static void pin(const cam_pool *pool, uint32_t thread) {
 #endif
 }
 
-static uint32_t next_run(cam_pool *pool, uint32_t seen) {
-    int64_t until = now_ns() + SPIN_NS;
-    for (uint32_t spins = 0; spins % 64 || now_ns() < until; spins++) {
-        uint32_t ordinal = atomic_load_explicit(&pool->ordinal, memory_order_acquire);
-        if (ordinal != seen) return ordinal;
-        relax();
-    }
-    pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->ordinal) == seen) pthread_cond_wait(&pool->begun, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
-    return atomic_load(&pool->ordinal);
-}
-
+/* No thread finishes a run before all have begun it, if it has ops, as they meet after each. */
 static void finish(cam_pool *pool) {
-    if (atomic_fetch_add_explicit(&pool->n_done, 1, memory_order_acq_rel) + 1 < pool->n_threads) return;
-    pthread_mutex_lock(&pool->lock);
-    pthread_cond_broadcast(&pool->ended);
-    pthread_mutex_unlock(&pool->lock);
+    if ((atomic_fetch_add(&pool->n_finished, 1) + 1) % pool->n_threads == 0) add(&pool->ended, 1);
 }
 
 static void *work(void *argument) {
     worker me = *(worker *)argument;
     free(argument);
     pin(me.pool, me.thread);
-    for (;;) {
-        me.seen = next_run(me.pool, me.seen);
-        if (me.seen % 2) return NULL;
-        me.pool->variant->execute(&me.pool->run, me.thread);
+    for (;; me.seen += 2) {
+        wait_while(&me.pool->ordinal, me.seen, LOOKS);
+        if (atomic_load(&me.pool->ordinal.value) == me.seen + 1) return NULL;
+        const order *next = &me.pool->orders[(me.seen / 2 + 1) % 2];
+        next->variant->execute(&next->run, me.thread);
         finish(me.pool);
     }
 }
 
-static void begin(cam_pool *pool, uint32_t by) {
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add_explicit(&pool->ordinal, by, memory_order_release);
-    pthread_cond_broadcast(&pool->begun);
-    pthread_mutex_unlock(&pool->lock);
-}
-
-/* Ends the first n threads; the ordinal is even again, so that others can be started. */
+/* Ends the first n threads. */
 static void end_threads(cam_pool *pool, uint32_t n) {
-    begin(pool, 1);
+    add(&pool->ordinal, 1);
     for (uint32_t i = 0; i < n; i++) pthread_join(pool->threads[i], NULL);
-    atomic_fetch_add(&pool->ordinal, 1);
 }
 
 static int start_thread(cam_pool *pool, uint32_t thread) {
     worker *each = malloc(sizeof *each);
     if (!each) return 0;
-    *each = (worker){pool, thread, atomic_load(&pool->ordinal)};
+    *each = (worker){pool, thread, 0};
     if (pthread_create(&pool->threads[thread], NULL, work, each) == 0) return 1;
     free(each);
     return 0;
@@ -133,11 +138,11 @@ static int start_thread(cam_pool *pool, uint32_t thread) {
 
 /* Starts all threads; if one cannot be, ends the others and returns 0. */
 static int start(cam_pool *pool) {
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->begun, NULL);
-    pthread_cond_init(&pool->ended, NULL);
+    start_word(&pool->ordinal);
+    start_word(&pool->ended);
+    start_word(&pool->phase);
+    atomic_store(&pool->n_finished, 0);
     atomic_store(&pool->n_met, 0);
-    atomic_store(&pool->n_done, pool->n_threads);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         if (!start_thread(pool, i)) {
             end_threads(pool, i);
@@ -167,25 +172,20 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
 
 int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run) {
     if (pool->owner != getpid() && !start(pool)) return 0;  /* threads do not survive a fork */
-    pool->variant = variant;
-    pool->run = *run;
-    pool->run.pool = pool;
-    pool->run.n_threads = pool->n_threads;
-    atomic_store(&pool->n_done, 0);
-    begin(pool, 2);
+    order *next = &pool->orders[(atomic_load(&pool->ordinal.value) / 2 + 1) % 2];
+    *next = (order){variant, *run};
+    next->run.pool = pool;
+    next->run.n_threads = pool->n_threads;
+    add(&pool->ordinal, 2);
     return 1;
 }
 
-void cam_pool_wait(cam_pool *pool) {
+/* The host sleeps at once: its looking would take a processor from a thread. */
+void cam_pool_wait(cam_pool *pool, uint32_t most) {
     if (pool->owner != getpid()) return;  /* what was under way stayed in the parent */
-    int64_t until = now_ns() + SPIN_NS;
-    for (uint32_t spins = 0; spins % 64 || now_ns() < until; spins++) {
-        if (atomic_load_explicit(&pool->n_done, memory_order_acquire) >= pool->n_threads) return;
-        sched_yield();
-    }
-    pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->n_done) < pool->n_threads) pthread_cond_wait(&pool->ended, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
+    for (uint64_t ended; n_begun - (ended = atomic_load(&pool->ended.value)) > most;)
+        wait_while(&pool->ended, ended, NO_LOOKS);
 }
 
 void cam_pool_free(cam_pool *pool) {

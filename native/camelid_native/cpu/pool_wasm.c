@@ -82,9 +82,10 @@ int cam_pool_submit(cam_pool *unused, const cam_variant *variant, const cam_run 
     return 1;
 }
 
-/* Runs are begun by one thread, one after the other: the last has ended when as many have as were begun. */
-void cam_pool_wait(cam_pool *unused) {
-    (void)unused;
+/* Runs are begun by one thread, one after the other: the last has ended when as many have as were begun. Here
+ * none waits behind another, so that none may be left. */
+void cam_pool_wait(cam_pool *unused, uint32_t most) {
+    (void)unused, (void)most;
     const uint32_t n_begun = atomic_load(&pool.ordinal.value) / 2;
     for (uint32_t done; pool.n_threads > 1 && (done = atomic_load(&pool.done.value)) != n_begun;)
         wait_while(&pool.done, done);
