@@ -124,10 +124,11 @@ class CpuBackend:
         n_bytes = self._library.scratch_bytes(ctypes.addressof(record), len(self._cpus))
         scratch = Memory(n_bytes)
         record.scratch, record.scratch_bytes = scratch.at, n_bytes
-        n_bytes = result_bytes(plan, plan.key.capacity.outputs)
+        output_bytes = result_bytes(plan, 1)
+        n_bytes = plan.key.capacity.outputs * output_bytes
         results = tuple(Memory(n_bytes) for _ in range(result_places(n_bytes)))
         kept = (self._weights, self._states, memory, scratch, results, cycle(results))
-        program = CpuProgram(record, ops, *kept, arena.offsets)
+        program = CpuProgram(record, ops, *kept, output_bytes, arena.offsets)
         self._programs.append(program)
         return Program(plan, program)
 
@@ -141,8 +142,7 @@ class CpuBackend:
         for name, data in taken.items():
             own.arena.write(own.offsets[name], data)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        words = ctypes.create_string_buffer(step, len(step))
-        flight = Flight(own, words, result_bytes(program.plan, n_outputs), next(own.places))
+        flight = Flight(own, step, n_outputs * own.output_bytes, next(own.places))
         runner.submit(flight)
         self._runs += 1
         return Ticket(program, n_outputs, flight)
@@ -160,7 +160,7 @@ class CpuBackend:
         if self._runner:
             self._runner.finish(flight)
         own = flight.program
-        sizes = made_bytes(ticket.program, flight.words.raw)
+        sizes = made_bytes(ticket.program, flight.step)
         return {name: own.arena.read(own.offsets[name], n) for name, n in sizes.items()}
 
     async def read_state(self, group: str, unit: int) -> bytes:

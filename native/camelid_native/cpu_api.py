@@ -103,7 +103,7 @@ class Library:
             raise BackendError("the threads of backend 'cpu' cannot be started", backend="cpu")
         return pool
 
-    def submit(self, pool: int, program_at: int, step: ctypes.Array[Any], result_at: int) -> None:
+    def submit(self, pool: int, program_at: int, step: bytes, result_at: int) -> None:
         """Begins a run, or has it wait behind the one under way, and returns. The step must stay until it has
         ended."""
         if not self._c.cam_submit(pool, self._number, program_at, step, result_at):

@@ -7,7 +7,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from camelid.errors import BackendError
 from camelid_native.cpu_api import Library
@@ -38,6 +37,7 @@ class CpuProgram:
     scratch: Memory
     results: tuple[Memory, ...]
     places: Iterator[Memory]  # of results, in turn
+    output_bytes: int  # of the results
     offsets: Mapping[str, int]
 
     @property
@@ -48,11 +48,11 @@ class CpuProgram:
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A step that was submitted: its program and words, where its results come and how many bytes, and what
+    """A step that was submitted: its program and bytes, where its results come and how many bytes, and what
     they were; in which process its threads run, and whether it has ended there."""
 
     program: CpuProgram
-    words: ctypes.Array[Any]
+    step: bytes
     n_bytes: int
     result: Memory
     data: bytes = b""
@@ -78,7 +78,7 @@ class Runner:
         self.settle(0 if is_taken else MOST_UNDER_WAY - 1)
         self._flights.append(flight)  # before it begins: an interrupt in between must not lose a step
         program, flight.process = flight.program, os.getpid()
-        self._library.submit(self._pool, ctypes.addressof(program.record), flight.words, flight.result.at)
+        self._library.submit(self._pool, ctypes.addressof(program.record), flight.step, flight.result.at)
         flight.has_begun = True
 
     def settle(self, most: int = 0) -> None:
