@@ -156,7 +156,7 @@ def test_on_a_real_driver() -> None:
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout)["backends"]
     assert driver in found["device"] and found["is_software"] and found["limits"]
-    assert found["gate"]["add"]["passed"] == 4 and found["gate"]["add"]["worst_nmse"] < 1e-10
+    assert found["gate"]["add"]["passed"] == 5 and found["gate"]["add"]["worst_nmse"] < 1e-10
 
 
 X86 = (
@@ -234,7 +234,7 @@ def test_numbers_that_fail_stay_in_their_column(put: Callable[..., Device]) -> N
     text = call("--backend", "cpu", "--op", "add").stdout
     assert "wrong" in text and "1e-10" in text and "add: " in text, "three failures, then how many more"
     assert "which -v shows" in text and text.count("add x[") == 3
-    assert call("-v", "--backend", "cpu", "--op", "add").stdout.count("add x[") == 4
+    assert call("-v", "--backend", "cpu", "--op", "add").stdout.count("add x[") == 5
 
 
 def test_a_backend_is_shown_as_it_is(put: Callable[..., Device]) -> None:
