@@ -24,6 +24,11 @@ FLOATS = ("f32", "f16", "bf16")
 MAX_NMSE = 1e-11
 MAX_NMSE_OF_INT8 = 2e-4  # what rounding activations to 127 steps costs: about 2^-14
 ROWS = (1, 2, 3, 7, 16, 19, 40)
+# A type of each layout of panels.
+ONE_OF_EACH = (
+    *("f32", "f16", "q4_0", "q4_1", "q5_0", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k"),
+    *("iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "iq3_s", "q2_0"),
+)
 
 
 def weight(type_name: str, *shape: int, seed: int = 1) -> Quantized:
@@ -86,9 +91,7 @@ def test_linear(type_name: str, variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(
-    "type_name", ["q4_0", "q4_1", "q5_1", "q8_0", "q6_k", "q2_k", "iq4_nl", "f32", "f16"]
-)
+@pytest.mark.parametrize("type_name", ONE_OF_EACH)
 def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
     """Whatever rows come with it, whichever thread computes it."""
     whole = linear(type_name, max(ROWS), 53, 512)

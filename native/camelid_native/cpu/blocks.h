@@ -42,3 +42,10 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 /* E2M1 of the OCP microscaling formats 1.0, doubled, so that all 16 are whole; the scales are halved. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* Coordinates of the points of iq_grids.h, by their number there and, as the fourth bit, a sign. That of iq1
+ * is the sign of an eighth that is added to -1, 0 or 1; here are eighths. */
+static const int8_t iq1_values[16] = {-7, 1, 9, 0, 0, 0, 0, 0, -9, -1, 7};
+static const int8_t iq2_values[16] = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43};
+static const int8_t iq3_xxs_values[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
+static const int8_t iq3_s_values[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};

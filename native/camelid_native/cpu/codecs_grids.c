@@ -4,12 +4,6 @@
 #include "codecs.h"
 #include "iq_grids.h"
 
-/* Coordinates of the points, by their number in iq_grids.h. */
-static const int8_t levels_iq1[] = {-1, 0, 1};
-static const int8_t levels_iq2[] = {8, 25, 43};
-static const int8_t levels_iq3_xxs[] = {4, 12, 20, 28, 36, 44, 52, 62};
-static const int8_t levels_iq3_s[] = {1, 3, 5, 7, 9, 11, 13, 15};
-
 /* Seven signs are stored, and the eighth makes the number of minus signs even. */
 INLINE uint32_t even_signs(uint32_t seven) {
     uint32_t folded = seven ^ seven >> 4;
@@ -17,103 +11,125 @@ INLINE uint32_t even_signs(uint32_t seven) {
     return seven | ((folded ^ folded >> 1) & 1) << 7;
 }
 
-/* Eight values: coordinate i is levels[bits of point], less than 0 where bit i of `signs` is set. */
-INLINE void signed_point(float *values, float scale, uint32_t point, int bits, const int8_t *levels,
-                         uint32_t signs) {
-    for (int i = 0; i < 8; i++) {
-        int level = levels[point >> bits * i & ((1u << bits) - 1)], flip = -(int)(signs >> i & 1);
-        values[i] = scale * (float)((level ^ flip) - flip);
-    }
+/* The fields of a word, of 1, 2 and 3 bits, in as many nibbles. */
+INLINE uint32_t nibbles_of_8x1(uint32_t word) {
+    word = (word | word << 12) & 0x000F000F;
+    word = (word | word << 6) & 0x03030303;
+    return (word | word << 3) & 0x11111111;
+}
+INLINE uint32_t nibbles_of_8x2(uint32_t word) {
+    word = (word | word << 8) & 0x00FF00FF;
+    word = (word | word << 4) & 0x0F0F0F0F;
+    return (word | word << 2) & 0x33333333;
+}
+INLINE uint32_t nibbles_of_4x3(uint32_t word) {
+    word = (word & 0x003F) | (word & 0x0FC0) << 2;
+    return (word & 0x0707) | (word & 0x3838) << 1;
 }
 
-/* Two points of four coordinates of three bits, as one of eight. */
-INLINE uint32_t joined(const uint16_t *grid, uint32_t first, uint32_t second) {
-    return grid[first] | (uint32_t)grid[second] << 12;
+/* Eight codes of a table: points of eight coordinates, or of four, with signs. */
+INLINE uint32_t signed_eight(uint32_t point, uint32_t signs) {
+    return nibbles_of_8x2(point) | nibbles_of_8x1(signs) << 3;
+}
+INLINE uint32_t signed_fours(uint32_t first, uint32_t second, uint32_t signs) {
+    return nibbles_of_4x3(first) | nibbles_of_4x3(second) << 16 | nibbles_of_8x1(signs) << 3;
 }
 
-INLINE float middle(float d, uint32_t step, float unit) { return d * ((float)step + 0.5f) * unit; }
 INLINE uint32_t nibble(const uint8_t *packed, uint32_t i) { return packed[i / 2] >> 4 * (i & 1) & 15; }
 
+INLINE void eight_codes(int8_t *codes, uint32_t nibbles) {
+    for (int i = 0; i < 8; i++) codes[i] = (int8_t)(nibbles >> 4 * i & 15);
+}
+
+/* Of each type: d; what it is times for the columns from 16 * g, an odd number; the codes from 8 * p. */
+
 /* A group of 32: four points, four times seven signs, the scale on top. */
-static void values_iq2_xxs(const block_iq2_xxs *block, float *values) {
-    float d = half_value(block->d);
-    for (uint32_t p = 0; p < 32; p++) {
-        const group_iq2_xxs *group = &block->groups[p / 4];
-        uint32_t point = grid_iq2_xxs[group->points[p % 4]], signs = group->signs;
-        signed_point(values + 8 * p, middle(d, signs >> 28, 0.25f), point, 2, levels_iq2,
-                     even_signs(signs >> 7 * (p % 4) & 127));
-    }
+INLINE uint16_t d_iq2_xxs(const block_iq2_xxs *block) { return block->d; }
+INLINE uint32_t odd_iq2_xxs(const block_iq2_xxs *block, uint32_t g) {
+    return 2 * (block->groups[g / 2].signs >> 28) + 1;
+}
+INLINE uint32_t nibbles_iq2_xxs(const block_iq2_xxs *block, uint32_t p) {
+    const group_iq2_xxs *group = &block->groups[p / 4];
+    return signed_eight(grid_iq2_xxs[group->points[p % 4]], even_signs(group->signs >> 7 * (p % 4) & 127));
 }
 
 /* q: nine bits of point, seven signs; a scale for two points. */
-static void values_iq2_xs(const block_iq2_xs *block, float *values) {
-    float d = half_value(block->d);
-    for (uint32_t p = 0; p < 32; p++) {
-        uint32_t q = block->q[p];
-        signed_point(values + 8 * p, middle(d, nibble(block->scales, p / 2), 0.25f), grid_iq2_xs[q & 511], 2,
-                     levels_iq2, even_signs(q >> 9));
-    }
+INLINE uint16_t d_iq2_xs(const block_iq2_xs *block) { return block->d; }
+INLINE uint32_t odd_iq2_xs(const block_iq2_xs *block, uint32_t g) { return 2 * nibble(block->scales, g) + 1; }
+INLINE uint32_t nibbles_iq2_xs(const block_iq2_xs *block, uint32_t p) {
+    return signed_eight(grid_iq2_xs[block->q[p] & 511], even_signs(block->q[p] >> 9));
 }
 
-static void values_iq2_s(const block_iq2_s *block, float *values) {
-    float d = half_value(block->d);
-    for (uint32_t p = 0; p < 32; p++) {
-        uint32_t index = block->points[p] | (block->high[p / 4] >> 2 * (p % 4) & 3u) << 8;
-        signed_point(values + 8 * p, middle(d, nibble(block->scales, p / 2), 0.25f), grid_iq2_s[index], 2,
-                     levels_iq2, block->signs[p]);
-    }
+INLINE uint16_t d_iq2_s(const block_iq2_s *block) { return block->d; }
+INLINE uint32_t odd_iq2_s(const block_iq2_s *block, uint32_t g) { return 2 * nibble(block->scales, g) + 1; }
+INLINE uint32_t nibbles_iq2_s(const block_iq2_s *block, uint32_t p) {
+    uint32_t index = block->points[p] | (block->high[p / 4] >> 2 * (p % 4) & 3u) << 8;
+    return signed_eight(grid_iq2_s[index], block->signs[p]);
 }
 
 /* A word for 32 values: four times seven signs, the scale on top. */
-static void values_iq3_xxs(const block_iq3_xxs *block, float *values) {
-    float d = half_value(block->d);
-    for (uint32_t p = 0; p < 32; p++) {
-        uint32_t signs = block->signs[p / 4];
-        uint32_t point = joined(grid_iq3_xxs, block->points[2 * p], block->points[2 * p + 1]);
-        signed_point(values + 8 * p, middle(d, signs >> 28, 0.5f), point, 3, levels_iq3_xxs,
-                     even_signs(signs >> 7 * (p % 4) & 127));
-    }
+INLINE uint16_t d_iq3_xxs(const block_iq3_xxs *block) { return block->d; }
+INLINE uint32_t odd_iq3_xxs(const block_iq3_xxs *block, uint32_t g) {
+    return 2 * (block->signs[g / 2] >> 28) + 1;
+}
+INLINE uint32_t nibbles_iq3_xxs(const block_iq3_xxs *block, uint32_t p) {
+    return signed_fours(grid_iq3_xxs[block->points[2 * p]], grid_iq3_xxs[block->points[2 * p + 1]],
+                        even_signs(block->signs[p / 4] >> 7 * (p % 4) & 127));
 }
 
-INLINE uint32_t index_iq3_s(const block_iq3_s *block, uint32_t i) {
-    return block->points[i] | (block->high[i / 8] >> i % 8 & 1u) << 8;
+INLINE uint16_t d_iq3_s(const block_iq3_s *block) { return block->d; }
+INLINE uint32_t odd_iq3_s(const block_iq3_s *block, uint32_t g) { return 2 * nibble(block->scales, g / 2) + 1; }
+INLINE uint32_t point_iq3_s(const block_iq3_s *block, uint32_t i) {
+    return grid_iq3_s[block->points[i] | (block->high[i / 8] >> i % 8 & 1u) << 8];
 }
-static void values_iq3_s(const block_iq3_s *block, float *values) {
-    float d = half_value(block->d);
-    for (uint32_t p = 0; p < 32; p++) {
-        float scale = d * (float)(1 + 2 * nibble(block->scales, p / 4));
-        uint32_t point = joined(grid_iq3_s, index_iq3_s(block, 2 * p), index_iq3_s(block, 2 * p + 1));
-        signed_point(values + 8 * p, scale, point, 3, levels_iq3_s, block->signs[p]);
-    }
+INLINE uint32_t nibbles_iq3_s(const block_iq3_s *block, uint32_t p) {
+    return signed_fours(point_iq3_s(block, 2 * p), point_iq3_s(block, 2 * p + 1), block->signs[p]);
 }
 
-/* Eight values: scale * (coordinate + delta) */
-INLINE void shifted_point(float *values, float scale, uint32_t index, float delta) {
-    for (int i = 0; i < 8; i++) values[i] = scale * (levels_iq1[grid_iq1[index] >> 2 * i & 3] + delta);
+/* high: four times three bits of point, three bits of scale, the sign of the eighth. */
+INLINE uint16_t d_iq1_s(const block_iq1_s *block) { return block->d; }
+INLINE uint32_t odd_iq1_s(const block_iq1_s *block, uint32_t g) {
+    return 2 * (block->high[g / 2] >> 12 & 7u) + 1;
+}
+INLINE uint32_t nibbles_iq1_s(const block_iq1_s *block, uint32_t p) {
+    uint32_t high = block->high[p / 4], index = block->points[p] | (high >> 3 * (p % 4) & 7) << 8;
+    return signed_eight(grid_iq1[index], high >> 15 ? 255 : 0);
 }
 
-/* high: four times three bits of point, three bits of scale, the sign of delta. */
-static void values_iq1_s(const block_iq1_s *block, float *values) {
-    float d = half_value(block->d);
-    for (uint32_t p = 0; p < 32; p++) {
-        uint32_t high = block->high[p / 4], index = block->points[p] | (high >> 3 * (p % 4) & 7) << 8;
-        shifted_point(values + 8 * p, d * (float)(2 * (high >> 12 & 7) + 1), index,
-                      high >> 15 ? -0.125f : 0.125f);
-    }
+/* A nibble of `high`: three bits of point, the sign of the eighth. The top nibbles of `scales` are d, below
+ * them lie four times three bits, each for two points. */
+INLINE uint16_t d_iq1_m(const block_iq1_m *block) {
+    uint32_t bits = 0;
+    for (int i = 0; i < 4; i++) bits |= (uint32_t)(block->scales[i] >> 12) << 4 * i;
+    return (uint16_t)bits;
+}
+INLINE uint32_t odd_iq1_m(const block_iq1_m *block, uint32_t g) {
+    return 2 * (block->scales[g / 4] >> 3 * (g % 4) & 7u) + 1;
+}
+INLINE uint32_t nibbles_iq1_m(const block_iq1_m *block, uint32_t p) {
+    uint32_t high = nibble(block->high, p);
+    return signed_eight(grid_iq1[block->points[p] | (high & 7) << 8], high >> 3 ? 255 : 0);
 }
 
-/* A nibble of `high`: three bits of point, the sign of delta. The top nibbles of `scales` are d, below them
- * lie four times three bits, each for two points. */
-static void values_iq1_m(const block_iq1_m *block, float *values) {
-    uint16_t bits = 0;
-    for (int i = 0; i < 4; i++) bits |= (uint16_t)(block->scales[i] >> 12 << 4 * i);
-    float d = half_value(bits);
-    for (uint32_t p = 0; p < 32; p++) {
-        uint32_t step = block->scales[p / 8] >> 3 * (p / 2 % 4) & 7, high = nibble(block->high, p);
-        shifted_point(values + 8 * p, d * (float)(2 * step + 1), block->points[p] | (high & 7) << 8,
-                      high >> 3 ? -0.125f : 0.125f);
-    }
+/* Eight values: scale * table[code] */
+INLINE void eight_values(float *values, float scale, uint32_t nibbles, const int8_t *table) {
+    for (int i = 0; i < 8; i++) values[i] = scale * (float)table[nibbles >> 4 * i & 15];
 }
+
+/* value = d * unit * odd * table[code]; of so few bits that every product is exact */
+#define VALUES_OF_POINTS(type, table, unit)                                                       \
+    static void values_##type(const block_##type *block, float *values) {                         \
+        const float d = half_value(d_##type(block)) * unit;                                       \
+        for (uint32_t p = 0; p < 32; p++, values += 8)                                            \
+            eight_values(values, d * (float)odd_##type(block, p / 2), nibbles_##type(block, p), table); \
+    }
+VALUES_OF_POINTS(iq2_xxs, iq2_values, 0.125f)
+VALUES_OF_POINTS(iq2_xs, iq2_values, 0.125f)
+VALUES_OF_POINTS(iq2_s, iq2_values, 0.125f)
+VALUES_OF_POINTS(iq3_xxs, iq3_xxs_values, 0.25f)
+VALUES_OF_POINTS(iq3_s, iq3_s_values, 1.0f)
+VALUES_OF_POINTS(iq1_s, iq1_values, 0.125f)
+VALUES_OF_POINTS(iq1_m, iq1_values, 0.125f)
 
 static void values_iq4_nl(const block_iq4_nl *block, float *values) {
     int8_t codes[32] = {0};
@@ -122,16 +138,19 @@ static void values_iq4_nl(const block_iq4_nl *block, float *values) {
     scaled_codes(values, half_value(block->d), codes, 0, 32);
 }
 
-/* value = (d * (scale - 32)) * iq4_values[q], 32 in a group; four bits of scale in `low`, two in `high`. */
+/* Less 32: four bits of group g in `low`, two in `high`. */
+INLINE int scale_iq4_xs(const block_iq4_xs *block, uint32_t g) {
+    return (int)(nibble(block->low, g) | (block->high >> 2 * g & 3u) << 4) - 32;
+}
+
+/* value = (d * scale) * iq4_values[q], 32 in a group */
 static void values_iq4_xs(const block_iq4_xs *block, float *values) {
     int8_t codes[256] = {0};
     float d = half_value(block->d);
     unpack_wide(codes, block->q, 128, 4, 16, 0);
     look_up_codes(codes, iq4_values, 256);
-    for (uint32_t g = 0; g < 8; g++) {
-        int scale = (int)(nibble(block->low, g) | (block->high >> 2 * g & 3u) << 4) - 32;
-        scaled_codes(values + 32 * g, d * (float)scale, codes + 32 * g, 0, 32);
-    }
+    for (uint32_t g = 0; g < 8; g++)
+        scaled_codes(values + 32 * g, d * (float)scale_iq4_xs(block, g), codes + 32 * g, 0, 32);
 }
 
 DECODE_ROWS(iq2_xxs, 256)

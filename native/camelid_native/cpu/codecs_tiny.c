@@ -38,12 +38,16 @@ INLINE void unpack_digits(int8_t *codes, const uint8_t *q, uint32_t n_bytes, int
         for (uint32_t i = 0; i < n_bytes; i++) codes[i] = (int8_t)((uint8_t)(q[i] * power) * 3 >> 8);
 }
 
-/* value = d * (digit - 1) */
-static void values_tq1_0(const block_tq1_0 *block, float *values) {
-    int8_t codes[256];
+static void digits_tq1_0(int8_t *codes, const block_tq1_0 *block) {
     unpack_digits(codes, block->q, 32, 5);
     unpack_digits(codes + 160, block->q + 32, 16, 5);
     unpack_digits(codes + 240, block->high, 4, 4);
+}
+
+/* value = d * (digit - 1) */
+static void values_tq1_0(const block_tq1_0 *block, float *values) {
+    int8_t codes[256];
+    digits_tq1_0(codes, block);
     scaled_codes(values, half_value(block->d), codes, 1, 256);
 }
 

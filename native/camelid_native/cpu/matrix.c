@@ -75,7 +75,7 @@ typedef struct { float at[TILE > FLOAT_TILE ? TILE : FLOAT_TILE][PANEL_ROWS]; } 
 INLINE void multiply_panel(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
                            cam_outputs *out) {
     const uint8_t *at = matrix->panels + panel * panel_bytes(matrix->layout, matrix->cols);
-    matrix->product(at, acts, matrix->cols, n, out->at[0]);
+    matrix->product(&matrix->layout, at, acts, matrix->cols, n, out->at[0]);
 }
 
 /* The rows of `up` begin at row n_out, which may be in the middle of a panel. */

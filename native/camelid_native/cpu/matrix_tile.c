@@ -1,5 +1,5 @@
-/* A panel by a tile of activations: 16 outputs of each of n rows. There is a function for each type and n, in
- * which all that a layout says is known to the compiler.
+/* A panel by a tile of activations: 16 outputs of each of n rows. There is a function for each layout and n,
+ * in which all is known to the compiler but what types that share it differ in.
  *
  * An output is summed over the blocks of its row in their order, with the same operations whatever n is. */
 #include "lanes.h"
@@ -20,54 +20,73 @@
  * begin to lose again. */
 enum { AHEAD = 8192 };
 
-/* LANES rows of a block. Scales and shifts are those of the first and last 16 columns. */
+/* LANES rows of a block: signed codes, or of 7 bits. Scales and shifts are those of the first and last 16
+ * columns. */
 typedef struct { vb codes[GROUPS]; vf scale[2], shift[2]; } cam_part;
 /* LANES rows of a head. */
 typedef struct { vf d, m; } cam_head;
 
 INLINE vb bits_up(vb v, int up) { return (vb)(up < 0 ? (vu)v >> -up : (vu)v << up); }
 
-/* `block` begins at the first of the rows wanted. */
+/* `block` begins atthe first of the rows wanted. */
 INLINE void take_codes(const cam_layout layout, const uint8_t *block, vb *codes) {
-    UNROLL for (int i = 0; i < GROUPS; i++) {
-        if (layout.bits == 8) codes[i] = vb_load(block + GROUP_BYTES * i);
-        if (layout.bits < 8 && i < 4) {
-            vb both = vb_load(block + GROUP_BYTES * i);
-            codes[i] = both & 15;
-            codes[i + 4] = bits_up(both, -4) & 15;
-        }
-    }
-    const int width = layout.bits - 4;
-    const uint8_t mask = (uint8_t)(((1u << width) - 1) << 4);
-    UNROLL for (int i = 0; i < GROUPS; i++) {
-        if (width == 0 || width == 4) continue;
-        codes[i] |= bits_up(vb_load(block + GROUP_BYTES * (4 + width * i / 8)), 4 - width * i % 8) & mask;
+    int low = 0;
+    UNROLL for (int i = 0; i < GROUPS; i++) codes[i] = (vb){0};
+    UNROLL for (int width = 8; width; width /= 2) {
+        if (!(layout.bits & width)) continue;
+        const uint8_t mask = (uint8_t)(((1u << width) - 1) << low);
+        UNROLL for (int i = 0; i < GROUPS; i++)
+            codes[i] |= bits_up(vb_load(block + GROUP_BYTES * (width * i / 8)), low - width * i % 8) & mask;
+        block += GROUP_BYTES * width, low += width;
     }
 }
 
 INLINE cam_head take_head(const cam_layout layout, const uint8_t *span, int slice) {
     const uint16_t *halves = (const uint16_t *)(const void *)span + LANES * slice;
     cam_head head = {{0}, {0}};
-    if (layout.halves > 0) head.d = vf_half(halves);
-    if (layout.halves > 1) head.m = vf_half(halves + PANEL_ROWS);
+    if (n_halves[layout.scales] > 0) head.d = vf_half(halves);
+    if (n_halves[layout.scales] > 1) head.m = vf_half(halves + PANEL_ROWS);
     return head;
 }
 
-INLINE cam_part take_part(const cam_layout layout, const uint8_t *block, int slice, cam_head head) {
+/* half_of_e8m0 */
+INLINE vf vf_e8m0(vi e) { return (vf)chosen(e < 2, 0x00200000 * (e + 1), (e - 1) << 23); }
+/* half_of_ue4m3: its exponents are 119 more in float32, and its least ones are subnormal there, too. */
+INLINE vf vf_ue4m3(vi code) {
+    return (vf)((code & 127) << 20 & (code != 127)) * vf_set(float_of_bits((119 + 127) << 23));
+}
+
+/* The scale and shift of some 16 columns: bytes s and, beside it, m or t. */
+INLINE void take_scale(const cam_layout layout, const uint8_t *bytes, cam_head head, vf *scale, vf *shift) {
+    *scale = head.d, *shift = head.m;
+    if (layout.scales == BY_S || layout.scales == BY_ST)
+        *scale = head.d * vi_float(vi_s8((const int8_t *)bytes));
+    if (layout.scales == BY_E) *scale = vf_e8m0(vi_u8(bytes));
+    if (layout.scales == BY_EE) *scale = vf_ue4m3(vi_u8(bytes));
+    if (layout.scales == BY_SM) {
+        *scale = head.d * vi_float(vi_u8(bytes));
+        *shift = -(head.m * vi_float(vi_u8(bytes + PANEL_ROWS)));
+    }
+    if (layout.scales == BY_SMS) {
+        *scale = head.d * vi_float(vi_u8(bytes) & 15);
+        *shift = -(head.m * vi_float(vi_u8(bytes) >> 4));
+    }
+}
+
+/* Whether the first and the last 16 columns have scales of their own. */
+INLINE int is_halved(const cam_layout layout) {
+    return layout.scales == BY_ST || layout.scales == BY_SMS || layout.scales == BY_EE;
+}
+INLINE int has_shift(const cam_layout layout) { return n_halves[layout.scales] == 2; }
+INLINE int is_signed(const cam_layout layout) { return layout.bits == 8 || (layout.table && !layout.zero); }
+
+INLINE cam_part take_part(const cam_layout layout, vb table, const uint8_t *block, int slice, cam_head head) {
     const uint8_t *bytes = block + code_bytes(layout) + LANES * slice;
-    const float *floats = (const float *)(const void *)(block + code_bytes(layout)) + LANES * slice;
-    cam_part part = {.scale = {head.d, head.d}, .shift = {head.m, head.m}};
+    cam_part part;
     take_codes(layout, block + 4 * LANES * slice, part.codes);
-    if (layout.bytes && layout.halves == 2) {
-        part.scale[0] = head.d * vi_float(vi_u8(bytes));
-        part.shift[0] = -(head.m * vi_float(vi_u8(bytes + PANEL_ROWS)));
-    }
-    if (layout.bytes && layout.halves == 1) {
-        part.scale[0] = head.d * vi_float(vi_s8((const int8_t *)bytes));
-        part.scale[1] = head.d * vi_float(vi_s8((const int8_t *)bytes + PANEL_ROWS));
-    }
-    for (int i = 0; i < 2 && layout.floats; i++) part.scale[i] = vf_load(floats + PANEL_ROWS * i);
-    for (int i = 0; i < 2 && layout.floats == 4; i++) part.shift[i] = vf_load(floats + PANEL_ROWS * (2 + i));
+    if (layout.table) UNROLL for (int i = 0; i < GROUPS; i++) part.codes[i] = vb_look_up(table, part.codes[i]);
+    UNROLL for (int i = 0; i < 1 + is_halved(layout); i++)
+        take_scale(layout, bytes + PANEL_ROWS * i, head, &part.scale[i], &part.shift[i]);
     return part;
 }
 
@@ -75,7 +94,8 @@ INLINE cam_part take_part(const cam_layout layout, const uint8_t *block, int sli
  * do not overflow there. */
 INLINE int groups_at_once(const cam_layout layout) {
 #if defined(CAM_PAIRS)
-    return layout.bits == 8 ? 1 : layout.bits == 4 ? 8 : layout.bits == 5 ? 4 : 2;
+    const int top = layout.table ? 127 : (1 << layout.bits) - 1, fit = INT16_MAX / (2 * 127 * top);
+    return fit >= 8 && !is_halved(layout) ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 #else
     (void)layout;
     return 1;
@@ -83,7 +103,7 @@ INLINE int groups_at_once(const cam_layout layout) {
 }
 /* sum + the products of these groups with as many columns of a row. */
 INLINE vi dot_codes(const cam_layout layout, vi sum, const vb *codes, const int8_t *a) {
-    if (layout.bits == 8) return dot_s8(sum, (vs)codes[0], vs_set4(a));
+    if (is_signed(layout)) return dot_s8(sum, (vs)codes[0], vs_set4(a));
 #if defined(CAM_PAIRS)
     vp pairs = dot_pairs(codes[0], vs_set4(a));
     UNROLL for (int g = 1; g < groups_at_once(layout); g++) pairs += dot_pairs(codes[g], vs_set4(a + 4 * g));
@@ -92,16 +112,11 @@ INLINE vi dot_codes(const cam_layout layout, vi sum, const vb *codes, const int8
     return dot_u7(sum, codes[0], vs_set4(a));
 #endif
 }
-/* What a sum begins with, so that in the end each code counts without its offset. */
+/* What a sum begins with, so that in the end each code counts less its zero. */
 INLINE vi first_sum(const cam_layout layout, vi minus_sum) {
-    if (layout.bits == 8) return DOT_OFFSET ? minus_sum * DOT_OFFSET : (vi){0};
-    return layout.shift ? minus_sum << layout.shift : (vi){0};
+    const int zero = is_signed(layout) ? DOT_OFFSET : layout.zero;
+    return zero ? minus_sum * zero : (vi){0};
 }
-/* Whether the first and the last 16 columns have scales of their own. */
-INLINE int is_halved(const cam_layout layout) {
-    return layout.floats || (layout.bytes && layout.halves == 1);
-}
-INLINE int has_shift(const cam_layout layout) { return layout.halves == 2 || layout.floats == 4; }
 
 /* sums + LANES rows of a block by one row of activations, the integer sums of which are `dots`. */
 INLINE vf add_block(const cam_layout layout, vf sum, const cam_part *part, const vi *dots,
@@ -109,7 +124,7 @@ INLINE vf add_block(const cam_layout layout, vf sum, const cam_part *part, const
     const vf scale = vf_set(act->scale);
     sum = vf_fma(vi_float(dots[0]) * scale, part->scale[0], sum);
     if (is_halved(layout)) sum = vf_fma(vi_float(dots[1]) * scale, part->scale[1], sum);
-    if (layout.floats == 4) {
+    if (is_halved(layout) && has_shift(layout)) {
         float first = act->scale * (float)-act->minus_first;
         float last = act->scale * (float)(act->minus_first - act->minus_sum);
         return vf_fma(part->shift[1], vf_set(last), vf_fma(part->shift[0], vf_set(first), sum));
@@ -152,18 +167,23 @@ INLINE void store_sums(const int n, vf (*sums)[SLICES], float *out) {
         UNROLL for (int s = 0; s < SLICES; s++) vf_store(out + PANEL_ROWS * t + LANES * s, sums[t][s]);
 }
 
-INLINE void codes_by_tile(const cam_layout layout, const int n, const uint8_t *panel, const uint8_t *acts,
-                          uint32_t cols, float *out) {
+/* `type` is what the compiler may not know of a layout: span, table, down. */
+INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const int n, const uint8_t *panel,
+                          const uint8_t *acts, uint32_t cols, float *out) {
     vf sums[TILE][SLICES] = {{{0}}};
-    for (uint32_t c = 0; c < cols; c += span_cols(layout)) {
+    const vb table = layout.table ? vb_set16(tables[type->table]) + layout.zero : (vb){0};
+    for (uint32_t c = 0; c < cols; c += BLOCK * type->span) {
         cam_head heads[SLICES];
-        UNROLL for (int s = 0; s < SLICES; s++) heads[s] = take_head(layout, panel, s);
+        UNROLL for (int s = 0; s < SLICES; s++) {
+            heads[s] = take_head(layout, panel, s);
+            if (layout.down) heads[s].d *= unit_of(*type);
+        }
         panel += head_bytes(layout);
-        ROLLED for (uint32_t b = 0; b < layout.span; b++) {
+        ROLLED for (uint32_t b = 0; b < type->span; b++) {
             for (uint32_t i = 0; i < span_bytes(layout) / layout.span; i += CACHE_LINE)
                 __builtin_prefetch(panel + AHEAD + i);
             UNROLL for (int s = 0; s < SLICES; s++) {
-                cam_part part = take_part(layout, panel, s, heads[s]);
+                cam_part part = take_part(layout, table, panel, s, heads[s]);
                 block_by_rows(layout, n, &part, acts, sums, s);
             }
             panel += block_bytes(layout), acts += n * ACT_BYTES;
@@ -205,10 +225,11 @@ INLINE void floats_by_tile(const uint32_t type, const int n, const uint8_t *pane
     store_sums(n, sums[0], out);
 }
 
-/* ---- One function for each type: the tile of n rows, a power of two */
+/* ---- One function for each layout: the tile of n rows, a power of two */
 
 /* out [n, 16] = the panel's rows by each of n rows of activations. */
-typedef void cam_product(const uint8_t *panel, const uint8_t *acts, uint32_t cols, uint32_t n, float *out);
+typedef void cam_product(const cam_layout *type, const uint8_t *panel, const uint8_t *acts, uint32_t cols,
+                         uint32_t n, float *out);
 
 #define CAM_AT_WIDTH(tile, width, top)                                                     \
     case width: if (width <= top) tile(width <= top ? width : 1); break;
@@ -217,24 +238,29 @@ typedef void cam_product(const uint8_t *panel, const uint8_t *acts, uint32_t col
         CAM_AT_WIDTH(tile, 1, top) CAM_AT_WIDTH(tile, 2, top) CAM_AT_WIDTH(tile, 4, top)   \
         CAM_AT_WIDTH(tile, 8, top) CAM_AT_WIDTH(tile, 16, top)                             \
     }
-#define CAM_CODES(width) codes_by_tile(layouts[type], width, panel, acts, cols, out)
-#define CAM_FLOATS(width) floats_by_tile(type, width, panel, acts, cols, out)
-#define CAM_PRODUCT(name, id, by_width)                                                    \
-    static void product_##name(const uint8_t *panel, const uint8_t *acts, uint32_t cols,   \
-                               uint32_t n, float *out) {                                   \
-        enum { type = id };                                                                \
+#define CAM_CODES(width) codes_by_tile(layouts[id], &layouts[id], width, panel, acts, cols, out)
+#define CAM_SHARED(width) codes_by_tile(layouts[id], type, width, panel, acts, cols, out)
+#define CAM_FLOATS(width) floats_by_tile(id, width, panel, acts, cols, out)
+#define CAM_PRODUCT(name, number, by_width)                                                \
+    static void product_##name(const cam_layout *type, const uint8_t *panel,               \
+                               const uint8_t *acts, uint32_t cols, uint32_t n, float *out) { \
+        enum { id = number };                                                              \
+        (void)type;                                                                        \
         by_width                                                                           \
     }
-#define CAM_OF_CODES(name, id, ...) CAM_PRODUCT(name, id, CAM_BY_WIDTH(CAM_CODES, TILE))
-#define CAM_OF_FLOATS(name, id, ...) CAM_PRODUCT(name, id, CAM_BY_WIDTH(CAM_FLOATS, FLOAT_TILE))
+#define CAM_OF_CODES(name, number, ...) CAM_PRODUCT(name, number, CAM_BY_WIDTH(CAM_CODES, TILE))
+#define CAM_OF_FLOATS(name, number, ...) CAM_PRODUCT(name, number, CAM_BY_WIDTH(CAM_FLOATS, FLOAT_TILE))
 CAM_OWN_PANELS(CAM_OF_CODES)
-CAM_OF_CODES(bytes, TYPE_iq4_nl)  /* of a span of 1, which fits all of them */
 CAM_FLOAT_PANELS(CAM_OF_FLOATS)
+CAM_PRODUCT(table, TYPE_iq2_xxs, CAM_BY_WIDTH(CAM_SHARED, TILE))
+CAM_PRODUCT(tiny, TYPE_tq2_0, CAM_BY_WIDTH(CAM_SHARED, TILE))
 
 static cam_product *const products[N_TYPES] = {
 #define CAM_OWN(name, id, ...) [id] = product_##name,
-#define CAM_BYTES(name, id, ...) [id] = product_bytes,
-    CAM_OWN_PANELS(CAM_OWN) CAM_FLOAT_PANELS(CAM_OWN) CAM_BYTE_PANELS(CAM_BYTES)
+#define CAM_TABLE(name, id, ...) [id] = product_table,
+#define CAM_TINY(name, id, ...) [id] = product_tiny,
+    CAM_OWN_PANELS(CAM_OWN) CAM_FLOAT_PANELS(CAM_OWN) CAM_TABLE_PANELS(CAM_TABLE) CAM_TINY_PANELS(CAM_TINY)
 #undef CAM_OWN
-#undef CAM_BYTES
+#undef CAM_TABLE
+#undef CAM_TINY
 };

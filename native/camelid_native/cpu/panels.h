@@ -3,65 +3,73 @@
  * A panel is 16 rows by all columns, the last one filled up with rows of zeros. Of floats it is column
  * after column, 16 values each. Of quantized types it is a run of spans: a head of `halves` float16 for each
  * row, then `span` blocks of 32 columns, each of which is
- *   codes   8 groups of 4 columns, a group being 64 bytes with row r's four at 4 * r. 4 bits: group i in the
- *           low and group i + 4 in the high halves of 64 bytes; what a code has above 4 bits follows in
- *           planes of 64 bytes: 1 bit of 8 groups, or 2 bits of 4 groups. 8 bits: signed bytes.
+ *   codes   8 groups of 4 columns. A group's codes are 64 bytes, with row r's four at 4 * r. Codes of fewer
+ *           bits lie in planes of 4, 2 and 1 of them, as many as add up, the lowest bits first. In a plane
+ *           of w bits group g is bits w * g % 8 and up of 64 bytes, which it shares with its neighbours.
  *   bytes   [bytes][16] u8
- *   floats  [floats][16] float32
- * The value of a code q:
- *   halves d                   d * (q - offset)
- *   halves d m                 d * q + m
- *   halves d, bytes s t        (d * s) * (q - offset), then t for the last 16 columns; s and t signed
- *   halves d m, bytes s t      (d * s) * q - m * t
- *   floats s t                 s * q, then t * q for the last 16 columns
- *   floats s t u v             s * q + u, then t * q + v */
+ * A code is a signed byte or, of fewer than 8 bits, not less than 0; with a table it becomes one of 16 bytes:
+ * not less than 0 where the type has a `zero`, else signed. The value of what it is then, q:
+ *   BY_D    halves d               d * (q - zero)
+ *   BY_DM   halves d m             d * q + m
+ *   BY_S    halves d, bytes s      (d * s) * (q - zero); s signed
+ *   BY_ST   halves d, bytes s t    (d / 2^down * s) * (q - zero), then t for the last 16 columns; both signed
+ *   BY_SM   halves d m, bytes s t  (d * s) * q - m * t
+ *   BY_SMS  halves d m, bytes s t  (d * (s & 15)) * q - m * (s >> 4), then t for the last 16 columns
+ *   BY_E    bytes e                half_of_e8m0(e) * (q - zero)
+ *   BY_EE   bytes e f              half_of_ue4m3(e) * (q - zero), then f for the last 16 columns */
 #pragma once
+#include "blocks.h"
+#include "codec_bits.h"
 #include "simd.h"
 
 enum { BLOCK = 32, GROUPS = 8, GROUP_BYTES = 4 * PANEL_ROWS, MAX_SPAN = 8 };
+enum { BY_D, BY_DM, BY_S, BY_ST, BY_SM, BY_SMS, BY_E, BY_EE, N_SCALES };
+enum { NO_TABLE, IQ4, E2M1, IQ1, IQ2, IQ3_XXS, IQ3_S, N_TABLES };
 
 typedef struct {
     uint8_t stored;   /* bytes of a span of one row in the file; of one value, if these are floats */
     uint8_t span;     /* blocks of 32 columns under one head; 0: floats */
     uint8_t bits;     /* of a code */
-    uint8_t halves, bytes, floats;
-    uint8_t shift;    /* the offset is 1 << shift; 0: none */
+    uint8_t scales;   /* BY_... */
+    uint8_t zero;     /* the code of 0 */
+    uint8_t table, down;
 } cam_layout;
 
-/*    name      id stored span bits halves bytes floats shift */
-#define CAM_OWN_PANELS(_)                             \
-    _(q4_0,     2,  18,  1,  4,  1,  0,  0,  3)       \
-    _(q4_1,     3,  20,  1,  4,  2,  0,  0,  0)       \
-    _(q5_0,     6,  22,  1,  5,  1,  0,  0,  4)       \
-    _(q5_1,     7,  24,  1,  5,  2,  0,  0,  0)       \
-    _(q8_0,     8,  34,  1,  8,  1,  0,  0,  0)       \
-    _(q2_k,    10,  84,  8,  8,  0,  0,  4,  0)       \
-    _(q4_k,    12, 144,  8,  4,  2,  2,  0,  0)       \
-    _(q5_k,    13, 176,  8,  5,  2,  2,  0,  0)       \
-    _(q6_k,    14, 210,  8,  6,  1,  2,  0,  5)
-/* Whole numbers times a scale, of whatever 16 columns share one: they all make the same panels. */
-#define CAM_BYTE_PANELS(_)                            \
-    _(q3_k,    11, 110,  8,  8,  0,  0,  2,  0)       \
-    _(iq2_xxs, 16,  66,  8,  8,  0,  0,  2,  0)       \
-    _(iq2_xs,  17,  74,  8,  8,  0,  0,  2,  0)       \
-    _(iq3_xxs, 18,  98,  8,  8,  0,  0,  2,  0)       \
-    _(iq1_s,   19,  50,  8,  8,  0,  0,  2,  0)       \
-    _(iq4_nl,  20,  18,  1,  8,  0,  0,  2,  0)       \
-    _(iq3_s,   21, 110,  8,  8,  0,  0,  2,  0)       \
-    _(iq2_s,   22,  82,  8,  8,  0,  0,  2,  0)       \
-    _(iq4_xs,  23, 136,  8,  8,  0,  0,  2,  0)       \
-    _(iq1_m,   29,  56,  8,  8,  0,  0,  2,  0)       \
-    _(tq1_0,   34,  54,  8,  8,  0,  0,  2,  0)       \
-    _(tq2_0,   35,  66,  8,  8,  0,  0,  2,  0)       \
-    _(mxfp4,   39,  17,  1,  8,  0,  0,  2,  0)       \
-    _(nvfp4,   40,  36,  2,  8,  0,  0,  2,  0)       \
-    _(q1_0,    41,  18,  4,  8,  0,  0,  2,  0)       \
-    _(q2_0,    42,  18,  2,  8,  0,  0,  2,  0)
-#define CAM_FLOAT_PANELS(_)                           \
-    _(f32,      0,   4,  0, 32,  0,  0,  0,  0)       \
-    _(f16,      1,   2,  0, 16,  0,  0,  0,  0)       \
-    _(bf16,    30,   2,  0, 16,  0,  0,  0,  0)
-#define CAM_CODE_PANELS(_) CAM_OWN_PANELS(_) CAM_BYTE_PANELS(_)
+/*    name      id stored span bits scales zero table    down */
+#define CAM_OWN_PANELS(_)                                      \
+    _(q4_0,     2,  18,  1,  4, BY_D,    8, NO_TABLE, 0)       \
+    _(q4_1,     3,  20,  1,  4, BY_DM,   0, NO_TABLE, 0)       \
+    _(q5_0,     6,  22,  1,  5, BY_D,   16, NO_TABLE, 0)       \
+    _(q5_1,     7,  24,  1,  5, BY_DM,   0, NO_TABLE, 0)       \
+    _(q8_0,     8,  34,  1,  8, BY_D,    0, NO_TABLE, 0)       \
+    _(q2_k,    10,  84,  8,  2, BY_SMS,  0, NO_TABLE, 0)       \
+    _(q3_k,    11, 110,  8,  3, BY_ST,   4, NO_TABLE, 0)       \
+    _(q4_k,    12, 144,  8,  4, BY_SM,   0, NO_TABLE, 0)       \
+    _(q5_k,    13, 176,  8,  5, BY_SM,   0, NO_TABLE, 0)       \
+    _(q6_k,    14, 210,  8,  6, BY_ST,  32, NO_TABLE, 0)       \
+    _(iq4_nl,  20,  18,  1,  4, BY_D,    0, IQ4,      0)       \
+    _(iq4_xs,  23, 136,  8,  4, BY_S,    0, IQ4,      0)       \
+    _(mxfp4,   39,  17,  1,  4, BY_E,   64, E2M1,     0)       \
+    _(nvfp4,   40,  36,  2,  4, BY_EE,  64, E2M1,     0)
+/* Types that differ in no more than their span, their table and what brings d down share a product. */
+#define CAM_TABLE_PANELS(_)                                    \
+    _(iq2_xxs, 16,  66,  8,  4, BY_ST,  64, IQ2,      3)       \
+    _(iq2_xs,  17,  74,  8,  4, BY_ST,  64, IQ2,      3)       \
+    _(iq3_xxs, 18,  98,  8,  4, BY_ST,  64, IQ3_XXS,  2)       \
+    _(iq1_s,   19,  50,  8,  4, BY_ST,  64, IQ1,      3)       \
+    _(iq3_s,   21, 110,  8,  4, BY_ST,  64, IQ3_S,    0)       \
+    _(iq2_s,   22,  82,  8,  4, BY_ST,  64, IQ2,      3)       \
+    _(iq1_m,   29,  56,  8,  4, BY_ST,  64, IQ1,      3)
+#define CAM_TINY_PANELS(_)                                     \
+    _(tq1_0,   34,  54,  8,  2, BY_D,    1, NO_TABLE, 0)       \
+    _(tq2_0,   35,  66,  8,  2, BY_D,    1, NO_TABLE, 0)       \
+    _(q1_0,    41,  18,  4,  2, BY_D,    1, NO_TABLE, 0)       \
+    _(q2_0,    42,  18,  2,  2, BY_D,    1, NO_TABLE, 0)
+#define CAM_FLOAT_PANELS(_)                                    \
+    _(f32,      0,   4,  0, 32, BY_D,    0, NO_TABLE, 0)       \
+    _(f16,      1,   2,  0, 16, BY_D,    0, NO_TABLE, 0)       \
+    _(bf16,    30,   2,  0, 16, BY_D,    0, NO_TABLE, 0)
+#define CAM_CODE_PANELS(_) CAM_OWN_PANELS(_) CAM_TABLE_PANELS(_) CAM_TINY_PANELS(_)
 #define CAM_PANELS(_) CAM_CODE_PANELS(_) CAM_FLOAT_PANELS(_)
 
 enum {
@@ -77,14 +85,27 @@ static const cam_layout layouts[N_TYPES] = {
 #undef CAM_LAYOUT
 };
 
+static const uint8_t n_halves[N_SCALES] = {
+    [BY_D] = 1, [BY_DM] = 2, [BY_S] = 1, [BY_ST] = 1, [BY_SM] = 2, [BY_SMS] = 2, [BY_E] = 0, [BY_EE] = 0};
+static const uint8_t n_bytes[N_SCALES] = {
+    [BY_D] = 0, [BY_DM] = 0, [BY_S] = 1, [BY_ST] = 2, [BY_SM] = 2, [BY_SMS] = 2, [BY_E] = 1, [BY_EE] = 2};
+
+/* The values that codes stand for. */
+static const int8_t *const tables[N_TABLES] = {
+    [IQ4] = iq4_values, [E2M1] = e2m1_values, [IQ1] = iq1_values, [IQ2] = iq2_values,
+    [IQ3_XXS] = iq3_xxs_values, [IQ3_S] = iq3_s_values};
+
+/* What a type's `down` takes from d. */
+INLINE float unit_of(const cam_layout layout) { return float_of_bits((127u - layout.down) << 23); }
+
 /* The layout of a type, or NULL. */
 INLINE const cam_layout *layout_of(uint32_t type) {
     return type < N_TYPES && layouts[type].stored ? &layouts[type] : NULL;
 }
-INLINE uint32_t head_bytes(const cam_layout layout) { return 2 * PANEL_ROWS * layout.halves; }
+INLINE uint32_t head_bytes(const cam_layout layout) { return 2 * PANEL_ROWS * n_halves[layout.scales]; }
 INLINE uint32_t code_bytes(const cam_layout layout) { return GROUP_BYTES * layout.bits; }
 INLINE uint32_t block_bytes(const cam_layout layout) {
-    return code_bytes(layout) + PANEL_ROWS * (layout.bytes + 4 * layout.floats);
+    return code_bytes(layout) + PANEL_ROWS * n_bytes[layout.scales];
 }
 /* A span, or a column of floats. */
 INLINE uint32_t span_bytes(const cam_layout layout) {

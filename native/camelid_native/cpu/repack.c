@@ -8,90 +8,84 @@ INLINE cam_word *word_at(const uint8_t *group, uint32_t row) {
     return (cam_word *)(uintptr_t)(group + 4 * row);
 }
 
+/* The bits of a plane of so many, in each byte of a word. */
+INLINE uint32_t plane_mask(uint32_t width) { return 0x01010101 * ((1u << width) - 1); }
+
 INLINE void write_codes(const cam_layout layout, const int8_t *codes, uint8_t *block, uint32_t row) {
-    const uint32_t width = layout.bits - 4, mask = 0x01010101 * ((1u << width) - 1);
-    uint32_t words[GROUPS], plane = 0;
+    uint32_t words[GROUPS], low = 0;
     memcpy(words, codes, sizeof words);
-    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++)
-        *word_at(block + g * GROUP_BYTES, row) = words[g];
-    if (layout.bits == 8) return;
-    for (uint32_t i = 0; i < 4; i++, block += GROUP_BYTES)
-        *word_at(block, row) = (words[i] & 0x0F0F0F0F) | (words[i + 4] & 0x0F0F0F0F) << 4;
-    for (uint32_t g = 0; g < GROUPS && width; g++) {
-        plane |= (words[g] >> 4 & mask) << width * g % 8;
-        if (width * (g + 1) % 8) continue;
-        *word_at(block, row) = plane;
-        block += GROUP_BYTES, plane = 0;
-    }
+    for (uint32_t width = 8; width; low += layout.bits & width, width /= 2)
+        for (uint32_t line = 0; line < (layout.bits & width); line++, block += GROUP_BYTES) {
+            uint32_t word = 0, first = line * (8 / width);
+            for (uint32_t i = 0; i < 8 / width; i++)
+                word |= (words[first + i] >> low & plane_mask(width)) << width * i;
+            *word_at(block, row) = word;
+        }
 }
 
 INLINE void read_codes(const cam_layout layout, int8_t *codes, const uint8_t *block, uint32_t row) {
-    const uint32_t width = layout.bits - 4, mask = 0x01010101 * ((1u << width) - 1);
-    uint32_t words[GROUPS];
-    for (uint32_t g = 0; g < GROUPS && layout.bits == 8; g++)
-        words[g] = *word_at(block + g * GROUP_BYTES, row);
-    for (uint32_t g = 0; g < GROUPS && layout.bits < 8; g++) {
-        uint32_t plane = width ? *word_at(block + (4 + width * g / 8) * GROUP_BYTES, row) : 0;
-        words[g] = *word_at(block + g % 4 * GROUP_BYTES, row) >> g / 4 * 4 & 0x0F0F0F0F;
-        words[g] |= (plane >> width * g % 8 & mask) << 4;
-    }
+    uint32_t words[GROUPS] = {0}, low = 0;
+    for (uint32_t width = 8; width; low += layout.bits & width, width /= 2)
+        for (uint32_t line = 0; line < (layout.bits & width); line++, block += GROUP_BYTES) {
+            const uint32_t word = *word_at(block, row), first = line * (8 / width);
+            for (uint32_t i = 0; i < 8 / width; i++)
+                words[first + i] |= (word >> width * i & plane_mask(width)) << low;
+        }
     memcpy(codes, words, sizeof words);
 }
 
 INLINE void write_piece(const cam_layout layout, const cam_piece *piece, uint8_t *at, uint32_t row) {
-    for (uint32_t i = 0; i < layout.halves; i++)
+    for (uint32_t i = 0; i < n_halves[layout.scales]; i++)
         memcpy(at + 2 * (PANEL_ROWS * i + row), &piece->halves[i], 2);
     at += head_bytes(layout);
     for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
-        uint8_t *bytes = at + code_bytes(layout), *floats = bytes + PANEL_ROWS * layout.bytes;
+        uint8_t *bytes = at + code_bytes(layout) + row;
         write_codes(layout, piece->codes + BLOCK * b, at, row);
-        for (uint32_t i = 0; i < layout.bytes; i++) bytes[PANEL_ROWS * i + row] = piece->bytes[b][i];
-        for (uint32_t i = 0; i < layout.floats; i++)
-            memcpy(floats + 4 * (PANEL_ROWS * i + row), &piece->floats[b][i], 4);
+        for (uint32_t i = 0; i < n_bytes[layout.scales]; i++) bytes[PANEL_ROWS * i] = piece->bytes[b][i];
     }
 }
 
 INLINE void read_piece(const cam_layout layout, cam_piece *piece, const uint8_t *at, uint32_t row) {
-    for (uint32_t i = 0; i < layout.halves; i++)
+    for (uint32_t i = 0; i < n_halves[layout.scales]; i++)
         memcpy(&piece->halves[i], at + 2 * (PANEL_ROWS * i + row), 2);
     at += head_bytes(layout);
     for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
-        const uint8_t *bytes = at + code_bytes(layout), *floats = bytes + PANEL_ROWS * layout.bytes;
+        const uint8_t *bytes = at + code_bytes(layout) + row;
         read_codes(layout, piece->codes + BLOCK * b, at, row);
-        for (uint32_t i = 0; i < layout.bytes; i++) piece->bytes[b][i] = bytes[PANEL_ROWS * i + row];
-        for (uint32_t i = 0; i < layout.floats; i++)
-            memcpy(&piece->floats[b][i], floats + 4 * (PANEL_ROWS * i + row), 4);
+        for (uint32_t i = 0; i < n_bytes[layout.scales]; i++) piece->bytes[b][i] = bytes[PANEL_ROWS * i];
     }
 }
 
 /* ---- Values: every product and sum in float32, in the order of the codecs */
 
-/* Scale and shift of the two halves of a block. */
-typedef struct { float scale[2], shift[2]; } cam_affine;
+/* Scale and shift of 16 columns. */
+typedef struct { float scale, shift; } cam_affine;
 
-static cam_affine affine_of(const cam_layout layout, const cam_piece *piece, uint32_t b) {
-    const float d = half_value(piece->halves[0]), m = half_value(piece->halves[1]);
-    const uint8_t *bytes = piece->bytes[b];
-    cam_affine affine = {{d, d}, {0, 0}};
-    if (layout.halves == 2 && !layout.bytes) affine.shift[0] = affine.shift[1] = m;
-    if (layout.halves == 2 && layout.bytes)
-        affine = (cam_affine){{d * bytes[0], d * bytes[0]}, {-(m * bytes[1]), -(m * bytes[1])}};
-    if (layout.halves == 1 && layout.bytes)
-        affine = (cam_affine){{d * (int8_t)bytes[0], d * (int8_t)bytes[1]}, {0, 0}};
-    if (layout.floats) memcpy(affine.scale, piece->floats[b], sizeof affine.scale);
-    if (layout.floats == 4) memcpy(affine.shift, piece->floats[b] + 2, sizeof affine.shift);
-    return affine;
+static cam_affine affine_of(const cam_layout layout, const cam_piece *piece, uint32_t b, uint32_t half) {
+    const float d = half_value(piece->halves[0]) * unit_of(layout), m = half_value(piece->halves[1]);
+    const uint8_t *bytes = piece->bytes[b], s = bytes[half];
+    switch (layout.scales) {
+    case BY_DM: return (cam_affine){d, m};
+    case BY_S: return (cam_affine){d * (int8_t)bytes[0], 0};
+    case BY_ST: return (cam_affine){d * (int8_t)s, 0};
+    case BY_SM: return (cam_affine){d * bytes[0], -(m * bytes[1])};
+    case BY_SMS: return (cam_affine){d * (s & 15), -(m * (s >> 4))};
+    case BY_E: return (cam_affine){half_of_e8m0(bytes[0]), 0};
+    case BY_EE: return (cam_affine){half_of_ue4m3(s), 0};
+    default: return (cam_affine){d, 0};
+    }
 }
 
-static void block_values(const cam_layout layout, const cam_piece *piece, uint32_t b, float *values) {
-    const cam_affine affine = affine_of(layout, piece, b);
-    const int8_t *codes = piece->codes + BLOCK * b;
-    const int zero = layout.shift ? 1 << layout.shift : 0;
+static void block_values(const cam_layout layout, cam_piece *piece, uint32_t b, float *values) {
+    int8_t *codes = piece->codes + BLOCK * b;
+    const int zero = layout.table ? 0 : layout.zero;
+    if (layout.table) look_up_codes(codes, tables[layout.table], BLOCK);
     for (uint32_t i = 0; i < BLOCK; i += 16) {
-        if (layout.halves == 2 || layout.floats == 4)
-            affine_codes(values + i, affine.scale[i / 16], codes + i, affine.shift[i / 16], 16);
+        const cam_affine affine = affine_of(layout, piece, b, i / 16);
+        if (n_halves[layout.scales] == 2)
+            affine_codes(values + i, affine.scale, codes + i, affine.shift, 16);
         else
-            scaled_codes(values + i, affine.scale[i / 16], codes + i, zero, 16);
+            scaled_codes(values + i, affine.scale, codes + i, zero, 16);
     }
 }
 

@@ -46,14 +46,22 @@ INLINE vb vb_set(uint8_t x) { return x - (vb){0}; }
 INLINE vf vi_float(vi v) { return __builtin_convertvector(v, vf); }
 /* Four bytes, over and over: what dot() takes of the activations. */
 INLINE vs vs_set4(const int8_t *p) { int32_t x; memcpy(&x, p, 4); return (vs)vi_set(x); }
+/* Sixteen bytes, over and over: what vb_look_up() takes for a table. */
+INLINE vb vb_set16(const int8_t *p) {
+    vb v = {0};
+    for (int i = 0; i < 4 * LANES; i += 16) memcpy((uint8_t *)&v + i, p, 16);
+    return v;
+}
 
 /* dot_u7: acc[lane] += the sum of four products of unsigned w <= 127 with signed a.
  * dot_s8: the same with signed w. It may add DOT_OFFSET times the sum of the four a besides, which the
- * caller takes away for a whole block at once. */
+ * caller takes away for a whole block at once.
+ * vb_look_up: of each code, which is below 16, the table's byte of that number. */
 #if defined(CAM_ISA_AVX512VNNI)
 #define DOT_OFFSET 128
 INLINE vi dot_u7(vi acc, vb w, vs a) { return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)a); }
 INLINE vi dot_s8(vi acc, vs w, vs a) { return dot_u7(acc, (vb)w ^ 0x80, a); }
+INLINE vb vb_look_up(vb table, vb codes) { return (vb)_mm512_shuffle_epi8((__m512i)table, (__m512i)codes); }
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 INLINE vf vf_half(const uint16_t *p) { return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 INLINE vi vi_u8(const uint8_t *p) { return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
@@ -84,6 +92,7 @@ INLINE vi dot_s8(vi acc, vs w, vs a) {
     __m256i signed_a = _mm256_sign_epi8((__m256i)a, (__m256i)w);
     return dot_u7(acc, (vb)_mm256_abs_epi8((__m256i)w), (vs)signed_a);
 }
+INLINE vb vb_look_up(vb table, vb codes) { return (vb)_mm256_shuffle_epi8((__m256i)table, (__m256i)codes); }
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 INLINE vf vf_half(const uint16_t *p) { return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 INLINE vi vi_u8(const uint8_t *p) { return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
@@ -98,6 +107,7 @@ INLINE vi vi_round(vf a) { return (vi)_mm256_cvtps_epi32((__m256)a); }
 #define DOT_OFFSET 0
 INLINE vi dot_s8(vi acc, vs w, vs a) { return (vi)vdotq_s32((int32x4_t)acc, (int8x16_t)w, (int8x16_t)a); }
 INLINE vi dot_u7(vi acc, vb w, vs a) { return dot_s8(acc, (vs)w, a); }
+INLINE vb vb_look_up(vb table, vb codes) { return (vb)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)codes); }
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 INLINE vf vf_half(const uint16_t *p) { return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 INLINE vf vf_max(vf a, vf b) { return (vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b); }
@@ -130,6 +140,7 @@ INLINE vi dot_u7(vi acc, vb w, vs a) {
     return dot_words(acc, even, wasm_u16x8_shr((v128_t)w, 8), a);
 }
 #endif
+INLINE vb vb_look_up(vb table, vb codes) { return (vb)wasm_i8x16_swizzle((v128_t)table, (v128_t)codes); }
 /* Not fused, here and in the relaxed variant: whether relaxed_madd is differs from engine to engine. */
 INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf vf_max(vf a, vf b) { return (vf)wasm_f32x4_pmax((v128_t)b, (v128_t)a); }
@@ -158,6 +169,10 @@ INLINE vi dot_s8(vi acc, vs w, vs a) {
     return acc;
 }
 INLINE vi dot_u7(vi acc, vb w, vs a) { return dot_s8(acc, (vs)w, a); }
+INLINE vb vb_look_up(vb table, vb codes) {
+    for (int i = 0; i < 4 * LANES; i++) codes[i] = table[codes[i]];
+    return codes;
+}
 INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf vf_max(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
 INLINE vf vf_min(vf a, vf b) { return (vf)(((vi)a & (a < b)) | ((vi)b & ~(a < b))); }
