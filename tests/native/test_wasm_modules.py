@@ -88,7 +88,10 @@ def test_pool(folder: str, threads: int) -> None:
     assert said["hashes"] == said_by("wasm_pool.mjs", "wasm-simd", "1")["hashes"]
 
 
-TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "q3_k")
+TYPES = (
+    *("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"),
+    *("iq4_nl", "iq4_xs", "iq2_xs", "iq3_xxs", "tq2_0"),
+)
 COLS = 256
 ONE = b"\x00\x3c"  # of float16
 FILLS = (0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0)  # of a row's bytes

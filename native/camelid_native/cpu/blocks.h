@@ -47,5 +47,6 @@ static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -
  * is the sign of an eighth that is added to -1, 0 or 1; here are eighths. */
 static const int8_t iq1_values[16] = {-7, 1, 9, 0, 0, 0, 0, 0, -9, -1, 7};
 static const int8_t iq2_values[16] = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43};
-static const int8_t iq3_xxs_values[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
+static const int8_t iq3_xxs_values[16] = {4,  12,  20,  28,  36,  44,  52,  62,
+                                          -4, -12, -20, -28, -36, -44, -52, -62};
 static const int8_t iq3_s_values[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};

@@ -78,7 +78,9 @@ INLINE uint32_t nibbles_iq3_xxs(const block_iq3_xxs *block, uint32_t p) {
 }
 
 INLINE uint16_t d_iq3_s(const block_iq3_s *block) { return block->d; }
-INLINE uint32_t odd_iq3_s(const block_iq3_s *block, uint32_t g) { return 2 * nibble(block->scales, g / 2) + 1; }
+INLINE uint32_t odd_iq3_s(const block_iq3_s *block, uint32_t g) {
+    return 2 * nibble(block->scales, g / 2) + 1;
+}
 INLINE uint32_t point_iq3_s(const block_iq3_s *block, uint32_t i) {
     return grid_iq3_s[block->points[i] | (block->high[i / 8] >> i % 8 & 1u) << 8];
 }

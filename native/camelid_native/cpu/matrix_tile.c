@@ -20,15 +20,17 @@
  * begin to lose again. */
 enum { AHEAD = 8192 };
 
-/* LANES rows of a block: signed codes, or of 7 bits. Scales and shifts are those of the first and last 16
- * columns. */
-typedef struct { vb codes[GROUPS]; vf scale[2], shift[2]; } cam_part;
+/* What the codes of LANES rows are times, and what is added to each. */
+typedef struct { vf scale, shift; } cam_terms;
+/* LANES rows of a block: codes, signed or below 128; the terms of the first and, if they have their own, the
+ * last 16 columns. */
+typedef struct { vb codes[GROUPS]; cam_terms terms[2]; } cam_part;
 /* LANES rows of a head. */
 typedef struct { vf d, m; } cam_head;
 
 INLINE vb bits_up(vb v, int up) { return (vb)(up < 0 ? (vu)v >> -up : (vu)v << up); }
 
-/* `block` begins atthe first of the rows wanted. */
+/* `block` begins at the first of the rows wanted. */
 INLINE void take_codes(const cam_layout layout, const uint8_t *block, vb *codes) {
     int low = 0;
     UNROLL for (int i = 0; i < GROUPS; i++) codes[i] = (vb){0};
@@ -41,11 +43,16 @@ INLINE void take_codes(const cam_layout layout, const uint8_t *block, vb *codes)
     }
 }
 
-INLINE cam_head take_head(const cam_layout layout, const uint8_t *span, int slice) {
+INLINE void look_up_all(vb table, vb *codes) {
+    UNROLL for (int i = 0; i < GROUPS; i++) codes[i] = vb_look_up(table, codes[i]);
+}
+
+INLINE cam_head take_head(const cam_layout layout, const cam_layout *type, const uint8_t *span, int slice) {
     const uint16_t *halves = (const uint16_t *)(const void *)span + LANES * slice;
     cam_head head = {{0}, {0}};
     if (n_halves[layout.scales] > 0) head.d = vf_half(halves);
     if (n_halves[layout.scales] > 1) head.m = vf_half(halves + PANEL_ROWS);
+    if (layout.down) head.d *= unit_of(*type);
     return head;
 }
 
@@ -56,20 +63,18 @@ INLINE vf vf_ue4m3(vi code) {
     return (vf)((code & 127) << 20 & (code != 127)) * vf_set(float_of_bits((119 + 127) << 23));
 }
 
-/* The scale and shift of some 16 columns: bytes s and, beside it, m or t. */
-INLINE void take_scale(const cam_layout layout, const uint8_t *bytes, cam_head head, vf *scale, vf *shift) {
-    *scale = head.d, *shift = head.m;
-    if (layout.scales == BY_S || layout.scales == BY_ST)
-        *scale = head.d * vi_float(vi_s8((const int8_t *)bytes));
-    if (layout.scales == BY_E) *scale = vf_e8m0(vi_u8(bytes));
-    if (layout.scales == BY_EE) *scale = vf_ue4m3(vi_u8(bytes));
-    if (layout.scales == BY_SM) {
-        *scale = head.d * vi_float(vi_u8(bytes));
-        *shift = -(head.m * vi_float(vi_u8(bytes + PANEL_ROWS)));
-    }
-    if (layout.scales == BY_SMS) {
-        *scale = head.d * vi_float(vi_u8(bytes) & 15);
-        *shift = -(head.m * vi_float(vi_u8(bytes) >> 4));
+/* Of some 16 columns: `bytes` are their s, with m or t beside them. */
+INLINE cam_terms take_terms(const cam_layout layout, const uint8_t *bytes, cam_head head) {
+    switch (layout.scales) {
+    case BY_S:
+    case BY_ST: return (cam_terms){head.d * vi_float(vi_s8((const int8_t *)bytes)), {0}};
+    case BY_SM: return (cam_terms){head.d * vi_float(vi_u8(bytes)),
+                                   -(head.m * vi_float(vi_u8(bytes + PANEL_ROWS)))};
+    case BY_SMS: return (cam_terms){head.d * vi_float(vi_u8(bytes) & 15),
+                                    -(head.m * vi_float(vi_u8(bytes) >> 4))};
+    case BY_E: return (cam_terms){vf_e8m0(vi_u8(bytes)), {0}};
+    case BY_EE: return (cam_terms){vf_ue4m3(vi_u8(bytes)), {0}};
+    default: return (cam_terms){head.d, head.m};
     }
 }
 
@@ -84,9 +89,9 @@ INLINE cam_part take_part(const cam_layout layout, vb table, const uint8_t *bloc
     const uint8_t *bytes = block + code_bytes(layout) + LANES * slice;
     cam_part part;
     take_codes(layout, block + 4 * LANES * slice, part.codes);
-    if (layout.table) UNROLL for (int i = 0; i < GROUPS; i++) part.codes[i] = vb_look_up(table, part.codes[i]);
+    if (layout.table) look_up_all(table, part.codes);
     UNROLL for (int i = 0; i < 1 + is_halved(layout); i++)
-        take_scale(layout, bytes + PANEL_ROWS * i, head, &part.scale[i], &part.shift[i]);
+        part.terms[i] = take_terms(layout, bytes + PANEL_ROWS * i, head);
     return part;
 }
 
@@ -121,15 +126,16 @@ INLINE vi first_sum(const cam_layout layout, vi minus_sum) {
 /* sums + LANES rows of a block by one row of activations, the integer sums of which are `dots`. */
 INLINE vf add_block(const cam_layout layout, vf sum, const cam_part *part, const vi *dots,
                     const cam_act *act) {
+    const cam_terms *terms = part->terms;
     const vf scale = vf_set(act->scale);
-    sum = vf_fma(vi_float(dots[0]) * scale, part->scale[0], sum);
-    if (is_halved(layout)) sum = vf_fma(vi_float(dots[1]) * scale, part->scale[1], sum);
+    sum = vf_fma(vi_float(dots[0]) * scale, terms[0].scale, sum);
+    if (is_halved(layout)) sum = vf_fma(vi_float(dots[1]) * scale, terms[1].scale, sum);
     if (is_halved(layout) && has_shift(layout)) {
         float first = act->scale * (float)-act->minus_first;
         float last = act->scale * (float)(act->minus_first - act->minus_sum);
-        return vf_fma(part->shift[1], vf_set(last), vf_fma(part->shift[0], vf_set(first), sum));
+        return vf_fma(terms[1].shift, vf_set(last), vf_fma(terms[0].shift, vf_set(first), sum));
     }
-    return has_shift(layout) ? vf_fma(part->shift[0], vf_set(act->moment), sum) : sum;
+    return has_shift(layout) ? vf_fma(terms[0].shift, vf_set(act->moment), sum) : sum;
 }
 
 /* Rows at a time whose dot products take turns, as each waits for its own last one. */
@@ -167,17 +173,14 @@ INLINE void store_sums(const int n, vf (*sums)[SLICES], float *out) {
         UNROLL for (int s = 0; s < SLICES; s++) vf_store(out + PANEL_ROWS * t + LANES * s, sums[t][s]);
 }
 
-/* `type` is what the compiler may not know of a layout: span, table, down. */
+/* `type` has what the compiler may not know of a layout: span, table, down. */
 INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const int n, const uint8_t *panel,
                           const uint8_t *acts, uint32_t cols, float *out) {
     vf sums[TILE][SLICES] = {{{0}}};
     const vb table = layout.table ? vb_set16(tables[type->table]) + layout.zero : (vb){0};
     for (uint32_t c = 0; c < cols; c += BLOCK * type->span) {
         cam_head heads[SLICES];
-        UNROLL for (int s = 0; s < SLICES; s++) {
-            heads[s] = take_head(layout, panel, s);
-            if (layout.down) heads[s].d *= unit_of(*type);
-        }
+        UNROLL for (int s = 0; s < SLICES; s++) heads[s] = take_head(layout, type, panel, s);
         panel += head_bytes(layout);
         ROLLED for (uint32_t b = 0; b < type->span; b++) {
             for (uint32_t i = 0; i < span_bytes(layout) / layout.span; i += CACHE_LINE)
