@@ -66,7 +66,7 @@ class Replay:
         runner = backend._opened()
         own: CpuProgram = kept.program.handle
         self._library, self._pool, self._own = runner._library, runner._pool, own
-        self._step = ctypes.create_string_buffer(kept.step, len(kept.step))
+        self._step = kept.step
         first, each = own.record.ops, ctypes.sizeof(OpRecord)
         self._none = self._part(first, 0)
         self._ops = [self._part(first + i * each, 1) for i in range(own.record.n_ops)]
@@ -78,7 +78,7 @@ class Replay:
 
     def _seconds(self, record: ProgramRecord) -> float:
         begun = perf_counter()
-        self._library.submit(self._pool, ctypes.addressof(record), self._step, self._own.result.at)
+        self._library.submit(self._pool, ctypes.addressof(record), self._step, self._own.results[0].at)
         self._library.wait(self._pool)
         return perf_counter() - begun
 
