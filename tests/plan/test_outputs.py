@@ -100,6 +100,21 @@ def test_all_that_is_gone_on_with_is_gathered_once_and_whole() -> None:
     ]
 
 
+def test_rows_with_which_nothing_is_left_to_do_are_gathered_there_too() -> None:
+    plan = builder()
+    x = begun(plan)
+    y = plan.norm(x, None, 1.0)
+    plan.embed_position(y, weight(4, 8))
+    plan.norm(y, None, 1.0)
+    plan.emit(plan.gather_rows(x))
+    assert lines(only_outputs(plan.build()))[-4:] == [
+        "gather_rows y=h.out[O,8] x=h[T,8]",
+        "gather_rows y=x.out[O,8] x=x[T,8]",
+        "norm y=h.1[O,8] x=h.out[O,8]",
+        "emit x=x.out[O,8]",
+    ]
+
+
 def nothing_left(plan: PlanBuilder) -> Plan:
     plan.emit(plan.gather_rows(begun(plan)))
     return plan.build()
