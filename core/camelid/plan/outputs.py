@@ -31,13 +31,18 @@ def only_outputs(plan: Plan) -> Plan:
     moving, later = _token_rows(ops[start : end + 1]), _token_rows(ops[end + 1 :])
     if start == end or plan.rows["O"] >= plan.rows["T"] or not {*moving}.isdisjoint(later):
         return plan
+    return _with_ops(plan, _gathering_at(start, end, ops, moving))
+
+
+def _gathering_at(start: int, end: int, ops: Sequence[Op], moving: Sequence[Buffer]) -> list[tuple[Op, ...]]:
+    """What stands in the place of each op where these buffers are gathered at `start` instead of at `end`."""
     taken = {*moving} & {*_token_rows(ops[:start])}
     places = {b: whole(replace(b, name=f"{b.name}.out" if b in taken else b.name, rows="O")) for b in moving}
     gathers = [make_op(GATHER, {"y": places[b], "x": whole(b)}, {}) for b in moving if b in taken]
     places[ops[end].view("y").buffer] = _placed(ops[end].view("x"), places)
     instead: list[tuple[Op, ...]] = [(op,) for op in (*ops[:start], *(_on(op, places) for op in ops[start:]))]
     instead[start], instead[end] = (*gathers, *instead[start]), ()
-    return _with_ops(plan, instead)
+    return instead
 
 
 def _first_row_wise(ops: Sequence[Op], end: int) -> int:
