@@ -101,21 +101,29 @@ def quantized(x: Any) -> Any:
     return made.reshape(x.shape)
 
 
+def as_bf16(x: Any) -> Any:
+    """To nearest, ties to even: adding and taking away 2**16 times the number leaves 8 bits of it."""
+    far = x.astype(np.float32) * np.float32(2**16)
+    return ((x + far) - far).astype(np.float32)
+
+
+@pytest.mark.parametrize(("type_name", "rounded"), [("q4_0", quantized), ("bf16", as_bf16)])
 @pytest.mark.parametrize("op", ["linear", "linear_glu", "linear_experts", "linear_heads"])
-def test_kernels_of_int8_are_held_to_int8(op: str) -> None:
+def test_kernels_that_round_are_held_to_it(op: str, type_name: str, rounded: Any) -> None:
     """Rounding passes where it is announced, and only there; not rounding then fails."""
-    case = next(p.made() for p in all_cases(["q4_0"], op) if p.weight_type == "q4_0" and not p.is_amid)
+    planned = (p for p in all_cases([type_name], op) if p.weight_type == type_name and not p.is_amid)
+    case = next(planned).made()
     ids = case.case.views.get("ids")
 
     def given(x: Any) -> Any:
-        return x if ids is not None and x.size == ids.size else quantized(x)
+        return x if ids is not None and x.size == ids.size else rounded(x)
 
-    int8 = {"activations": "q8"}
-    fair = outcome(case, given=given, **int8)
+    rounds = {"activations": "q8"}
+    fair = outcome(case, given=given, **rounds)
     assert fair.status == PASSED and fair.allowed == 1e-6, fair
     assert outcome(case, given=given).status == FAILED
-    assert outcome(case, **int8).status == FAILED
-    assert outcome(case, given=given, off=lambda y: np.float32(1.002) * y, **int8).status == FAILED
+    assert outcome(case, **rounds).status == FAILED
+    assert outcome(case, given=given, off=lambda y: np.float32(1.002) * y, **rounds).status == FAILED
 
 
 def test_no_activation_is_a_tie() -> None:

@@ -30,6 +30,7 @@ VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "avx2": AVX2,
         "avxvnni": (*AVX2, "-mavxvnni"),
         "avx512vnni": (*AVX512, *AVX2),
+        "avx512bf16": (*AVX512, "-mavx512bf16", *AVX2),
     },
     "aarch64": {
         "portable": (),

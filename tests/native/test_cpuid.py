@@ -11,12 +11,14 @@ from camelid_native.cpu_api import Library
 
 CPUINFO = Path("/proc/cpuinfo")
 AVX2 = {"avx2", "fma", "f16c"}
+AVX512 = {*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
 # Variant -> what Linux calls the instructions that it takes.
 NEEDS = {
     "portable": set[str](),
     "avx2": AVX2,
     "avxvnni": {*AVX2, "avx_vnni"},
-    "avx512vnni": {*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
+    "avx512vnni": AVX512,
+    "avx512bf16": {*AVX512, "avx512_bf16"},
     "neon_dot": {"asimddp", "asimdhp"},
     "neon_i8mm": {"asimddp", "asimdhp", "i8mm"},
 }

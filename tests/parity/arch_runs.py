@@ -1,6 +1,6 @@
 """Every architecture's golden model on cpu's kernels: the reference's logits, whatever the chunk.
 
-The models are in float32 and bfloat16, so that activations are not rounded and the bound is that of float32.
+The models are in float32 and float16, so that activations are not rounded and the bound is that of float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Make = Callable[[], Backend]
 
 def check_logits(make: Make, case: HfCase, variant: str, folder: Path) -> None:
     """They are the reference's within rounding."""
-    loaded = load_hf(write_hf(folder / case.name, case, dtype="bf16"))
+    loaded = load_hf(write_hf(folder / case.name, case, dtype="f16"))
     longest = max(map(len, case.token_ids))
     want = reference_logits(loaded, case.token_ids, context=longest)
     how = {"context": longest, "fused": FUSED, "adapter": variant}

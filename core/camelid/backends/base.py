@@ -16,7 +16,7 @@ from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
-FLOAT_TYPES = frozenset({"f32", "f16", "bf16"})  # of weights that are never multiplied with int8
+FLOAT_TYPES = frozenset({"f32", "f16"})  # of weights that activations are never rounded for
 Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, File or OPFS handle in a browser
 
 
@@ -36,8 +36,8 @@ class Capabilities:
 
     `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
     `activations` "q8": what is multiplied with a matrix is rounded to int8 first, in blocks of 32 columns
-    with the scale max|x| / 127; matrices of `FLOAT_TYPES` take it as it is. `build` tells builds of the
-    kernels apart where `device` does not, e.g. by a library's hash. Before each layer of `cuts` plans begin a
+    with the scale max|x| / 127, beside bf16 to bf16; matrices of `FLOAT_TYPES` take it as it is. `build`
+    tells builds of the kernels apart where `device` does not, e.g. by a library's hash. Before each layer of `cuts` plans begin a
     new stage.
     """
 

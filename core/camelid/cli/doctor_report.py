@@ -97,7 +97,8 @@ def _backend_facts(found: Examined) -> Iterator[tuple[str, str]]:
     steps = f"{can.max_in_flight} step{'s' if can.max_in_flight > 1 else ''} in flight"
     yield "at most", ", ".join([*limits, steps])
     if can.activations != "f32":
-        yield "activations", "rounded to int8 for quantized weights; so does the reference in the gate"
+        how = "rounded to int8 for quantized weights, to bf16 for bf16"
+        yield "activations", f"{how}; so does the reference in the gate"
 
 
 def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequence[str]) -> Table:

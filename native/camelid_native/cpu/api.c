@@ -12,7 +12,7 @@
 
 /* The variants that this library was built with, see build.py. */
 #define CAM_VARIANTS(_)                                                                             \
-    CAM_IF_PORTABLE(_) CAM_IF_AVX2(_) CAM_IF_AVXVNNI(_) CAM_IF_AVX512VNNI(_)                        \
+    CAM_IF_PORTABLE(_) CAM_IF_AVX2(_) CAM_IF_AVXVNNI(_) CAM_IF_AVX512VNNI(_) CAM_IF_AVX512BF16(_)   \
     CAM_IF_NEON_DOT(_) CAM_IF_NEON_I8MM(_) CAM_IF_WASM(_) CAM_IF_WASM_RELAXED(_)
 #include "built.h"
 

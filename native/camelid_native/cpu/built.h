@@ -25,6 +25,12 @@
 #define CAM_IF_AVX512VNNI(_)
 #endif
 
+#if defined(CAM_HAS_AVX512BF16)
+#define CAM_IF_AVX512BF16(_) _(avx512bf16)
+#else
+#define CAM_IF_AVX512BF16(_)
+#endif
+
 #if defined(CAM_HAS_NEON_DOT)
 #define CAM_IF_NEON_DOT(_) _(neon_dot)
 #else

@@ -29,11 +29,13 @@ enum { KEEP_YMM = 0x06, KEEP_ZMM = 0xE6 };
 #define KEEPS_512 KEEP_ZMM
 #endif
 enum { FMA_AVX_F16C = 1 << 12 | 1 << 28 | 1 << 29, AVX2 = 1 << 5, AVX_VNNI = 1 << 4, AVX512_VNNI = 1 << 11 };
+enum { AVX512_BF16 = 1 << 5 };
 static const unsigned AVX512_F_DQ_BW_VL = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
 static int runs_avx2(void) { return keeps(KEEP_YMM) && bits(1, 0, C, FMA_AVX_F16C) && bits(7, 0, B, AVX2); }
 static int runs_avx512vnni(void) {
     return runs_avx2() && keeps(KEEPS_512) && bits(7, 0, B, AVX512_F_DQ_BW_VL) && bits(7, 0, C, AVX512_VNNI);
 }
+static int runs_avx512bf16(void) { return runs_avx512vnni() && bits(7, 1, A, AVX512_BF16); }
 static int runs_avxvnni(void) { return runs_avx2() && bits(7, 1, A, AVX_VNNI); }
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -60,6 +62,7 @@ static const struct { const char *name; int (*runs)(void); } tests[] = {
     {"portable", runs_always},
 #if defined(__x86_64__)
     {"avx2", runs_avx2}, {"avxvnni", runs_avxvnni}, {"avx512vnni", runs_avx512vnni},
+    {"avx512bf16", runs_avx512bf16},
 #elif defined(__aarch64__) && (defined(__linux__) || defined(__APPLE__))
     {"neon_dot", runs_neon_dot}, {"neon_i8mm", runs_neon_i8mm},
 #endif

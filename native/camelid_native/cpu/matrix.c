@@ -32,6 +32,7 @@ INLINE float *place_y(const cam_places *places, uint32_t p) {
 
 /* One matrix of a weight, and what is done with its products. */
 typedef struct {
+    uint32_t type;
     cam_layout layout;
     cam_product *product;
     const uint8_t *panels;
@@ -41,7 +42,8 @@ typedef struct {
 } cam_matrix;
 
 static cam_matrix matrix_of(const cam_weight *weight, const cam_weight *bias) {
-    return (cam_matrix){.layout = layouts[weight->type], .product = products[weight->type],
+    return (cam_matrix){.type = weight->type, .layout = layouts[weight->type],
+                        .product = products[weight->type],
                         .panels = AT(const uint8_t, weight->at), .cols = weight->cols, .n_out = weight->rows,
                         .bias = bias ? AT(const float, bias->at) : NULL};
 }
@@ -53,19 +55,22 @@ static cam_matrix matrix_at(const cam_weight *weight, const cam_weight *bias, ui
     return matrix;
 }
 
-/* Every place of a range into activations, this thread's share of the columns. */
+/* A thread's part of a row: of its blocks, or of its columns by pairs. */
+static cam_range share_row(const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
+    if (matrix->layout.span) return share(matrix->cols / BLOCK, run, thread);
+    const cam_range pairs = share((matrix->cols + 1) / 2, run, thread);
+    return (cam_range){2 * pairs.start, 2 * pairs.end < matrix->cols ? 2 * pairs.end : matrix->cols};
+}
+
+/* Every place of a range into activations, this thread's part of each row. */
 static void quantize(const cam_places *places, cam_range range, const cam_matrix *matrix, uint8_t *acts,
                      const cam_run *run, uint32_t thread) {
-    const cam_layout layout = matrix->layout;
-    const uint64_t row_bytes = act_bytes(layout, matrix->cols);
-    const cam_range mine = share(layout.span ? matrix->cols / BLOCK : matrix->cols, run, thread);
+    const uint64_t row_bytes = act_bytes(matrix->layout, matrix->cols);
+    const cam_range mine = share_row(matrix, run, thread);
     for (uint32_t p = range.start, n; p < range.end; p += n) {
-        n = tile_rows(layout, range.end - p);
-        for (uint32_t i = 0; i < n; i++) {
-            const float *x = place_x(places, p + i);
-            if (layout.span) place_codes(x, mine, n, i, acts + p * row_bytes);
-            else place_floats(x, mine, n, i, acts + p * row_bytes);
-        }
+        n = tile_rows(matrix->layout, range.end - p);
+        for (uint32_t i = 0; i < n; i++)
+            place_row(matrix->type, place_x(places, p + i), mine, n, i, acts + p * row_bytes);
     }
 }
 
@@ -170,10 +175,10 @@ static uint64_t scratch_linear(const cam_op *op, const cam_program *program, uin
     return whole_lines(rows * act_bytes(layouts[weight->type], weight->cols));
 }
 
-static int takes_floats(const cam_op *op) { return !layouts[op->weights[LINEAR_WEIGHT].type].span; }
+static int acts_of(const cam_op *op) { return acts_for(op->weights[LINEAR_WEIGHT].type); }
 /* Whether the activations that this op wants stand in scratch: then it is not the first of a plan. */
 static int has_rows(const cam_op *op) {
-    return op->flags & FLAG_SAME_X && takes_floats(op) == takes_floats(op - 1);
+    return op->flags & FLAG_SAME_X && acts_of(op) == acts_of(op - 1);
 }
 
 static void multiply_rows(const cam_op *op, const cam_matrix *matrix, const cam_run *run, uint32_t thread) {

@@ -195,34 +195,64 @@ INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const
     store_sums(n, sums, out);
 }
 
-/* ---- Matrices of floats: every second column adds to a sum of its own, and both are added in the end */
+/* ---- Matrices of floats. Every second step adds to a sum of its own, and both are added in the
+ * end */
 
-INLINE vf take_floats(const uint32_t type, const uint8_t *column, int slice) {
-    const uint16_t *halves = (const uint16_t *)(const void *)column + LANES * slice;
-    if (type == TYPE_f32) return vf_load((const float *)(const void *)column + LANES * slice);
-    return type == TYPE_f16 ? vf_half(halves) : vf_bfloat(halves);
+/* A step's columns: two of bf16 where an instruction multiplies pairs, else one. */
+INLINE uint32_t step_cols(const uint32_t type) {
+#if defined(CAM_BFLOAT_PAIRS)
+    return type == TYPE_bf16 ? 2 : 1;
+#else
+    (void)type;
+    return 1;
+#endif
 }
 
-INLINE void column_by_rows(const uint32_t type, const int n, const uint8_t *column, const float *acts,
-                           vf (*sums)[SLICES]) {
+/* LANES rows of `cols` columns, no more than a step's. */
+INLINE vf take_floats(const uint32_t type, const uint32_t cols, const uint8_t *at, int slice) {
+    const uint16_t *halves = (const uint16_t *)(const void *)at + LANES * slice;
+    if (type == TYPE_f32) return vf_load((const float *)(const void *)at + LANES * slice);
+    if (type == TYPE_f16) return vf_half(halves);
+#if defined(CAM_BFLOAT_PAIRS)
+    return (vf)(cols == 2 ? vi_pairs(halves) : vi_u16(halves));
+#else
+    (void)cols;
+    return vf_bfloat(halves);
+#endif
+}
+
+INLINE vf add_products(const uint32_t type, vf sum, vf weights, const float *act) {
+#if defined(CAM_BFLOAT_PAIRS)
+    int32_t pair;
+    memcpy(&pair, act, sizeof pair);
+    if (type == TYPE_bf16) return dot_bfloats(sum, (vi)weights, vi_set(pair));
+#endif
+    (void)type;
+    return vf_fma(vf_set(*act), weights, sum);
+}
+
+INLINE void step_by_rows(const uint32_t type, const uint32_t cols, const int n, const uint8_t *at,
+                         const float *acts, vf (*sums)[SLICES]) {
     UNROLL for (int s = 0; s < SLICES; s++) {
-        vf weights = take_floats(type, column, s);
-        UNROLL for (int t = 0; t < n; t++) sums[t][s] = vf_fma(vf_set(acts[t]), weights, sums[t][s]);
+        vf weights = take_floats(type, cols, at, s);
+        UNROLL for (int t = 0; t < n; t++) sums[t][s] = add_products(type, sums[t][s], weights, &acts[t]);
     }
 }
 
 INLINE void floats_by_tile(const uint32_t type, const int n, const uint8_t *panel, const uint8_t *tile,
                            uint32_t cols, float *out) {
-    const uint32_t bytes = span_bytes(layouts[type]);
+    const uint32_t width = step_cols(type), bytes = width * PANEL_ROWS * layouts[type].stored;
     const float *acts = (const float *)(const void *)tile;
     vf sums[2][FLOAT_TILE][SLICES] = {{{{0}}}};
-    for (uint32_t c = 0; c + 1 < cols; c += 2, panel += 2 * bytes, acts += 2 * n) {
+    for (; cols >= 2 * width; cols -= 2 * width, panel += 2 * bytes, acts += 2 * n) {
         __builtin_prefetch(panel + AHEAD);
         if (2 * bytes > CACHE_LINE) __builtin_prefetch(panel + AHEAD + CACHE_LINE);
-        column_by_rows(type, n, panel, acts, sums[0]);
-        column_by_rows(type, n, panel + bytes, acts + n, sums[1]);
+        step_by_rows(type, width, n, panel, acts, sums[0]);
+        step_by_rows(type, width, n, panel + bytes, acts + n, sums[1]);
     }
-    if (cols % 2) column_by_rows(type, n, panel, acts, sums[0]);
+    if (cols >= width) step_by_rows(type, width, n, panel, acts, sums[0]);
+    if (cols > width) panel += bytes, acts += n;
+    if (cols % width) step_by_rows(type, 1, n, panel, acts, sums[1]);
     UNROLL for (int t = 0; t < n; t++)
         UNROLL for (int s = 0; s < SLICES; s++) sums[0][t][s] += sums[1][t][s];
     store_sums(n, sums[0], out);

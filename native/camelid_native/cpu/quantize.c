@@ -2,11 +2,13 @@
  * stream.
  *
  * For quantized matrices int8 in blocks of 32 columns: of every block, first the 32 codes of each row of the
- * tile, then each row's cam_act. For matrices of floats: of every column, the float32 of each row. */
+ * tile, then each row's cam_act. For matrices of floats: of every column, the float32 of each row. For those of
+ * bf16 it is rounded to bf16, and where one instruction multiplies pairs of columns, they stand in pairs. */
+#include "codecs.h"
 #include "panels.h"
 
 /* Rows of the widest tile. Of codes: as many sums as the registers hold beside the codes of a block. */
-#if defined(CAM_ISA_AVX512VNNI)
+#if LANES == 16
 enum { TILE = 16, FLOAT_TILE = 8 };
 #elif defined(CAM_ISA_PORTABLE)
 enum { TILE = 2, FLOAT_TILE = 2 };   /* nothing to be gained */
@@ -80,13 +82,19 @@ INLINE void quantize_block(const float *x, int8_t *codes, cam_act *act) {
     *act = (cam_act){scale, scale * (float)sum, -sum, -first};
 }
 
+/* What rows become for the matrices of a type. */
+enum { ACTS_CODES, ACTS_FLOATS, ACTS_BFLOATS };
+INLINE int acts_for(uint32_t type) {
+    return layouts[type].span ? ACTS_CODES : type == TYPE_bf16 ? ACTS_BFLOATS : ACTS_FLOATS;
+}
+
 /* The widest tile that begins where `left` rows are left: a power of two. */
 INLINE uint32_t tile_rows(const cam_layout layout, uint32_t left) {
     uint32_t n = layout.span ? TILE : FLOAT_TILE;
     while (n > left) n /= 2;
     return n;
 }
-/* Bytes of a row of activations. */
+/* Bytes of a row of activations; pairs of bf16 leave half of theirs unused. */
 INLINE uint64_t act_bytes(const cam_layout layout, uint32_t cols) {
     return layout.span ? (uint64_t)cols / BLOCK * ACT_BYTES : 4 * (uint64_t)cols;
 }
@@ -102,4 +110,34 @@ INLINE void place_codes(const float *x, cam_range blocks, uint32_t n, uint32_t r
 INLINE void place_floats(const float *x, cam_range cols, uint32_t n, uint32_t row, uint8_t *tile) {
     float *to = (float *)(void *)tile + row;
     for (uint32_t c = cols.start; c < cols.end; c++) to[(uint64_t)c * n] = x[c];
+}
+
+/* Columns that are rounded at once. */
+enum { SOME = 64 };
+
+/* Columns from c on, an even one; a last one may have none beside it, but a zero. */
+INLINE void spread_bfloats(const uint16_t *some, uint32_t c, uint32_t end, uint32_t n, uint32_t row,
+                           uint8_t *tile) {
+    float *to = (float *)(void *)tile + row;
+#if defined(CAM_BFLOAT_PAIRS)
+    for (uint32_t i = 0; i < end - c; i += 2) memcpy(to + (uint64_t)(c + i) / 2 * n, some + i, 4);
+#else
+    for (uint32_t i = 0; i < end - c; i++) to[(uint64_t)(c + i) * n] = float_of_bits((uint32_t)some[i] << 16);
+#endif
+}
+INLINE void place_bfloats(const float *x, cam_range cols, uint32_t n, uint32_t row, uint8_t *tile) {
+    for (uint32_t c = cols.start, end; c < cols.end; c = end) {
+        uint16_t some[SOME + 1] = {0};
+        end = c + SOME < cols.end ? c + SOME : cols.end;
+        codecs[TYPE_bf16].encode(x + c, (uint8_t *)some, end - c);
+        spread_bfloats(some, c, end, n, row, tile);
+    }
+}
+
+INLINE void place_row(uint32_t type, const float *x, cam_range part, uint32_t n, uint32_t row, uint8_t *tile) {
+    switch (acts_for(type)) {
+        case ACTS_CODES: place_codes(x, part, n, row, tile); break;
+        case ACTS_FLOATS: place_floats(x, part, n, row, tile); break;
+        case ACTS_BFLOATS: place_bfloats(x, part, n, row, tile); break;
+    }
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(CAM_ISA_AVX512VNNI)
+#if defined(CAM_ISA_AVX512VNNI) || defined(CAM_ISA_AVX512BF16)
 #include <immintrin.h>
 #define LANES 16
 #elif defined(CAM_ISA_AVX2) || defined(CAM_ISA_AVXVNNI)
@@ -57,7 +57,7 @@ INLINE vb vb_set16(const int8_t *p) {
  * dot_s8: the same with signed w. It may add DOT_OFFSET times the sum of the four a besides, which the
  * caller takes away for a whole block at once.
  * vb_look_up: of each code, which is below 16, the table's byte of that number. */
-#if defined(CAM_ISA_AVX512VNNI)
+#if defined(CAM_ISA_AVX512VNNI) || defined(CAM_ISA_AVX512BF16)
 #define DOT_OFFSET 128
 INLINE vi dot_u7(vi acc, vb w, vs a) { return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)a); }
 INLINE vi dot_s8(vi acc, vs w, vs a) { return dot_u7(acc, (vb)w ^ 0x80, a); }
@@ -73,6 +73,19 @@ INLINE vf vf_max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE vf vf_min(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
 INLINE vi vi_round(vf a) { return (vi)_mm512_cvtps_epi32((__m512)a); }   /* to nearest, ties to even */
+#if defined(CAM_ISA_AVX512BF16)
+#define CAM_BFLOAT_PAIRS
+/* acc[lane] += both products of two pairs of bf16. What is too small for a normal number counts as zero. */
+INLINE vf dot_bfloats(vf acc, vi w, vi a) {
+    return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)a);
+}
+/* Of two columns of bf16, each lane's pair. */
+INLINE vi vi_pairs(const uint16_t *p) {
+    vp v = (vp)vb_load(p);
+    return (vi)__builtin_shufflevector(v, v, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9,
+                                       25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+#endif
 
 #elif defined(CAM_ISA_AVX2) || defined(CAM_ISA_AVXVNNI)
 #define DOT_OFFSET 0

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import FLOAT_TYPES, Candidates, Capabilities, OutputRow
+from camelid.backends.codecs import decode, encode
 from camelid.backends.single import F32, OpCase, OpResult
 
 Flags = npt.NDArray[np.bool_]
@@ -64,12 +65,12 @@ def _candidate_error(got: Candidates | None, want: Candidates) -> float:
 
 def allowed(case: OpCase, can: Capabilities) -> float:
     """The largest NMSE that passes."""
-    is_rounded = case.kv_type != "f32" or case.has_tail or multiplies_int8(case, can)
+    is_rounded = case.kv_type != "f32" or case.has_tail or rounds_activations(case, can)
     return ROUNDED if is_rounded else FLOAT32
 
 
-def multiplies_int8(case: OpCase, can: Capabilities) -> bool:
-    """Whether this backend quantizes what the case multiplies with a matrix."""
+def rounds_activations(case: OpCase, can: Capabilities) -> bool:
+    """Whether this backend rounds what the case multiplies with a matrix."""
     weight = case.weights.get("weight")
     is_product = case.op.startswith("linear") and weight is not None and weight.type not in FLOAT_TYPES
     return can.activations == "q8" and is_product
@@ -78,24 +79,25 @@ def multiplies_int8(case: OpCase, can: Capabilities) -> bool:
 def settled(case: OpCase) -> OpCase:
     """The case with each activation that is nearly a tie between two codes moved to one of them, so that a
     last bit in how a backend divides decides nothing."""
-    return _with_activations(case, lambda x, rounded, is_tie: np.where(is_tie, rounded, x))
+    return _with_activations(case, lambda x, to, is_tie: np.where(is_tie, to, x))
 
 
-def quantized(case: OpCase) -> OpCase:
+def rounded(case: OpCase) -> OpCase:
     """The case with its activations rounded as a backend of activations "q8" does it."""
-    return _with_activations(case, lambda x, rounded, is_tie: rounded)
+    return _with_activations(case, lambda x, to, is_tie: to)
 
 
 def _with_activations(case: OpCase, choose: Choose) -> OpCase:
     """`x` with the columns that meet the matrix, head by head, made anew."""
-    shape, x = case.weights["weight"].shape, case.views["x"].copy()
+    weight, x = case.weights["weight"], case.views["x"].copy()
+    shape, to_type = weight.shape, _as_bf16 if weight.type == "bf16" else _as_int8
     n_heads = shape[0] if case.op == "linear_heads" else x.shape[1] // shape[-1]
     met = x.reshape(len(x), n_heads, -1)[..., : shape[-1]]
-    met[...] = choose(met, *_rounded(met))
+    met[...] = choose(met, *to_type(met))
     return replace(case, views={**case.views, "x": x})
 
 
-def _rounded(x: F32) -> tuple[F32, Flags]:  # [..., K]
+def _as_int8(x: F32) -> tuple[F32, Flags]:  # [..., K]
     """Each block of columns as codes times its scale, and where a code was nearly a tie."""
     blocks = x.reshape(-1, BLOCK)
     scales = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(MOST)
@@ -103,3 +105,8 @@ def _rounded(x: F32) -> tuple[F32, Flags]:  # [..., K]
     rounded = (np.rint(exact) * scales).astype(np.float32)
     ties = np.abs(np.abs(exact - np.trunc(exact)) - 0.5) < NEAR_TIE
     return rounded.reshape(x.shape), ties.reshape(x.shape)
+
+
+def _as_bf16(x: F32) -> tuple[F32, Flags]:  # [..., K]
+    """Each number to nearest. Nothing is divided, so that all agree on what a tie is."""
+    return decode("bf16", encode("bf16", x), x.size).reshape(x.shape), np.zeros(x.shape, np.bool_)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from camelid.backends.base import Capabilities, reason_against
 from camelid.backends.gate.cases import short_cases
-from camelid.backends.gate.compare import allowed, multiplies_int8, quantized, settled, worst
+from camelid.backends.gate.compare import allowed, rounded, rounds_activations, settled, worst
 from camelid.backends.gate.inputs import GateCase
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.single import BufferRunner, OpCase, case_plan, run_case
@@ -68,11 +68,11 @@ async def first_failure(backend: BufferRunner) -> Outcome | None:
 
 
 def _inputs(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
-    """What the backend gets, and what the reference: for kernels of int8, what those make of it."""
-    if not multiplies_int8(case, can):
+    """What the backend gets, and what the reference: for kernels that round, what those make of it."""
+    if not rounds_activations(case, can):
         return case, case
     given = settled(case)
-    return given, quantized(given)
+    return given, rounded(given)
 
 
 def _raised(error: Exception) -> str:
