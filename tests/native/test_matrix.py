@@ -102,6 +102,25 @@ def test_linear(type_name: str, variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("size", [2.0**40, 2.0**-20])
+@pytest.mark.parametrize(("type_name", "scales", "most"), [("mxfp4", 1, 254), ("nvfp4", 4, 255)])
+def test_scales_of_every_byte(type_name: str, scales: int, most: int, size: float, variant: str) -> None:
+    """Each row of the matrix is one block, which begins with its scales."""
+    n_out, cols = 256 // scales, QUANTS[type_name].block
+    blocks = random_blocks(type_name, 3, n=n_out, finite=True)
+    blocks[:, :scales] = np.minimum(np.arange(256), most).reshape(-1, scales)
+    matrix = Quantized(type_name, (n_out, cols), blocks.tobytes())
+    x = rows(1, cols) * np.float32(size)
+    views = {"y": np.zeros((1, n_out), np.float32), "x": x}
+    got = run_op(OpCase(op="linear", views=views, weights={"weight": matrix}), variant, 1)["y"][0]
+    terms = values(matrix) * as_int8(x)
+    sizes = np.abs(terms).sum(axis=1)
+    normal = (sizes > 2.0**-120) & (sizes < 2.0**120)  # neither lost nor infinite in float32
+    assert normal.sum() > n_out / 2
+    assert (np.abs(got - terms.sum(axis=1)) <= 1e-6 * sizes)[normal].all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", ONE_OF_EACH)
 def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
     """Whatever rows come with it, whichever thread computes it."""
