@@ -178,7 +178,7 @@ def bf16(tmp_path_factory: pytest.TempPathFactory) -> str:
 def forecast(llm: LLM, *, context: int, parallel: int) -> Any:
     fused = llm.capabilities.fused
     model = llm._running.file.model
-    return predict_memory(model, context=context, limits=Limits(parallel=parallel), fused=fused)
+    return predict_memory(model, context=context, limits=Limits(parallel=parallel), fused=fused)[0]
 
 
 @pytest.mark.parametrize("name", ["cria", "bf16"])

@@ -42,7 +42,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def predicted(llm: LLM, kv_type: str, *, context: int, parallel: int) -> Any:
     model = llm._running.file.model
     limits, depth = Limits(parallel=parallel), llm.capabilities.max_in_flight
-    return predict_memory(model, context=context, limits=limits, kv_type=kv_type, depth=depth)
+    return predict_memory(model, context=context, limits=limits, kv_type=kv_type, depth=depth)[0]
 
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from camelid.backends.base import Forecast, Pool
+from camelid.backends.results import result_bytes
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading import check_context, make_plan, make_state
 from camelid.model.arch import Model
 from camelid.model.facts import at_context
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
-from camelid.plan.step import RESULT_WORDS
+from camelid.plan.stages import layer_ranges, split
+from camelid.plan.weights import Weight
 
 Forecaster: TypeAlias = Callable[[Mapping[str, Plan], Mapping[str, Pool]], Forecast]
 PROCESS_BYTES = 56_000_000  # resident after loading a model of next to no size, on Linux
@@ -21,7 +23,8 @@ PROCESS_BYTES = 56_000_000  # resident after loading a model of next to no size,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Bytes by use. `states` and `scratch` are by state group and by entry.
+    """Bytes on one device by use. `states` and `scratch` are by state group and by entry; `weight_types` are
+    those of its weights.
 
     `process` is Python with its modules, as measured once; a large vocabulary adds to it. A backend that says
     what it takes, as cpu does, counts its packed weights, and results and kernels' own memory as scratch.
@@ -34,6 +37,7 @@ class Footprint:
     context: int
     parallel: int
     weights: int
+    weight_types: frozenset[str]
     states: Mapping[str, int]
     page_tables: int
     scratch: Mapping[str, int]
@@ -48,6 +52,11 @@ class Footprint:
         )  # fmt: skip
 
 
+def as_stored(plans: Mapping[str, Plan], _: Mapping[str, Pool]) -> Forecast:
+    """For a backend that says nothing: weights as they are, and nothing beside the plans' own buffers."""
+    return Forecast(sum(w.n_bytes for w in _weights(plans)), dict.fromkeys(plans, 0))
+
+
 def predict_memory(
     model: Model,
     *,
@@ -56,35 +65,57 @@ def predict_memory(
     fused: Collection[str] = (),
     kv_type: str = "f32",
     depth: int = 1,
-    forecaster: Forecaster | None = None,
-) -> Footprint:
+    cuts: tuple[int, ...] = (),
+    forecasters: Sequence[Forecaster] = (as_stored,),
+) -> list[Footprint]:
     """What loading takes: `context` rows a sequence (None: as `load` chooses), with a backend's rewrites.
 
-    `forecaster` is a backend's own, else weights are as their file has them. `depth` steps may be in flight:
+    One footprint for each device of a model that is cut before the layers of `cuts`, each by its forecaster:
+    a backend's own, where it has one. The first device's has the process. `depth` steps may be in flight:
     groups with a window keep the rows of all of them. Reads no weights, so that they need not exist.
     RequestError for a context that the model does not have, and for a `kv_type` that does not fit it.
     """
     rows = check_context(context, model)
     limits, model = (limits or Limits()).at_context(rows), at_context(model, rows)
-    plans = {entry: make_plan(model, entry, limits, fused, kv_type=kv_type) for entry in (DECODE, MIXED)}
-    state = make_state(model, limits, kv_type, depth=depth)
-    states, pools = state.states, state.sizes()
-    own = (forecaster or as_stored)(plans, pools)
+    layers = layer_ranges(cuts, len(model.spec.layers))
+    plans = {
+        entry: split(make_plan(model, entry, limits, fused, kv_type=kv_type, cuts=cuts), layers)
+        for entry in (DECODE, MIXED)
+    }
+    pools = make_state(model, limits, kv_type, depth=depth).sizes()
+    return [
+        _footprint(
+            {entry: parts[i] for entry, parts in plans.items()}, pools, limits, forecaster, first=not i
+        )
+        for i, forecaster in enumerate(forecasters)
+    ]
+
+
+def _footprint(
+    plans: Mapping[str, Plan],
+    pools: Mapping[str, Pool],
+    limits: Limits,
+    forecaster: Forecaster,
+    *,
+    first: bool,
+) -> Footprint:
+    """Of the device that runs these plans. It has every page table, since each step tells of all."""
+    own = forecaster(plans, pools)
     return Footprint(
-        context=rows,
+        context=limits.context,
         parallel=limits.parallel,
         weights=own.weights,
-        states={s.name: s.unit_bytes * pools[s.name].units for s in states},
+        weight_types=frozenset(w.type for w in _weights(plans)),
+        states={s.name: s.unit_bytes * pools[s.name].units for s in plans[DECODE].states},
         page_tables=sum(_table_bytes(pool) for pool in pools.values()),
         scratch={entry: plan_arena(plan).n_bytes + own.programs[entry] for entry, plan in plans.items()},
         steps=sum(_step_bytes(plan) for plan in plans.values()),
+        process=PROCESS_BYTES if first else 0,
     )
 
 
-def as_stored(plans: Mapping[str, Plan], _: Mapping[str, Pool]) -> Forecast:
-    """For a backend that says nothing: weights as they are, and nothing beside the plans' own buffers."""
-    weights = {w.name: w for plan in plans.values() for w in plan.weights().values()}
-    return Forecast(sum(w.n_bytes for w in weights.values()), dict.fromkeys(plans, 0))
+def _weights(plans: Mapping[str, Plan]) -> Collection[Weight]:
+    return {name: w for plan in plans.values() for name, w in plan.weights().items()}.values()
 
 
 def _table_bytes(pool: Pool) -> int:
@@ -93,4 +124,4 @@ def _table_bytes(pool: Pool) -> int:
 
 def _step_bytes(plan: Plan) -> int:
     """The step's words, and one result a row of output."""
-    return 4 * (plan.layout.n_words + RESULT_WORDS * plan.key.capacity.outputs)
+    return 4 * plan.layout.n_words + result_bytes(plan, plan.key.capacity.outputs)

@@ -25,6 +25,7 @@ from camelid.model.arch import Model
 from camelid.model.cuts import cut_for
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 from camelid.model.facts import at_context
+from camelid.model.spec import ModelSpec
 from camelid.opening import ModelFile, ModelName, open_model
 from camelid.plan.fuse import UNBOUNDED, fuse
 from camelid.plan.plan import Plan
@@ -118,21 +119,33 @@ async def open_layers(
 
     RequestError for a model that cannot be cut there, or a backend that is no GPU.
     """
-    cut, n_layers = cut_for(model.spec, gpu_layers), len(model.spec.layers)
-    gpu = _gpu_of(options.backend, gpu_layers)
-    if not 0 < cut <= n_layers:
-        name = gpu if cut == 0 else "cpu"
-        backend = await open_named(name, options.adapter, options.threads)
+    names, cuts = layer_devices(model.spec, options.backend, gpu_layers)
+    n_layers = len(model.spec.layers)
+    if not cuts:
+        backend = await open_named(names[0], options.adapter, options.threads)
         return backend, f"{_named(backend)}, which has all {n_layers} layers"
+    how = (("", options.threads), (options.adapter, None))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
-        for name, adapter, threads in (("cpu", "", options.threads), (gpu, options.adapter, None)):
+        for name, (adapter, threads) in zip(names, how, strict=True):
             parts.append(await open_named(name, adapter, threads))
             opened.push_async_callback(parts[-1].close)
-        backend = StagedBackend(parts, (cut,), n_layers)
+        backend = StagedBackend(parts, cuts, n_layers)
         note = _split_note(backend, model, limits)
         opened.pop_all()
     return backend, note
+
+
+def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The names of the backends that the layers are on, one or two, and where the model is cut between them.
+
+    RequestError as `open_layers`.
+    """
+    cut = cut_for(spec, gpu_layers)
+    gpu = _gpu_of(backend, gpu_layers)
+    if 0 < cut <= len(spec.layers):
+        return ("cpu", gpu), (cut,)
+    return (gpu if cut == 0 else "cpu",), ()
 
 
 def _gpu_of(backend: str, gpu_layers: int) -> str:

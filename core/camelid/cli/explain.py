@@ -4,55 +4,74 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
 from camelid.backends.base import Capabilities
+from camelid.cli.devices import Device, devices_of
 from camelid.cli.fetching import local_model
+from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
 from camelid.engine.metrics import predict_step
 from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.loading import make_plan, open_named
+from camelid.loading import LoadOptions, backend_plan, choose_backend
 from camelid.model.arch import Model
 from camelid.opening import open_model
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
+from camelid.plan.stages import split
+
+Facts = dict[str, Any]
+DEFAULT = "reference"
+HELD = ("weight_bytes", "arena_bytes")  # by each device for itself
 
 
 @verb
 @model_argument
 @click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True)
-@click.option("--backend", type=click.Choice(BACKEND_NAMES), default="reference", show_default=True,
-              metavar="NAME", help="Whose rewrites to apply.")  # fmt: skip
+@click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
+              help=f"Whose rewrites to apply. Default: {DEFAULT}; with -ngl webgpu.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME", help="The device whose name contains this.")
+@gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
-def command(model: str, entry: str, backend: str, adapter: str, as_json: bool, verbose: bool) -> None:  # noqa: ARG001
-    """Print the plan: the model as a list of ops, and what a step costs. Reads no weights."""
-    file, capabilities = asyncio.run(read(local_model(model), backend, adapter))
+def command(
+    model: str, entry: str, backend: str | None, adapter: str, gpu_layers: int | None, as_json: bool,
+    verbose: bool,  # noqa: ARG001
+) -> None:  # fmt: skip
+    """Print the plan: the model as a list of ops, and what a step costs. Reads no weights.
+
+    With -ngl it has a stage for each device, and the figures are also told by device.
+    """
+    default = DEFAULT if gpu_layers is None else "auto"
+    options = LoadOptions(backend=backend or default, adapter=adapter, gpu_layers=gpu_layers)
+    file, capabilities, devices = asyncio.run(read(local_model(model), options))
     limits = Limits()
-    plan = make_plan(file, entry, limits, capabilities.fused, most_bytes=capabilities.most_bytes)
-    facts = figures(plan, file, 1 if entry == DECODE else limits.chunk)
+    plan = backend_plan(file, entry, limits, capabilities, "f32")
+    n_rows = 1 if entry == DECODE else limits.chunk
+    facts = figures(plan, file, n_rows)
+    if gpu_layers is not None:
+        facts |= device_figures(plan, file, n_rows, devices)
     if as_json:
         click.echo(json.dumps({**facts, "backend": capabilities.name, "plan": plan.text()}))
         return
     click.echo(plan.text())
-    for name, value in facts.items():
-        click.echo(
-            f"{name.replace('_', ' '):<24}{value:,}" if isinstance(value, int) else f"{name:<24}{value}"
-        )
+    for text in lines(facts):
+        click.echo(text)
 
 
-async def read(model: str, backend: str, adapter: str) -> tuple[Model, Capabilities]:
-    """The model, and the capabilities of a backend, opened for as long as that takes."""
+async def read(model: str, options: LoadOptions) -> tuple[Model, Capabilities, list[Device]]:
+    """The model, and the capabilities and devices of a backend, opened for as long as that takes."""
     file = await open_model(model)
-    opened = await open_named(backend, adapter)
+    opened, _ = await choose_backend(options, file.model, Limits())
     try:
-        return file.model, opened.capabilities()
+        return file.model, opened.capabilities(), devices_of(opened, len(file.model.spec.layers))
     finally:
         await opened.close()
 
 
-def figures(plan: Plan, model: Model, n_rows: int) -> dict[str, int | str]:
+def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
     """Sizes and costs in bytes and operations: for a step of `n_rows` rows at the start and at the end."""
     last = model.spec.context_length - n_rows
     first_step, last_step = (predict_step(plan, n_rows=n_rows, held=held) for held in (0, last))
@@ -67,3 +86,25 @@ def figures(plan: Plan, model: Model, n_rows: int) -> dict[str, int | str]:
         "full_step_bytes": last_step.n_bytes,
         "full_step_flops": last_step.flops,
     }
+
+
+def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Device]) -> Facts:
+    """The figures of each device's stage, and sums of what each holds for itself."""
+    stages = split(plan, [device.layers for device in devices])
+    each: list[Facts] = [
+        {"backend": device.name, "part": device.part, **figures(stage, model, n_rows)}
+        for device, stage in zip(devices, stages, strict=True)
+    ]
+    return {**{name: sum(facts[name] for facts in each) for name in HELD}, "devices": each}
+
+
+def lines(facts: Facts) -> Iterator[str]:
+    """The figures as people read them; of two devices those of each, too."""
+    for name, value in facts.items():
+        if name != "devices":
+            label = name.replace("_", " ")
+            yield f"{label:<24}{value:,}" if isinstance(value, int) else f"{label:<24}{value}"
+    devices: list[Facts] = facts.get("devices", [])
+    for device in devices if len(devices) > 1 else []:
+        yield ""
+        yield from lines(device)

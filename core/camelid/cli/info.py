@@ -13,14 +13,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from camelid.backends.base import Backend
-from camelid.backends.select import open_backend
 from camelid.cli.fetching import local_model
-from camelid.cli.show import columns, human, line, printable, shown, size, sizes
+from camelid.cli.gpu_flag import gpu_layers_option
+from camelid.cli.info_memory import memory_facts, memory_lines, notes
+from camelid.cli.show import columns, line, printable, shown, size, sizes
 from camelid.cli.verb import BACKEND_NAMES, model_argument, say, verb
 from camelid.engine.programs import Limits
 from camelid.errors import CamelidError, ModelFormatError
-from camelid.footprint import Footprint, predict_memory
 from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model, bytes_at, count_parameters
@@ -32,7 +31,7 @@ from camelid.text.hf.values import mapping
 
 SIZE_TYPES = ("f16", "q4_0")
 STORED = "as stored"
-FORECAST = ("context", "backend", "parallel")  # options that say nothing without --memory
+FORECAST = ("context", "backend", "gpu_layers", "parallel")  # options that say nothing without --memory
 Facts = dict[str, Any]
 
 
@@ -45,11 +44,12 @@ Facts = dict[str, Any]
               metavar="N", help="For --memory: sequences at once.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), default="webgpu", show_default=True,
               metavar="NAME", help="For --memory: whose rewrites to count; no device is opened.")  # fmt: skip
+@gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object; sizes in bytes.")
 @click.pass_context
 def command(
     ctx: click.Context, model: str, memory: bool, context: int | None, parallel: int, backend: str,
-    as_json: bool, verbose: bool,
+    gpu_layers: int | None, as_json: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """Show what a model is; reads no weights. -v lists the tensors.
 
@@ -63,23 +63,23 @@ def command(
     file = None if is_preset(model) else open_named(model)
     facts = file_facts(file) if file else preset_facts(PRESETS[model])
     if memory:
-        found = open_backend(backend)
         ways = {STORED: file.model} if file else preset_models(PRESETS[model])
-        facts["memory"] = memory_facts(ways, found, context, Limits(parallel=parallel))
-        facts["memory"]["backend"] = backend
+        limits = Limits(parallel=parallel)
+        facts["memory"] = memory_facts(ways, backend, gpu_layers, context=context, limits=limits)
     if as_json:
         click.echo(json.dumps(facts))
         return
     for text in info_lines(facts, list_tensors(file) if verbose and file else []):
         click.echo(text)
-    if memory and facts["memory"]["no_kernel"]:
-        say(f"note: {backend} has no kernel for {', '.join(facts['memory']['no_kernel'])}")
+    for note in notes(facts["memory"]) if memory else ():
+        say(note)
 
 
 def _check_unused(ctx: click.Context) -> None:
     for name in FORECAST:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(p.opts[-1] for p in ctx.command.params if p.name == name)
+            options = next(p.opts for p in ctx.command.params if p.name == name)
+            option = next(option for option in options if option.startswith("--"))
             raise click.UsageError(f"{option} needs --memory")
 
 
@@ -201,39 +201,6 @@ def tensor_types(file: ModelFile) -> dict[str, int]:
     return dict(found)
 
 
-def memory_facts(ways: dict[str, Model], backend: Backend, context: int | None, limits: Limits) -> Facts:
-    """The forecast for each type of weights, and the types that the backend could not run."""
-    found = backend.capabilities()
-    words: dict[str, Any] = {"context": context, "limits": limits, "fused": found.fused}
-    types = {w.type for model in ways.values() for w in model.weights.values()}
-    knows = types <= found.weight_types
-    forecaster = getattr(backend, "forecast", None) if knows else None
-    sums = {
-        name: predict_memory(model, **words, depth=found.max_in_flight, forecaster=forecaster)
-        for name, model in ways.items()
-    }
-    first = next(iter(sums.values()))
-    return {
-        "context": first.context,
-        "parallel": first.parallel,
-        "no_kernel": sorted(types - found.weight_types),
-        "at": {name: footprint_facts(footprint) for name, footprint in sums.items()},
-    }
-
-
-def footprint_facts(f: Footprint) -> Facts:
-    """Bytes by use, and their sum."""
-    return {
-        "weights": f.weights,
-        **{f"state_{name}": n for name, n in f.states.items()},
-        "page_tables": f.page_tables,
-        **{f"scratch_{name}": n for name, n in f.scratch.items()},
-        "steps": f.steps,
-        "process": f.process,
-        "total": f.total,
-    }
-
-
 def info_lines(facts: Facts, tensors: list[Weight]) -> Iterator[str]:
     """The facts as people read them."""
     for name, value in facts.items():
@@ -243,16 +210,6 @@ def info_lines(facts: Facts, tensors: list[Weight]) -> Iterator[str]:
         yield from columns(tensor_row(t) for t in tensors)
     if "memory" in facts:
         yield from memory_lines(facts["memory"])
-
-
-def memory_lines(facts: Facts) -> Iterator[str]:
-    """A heading, and one table with a column for each type of weights."""
-    at: dict[str, Facts] = facts["at"]
-    how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
-    yield line("memory", f"{how}; weights {' and '.join(at)}")
-    for name in next(iter(at.values())):
-        texts = (f"{human(use[name]):>10}{use[name]:>18,} bytes" for use in at.values())
-        yield f"  {line(name, '')}" + "  ".join(texts)
 
 
 def rope_text(ropes: list[Facts]) -> str:

@@ -1,0 +1,138 @@
+"""What `camelid info --memory` tells: what loading takes, on each device that the model is to be on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from camelid.backends.base import Backend, Forecast, Pool
+from camelid.backends.select import open_backend
+from camelid.backends.staged import StagedBackend
+from camelid.cli.devices import Device, devices_of
+from camelid.cli.show import human, line
+from camelid.engine.programs import Limits
+from camelid.footprint import Footprint, Forecaster, as_stored, predict_memory
+from camelid.loading import layer_devices
+from camelid.model.arch import Model
+from camelid.model.spec import ModelSpec
+from camelid.plan.plan import Plan
+
+Facts = dict[str, Any]
+
+
+def memory_facts(
+    ways: Mapping[str, Model], backend: str, gpu_layers: int | None, *, context: int | None, limits: Limits
+) -> Facts:
+    """The forecast for each type of weights, and the types that the backend could not run.
+
+    With `gpu_layers` also those of each device; the others are then their sums. RequestError where `load`
+    would refuse them. No device is opened.
+    """
+    spec = next(iter(ways.values())).spec
+    whole = plan_backend(spec, backend, gpu_layers)
+    devices = devices_of(whole, len(spec.layers))
+    sums = {name: predict(model, whole, devices, context, limits) for name, model in ways.items()}
+    uses = [{name: sums[name][i] for name in ways} for i in range(len(devices))]
+    each = [device_facts(device, use) for device, use in zip(devices, uses, strict=True)]
+    first = next(iter(sums.values()))[0]
+    return {
+        "context": first.context,
+        "parallel": first.parallel,
+        "no_kernel": sorted({name for facts in each for name in facts["no_kernel"]}),
+        "at": {name: summed([facts["at"][name] for facts in each]) for name in ways},
+        "backend": backend if gpu_layers is None else whole.capabilities().name,
+        **({} if gpu_layers is None else {"devices": each}),
+    }
+
+
+def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
+    """The backend by that name, or those that have the layers. Not opened."""
+    if gpu_layers is None:
+        return open_backend(backend)
+    names, cuts = layer_devices(spec, backend, gpu_layers)
+    parts = [open_backend(name) for name in names]
+    return StagedBackend(parts, cuts, len(spec.layers)) if cuts else parts[0]
+
+
+def predict(
+    model: Model, whole: Backend, devices: Sequence[Device], context: int | None, limits: Limits
+) -> list[Footprint]:
+    """What the model takes on each device."""
+    can = whole.capabilities()
+    return predict_memory(
+        model,
+        context=context,
+        limits=limits,
+        fused=can.fused,
+        depth=can.max_in_flight,
+        cuts=can.cuts,
+        forecasters=[forecaster_of(device.backend) for device in devices],
+    )
+
+
+def forecaster_of(backend: Backend) -> Forecaster:
+    """A backend's own, if it has one; for weights that it could not run, as they are stored."""
+    own: Forecaster = getattr(backend, "forecast", as_stored)
+    known = backend.capabilities().weight_types
+
+    def forecast(plans: Mapping[str, Plan], pools: Mapping[str, Pool]) -> Forecast:
+        types = {w.type for plan in plans.values() for w in plan.weights().values()}
+        return (own if types <= known else as_stored)(plans, pools)
+
+    return forecast
+
+
+def device_facts(device: Device, footprints: Mapping[str, Footprint]) -> Facts:
+    """What one device has of the model, and takes for it."""
+    types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
+    return {
+        "backend": device.name,
+        "part": device.part,
+        "layers": len(device.layers),
+        "no_kernel": sorted(types - device.backend.capabilities().weight_types),
+        "at": {name: footprint_facts(footprint) for name, footprint in footprints.items()},
+    }
+
+
+def footprint_facts(f: Footprint) -> Facts:
+    """Bytes by use, and their sum."""
+    return {
+        "weights": f.weights,
+        **{f"state_{name}": n for name, n in f.states.items()},
+        "page_tables": f.page_tables,
+        **{f"scratch_{name}": n for name, n in f.scratch.items()},
+        "steps": f.steps,
+        "process": f.process,
+        "total": f.total,
+    }
+
+
+def summed(each: Sequence[Facts]) -> Facts:
+    """By use, over all devices."""
+    return {use: sum(facts[use] for facts in each) for use in each[0]}
+
+
+def memory_lines(facts: Facts) -> Iterator[str]:
+    """A heading, and one table with a column for each type of weights; of two devices one for each, too."""
+    how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
+    yield line("memory", f"{how}; weights {' and '.join(facts['at'])}")
+    devices: list[Facts] = facts.get("devices", [])
+    if len(devices) > 1:
+        for device in devices:
+            yield line(f"on_{device['backend']}", device["part"])
+            yield from _table(device["at"])
+        yield "in all"
+    yield from _table(facts["at"])
+
+
+def _table(at: Mapping[str, Facts]) -> Iterator[str]:
+    for name in next(iter(at.values())):
+        texts = (f"{human(use[name]):>10}{use[name]:>18,} bytes" for use in at.values())
+        yield f"  {line(name, '')}" + "  ".join(texts)
+
+
+def notes(facts: Facts) -> Iterator[str]:
+    """What a backend has no kernel for, of the weights that would be its own."""
+    for device in facts.get("devices", [facts]):
+        if device["no_kernel"]:
+            yield f"note: {device['backend']} has no kernel for {', '.join(device['no_kernel'])}"
