@@ -1,6 +1,7 @@
 """The second edition's grader: its items are what they claim to be, and it passes right answers only."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,19 @@ from cria import arithmetic, graded_items, graded_memory, graded_tasks
 from cria.graded_task import Task
 from cria.talk import Talk, user
 
-jsonschema = pytest.importorskip("jsonschema")
 tokenizer = pytest.importorskip("cria.tokenizer")
 
 FILE = Path(__file__).resolve().parents[2] / "core/camelid/data/cria.gguf"
-TASKS = {skill: [t for t in graded_tasks.tasks(11, 200) if t.skill == skill] for skill in graded_tasks.SKILLS}
+
+
+@cache
+def tasks_of(skill):
+    return [task for task in made() if task.skill == skill]
+
+
+@cache
+def made():
+    return graded_tasks.tasks(11, 200)
 
 
 def right(task):
@@ -22,7 +31,7 @@ def right(task):
 
 @pytest.mark.parametrize("skill", graded_tasks.SKILLS)
 def test_the_right_answer_passes_and_no_other_task_s_does(skill):
-    tasks = TASKS[skill]
+    tasks = tasks_of(skill)
     assert len(tasks) == 200
     assert all(task.passed(right(task)) and task.passed(f" {right(task)}\n") for task in tasks)
     others = zip(tasks, tasks[1:] + tasks[:1], strict=True)
@@ -41,7 +50,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_answer_fails(how):
-    for tasks in TASKS.values():
+    for tasks in map(tasks_of, graded_tasks.SKILLS):
         for task in tasks[:50]:
             broken = BROKEN[how](right(task))
             if broken != right(task):
@@ -85,21 +94,21 @@ def test_one_call_of_the_right_tool_passes(answer, passes):
 
 
 def test_letter_answers_are_right_by_definition():
-    for task in TASKS["reverse"]:
+    for task in tasks_of("reverse"):
         letters, back = task.want.removesuffix(".").split(" backwards is ")
         assert back == letters[::-1]
         assert letters.replace("-", "") in task.prompt
         assert 3 <= len(letters.replace("-", "")) <= 6
-    for task in TASKS["letters"]:
+    for task in tasks_of("letters"):
         letters, count = task.want.removesuffix(" letters.").split(" has ")
         assert letters.count("-") + 1 == int(count)
         assert letters.replace("-", "") in task.prompt
-    for task in TASKS["spell"]:
+    for task in tasks_of("spell"):
         assert task.want.removesuffix(".").replace("-", "") in task.prompt
 
 
 def told_distances():
-    talks = [task.talk for task in TASKS["name"] + TASKS["number"]]
+    talks = [task.talk for task in tasks_of("name") + tasks_of("number")]
     tok = tokenizer.gguf_tokenizer(FILE)
     return [len(tok.encode(tokenizer.render(Talk(messages=talk.messages[2:-1])))) - 3 for talk in talks]
 
@@ -111,7 +120,7 @@ def test_the_name_and_the_number_were_told_up_to_700_tokens_earlier():
 
 
 def test_memory_is_told_once_and_fillers_are_graded_questions_with_right_answers():
-    for task in TASKS["name"] + TASKS["number"]:
+    for task in tasks_of("name") + tasks_of("number"):
         told = task.want.removesuffix(".").rpartition(" ")[2]
         head, *rest = [m["content"] for m in task.talk.messages if m["role"] == "user"]
         assert told in head
@@ -127,7 +136,8 @@ def schema_of(task):
 
 
 def test_wanted_json_fits_the_schema_in_the_message_and_its_values_are_told():
-    for task in TASKS["json"]:
+    jsonschema = pytest.importorskip("jsonschema")  # here, as it takes seconds to import
+    for task in tasks_of("json"):
         want = json.loads(task.want)
         jsonschema.validate(want, schema_of(task) | {"additionalProperties": False})
         assert 1 <= len(want) <= 3
@@ -136,7 +146,7 @@ def test_wanted_json_fits_the_schema_in_the_message_and_its_values_are_told():
 
 
 def test_a_call_names_one_of_the_two_tools_and_its_argument():
-    calls = [task for task in TASKS["tool_call"] if task.check == "call"]
+    calls = [task for task in tasks_of("tool_call") if task.check == "call"]
     assert 150 < len(calls) < 190
     for task in calls:
         call = json.loads(task.want)
@@ -147,7 +157,7 @@ def test_a_call_names_one_of_the_two_tools_and_its_argument():
 
 
 def test_a_tool_s_answer_uses_what_the_tool_said():
-    for task in TASKS["tool_answer"]:
+    for task in tasks_of("tool_answer"):
         *_, result = task.talk.messages
         assert result["role"] == "tool"
         assert task.want.removesuffix(".").rpartition(" is ")[2] in result["content"]

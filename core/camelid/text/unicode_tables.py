@@ -16,9 +16,15 @@ from itertools import accumulate, chain
 
 Run = tuple[int, int]  # first and one past the last code point
 
+N_CODE_POINTS = 0x110000
 ESCAPES = {r"\s": "space", r"\d": "Nd", r"\w": "word"}
-# A class, its complement, an escaped character, or a bracket that opens or closes a set.
-SYNTAX = re.compile(r"\\p\{[A-Za-z-]+\}|\\.|\[|\]")
+CONTROLS = {r"\r": "\r", r"\n": "\n", r"\t": "\t"}
+CLASS = r"\\p\{[A-Za-z-]+\}|\\[sdw]"
+CHARACTER = r"\\.|[^\]\\]"
+# A set, a class alone, the complement of one, or an escaped character.
+SYNTAX = re.compile(rf"\[(?P<not>\^?)(?P<set>(?:{CHARACTER})+)\]|(?P<class>{CLASS})|\\S|\\.")
+# What a set holds: classes, and characters or ranges of them.
+MEMBER = re.compile(rf"(?P<class>{CLASS})|(?P<first>{CHARACTER})(?:-(?P<last>{CHARACTER}))?")
 
 
 @cache
@@ -47,11 +53,11 @@ def runs(name: str) -> list[Run]:
 
 
 def joined(ranges: Iterable[Run]) -> list[Run]:
-    """The union of disjoint ranges."""
+    """The union of ranges."""
     found: list[Run] = []
     for start, end in sorted(ranges):
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], end)
+        if found and found[-1][1] >= start:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
         else:
             found.append((start, end))
     return found
@@ -67,6 +73,12 @@ def without(kept: list[Run], removed: list[Run]) -> list[Run]:
     return kept
 
 
+def complement(found: Iterable[Run]) -> list[Run]:
+    """All code points but those of a union."""
+    borders = [0, *chain.from_iterable(found), N_CODE_POINTS]
+    return [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
+
+
 def members(name: str) -> Iterator[str]:
     """Every character of a class."""
     return (chr(code_point) for start, end in runs(name) for code_point in range(start, end))
@@ -79,8 +91,12 @@ def char_set(name: str) -> str:
 
 
 def ranges(found: Iterable[Run]) -> str:
-    """The inside of a regex set. Characters stand for themselves, as escapes are slow to compile."""
-    borders = ((re.escape(chr(start)), re.escape(chr(end - 1))) for start, end in found)
+    """The inside of a regex set. Characters stand for themselves, as escapes are slow to compile.
+
+    The longest come first: `re` looks through those above U+FFFF one after the other.
+    """
+    longest_first = sorted(found, key=lambda run: run[0] - run[1])
+    borders = ((re.escape(chr(start)), re.escape(chr(end - 1))) for start, end in longest_first)
     return "".join(first if first == last else f"{first}-{last}" for first, last in borders)
 
 
@@ -102,20 +118,33 @@ def combining_classes() -> dict[str, int]:
 
 @cache
 def compile_published(regex: str) -> re.Pattern[str]:
-    """Compile a regex as a model publishes it, with its classes (and `\\S`) from the tables."""
-    inside = False
+    """Compile a regex as a model publishes it, with its classes (and `\\S`) from the tables.
 
-    def replace(match: re.Match[str]) -> str:
-        nonlocal inside
-        token = match.group()
-        if token in "[]":
-            inside = token == "["
-            return token
-        if token == r"\S":
-            return f"[^{char_set('space')}]"
-        if token not in ESCAPES and not token.startswith(r"\p"):
-            return token
-        chars = char_set(ESCAPES.get(token) or token[3:-1])
-        return chars if inside else f"[{chars}]"
+    Each set becomes the ranges of its union or complement: fewer for `re` to look through.
+    """
+    return re.compile(SYNTAX.sub(_as_ranges, regex))
 
-    return re.compile(SYNTAX.sub(replace, regex))
+
+def _as_ranges(match: re.Match[str]) -> str:
+    token, chars = match.group(), match["set"]
+    if chars:
+        found = joined(chain.from_iterable(map(_member, MEMBER.finditer(chars))))
+        return f"[{ranges(complement(found) if match['not'] else found)}]"
+    if token == r"\S":
+        return f"[{ranges(complement(runs('space')))}]"
+    return f"[{char_set(_class_name(token))}]" if match["class"] else token
+
+
+def _member(match: re.Match[str]) -> list[Run]:
+    if match["class"]:
+        return runs(_class_name(match["class"]))
+    first, last = (ord(_unescaped(match[name] or match["first"])) for name in ("first", "last"))
+    return [(first, last + 1)]
+
+
+def _class_name(token: str) -> str:
+    return ESCAPES.get(token) or token[3:-1]
+
+
+def _unescaped(char: str) -> str:
+    return CONTROLS.get(char) or char[-1]
