@@ -83,8 +83,11 @@ def mapped(normalizer: normalizers.Normalizer) -> dict[int, str]:
     found: dict[int, str] = {}
     for batch in BATCHES:
         code_points = [code_point for code_point in batch if code_point != ord(SEPARATOR)]
-        results = normalizer.normalize_str(SEPARATOR.join(map(chr, code_points))).split(SEPARATOR)
-        found |= {c: result for c, result in zip(code_points, results, strict=True) if result != chr(c)}
+        text = SEPARATOR.join(map(chr, code_points))
+        result = normalizer.normalize_str(text)
+        if result != text:
+            results = zip(code_points, result.split(SEPARATOR), strict=True)
+            found |= {c: after for c, after in results if after != chr(c)}
     return found
 
 
@@ -104,14 +107,28 @@ def combining_classes() -> dict[str, list[int]]:
 
     `unicodedata` only names one witness a class; the order alone is what counts.
     """
-    first, last = "\u0334", "\u0345"  # of the lowest class, 1, and of the highest, 240
-    marks = [chr(c) for c in CODE_POINTS if c not in mapped(NFD) and moves(chr(c), first, last)]
+    marks = [chr(c) for c in moved() if c not in mapped(NFD)]
     witnesses = {unicodedata.combining(mark): mark for mark in reversed(marks)}
     found: dict[str, list[int]] = {f"ccc{n}": [] for n in sorted(witnesses)}
     for mark in marks:
         same = [n for n, witness in witnesses.items() if not moves(mark, witness, witness)]
         found[f"ccc{same[0]}"].append(ord(mark))
     return found
+
+
+def moved() -> Iterator[int]:
+    """The code points that NFD puts before a mark of class 240, the highest, or after one of class 1."""
+    for batch in BATCHES:
+        code_points = [code_point for code_point in batch if code_point != ord(SEPARATOR)]
+        pairs = [(f"\u0345{chr(code_point)}", f"{chr(code_point)}\u0334") for code_point in code_points]
+        results = [
+            NFD.normalize_str(SEPARATOR.join(side)).split(SEPARATOR) for side in zip(*pairs, strict=True)
+        ]
+        yield from (
+            code_point
+            for code_point, pair, result in zip(code_points, pairs, zip(*results, strict=True), strict=True)
+            if pair != result
+        )
 
 
 def moves(mark: str, first: str, last: str) -> bool:
@@ -126,7 +143,7 @@ def scripts() -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     firsts: list[str] = []  # one character of each script
     for batch in BATCHES:
-        for run, _ in step.pre_tokenize_str("".join(chr(c) for c in batch if step.pre_tokenize_str(chr(c)))):
+        for run, _ in step.pre_tokenize_str("".join(map(chr, of_scripts(batch)))):
             pairs = step.pre_tokenize_str("".join(first + run[0] for first in firsts))
             cuts = {start for _, (start, _) in pairs}
             same = [i for i in range(len(firsts)) if 2 * i + 1 not in cuts]
@@ -134,6 +151,15 @@ def scripts() -> dict[str, list[int]]:
             firsts += [] if same else [run[0]]
             found.setdefault(f"script{number}", []).extend(map(ord, run))
     return found
+
+
+def of_scripts(batch: range) -> Iterator[int]:
+    """The code points that UnicodeScripts cuts off one letter or off another, which is of another script."""
+    pieces = pre_tokenizers.UnicodeScripts().pre_tokenize_str(
+        "".join(f"a{chr(c)}\u03b1{chr(c)}" for c in batch)
+    )
+    cuts = {start for _, (start, _) in pieces}
+    yield from (c for i, c in enumerate(batch) if not cuts.isdisjoint((4 * i + 1, 4 * i + 3)))
 
 
 def sets() -> dict[str, Runs]:
