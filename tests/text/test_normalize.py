@@ -38,7 +38,7 @@ CASES = {
 
 @cache
 def code_points() -> dict[str, str]:
-    """Texts by their names: in order; and those that may be affected also after a letter, and between marks."""
+    """Texts by name: in order; and those that may be affected also after a letter, and between marks."""
     affected = [*range(0, 0x20000, 0x1000), 0x2F000]  # no other block of 4,096 holds mappings or marks
     everything = range(0, 0x110000, 0x1000)
     return {
