@@ -15,9 +15,14 @@ from tests.hf_models import load_case, write_hf
 from tests.parity.adapters import need_driver
 
 import camelid
-from camelid.backends.webgpu.layouts import bound_bytes
+from camelid.backends.select import open_backend
+from camelid.backends.webgpu.layouts import LAYOUTS, bound_bytes
+from camelid.cli.info_memory import forecaster_of, memory_facts, notes
 from camelid.cli.main import main
+from camelid.engine.programs import Limits
+from camelid.footprint import predict_memory
 from camelid.model.presets import PRESETS
+from camelid.model.sizes import bare_model
 from camelid.opening import find_source
 
 N_CRIA = 4  # layers
@@ -79,6 +84,7 @@ def test_each_device_takes_what_was_predicted(name: str, layers: int, folder: Pa
     assert cpu.weight_bytes == want_cpu["weights"]
     assert cpu.state_bytes == sum(states(want_cpu).values()) + want_cpu["page_tables"]
     assert cpu.arena_bytes == want_cpu["scratch_decode"] + want_cpu["scratch_mixed"]
+    assert want_gpu["steps"] - want_cpu["steps"] == 2 * HOW["parallel"] * 16, "results, which cpu counts else"
     assert gpu.weight_bytes == want_gpu["weights"] + fill
     assert gpu.state_bytes == sum(states(want_gpu).values()) + tables
     assert scratch <= gpu.arena_bytes < scratch + 4 * PAD, "two steps, two results"
@@ -168,20 +174,39 @@ def test_presets_need_no_file() -> None:
     assert gpu["at"]["f16"]["weights"] == n + 4 * 128 * (256 + 8192 // 256)
 
 
-def test_a_kernel_is_missed_where_its_weights_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(camelid.backends.webgpu.layouts.LAYOUTS, "q8_0")  # type: ignore[attr-defined]
-    cpu, gpu = memory("cria", "-ngl", "1")["devices"]
-    assert (cpu["no_kernel"], gpu["no_kernel"]) == ([], ["q8_0"])
-    assert memory("cria", "-ngl", "0")["no_kernel"] == []
+@pytest.mark.parametrize(("layers", "missing"), [(10, []), (32, ["q4_0"]), (-1, ["q4_0"]), (0, [])])
+def test_a_kernel_is_missed_where_its_weights_are(
+    layers: int, missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first two layers are q4_0, and webgpu may not know it."""
+    monkeypatch.delitem(LAYOUTS, "q4_0")
+    small, model = (bare_model(PRESETS["8b"], name).weights for name in ("q4_0", "f16"))
+    weights = {name: small[name] if name.startswith(("blk.0.", "blk.1.")) else w for name, w in model.items()}
+    mixed = {STORED: replace(bare_model(PRESETS["8b"], "f16"), weights=weights)}
+    found = memory_facts(mixed, "webgpu", layers, context=64, limits=Limits())
+    assert found["no_kernel"] == missing
+    assert list(notes(found)) == [f"note: webgpu has no kernel for {name}" for name in missing]
+
+
+def test_cpu_says_what_it_takes_whatever_webgpu_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    want = memory("cria", "-ngl", "1")
+    monkeypatch.delitem(LAYOUTS, "q8_0")
+    found = memory("cria", "-ngl", "1")
+    assert [device["no_kernel"] for device in found["devices"]] == [[], ["q8_0"]]
+    assert found["at"] == want["at"]
     done = call("info", "--memory", "-ngl", "1")
     assert done.stderr == "camelid: note: webgpu has no kernel for q8_0\n"
-    assert cpu["at"] == cpu_of_known_types("1"), "what cpu takes is its own to say"
 
 
-def cpu_of_known_types(layers: str) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(camelid.backends.webgpu.layouts.LAYOUTS, "q8_0", object())  # type: ignore[attr-defined]
-        return memory("cria", "-ngl", layers)["devices"][0]["at"]
+def test_nobody_is_asked_of_types_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are then as they are stored."""
+    backend: Any = open_backend("cpu")
+    knows = backend.capabilities()
+    monkeypatch.setattr(backend, "capabilities", lambda: replace(knows, weight_types=frozenset({"f32"})))
+    model = bare_model(PRESETS["8b"], "q4_0")
+    assert predict_memory(model, forecasters=[forecaster_of(backend)]) == predict_memory(model)
+    monkeypatch.undo()
+    assert predict_memory(model, forecasters=[forecaster_of(backend)]) != predict_memory(model)
 
 
 # What is refused.
