@@ -1,7 +1,8 @@
 """The kernels' tests on arm64's library, in qemu-user: `make arm64`, or `make arm64 ARGS="-k rope"`.
 
 The library is the one of a release, made by Zig for linux-aarch64; Python, NumPy and the tests are arm64's,
-too. Each row is a processor that qemu plays and what is run on it.
+too. Each row is a processor that qemu plays and what is run on it; as many rows run side by side as there are
+processors here. On two quiet ones it takes about MINUTES minutes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +27,7 @@ TARGET = Target("linux-aarch64")
 LEFT_OUT = (
     *("test_build", "test_build_hook", "test_cpu_library", "test_pool", "test_vmath", "test_wasm_modules"),
 )
-ALL = sorted(path for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
+KERNELS = sorted(path for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 # An assertion of qemu 7.2's own fails where a child of fork() starts threads.
 FORKS = [
     f"--deselect=tests/native/test_cpu_backend.py::test_fork_{name}"
@@ -41,8 +44,10 @@ class Row(NamedTuple):
     tests: list[Path]
 
 
+# All variants run in the first two, which take longest.
 ROWS = (
-    Row("max", "neon_i8mm", [*ALL, ROOT / "tests/parity/test_cpu_archs.py"]),  # in every variant
+    Row("max", "neon_i8mm", KERNELS),
+    Row("max", "neon_i8mm", [ROOT / "tests/parity/test_cpu_archs.py"]),
     Row("cortex-a76", "neon_dot", SOME),  # an instruction of i8mm would end the process here
     Row("cortex-a57", "portable", SOME),  # and here one of dot products, or of float16
 )
@@ -66,23 +71,30 @@ def described() -> str:
     return f"{TARGET.path} {digest}, built by {facts['compiler']}; {qemu.splitlines()[0]}"
 
 
+def python(row: Row, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A run of arm64's Python on that processor; what it says is kept together, as others run beside it."""
+    command, joined = (str(PLACE / "bin/python"), *arguments), subprocess.STDOUT
+    out = subprocess.PIPE
+    return subprocess.run(command, env=environment(row.cpu), cwd=ROOT, stdout=out, stderr=joined, text=True)
+
+
 def run(row: Row, options: list[str]) -> int:
     """One processor's tests; 1 where the library chooses another variant there."""
-    python, setting = str(PLACE / "bin/python"), environment(row.cpu)
-    chosen = subprocess.run([python, "-c", CHOSEN], env=setting, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    print(f"-cpu {row.cpu}: chooses {chosen.stdout.strip() or 'nothing'}", flush=True)
-    if chosen.stdout.strip() != row.variant:
-        print(f"-cpu {row.cpu}: expected {row.variant}", file=sys.stderr)
+    chosen = python(row, "-c", CHOSEN).stdout.strip()
+    if chosen != row.variant:
+        print(f"-cpu {row.cpu}: expected {row.variant}, but it chooses\n{chosen}", flush=True)
         return 1
-    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *FORKS]
-    code = subprocess.run([*pytest, *map(str, row.tests), *options], env=setting, cwd=ROOT).returncode
-    return int(code not in ({0, NO_TESTS} if options else {0}))
+    pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *FORKS)
+    done = python(row, *pytest, *map(str, row.tests), *options)
+    print(f"-cpu {row.cpu}: chooses {chosen}\n{done.stdout}", flush=True)
+    return int(done.returncode not in ({0, NO_TESTS} if options else {0}))
 
 
 def main(options: list[str]) -> int:
     """All rows, even if some fail."""
     print(described(), flush=True)
-    return max(run(row, options) for row in ROWS)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return max(pool.map(partial(run, options=options), ROWS))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ MAX_NMSE = 1e-11
 MAX_NMSE_ROUNDED = {"bf16": 4e-6, **dict.fromkeys(FLOATS, MAX_NMSE)}
 MAX_NMSE_OF_INT8 = 2e-4
 ROWS = (1, 2, 3, 7, 16, 19, 40)
+# Variants that differ from another in how they add whole numbers, and in nothing else.
+TWINS = {"avxvnni": "avx2", "neon_i8mm": "neon_dot"}
 # A type of each layout of panels.
 ONE_OF_EACH = (
     *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k"),
@@ -118,6 +120,15 @@ def test_scales_of_every_byte(type_name: str, scales: int, most: int, size: floa
     normal = (sizes > 2.0**-120) & (sizes < 2.0**120)  # neither lost nor infinite in float32
     assert normal.sum() > n_out / 2
     assert (np.abs(got - terms.sum(axis=1)) <= 1e-6 * sizes)[normal].all()
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_twins_have_the_same_bits(type_name: str) -> None:
+    case = linear(type_name, 8 + 4 + 2 + 1, 53, 512)  # a tile of each width
+    bits: dict[str, set[bytes]] = {}
+    for variant in VARIANTS:
+        bits.setdefault(TWINS.get(variant, variant), set()).add(run_op(case, variant, 2)["y"].tobytes())
+    assert {len(each) for each in bits.values()} == {1}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -4,6 +4,7 @@
  * An output is summed over the blocks of its row in their order, with the same operations whatever n is. */
 #include "lanes.h"
 #include "panels.h"
+#include "row_pairs.h"
 
 #if defined(CAM_ISA_PORTABLE)
 #define UNROLL   /* the dot product is a loop itself: unrolled, it would take minutes to compile */
@@ -148,6 +149,9 @@ INLINE void dot_rows(const cam_layout layout, const int n, const cam_part *part,
         dots[t][0] = first_sum(layout, is_halved(layout) ? first : whole);
         dots[t][1] = first_sum(layout, whole - first);
     }
+#if ABREAST == 2
+    if (n > 1) { dot_row_pairs(n, 1 + is_halved(layout), part->codes, codes, dots); return; }
+#endif
     UNROLL for (int g = 0; g < GROUPS; g += groups_at_once(layout))
         UNROLL for (int t = 0; t < n; t++) {
             vi *dot = &dots[t][is_halved(layout) ? g / 4 : 0];
@@ -187,6 +191,9 @@ INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const
                 __builtin_prefetch(panel + AHEAD + i);
             UNROLL for (int s = 0; s < SLICES; s++) {
                 cam_part part = take_part(layout, table, panel, s, heads[s]);
+#if ABREAST == 2
+                if (n > 1) join_groups(part.codes);
+#endif
                 block_by_rows(layout, n, &part, acts, sums, s);
             }
             panel += block_bytes(layout), acts += n * ACT_BYTES;

@@ -2,8 +2,9 @@
  * stream.
  *
  * For quantized matrices int8 in blocks of 32 columns: of every block, first the 32 codes of each row of the
- * tile, then each row's cam_act. For matrices of floats: of every column, the float32 of each row. For those of
- * bf16 it is rounded to bf16, and where one instruction multiplies pairs of columns, they stand in pairs. */
+ * tile (two rows that are multiplied ABREAST: eight of the one and eight of the other in turn), then each
+ * row's cam_act. For matrices of floats: of every column, the float32 of each row. For those of bf16 it is
+ * rounded to bf16, and where one instruction multiplies pairs of columns, they stand in pairs. */
 #include "codecs.h"
 #include "panels.h"
 
@@ -62,10 +63,10 @@ INLINE float block_top(const float *x) {
 }
 
 /* Of 16 codes, in two words of eight bytes: they become 0 to 255, and are added in pairs, then all pairs. */
-INLINE int32_t sum_codes(const int8_t *codes) {
+INLINE int32_t sum_codes(const int8_t *codes, uint32_t apart) {
     const uint64_t low_bytes = 0x00FF00FF00FF00FF, ones = 0x0001000100010001;
     uint64_t words[2], pairs = 0;
-    memcpy(words, codes, sizeof words);
+    for (int i = 0; i < 2; i++) memcpy(&words[i], codes + apart * i, sizeof words[i]);
     for (int i = 0; i < 2; i++) {
         uint64_t raised = words[i] ^ 0x8080808080808080;
         pairs += (raised & low_bytes) + (raised >> 8 & low_bytes);
@@ -74,11 +75,12 @@ INLINE int32_t sum_codes(const int8_t *codes) {
 }
 
 /* With scale = largest magnitude / 127; codes are rounded to nearest, ties to even. An infinity or a NaN
- * comes out as such a scale. */
-INLINE void quantize_block(const float *x, int8_t *codes, cam_act *act) {
+ * comes out as such a scale. Eight codes and the next eight lie `apart`. */
+INLINE void quantize_block(const float *x, int8_t *codes, uint32_t apart, cam_act *act) {
     const float top = block_top(x), scale = top / 127.0f, by = top > LEAST_TOP ? 127.0f / top : 0.0f;
-    for (uint32_t i = 0; i < BLOCK; i += LANES) store_codes(codes + i, vf_load(x + i) * by);
-    const int32_t first = sum_codes(codes), sum = first + sum_codes(codes + 16);
+    for (uint32_t i = 0; i < BLOCK; i += LANES)
+        store_codes(codes + i / 8 * apart + i % 8, vf_load(x + i) * by);
+    const int32_t first = sum_codes(codes, apart), sum = first + sum_codes(codes + 2 * apart, apart);
     *act = (cam_act){scale, scale * (float)sum, -sum, -first};
 }
 
@@ -99,12 +101,17 @@ INLINE uint64_t act_bytes(const cam_layout layout, uint32_t cols) {
     return layout.span ? (uint64_t)cols / BLOCK * ACT_BYTES : 4 * (uint64_t)cols;
 }
 
+/* Where a row's codes begin in a block. */
+INLINE uint32_t codes_start(uint32_t row, uint32_t abreast) {
+    return BLOCK * (row - row % abreast) + 8 * (row % abreast);
+}
 /* Row `row` of a tile of n, its columns `start` to `end` of `cols`. */
 INLINE void place_codes(const float *x, cam_range blocks, uint32_t n, uint32_t row, uint8_t *tile) {
+    const uint32_t abreast = n > 1 ? ABREAST : 1;
     for (uint32_t b = blocks.start; b < blocks.end; b++) {
         uint8_t *block = tile + (uint64_t)b * n * ACT_BYTES;
         cam_act *acts = (cam_act *)(void *)(block + BLOCK * n);
-        quantize_block(x + BLOCK * b, (int8_t *)block + BLOCK * row, &acts[row]);
+        quantize_block(x + BLOCK * b, (int8_t *)block + codes_start(row, abreast), 8 * abreast, &acts[row]);
     }
 }
 INLINE void place_floats(const float *x, cam_range cols, uint32_t n, uint32_t row, uint8_t *tile) {

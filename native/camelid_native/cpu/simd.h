@@ -56,7 +56,9 @@ INLINE vb vb_set16(const int8_t *p) {
 /* dot_u7: acc[lane] += the sum of four products of unsigned w <= 127 with signed a.
  * dot_s8: the same with signed w. It may add DOT_OFFSET times the sum of the four a besides, which the
  * caller takes away for a whole block at once.
- * vb_look_up: of each code, which is below 16, the table's byte of that number. */
+ * vb_look_up: of each code, which is below 16, the table's byte of that number.
+ * dot_square, where ABREAST is 2: acc[2 * i + j] += the sum of eight products of row i of a, two rows of
+ * eight bytes, with row j of w. */
 #if defined(CAM_ISA_AVX512VNNI) || defined(CAM_ISA_AVX512BF16)
 #define DOT_OFFSET 128
 INLINE vi dot_u7(vi acc, vb w, vs a) { return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)a); }
@@ -128,6 +130,12 @@ INLINE vf vf_min(vf a, vf b) { return (vf)vminq_f32((float32x4_t)a, (float32x4_t
 INLINE vf vf_sqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 INLINE vi vi_round(vf a) { return (vi)vcvtnq_s32_f32((float32x4_t)a); }
 #define CAM_GENERIC_WIDEN
+#if defined(CAM_ISA_NEON_I8MM)
+#define ABREAST 2
+INLINE vi dot_square(vi acc, vs w, vs a) {
+    return (vi)vmmlaq_s32((int32x4_t)acc, (int8x16_t)a, (int8x16_t)w);
+}
+#endif
 
 #elif defined(CAM_ISA_WASM) || defined(CAM_ISA_WASM_RELAXED)
 #define DOT_OFFSET 0
@@ -194,6 +202,10 @@ INLINE vf vf_sqrt(vf a) { for (int i = 0; i < LANES; i++) a[i] = __builtin_sqrtf
 INLINE vi vi_round(vf a) { return (vi)(a + 12582912.0f) - 0x4B400000; }
 #define CAM_GENERIC_WIDEN
 #define CAM_GENERIC_HALF
+#endif
+
+#if !defined(ABREAST)
+#define ABREAST 1
 #endif
 
 #if defined(CAM_GENERIC_WIDEN)
