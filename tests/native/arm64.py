@@ -2,7 +2,7 @@
 
 The library is the one of a release, made by Zig for linux-aarch64; Python, NumPy and the tests are arm64's,
 too. Each row is a processor that qemu plays and what is run on it; as many rows run side by side as there are
-processors here. On two quiet ones it takes about MINUTES minutes.
+processors here.
 """
 
 from __future__ import annotations
