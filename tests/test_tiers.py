@@ -21,7 +21,9 @@ def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tup
     markers = "\n".join(f"  {name}: a tier" for name in ("unit", "conformance", "parity", "e2e", "faults"))
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n")
     clean = {key: value for key, value in os.environ.items() if key not in {"CI", "CAMELID_NO_SKIPS"}}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)]
+    clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # half of a run would be their imports
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist.plugin"]
+    command += [*options, str(folder)]
     done = subprocess.run(command, env=clean | environment, capture_output=True, text=True, cwd=folder)
     return done.returncode, done.stdout
 
