@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ GREEDY = SamplingParams(temperature=0, seed=0)
 WARM = SamplingParams(temperature=0.9, seed=12345)
 
 
+@cache
 def on_reference(model: Path, sampling: SamplingParams) -> list[int]:
     return asyncio.run(run(ReferenceBackend, model, sampling))[0]
 
@@ -143,13 +145,17 @@ async def alone_and_together(make: Callable[[], Any], model: Path, adapter: str)
     return [alone, list(together)]
 
 
+@cache
+def alone_on_reference(model: Path) -> list[Answer]:
+    return asyncio.run(alone_and_together(ReferenceBackend, model, ""))[0]
+
+
 @pytest.mark.parametrize("name", DRIVERS)
 def test_company_changes_no_bit(name: str, model: Path) -> None:
     """Promise A: three requests that share steps get the ids and the very bits that each gets alone."""
     alone, together = asyncio.run(alone_and_together(webgpu, model, need_driver(name)))
     assert together == alone
-    reference, _ = asyncio.run(alone_and_together(ReferenceBackend, model, ""))
-    assert [[i for i, _ in a] for a in together] == [[i for i, _ in a] for a in reference]
+    assert [[i for i, _ in a] for a in together] == [[i for i, _ in a] for a in alone_on_reference(model)]
 
 
 @pytest.mark.parametrize("name", DRIVERS)
