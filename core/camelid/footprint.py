@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from camelid.backends.base import Forecast, Pool
@@ -42,7 +42,7 @@ class Footprint:
     page_tables: int
     scratch: Mapping[str, int]
     steps: int
-    process: int = PROCESS_BYTES
+    process: int = 0
 
     @property
     def total(self) -> int:
@@ -82,22 +82,17 @@ def predict_memory(
         entry: split(make_plan(model, entry, limits, fused, kv_type=kv_type, cuts=cuts), layers)
         for entry in (DECODE, MIXED)
     }
+    stages = [dict(zip(plans, parts, strict=True)) for parts in zip(*plans.values(), strict=True)]
     pools = make_state(model, limits, kv_type, depth=depth).sizes()
-    return [
-        _footprint(
-            {entry: parts[i] for entry, parts in plans.items()}, pools, limits, forecaster, first=not i
-        )
-        for i, forecaster in enumerate(forecasters)
-    ]
+    first, *others = (
+        _footprint(stage, pools, limits, forecaster)
+        for stage, forecaster in zip(stages, forecasters, strict=True)
+    )
+    return [replace(first, process=PROCESS_BYTES), *others]
 
 
 def _footprint(
-    plans: Mapping[str, Plan],
-    pools: Mapping[str, Pool],
-    limits: Limits,
-    forecaster: Forecaster,
-    *,
-    first: bool,
+    plans: Mapping[str, Plan], pools: Mapping[str, Pool], limits: Limits, forecaster: Forecaster
 ) -> Footprint:
     """Of the device that runs these plans. It has every page table, since each step tells of all."""
     own = forecaster(plans, pools)
@@ -110,7 +105,6 @@ def _footprint(
         page_tables=sum(_table_bytes(pool) for pool in pools.values()),
         scratch={entry: plan_arena(plan).n_bytes + own.programs[entry] for entry, plan in plans.items()},
         steps=sum(_step_bytes(plan) for plan in plans.values()),
-        process=PROCESS_BYTES if first else 0,
     )
 
 

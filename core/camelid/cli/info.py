@@ -37,7 +37,11 @@ Facts = dict[str, Any]
 
 @verb
 @model_argument
-@click.option("--memory", is_flag=True, help="Also what loading takes: weights, state, scratch.")
+@click.option(
+    "--memory",
+    is_flag=True,
+    help="Also what loading takes: weights, state, scratch; with -ngl on each device.",
+)
 @click.option("-c", "--ctx-size", "context", type=click.IntRange(1), metavar="N",
               help="For --memory: rows a sequence. Default: as `load` chooses, at most 4096.")  # fmt: skip
 @click.option("--parallel", type=click.IntRange(1), default=Limits().parallel, show_default=True,
