@@ -87,10 +87,10 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
 async def talk(browser: Browser, address: str, seen: Visit) -> None:
     """Types, stops in the middle, asks again; dark and as wide as a telephone.
 
-    The random model runs on for 80 tokens and more after this prompt, so there is a middle.
+    The random model runs on for 200 tokens and more after this prompt, so there is a middle.
     """
     page, _ = await open_page(
-        browser, f"{address}?{ON_GPU}&model=tiny.gguf&max_tokens=80", color_scheme="dark"
+        browser, f"{address}?{ON_GPU}&model=tiny.gguf&max_tokens=200", color_scheme="dark"
     )
     await wait_ready(page)
     await type_prompt(page, "What is 12 plus 30?")
