@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from cria.graded_items import first_prompts
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 SEED, N_PROMPTS, MAX_TOKENS = 0, 50, 48
-TOGETHER, ALONE = 8, slice(None, None, 10)  # requests that share steps; prompts that are asked by themselves
 Answers = list[list[int]]
 
 
@@ -31,23 +29,15 @@ def prompts() -> list[str]:
     return first_prompts(SEED, N_PROMPTS)
 
 
-async def answer(llm: camelid.LLM, prompt: str) -> list[int]:
-    turn = [{"role": "user", "content": prompt}]
-    return (await llm.achat(turn, max_tokens=MAX_TOKENS, temperature=0)).token_ids
-
-
-async def answers(llm: camelid.LLM, prompts: list[str]) -> Answers:
-    """One after the other."""
-    return [await answer(llm, prompt) for prompt in prompts]
+def answers(llm: camelid.LLM, prompts: list[str]) -> Answers:
+    turns = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    return [llm.chat(turn, max_tokens=MAX_TOKENS, temperature=0).token_ids for turn in turns]
 
 
 @pytest.fixture(scope="module")
 def wanted(path: Path, prompts: list[str]) -> Answers:
-    async def ask() -> Answers:
-        async with await camelid.aload(path, backend="reference") as llm:
-            return await answers(llm, prompts)
-
-    return asyncio.run(ask())
+    with camelid.load(path, backend="reference") as llm:
+        return answers(llm, prompts)
 
 
 def margin(path: Path, prompt: str, token_ids: list[int]) -> float:
@@ -75,15 +65,7 @@ def test_reference_answers_something(wanted: Answers) -> None:
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_tokens_equal_the_reference(name: str, path: Path, prompts: list[str], wanted: Any) -> None:
-    """All prompts as requests that share steps, and some of them alone."""
-
-    async def ask() -> tuple[Answers, Answers]:
-        how: Any = {"adapter": need_driver(name), "parallel": TOGETHER}
-        async with await camelid.aload(path, backend="vulkan", **how) as llm:
-            assert name in llm.capabilities.device
-            alone = await answers(llm, prompts[ALONE])
-            return alone, await asyncio.gather(*(answer(llm, prompt) for prompt in prompts))
-
-    alone, together = asyncio.run(ask())
-    assert mismatches(path, prompts[ALONE], alone, wanted[ALONE]) == []
-    assert mismatches(path, prompts, together, wanted) == []
+    with camelid.load(path, backend="vulkan", adapter=need_driver(name)) as llm:
+        assert name in llm.capabilities.device
+        got = answers(llm, prompts)
+    assert mismatches(path, prompts, got, wanted) == []
