@@ -16,7 +16,7 @@ from camelid_native.cpu_states import StateMemory
 from camelid_native.cpu_weights import WeightForms
 
 MOST_UNDER_WAY = 2  # one computes and one waits behind it; the pool has no more places
-SMALL_RESULT = 1 << 16  # bytes
+SMALL_RESULT = 1 << 16  # bytes; all logits of a vocabulary of 150,000 are 0.6 MB an output
 
 
 def result_places(n_bytes: int) -> int:
@@ -76,8 +76,8 @@ class Runner:
         """Begins a step, or lets it wait behind the one under way; behind two, when the first has ended."""
         is_taken = bool(self._flights) and self._flights[-1].result is flight.result
         self.settle(0 if is_taken else MOST_UNDER_WAY - 1)
-        self._flights.append(flight)  # before it begins: an interrupt in between must not lose a step
         program, flight.process = flight.program, os.getpid()
+        self._flights.append(flight)  # before it begins: an interrupt in between must not lose a step
         self._library.submit(self._pool, ctypes.addressof(program.record), flight.step, flight.result.at)
         flight.has_begun = True
 
@@ -90,11 +90,10 @@ class Runner:
         if len(flights) > most:
             is_sure = all(flight.has_begun for flight in flights)  # the pool counts those that have alone
             self._library.wait(self._pool, most if is_sure else 0)
-        while len(flights) > most:
-            flight = flights[0]
+        for flight in list(flights)[: max(len(flights) - most, 0)]:
             flight.data = flight.result.read(0, flight.n_bytes)
             flight.has_ended = True
-            flights.popleft()
+            flights.remove(flight)
 
     def finish(self, flight: Flight) -> None:
         """Waits for this step, unless it has ended. BackendError where another process runs it."""

@@ -8,13 +8,17 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.gguf_files import write_tiny_llama
 from tests.native.cpu_children import KV, POOLS, doubling, opened, prepared
 
+from camelid import load
 from camelid.backends.base import OpenSpec
 from camelid.errors import BackendError
+from camelid_native import cpu_runner
 from camelid_native.cpu import CpuBackend, open_backend
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import CHUNK, LINE, Arena
@@ -148,6 +152,42 @@ def test_an_interrupted_submit_may_not_have_begun(
 
 def interrupted(*arguments: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_an_interrupt_before_a_submit_loses_no_later_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while the process is asked for, which `settle` does first."""
+
+    async def run() -> None:
+        backend, made = await opened(), doubling()
+        program = await prepared(backend, made)
+        backend.run(program, made.step)
+        answers = iter([os.getpid()])
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(
+                cpu_runner, "os", SimpleNamespace(getpid=lambda: next(answers, None) or interrupted())
+            )
+            backend.run(program, made.step)
+        await backend.read(backend.run(program, made.step))
+        await backend.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("small", [0, cpu_runner.SMALL_RESULT])
+def test_results_of_steps_that_wait_are_their_own(
+    small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one place for them and with two: the tokens are those of one step at a time."""
+    monkeypatch.setattr(cpu_runner, "SMALL_RESULT", small)
+    write_tiny_llama(tmp_path / "tiny.gguf", seed=3, type="f32")
+    answers: list[list[int]] = []
+    for depth in (1, 2):
+        with load(tmp_path / "tiny.gguf", backend="cpu", max_in_flight=depth) as llm:
+            found = llm.generate([1, 2, 3], max_tokens=60, temperature=2.0, seed=1, ignore_eos=True)
+            assert llm.counters.max_in_flight == depth
+            answers.append(found.token_ids)
+    assert answers[0] == answers[1]
+    assert len(set(answers[0])) > 10, "or a stale result would not show"
 
 
 def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

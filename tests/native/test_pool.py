@@ -1,4 +1,4 @@
-"""The threads of the CPU backend where the system has no room for so many."""
+"""The threads of the CPU backend: runs that wait for each other, and a system with no room for so many."""
 
 from __future__ import annotations
 
@@ -41,6 +41,17 @@ def has_threads(n):  # one that has been joined may still be listed for a moment
     return True
 """
 
+QUEUE = """
+pool = library.cam_start(2, None)
+for _ in range(2000):
+    assert submit(pool) == 1 and submit(pool) == 1
+    library.cam_wait(pool, 1)
+    assert submit(pool) == 1
+    library.cam_wait(pool, 0)
+library.cam_stop(pool)
+assert has_threads(1)
+"""
+
 START = """
 limit(300 << 20)
 assert not library.cam_start(200, None)
@@ -80,6 +91,16 @@ def test_threads_that_cannot_be_started(body: str) -> None:
     """All or none are there: a run is refused, or ends; those that were started are ended."""
     if sys.platform != "linux":
         pytest.skip("not on this platform: no limit on memory")
+    run_child(body)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not on this platform: threads are not listed")
+def test_a_run_waits_behind_another() -> None:
+    """Of runs without ops, too, which one thread may leave before another has begun them."""
+    run_child(QUEUE)
+
+
+def run_child(body: str) -> None:
     command = [sys.executable, "-c", PRELUDE + body, str(find())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr

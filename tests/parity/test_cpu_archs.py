@@ -24,5 +24,10 @@ def test_logits_equal_the_reference(case: HfCase, variant: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+def test_logits_of_bf16_are_near_the_reference(case: HfCase, tmp_path: Path) -> None:
+    check_logits(open_backend, case, VARIANTS[-1], tmp_path, "bf16")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_chunks_do_not_show(case: HfCase, tmp_path: Path) -> None:
     check_chunks(open_backend, case, tmp_path)

@@ -22,7 +22,7 @@ function bestSeconds(kernels, linear, rows) {
   const seconds = Array.from({ length: REPEATS }, () => {
     const start = performance.now();
     kernels.submit(program);
-    kernels.c.cam_wait(kernels.pool);
+    kernels.c.cam_wait(kernels.pool, 0);
     return (performance.now() - start) / 1000;
   });
   return Math.min(...seconds);

@@ -9,7 +9,7 @@ from tests.tools import make_unicode
 
 from camelid.text.pretokenize import SPLITTERS
 from camelid.text.splitting import FUNCTIONS, compiled
-from camelid.text.unicode_tables import members, rows, runs
+from camelid.text.unicode_tables import compile_published, members, rows, runs
 
 
 @pytest.mark.conformance
@@ -35,3 +35,9 @@ def test_no_class_of_the_interpreter_is_left_in_a_compiled_splitter() -> None:
 
 def test_a_class_without_another_has_the_members_of_the_first_alone() -> None:
     assert set(members("Lo-Han")) == set(members("Lo")) - set(members("Han"))
+
+
+@pytest.mark.parametrize("members_of_a_set", [r"\u4e00", r"\x41-\x43", r"\D", r"\f", r"\P{L}", r"a-\z"])
+def test_a_set_that_is_not_understood_is_refused(members_of_a_set: str) -> None:
+    with pytest.raises(ValueError, match="whose meaning is not known"):
+        compile_published(f"[{members_of_a_set}]")

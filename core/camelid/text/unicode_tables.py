@@ -120,7 +120,8 @@ def combining_classes() -> dict[str, int]:
 def compile_published(regex: str) -> re.Pattern[str]:
     """Compile a regex as a model publishes it, with its classes (and `\\S`) from the tables.
 
-    Each set becomes the ranges of its union or complement: fewer for `re` to look through.
+    Each set becomes the ranges of its union or complement: fewer for `re` to look through. ValueError for a
+    set with other escapes than those of CLASS and CONTROLS, or of a character that is no letter or digit.
     """
     return re.compile(SYNTAX.sub(_as_ranges, regex))
 
@@ -147,4 +148,6 @@ def _class_name(token: str) -> str:
 
 
 def _unescaped(char: str) -> str:
+    if char not in CONTROLS and len(char) > 1 and char[-1].isalnum():
+        raise ValueError(f"a set of a regex holds {char!r}, whose meaning is not known here")
     return CONTROLS.get(char) or char[-1]

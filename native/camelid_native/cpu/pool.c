@@ -1,6 +1,6 @@
-/* A pool of threads. A run may wait behind the one under way, and begins when that has ended, without its host.
- * Threads spin a while for the next run, as one step follows another within microseconds, then sleep until it
- * comes. In a child of fork() they are started anew. */
+/* A pool of threads. A run may wait behind the one under way, and begins when that has ended, without its
+ * host. Threads spin a while for the next run, as one step follows another within microseconds, then sleep
+ * until it comes. In a child of fork() they are started anew. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Looks at a word before a thread sleeps. Where other work has the processor of the thread that is waited for,
- * looking on keeps both from it, and each sched_yield gives away a slice of some milliseconds. */
+/* Looks at a word before a thread sleeps. Where other work has the processor of the thread that is waited
+ * for, looking on keeps both from it, and each sched_yield gives away a slice of some milliseconds. */
 enum { LOOKS = 8192, NO_LOOKS = 0 };
 
 /* What threads wait for lies in lines of its own, so that no other writing disturbs them. */
@@ -68,8 +68,8 @@ static void wait_while(word *at, uint64_t value, uint32_t looks) {
     pthread_mutex_unlock(&at->lock);
 }
 
-/* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new value
- * is there, has none to wake. */
+/* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new
+ * value is there, has none to wake. */
 static void add(word *at, uint64_t more) {
     atomic_fetch_add(&at->value, more);
     if (!atomic_load(&at->n_asleep)) return;
@@ -103,8 +103,10 @@ static void pin(const cam_pool *pool, uint32_t thread) {
 #endif
 }
 
-/* No thread finishes a run before all have begun it, if it has ops, as they meet after each. */
-static void finish(cam_pool *pool) {
+/* All meet before one counts, so that none counts for the next run before. */
+static void finish(const cam_run *run, uint32_t thread) {
+    cam_pool *pool = run->pool;
+    cam_meet(run, thread);
     if ((atomic_fetch_add(&pool->n_finished, 1) + 1) % pool->n_threads == 0) add(&pool->ended, 1);
 }
 
@@ -117,7 +119,7 @@ static void *work(void *argument) {
         if (atomic_load(&me.pool->ordinal.value) == me.seen + 1) return NULL;
         const order *next = &me.pool->orders[(me.seen / 2 + 1) % 2];
         next->variant->execute(&next->run, me.thread);
-        finish(me.pool);
+        finish(&next->run, me.thread);
     }
 }
 
@@ -180,11 +182,12 @@ int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *r
     return 1;
 }
 
-/* The host sleeps at once: its looking would take a processor from a thread. */
+/* The host sleeps at once: its looking would take a processor from a thread. Where another of its threads has
+ * begun runs meanwhile, more may have ended than this one knows of. */
 void cam_pool_wait(cam_pool *pool, uint32_t most) {
     if (pool->owner != getpid()) return;  /* what was under way stayed in the parent */
     const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
-    for (uint64_t ended; n_begun - (ended = atomic_load(&pool->ended.value)) > most;)
+    for (uint64_t ended; n_begun > most + (ended = atomic_load(&pool->ended.value));)
         wait_while(&pool->ended, ended, NO_LOOKS);
 }
 

@@ -134,14 +134,15 @@ INLINE void spread_bfloats(const uint16_t *some, uint32_t c, uint32_t end, uint3
 }
 INLINE void place_bfloats(const float *x, cam_range cols, uint32_t n, uint32_t row, uint8_t *tile) {
     for (uint32_t c = cols.start, end; c < cols.end; c = end) {
-        uint16_t some[SOME + 1] = {0};
+        uint16_t some[SOME] = {0};
         end = c + SOME < cols.end ? c + SOME : cols.end;
         codecs[TYPE_bf16].encode(x + c, (uint8_t *)some, end - c);
         spread_bfloats(some, c, end, n, row, tile);
     }
 }
 
-INLINE void place_row(uint32_t type, const float *x, cam_range part, uint32_t n, uint32_t row, uint8_t *tile) {
+INLINE void place_row(uint32_t type, const float *x, cam_range part, uint32_t n, uint32_t row,
+                      uint8_t *tile) {
     switch (acts_for(type)) {
         case ACTS_CODES: place_codes(x, part, n, row, tile); break;
         case ACTS_FLOATS: place_floats(x, part, n, row, tile); break;
