@@ -133,7 +133,8 @@ class CpuBackend:
         return Program(plan, program)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Begins a step; where one is under way, it waits behind that."""
+        """Begins a step, or has it wait behind the one under way. Behind two it waits for the first; with
+        inputs, for all."""
         runner, own = self._opened(), self._own(program)
         _check_step(program, step)
         taken = checked_inputs(program, step, inputs, backend="cpu")

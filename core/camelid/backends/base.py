@@ -36,9 +36,9 @@ class Capabilities:
 
     `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
     `activations` "q8": what is multiplied with a matrix is rounded to int8 first, in blocks of 32 columns
-    with the scale max|x| / 127, beside bf16 to bf16; matrices of `FLOAT_TYPES` take it as it is. `build`
-    tells builds of the kernels apart where `device` does not, e.g. by a library's hash. Before each layer of
-    `cuts` plans begin a new stage.
+    with the scale max|x| / 127, or for a matrix of bf16 to bf16; those of `FLOAT_TYPES` take it as it is.
+    `build` tells builds of the kernels apart where `device` does not, e.g. by a library's hash. Before each
+    layer of `cuts` plans begin a new stage.
     """
 
     name: str
