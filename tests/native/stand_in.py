@@ -25,8 +25,8 @@ EXPORT unsigned stand_in_has(void) {
 #ifdef CAM_HAS_PORTABLE
     has = has * 2 + cam_variant_portable;
 #endif
-#ifdef CAM_HAS_AVX512VNNI
-    has = has * 2 + cam_variant_avx512vnni;
+#ifdef CAM_HAS_AVX512BF16
+    has = has * 2 + cam_variant_avx512bf16;
 #endif
 #ifdef CAM_HAS_NEON_I8MM
     has = has * 2 + cam_variant_neon_i8mm;
@@ -47,7 +47,7 @@ FILES = {
 #define CAM_ABI 2
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-extern const unsigned cam_variant_portable, cam_variant_avx512vnni, cam_variant_neon_i8mm;
+extern const unsigned cam_variant_portable, cam_variant_avx512bf16, cam_variant_neon_i8mm;
 """,
 }
 # A compiler as far as the builder can see: says its version, notes how it was called, leaves an output.
