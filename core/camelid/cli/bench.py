@@ -77,7 +77,7 @@ def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
     batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, threads: int | None,
     gpu_layers: int | None, kv_type: str, compare: str, flash_attention: str, as_json: bool,
-    verbose: bool,  # noqa: ARG001
+    verbose: bool,  # noqa: ARG001 - `verb` reads it
 ) -> None:  # fmt: skip
     """Measure prefill and decode against what this machine allows.
 

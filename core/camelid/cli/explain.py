@@ -38,7 +38,7 @@ HELD = ("weight_bytes", "arena_bytes")  # by each device for itself
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
 def command(
     model: str, entry: str, backend: str | None, adapter: str, gpu_layers: int | None, as_json: bool,
-    verbose: bool,  # noqa: ARG001
+    verbose: bool,  # noqa: ARG001 - `verb` reads it
 ) -> None:  # fmt: skip
     """Print the plan: the model as a list of ops, and what a step costs. Reads no weights.
 

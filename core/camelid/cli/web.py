@@ -14,7 +14,7 @@ from camelid.cli.verb import verb
 @click.option("--host", default="127.0.0.1", show_default=True, help="Loopback unless told otherwise.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
-def command(host: str, port: int, opens: bool, verbose: bool) -> None:  # noqa: ARG001
+def command(host: str, port: int, opens: bool, verbose: bool) -> None:  # noqa: ARG001 - `verb` reads it
     """Serve the built page on loopback until Ctrl-C."""
 
     def ready(address: str) -> None:

@@ -1,4 +1,4 @@
-/* Runs a program: every thread calls every op's kernel, and all meet after each. */
+/* Runs a program: every thread calls every op's kernel, and all meet between two. */
 
 static const char *variant_op_name(uint32_t kind) {
     return kind < sizeof kernels / sizeof *kernels ? kernels[kind].name : NULL;
@@ -7,8 +7,8 @@ static const char *variant_op_name(uint32_t kind) {
 static void variant_execute(const cam_run *run, uint32_t thread) {
     const cam_op *ops = AT(const cam_op, run->program->ops);
     for (uint64_t i = 0; i < run->program->n_ops; i++) {
+        if (i) cam_meet(run, thread);
         kernels[ops[i].kind].run(&ops[i], run, thread);
-        cam_meet(run, thread);
     }
 }
 

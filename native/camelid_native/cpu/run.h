@@ -13,7 +13,7 @@ typedef struct {
     uint32_t n_threads;
 } cam_run;
 
-/* A kernel is called by every thread of the run with its number; threads meet after each op. */
+/* A kernel is called by every thread of the run with its number; threads meet between two ops. */
 typedef void cam_kernel(const cam_op *op, const cam_run *run, uint32_t thread);
 /* Bytes that it wants of the program's scratch; a multiple of 64. */
 typedef uint64_t cam_scratch(const cam_op *op, const cam_program *program, uint32_t n_threads);
