@@ -13,6 +13,7 @@ STOP = {3}
 
 @pytest.fixture(scope="module")
 def small():
+    torch.set_num_threads(1)  # matrices this small take several times as long on two
     torch.manual_seed(5)
     made = model.Cria(model.Spec(vocab_size=40, hidden_size=32, n_layers=3, head_dim=8, ffn_size=48)).eval()
     with torch.no_grad():
