@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import click
 
@@ -25,7 +26,7 @@ from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.show import human
-from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, verb
+from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, read_backend, verb
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.errors import RequestError
 from camelid.loading import LoadOptions
@@ -75,9 +76,8 @@ class Asked:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
-    batches: tuple[int, ...], repetitions: int, backend: str, adapter: str, threads: int | None,
-    gpu_layers: int | None, kv_type: str, compare: str, flash_attention: str, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    batches: tuple[int, ...], repetitions: int, kv_type: str, compare: str, flash_attention: str,
+    as_json: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Measure prefill and decode against what this machine allows.
 
@@ -90,22 +90,14 @@ def command(
     stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
     if stored:
         stored.check_cases(cases)
-    n_streams = max(batches)
-    chunk = max(Limits().chunk, 2 * n_streams)
+    n_streams, words = max(batches), read_backend(others)
+    words |= {"chunk": max(Limits().chunk, 2 * n_streams), "parallel": n_streams, "kv_type": kv_type}
     asked = Asked(
         model=model,
         path=local_model(model),
         cases=cases,
         repetitions=repetitions,
-        options=LoadOptions(
-            backend=backend,
-            adapter=adapter,
-            threads=threads,
-            gpu_layers=gpu_layers,
-            chunk=chunk,
-            parallel=n_streams,
-            kv_type=kv_type,
-        ),
+        options=LoadOptions(**words),
         rival="" if stored else compare,
         flash_attention=flash_attention,
         stored=stored,

@@ -37,17 +37,10 @@ class LlamaCpp:
             )
         self._lib = lib = load_library()
         self._clock = clock
-        words = lib.llama_model_default_params()
-        words.n_gpu_layers = 0
-        lib.llama_backend_init()
-        self._model = lib.llama_model_load_from_file(str(path).encode(), words)
-        if not self._model:
-            raise BackendError(
-                f"llama.cpp cannot load {path}; is it a GGUF file that it knows?", backend=NAME
-            )
-        options = self._words(context, batch, threads, kv_type)
-        options.flash_attn_type = FLASH_ATTENTION[flash_attention]
-        self._context = lib.llama_init_from_model(self._model, options)
+        self._model = self._load(path)
+        self._context = lib.llama_init_from_model(
+            self._model, self._words(context, batch, threads, kv_type, flash_attention)
+        )
         if not self._context:
             lib.llama_model_free(self._model)
             raise BackendError(
@@ -60,12 +53,24 @@ class LlamaCpp:
         self._batch = lib.llama_batch_init(BATCH, 0, 1)
         self._n_vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model))
 
-    def _words(self, context: int, batch: int, threads: int, kv_type: str) -> Any:
+    def _load(self, path: Path) -> Any:
+        words = self._lib.llama_model_default_params()
+        words.n_gpu_layers = 0
+        self._lib.llama_backend_init()
+        model = self._lib.llama_model_load_from_file(str(path).encode(), words)
+        if not model:
+            raise BackendError(
+                f"llama.cpp cannot load {path}; is it a GGUF file that it knows?", backend=NAME
+            )
+        return model
+
+    def _words(self, context: int, batch: int, threads: int, kv_type: str, flash_attention: str) -> Any:
         words = self._lib.llama_context_default_params()
         words.n_ctx, words.n_seq_max = context * batch, batch
         words.n_batch = words.n_ubatch = BATCH
         words.n_threads = words.n_threads_batch = threads
         words.type_k = words.type_v = GGML_TYPES[kv_type]
+        words.flash_attn_type = FLASH_ATTENTION[flash_attention]
         return words
 
     @property

@@ -26,6 +26,7 @@ from camelid.cli.verb import (
     model_argument,
     names_backend,
     one_line,
+    read_backend,
     say,
     verb,
 )
@@ -56,8 +57,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--no-history", is_flag=True, help="Keep no typed lines.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
-    backend: str, adapter: str, threads: int | None, gpu_layers: int | None, kv_type: str, history: Path,
-    no_history: bool, verbose: bool, **others: Any,
+    kv_type: str, history: Path, no_history: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Talk with a model.
 
@@ -69,14 +69,12 @@ def command(
         **read_sampling(others),
         **read_engine(others),
     }
-    words: LoadWords = {
-        "backend": backend, "adapter": adapter, "threads": threads, "gpu_layers": gpu_layers,
-        "context": ctx_size, "parallel": 1, "kv_type": kv_type,
-    }  # fmt: skip
+    words = read_backend(others)
+    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     check_folder(session_file)
     path = local_model(model)
     with EngineThread() as thread, loaded(thread, path, words) as llm:
-        if names_backend(backend, gpu_layers, verbose):
+        if names_backend(words, verbose):
             say(llm.backend_note)
         session = open_session(thread, llm, session_file)
         session.options.update(options)
@@ -86,12 +84,8 @@ def command(
         greet(talk, model)
         names = [f"/{name}" for name in (*COMMANDS, *ALIASES)]
         reader = open_reader(names, None if no_history else history, say)
-        try:
+        with saved(talk, session_file):
             n_errors = converse(talk, reader)
-        finally:
-            if session_file:
-                last = session if talk.session.id in talk.foreign else talk.session
-                thread.run(last.asave(session_file))
     if n_errors and not sys.stdin.isatty():
         raise click.exceptions.Exit(1)
 
@@ -118,6 +112,18 @@ def open_session(thread: EngineThread, llm: LLM, file: Path | None) -> Session:
     if file and file.exists():
         return thread.run(llm.arestore(file))
     return llm.session("main")
+
+
+@contextmanager
+def saved(talk: Talk, file: Path | None) -> Generator[None]:
+    """Writes the session at the end, however it comes; the first one, if the talk has gone to another's."""
+    first = talk.session
+    try:
+        yield
+    finally:
+        if file:
+            last = first if talk.session.id in talk.foreign else talk.session
+            talk.thread.run(last.asave(file))
 
 
 def greet(talk: Talk, model: str) -> None:

@@ -9,12 +9,21 @@ from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import click
 
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.verb import backend_options, loading_bar, model_argument, names_backend, say, verb
+from camelid.cli.verb import (
+    backend_options,
+    loading_bar,
+    model_argument,
+    names_backend,
+    read_backend,
+    say,
+    verb,
+)
 from camelid.errors import BackendError
 from camelid.evaluation import Estimate, Window, chunk_windows, strided_windows, window_losses
 from camelid.llm import LLM, load
@@ -36,21 +45,18 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, text_file: Path, context: int, stride: int | None, chunks: int | None,
-    backend: str, adapter: str, threads: int | None, gpu_layers: int | None, kv_type: str, as_json: bool,
-    verbose: bool,
+    kv_type: str, as_json: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Measure how well a model predicts a text: e to the mean loss a token, and its standard error.
 
     By default as llama.cpp's perplexity does, so that the figures compare.
     """
-    text = read_text(text_file)
+    text, words = read_text(text_file), read_backend(others)
+    words |= {"context": context, "parallel": 1, "kv_type": kv_type}
     with loading_bar() as progress:
-        llm = load(
-            local_model(model), backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers,
-            context=context, parallel=1, kv_type=kv_type, progress=progress,
-        )  # fmt: skip
+        llm = load(local_model(model), progress=progress, **words)
     with llm:
-        if names_backend(backend, gpu_layers, verbose):
+        if names_backend(words, verbose):
             say(llm.backend_note)
         windows = list(cut(llm.tokenizer, text, context, stride))[:chunks]
         began = perf_counter()

@@ -15,7 +15,15 @@ from camelid.cli.fetching import local_model
 from camelid.cli.guides import guide_options, read_guide
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import backend_options, loading_bar, model_argument, names_backend, say, verb
+from camelid.cli.verb import (
+    backend_options,
+    loading_bar,
+    model_argument,
+    names_backend,
+    read_backend,
+    say,
+    verb,
+)
 from camelid.engine.metrics import predict_step
 from camelid.llm import LLM, Completion, load
 from camelid.options import LoadWords, Options, Prompt
@@ -52,10 +60,6 @@ def command(
     n_predict: int | None,
     ctx_size: int | None,
     draft: str | None,
-    backend: str,
-    adapter: str,
-    threads: int | None,
-    gpu_layers: int | None,
     kv_type: str,
     save_tape: Path | None,
     verbose: bool,
@@ -65,22 +69,17 @@ def command(
 
     Applies the model's chat template unless --raw. Closes with one line of figures on stderr.
     """
-    if raw and system:
-        raise click.UsageError("--system needs the chat template, which --raw leaves out")
-    if draft and others["lookup"]:
-        raise click.UsageError("--lookup and --model-draft both guess ahead; give one of them")
+    check_pairs(system, raw, draft, others["lookup"])
+    words = read_backend(others)
+    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     sampling, engine = read_sampling(others), read_engine(others)
     guide = read_guide(others)
     text = read_prompt(prompt)
-    words: LoadWords = {
-        "backend": backend, "adapter": adapter, "threads": threads, "gpu_layers": gpu_layers,
-        "context": ctx_size, "parallel": 1, "kv_type": kv_type,
-    }  # fmt: skip
     with ExitStack() as stack:
         llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
         if draft:
             engine["speculate"] = stack.enter_context(loaded(draft, words))
-        if names_backend(backend, gpu_layers, verbose):
+        if names_backend(words, verbose):
             say(llm.backend_note)
         asked = make_prompt(llm, text, system, raw)
         options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide, **engine}
@@ -88,6 +87,14 @@ def command(
         say(closing_line(llm, done, verbose))
         if save_tape:
             llm.save_tape(str(save_tape))
+
+
+def check_pairs(system: str | None, raw: bool, draft: str | None, lookup: bool) -> None:
+    """A usage error for options that do not go together."""
+    if raw and system:
+        raise click.UsageError("--system needs the chat template, which --raw leaves out")
+    if draft and lookup:
+        raise click.UsageError("--lookup and --model-draft both guess ahead; give one of them")
 
 
 def loaded(model: str, words: LoadWords) -> LLM:

@@ -16,6 +16,7 @@ import click
 from camelid.backends.select import ADAPTERS, BACKENDS
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
+from camelid.options import LoadWords
 
 F = TypeVar("F", bound=Callable[..., Any])
 BACKEND_NAMES = [name for name in (*BACKENDS, *ADAPTERS) if name != "null"]  # null only counts, for tests
@@ -127,9 +128,19 @@ def backend_options(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def names_backend(backend: str, gpu_layers: int | None, verbose: bool) -> bool:
+def read_backend(given: dict[str, Any]) -> LoadWords:
+    """What `backend_options` say; takes it out of what was given."""
+    return {
+        "backend": given.pop("backend"),
+        "adapter": given.pop("adapter"),
+        "threads": given.pop("threads"),
+        "gpu_layers": given.pop("gpu_layers"),
+    }
+
+
+def names_backend(words: LoadWords, verbose: bool) -> bool:
     """Whether a line says what runs where: unasked unless the words of the call do."""
-    return verbose or backend == "auto" or gpu_layers is not None
+    return verbose or words.get("backend") == "auto" or words.get("gpu_layers") is not None
 
 
 def say(message: str) -> None:
