@@ -4,7 +4,7 @@
 import { fromBase64 } from "./section.js";
 import { Loader } from "./wasm_load.js";
 import { OutOfMemoryError } from "./wasm_memory.js";
-import { Kernels, choose, fetchFile } from "./wasm_module.js";
+import { Kernels, alone, choose, fetchFile } from "./wasm_module.js";
 import { ManyThreads, OneThread, ThreadError } from "./wasm_pool.js";
 import { Queue } from "./wasm_queue.js";
 
@@ -43,10 +43,9 @@ export class WasmExecutor {
   async open(spec) {
     await this.close();
     await this.#building; // what was under way fails
-    const choice = choose(spec);
-    const kernels = await Kernels.open(choice, this.#readFile);
-    this.#threads = choice.shared ? await ManyThreads.start(kernels, choice.threads) : new OneThread(kernels);
-    this.#queue = new Queue(this.#threads.isParallel);
+    const { choice, kernels, threads } = await start(choose(spec), this.#readFile);
+    this.#threads = threads;
+    this.#queue = new Queue(threads.isParallel);
     this.#kernels = kernels;
     return { ...choice, build: kernels.build, ...kernels.describe() };
   }
@@ -255,6 +254,18 @@ export class WasmExecutor {
       this.#kernels.memory.give(buffer.at, buffer.bytes);
       this.#buffers.delete(number);
     }
+  }
+}
+
+/** Kernels as chosen, and who computes: one thread, and the choice says why, where workers do not start. */
+async function start(choice, readFile) {
+  const kernels = await Kernels.open(choice, readFile);
+  if (!choice.shared) return { choice, kernels, threads: new OneThread(kernels) };
+  try {
+    return { choice, kernels, threads: await ManyThreads.start(kernels, choice.threads) };
+  } catch (error) {
+    if (!(error instanceof ThreadError)) throw error;
+    return start(alone(choice, error.message), readFile);
   }
 }
 

@@ -25,10 +25,15 @@ export function choose({ variant = "", threads = 0 }) {
   if (!runs.includes(taken)) throw new Error(`there is no variant '${variant}' here; there is ${runs}`);
   const reasons = taken === "wasm" && !variant ? ["this browser has no relaxed SIMD"] : [];
   const wanted = threads || globalThis.navigator?.hardwareConcurrency || 1;
+  const choice = { variant: taken, threads: wanted, shared: wanted > 1, why: reasons.join("; ") };
   const obstacle = wanted > 1 ? obstacleToThreads() : "";
-  if (obstacle) reasons.push(`${obstacle}, so one thread`);
-  const n = obstacle ? 1 : wanted;
-  return { variant: taken, threads: n, shared: n > 1, why: reasons.join("; ") };
+  return obstacle ? alone(choice, obstacle) : choice;
+}
+
+/** A choice on one thread, as something is in the way of more. */
+export function alone({ variant, why }, obstacle) {
+  const reasons = [why, `${obstacle}, so one thread`].filter(Boolean);
+  return { variant, threads: 1, shared: false, why: reasons.join("; ") };
 }
 
 /** Whether the engine takes a module with the variant's instruction, on two vectors of bytes. */

@@ -2,6 +2,7 @@
 
 const STACK_BYTES = 1 << 20; // of a worker's C
 const POLL_MS = 20; // where a wait cannot be awaited
+const START_MS = 10_000; // for all workers; they are given a module that is compiled
 
 /** A worker that failed, or could not be started. */
 export class ThreadError extends Error {}
@@ -41,6 +42,7 @@ export class ManyThreads {
   }
 
   /**
+   * ThreadError if one of the workers does not start, or not soon; then none is left.
    * @param {import("./wasm_module.js").Kernels} kernels
    * @param {number} n
    */
@@ -49,10 +51,10 @@ export class ManyThreads {
     const own = new ManyThreads(kernels, pool, n);
     try {
       const starting = Array.from({ length: n }, (_, thread) => own.#start(kernels, pool, thread));
-      await Promise.all(starting);
+      await within(START_MS, Promise.all(starting));
     } catch (error) {
       own.stop();
-      throw error;
+      throw new ThreadError(`compute workers do not start: ${error.message}`);
     }
     return own;
   }
@@ -68,7 +70,7 @@ export class ManyThreads {
         failed(this.#fault);
       };
       worker.onmessage = ({ data }) => (data.fault ? fail(data.fault) : ready());
-      worker.onerror = (event) => fail(event.message || "a compute worker cannot be started");
+      worker.onerror = (event) => fail(event.message || "the browser does not say why");
       worker.postMessage({ module, memory: sharedMemory, pool, thread, stack });
     });
   }
@@ -87,6 +89,19 @@ export class ManyThreads {
     this.#fault ??= new Error("the backend was closed");
     Atomics.notify(this.#done, 0);
     for (const worker of this.#workers) worker.terminate();
+  }
+}
+
+/** What a promise gives; an error if that takes longer. */
+async function within(ms, promise) {
+  let timer;
+  const late = new Promise((_, failed) => {
+    timer = setTimeout(() => failed(new Error(`no word of them for ${ms / 1000} s`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

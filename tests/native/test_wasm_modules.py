@@ -88,6 +88,26 @@ def test_pool(folder: str, threads: int) -> None:
     assert said["hashes"] == said_by("wasm_pool.mjs", "wasm-simd", "1")["hashes"]
 
 
+@pytest.mark.parametrize(
+    ("how", "begun", "reason"),
+    [
+        ("refused", 0, "forbidden by the page's policy"),
+        ("faulty", 2, "LinkError: no memory"),
+        ("broken", 2, "SyntaxError: no modules"),
+        ("missing", 2, "the browser does not say why"),
+        ("silent", 2, "no word of them for 10 s"),
+        ("half", 2, "no word of them for 10 s"),
+    ],
+)
+def test_without_workers_one_thread_computes(how: str, begun: int, reason: str) -> None:
+    """The reason is told, none is left running, and a worker that hangs is waited for no longer than that."""
+    said = said_by("wasm_start.mjs", how)
+    why = f"compute workers do not start: {reason}, so one thread"
+    assert said["several"] == said["one"] | {"why": why}
+    assert (said["one"]["threads"], said["one"]["shared"], said["one"]["why"]) == (1, False, "")
+    assert (said["begun"], said["ended"], said["waitedMs"]) == (begun, begun, 10_000 if begun else 0)
+
+
 TYPES = (
     *("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"),
     *("iq4_nl", "iq4_xs", "iq2_xs", "iq3_xxs", "tq2_0"),

@@ -1,0 +1,50 @@
+// Opens the page's executor where workers do not start: `node wasm_start.mjs HOW`. Says as JSON what it answers,
+// what it answers where one thread is asked for, and what became of the workers. test_wasm_modules.py says what is
+// expected.
+
+import { readFile } from "node:fs/promises";
+
+import { WasmExecutor } from "../../web/wasm_executor.js";
+
+const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
+const VARIANT = "wasm", THREADS = 2;
+const told = { begun: 0, ended: 0, waitedMs: 0 };
+
+/** What each worker does when it is given its work. */
+const HOW = {
+  refused: () => {},
+  faulty: (worker) => worker.onmessage({ data: { fault: "LinkError: no memory" } }),
+  missing: (worker) => worker.onerror({}),
+  silent: () => {},
+  half: (worker) => worker.number === 0 && worker.onmessage({ data: { fault: "" } }),
+  broken: (worker) => worker.onerror({ message: "SyntaxError: no modules" }),
+};
+const how = process.argv[2];
+
+globalThis.Worker = class {
+  constructor() {
+    if (how === "refused") throw new Error("forbidden by the page's policy");
+    this.number = told.begun++;
+  }
+
+  postMessage() {
+    queueMicrotask(() => HOW[how](this));
+  }
+
+  terminate() {
+    told.ended += 1;
+  }
+};
+const { setTimeout: later } = globalThis;
+globalThis.setTimeout = (work, ms) => {
+  told.waitedMs = ms;
+  return later(work);
+};
+
+const executor = new WasmExecutor((path) => readFile(new URL(path, LIB)));
+const open = async (threads) => {
+  const { build, variant, threads: n, shared, why } = await executor.open({ variant: VARIANT, threads });
+  return { build, variant, threads: n, shared, why };
+};
+const several = await open(THREADS), one = await open(1);
+console.log(JSON.stringify({ several, one, ...told }));
