@@ -8,7 +8,7 @@ import { WasmExecutor } from "../../web/wasm_executor.js";
 
 const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
 const VARIANT = "wasm", THREADS = 2;
-const told = { begun: 0, ended: 0, waitedMs: 0 };
+const told = { begun: 0, ended: 0, waitedMs: 0, timers: 0 };
 
 /** What each worker does when it is given its work. */
 const HOW = {
@@ -35,10 +35,15 @@ globalThis.Worker = class {
     told.ended += 1;
   }
 };
-const { setTimeout: later } = globalThis;
+const { setTimeout: later, clearTimeout: never } = globalThis;
 globalThis.setTimeout = (work, ms) => {
   told.waitedMs = ms;
+  told.timers += 1;
   return later(work);
+};
+globalThis.clearTimeout = (timer) => {
+  told.timers -= 1;
+  never(timer);
 };
 
 const executor = new WasmExecutor((path) => readFile(new URL(path, LIB)));
