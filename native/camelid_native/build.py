@@ -26,6 +26,7 @@ from camelid_native.targets import (
     FLAGS,
     LIB,
     RELEASED,
+    SANITIZED,
     SOURCES,
     ZIG_FLAGS,
     Facts,
@@ -36,13 +37,13 @@ from camelid_native.targets import (
 )
 
 JOBS = 2  # compiles side by side: one of kernels.c takes a core and a few hundred megabytes
-SANITIZE = (
-    "-O0",  # a third of the time to compile, and nothing is optimised away before it is watched
-    "-g",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-)
+TRACED = ("-g", "-fno-omit-frame-pointer")
+# What a library is built to watch -> the flags for that.
+SANITIZE: Mapping[str, tuple[str, ...]] = {
+    # -O0: a third of the time to compile, and nothing is optimised away before it is watched.
+    "memory": ("-O0", *TRACED, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "threads": ("-O1", *TRACED, "-fsanitize=thread"),
+}
 WAY_OUT = (
     "install a C compiler (Debian: gcc and libc6-dev; macOS: xcode-select --install), or "
     "pip install ziglang, then run `python -m camelid_native.build`"
@@ -201,6 +202,14 @@ def compile_libraries(
         return {name: Path(folder, name).read_bytes() for name in target.system.links}
 
 
+def store(folder: Path, libraries: Mapping[str, bytes], facts: Facts) -> None:
+    """Writes libraries, then what is known of them."""
+    for name, data in libraries.items():
+        replace(folder / name, lambda new, data=data: new.write_bytes(data))
+    text = json.dumps(asdict(facts), indent=1) + "\n"
+    replace(folder / FACTS, lambda new: new.write_text(text, encoding="utf-8"))
+
+
 def choose_variants(compiler: Compiler, variants: Variants) -> tuple[Variants, dict[str, str]]:
     """Those that the compiler knows, with their flags; and the others, with what it said."""
     own = ZIG_FLAGS if compiler.is_zig else {}
@@ -240,7 +249,6 @@ def build(
         return Built(library, facts, is_new=False)
     compiler = find_compiler(target, by_zig=by_zig)
     variants, left_out = choose_variants(compiler, wanted)
-    made = compile_libraries(compiler, target, variants, flags)
     facts = Facts(
         target=target.name,
         sources=sources,
@@ -250,10 +258,7 @@ def build(
         variants={name: [*given] for name, given in variants.items()},
         left_out=left_out,
     )
-    for path in files:
-        replace(path, lambda new: new.write_bytes(made[new.name]))
-    text = json.dumps(asdict(facts), indent=1) + "\n"
-    replace(library.parent / FACTS, lambda new: new.write_text(text, encoding="utf-8"))
+    store(library.parent, compile_libraries(compiler, target, variants, flags), facts)
     return Built(library, facts, is_new=True)
 
 
@@ -276,7 +281,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--variant", action="append", default=[], metavar="V", help="this one of the kernels alone, or these")
     add("--zig", action="store_true", help="by Zig, whatever compilers the system has")
     add("--out", type=Path, metavar="DIR", help="instead of the package's lib/")
-    add("--sanitize", action="store_true", help="with AddressSanitizer and UBSan, into lib/sanitized")
+    add(
+        "--sanitize",
+        nargs="?",
+        const="memory",
+        choices=SANITIZE,
+        help="watch `memory` by AddressSanitizer and UBSan, or `threads` by ThreadSanitizer",
+    )
     add("--werror", action="store_true", help="a warning fails")
     add(
         "--optional",
@@ -290,8 +301,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Builds what is asked for, all of it even if some fails; exit code 1 if some failed."""
     options = parse(arguments)
-    out: Path = options.out or (LIB / "sanitized" if options.sanitize else LIB)
-    extra = (*(SANITIZE if options.sanitize else ()), *(("-Werror",) if options.werror else ()))
+    out: Path = options.out or SANITIZED.get(options.sanitize, LIB)
+    extra = (*SANITIZE.get(options.sanitize, ()), *(("-Werror",) if options.werror else ()))
     n_failed = 0
     names: Sequence[str] = RELEASED if options.all else options.target or [this_target().name]
     for name in () if options.optional and os.environ.get(NO_NATIVE) == "1" else names:

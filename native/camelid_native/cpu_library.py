@@ -18,7 +18,7 @@ from pathlib import Path
 from camelid.backends.verdict import cache_folder
 from camelid.errors import BackendError
 from camelid_native.cpu_records import ABI
-from camelid_native.targets import LIB, SOURCES, digest, read_facts, this_target
+from camelid_native.targets import LIB, SANITIZED, SOURCES, digest, read_facts, this_target
 
 OVERRIDE = "CAMELID_NATIVE_DIR"
 BUILD = "python -m camelid_native.build"
@@ -100,7 +100,7 @@ def _check_sources(path: Path) -> None:
 def _mend(path: Path | None = None) -> str:
     """The command that builds the library anew, where it is."""
     folder = path.parents[1] if path else Path(os.environ.get(OVERRIDE, ""))
-    options = {LIB: "", LIB / "sanitized": " --sanitize"}
+    options = {LIB: "", **{place: f" --sanitize {watched}" for watched, place in SANITIZED.items()}}
     return f"run `{BUILD}{options.get(folder, f' --out {shlex.quote(str(folder))}')}`"
 
 

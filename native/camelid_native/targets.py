@@ -15,6 +15,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent / "cpu"
 LIB = SOURCES.parent / "lib"  # a folder for each target, with the library and its build.json
+# What a library is built to watch -> where it goes.
+SANITIZED = {"memory": LIB / "sanitized", "threads": LIB / "sanitized-threads"}
 FACTS = "build.json"
 FLAGS = (
     *("-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"),

@@ -1,7 +1,8 @@
 """The kernels' tests under AddressSanitizer and UBSan: `make sanitize`, or `make sanitize ARGS="-k rope"`.
 
---share: one variant and some of the tests, which CI runs. Needs GCC, whose libasan.so is loaded before all
-else. A fault ends the run, with the place in C on stderr.
+--share: one variant and some of the tests, which CI runs. --threads: under ThreadSanitizer, one variant and
+the tests in which threads share most. Needs GCC, whose library is loaded before all else. A fault ends the
+run, with the place in C on stderr.
 """
 
 from __future__ import annotations
@@ -9,63 +10,79 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from camelid_native import build
-from camelid_native.targets import LIB, this_target
+from camelid_native.targets import SANITIZED, this_target
 
 ROOT = Path(__file__).parents[2]
-LIBRARIES = LIB / "sanitized"
 # Those of other libraries and of Node, and of memory that runs out, as AddressSanitizer reserves terabytes.
 LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool", "test_wasm_modules")
 NATIVE = sorted(str(path) for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 PROMISES = ("tests/engine/test_promises.py", "-k", "cpu and greedy")
 SHARE = [f"tests/native/{name}.py" for name in ("test_gate", "test_matrix", "test_panels", "test_state")]
-SHARED_VARIANT = {"x86_64": "avx2", "aarch64": "neon_dot"}
-# Python frees little as it ends, and pytest must not swallow what is said before the end.
-OPTIONS = "detect_leaks=0:abort_on_error=0"
+MEETINGS = [f"tests/native/{name}.py" for name in ("test_panels", "test_pool_order", "test_state")]
+ONE_VARIANT = {"x86_64": "avx2", "aarch64": "neon_dot"}
 # It tells how blocks lie side by side, and the plugin gives each a place of its own.
 ARENA = "--deselect=tests/native/test_cpu_backend.py::test_large_blocks_waste_no_chunk"
-PYTEST = (
-    "pytest",
-    "-q",
-    "--capture=sys",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "tests.native.watched_memory",
-    ARENA,
+# pytest must not swallow what is said before the end.
+PYTEST = ("pytest", "-q", "--capture=sys", "-p", "no:cacheprovider", ARENA)
+
+
+class Watch(NamedTuple):
+    """What a library is built to watch: the compiler's library for it, its settings, pytest's options."""
+
+    watched: str
+    runtime: str
+    settings: Mapping[str, str]
+    options: tuple[str, ...] = ()
+
+
+MEMORY = Watch(
+    watched="memory",
+    runtime="libasan.so",
+    settings={"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0"},  # Python frees little as it ends
+    options=("-p", "tests.native.watched_memory"),
+)
+THREADS = Watch(
+    watched="threads", runtime="libtsan.so", settings={"TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}
 )
 
 
-def runtime() -> str:
-    """Where the compiler has its libasan.so."""
+def find_runtime(name: str) -> str:
+    """Where the compiler has this library."""
     compiler = build.find_compiler(this_target())
-    asked = build.run((*compiler.command, "-print-file-name=libasan.so")).stdout.strip()
+    asked = build.run((*compiler.command, f"-print-file-name={name}")).stdout.strip()
     if not Path(asked).is_absolute():
-        raise build.NoCompilerError(f"{compiler.version} has no libasan.so; install gcc")
+        raise build.NoCompilerError(f"{compiler.version} has no {name}; install gcc")
     return asked
 
 
-def run(tests: tuple[str, ...], preload: str) -> int:
+def run(watch: Watch, tests: tuple[str, ...], preload: str) -> int:
     """pytest's exit code."""
-    own = {"LD_PRELOAD": preload, "ASAN_OPTIONS": OPTIONS, "CAMELID_NATIVE_DIR": str(LIBRARIES)}
-    command = [sys.executable, "-m", *PYTEST, *tests]
+    own = {"LD_PRELOAD": preload, "CAMELID_NATIVE_DIR": str(SANITIZED[watch.watched]), **watch.settings}
+    command = [sys.executable, "-m", *PYTEST, *watch.options, *tests]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **own}).returncode
 
 
 def main(options: list[str]) -> int:
     """Builds, then runs all of it even if some fails."""
-    is_share = "--share" in options
-    rest = tuple(option for option in options if option != "--share")
-    only = ["--variant", SHARED_VARIANT.get(this_target().arch, "portable")] if is_share else []
-    suites = [tuple(SHARE)] if is_share else [tuple(NATIVE), PROMISES]
+    rest = tuple(option for option in options if option not in ("--share", "--threads"))
+    watch, suites = MEMORY, [tuple(NATIVE), PROMISES]
+    if "--threads" in options:
+        watch, suites = THREADS, [tuple(MEETINGS), PROMISES]
+    elif "--share" in options:
+        suites = [tuple(SHARE)]
+    only = [] if tuple(NATIVE) in suites else ["--variant", ONE_VARIANT.get(this_target().arch, "portable")]
     try:
-        preload = runtime()
+        preload = find_runtime(watch.runtime)
     except build.BuildError as error:
         print(f"camelid: {error}", file=sys.stderr)
         return 1
-    return build.main(["--sanitize", *only]) or max(run((*suite, *rest), preload) for suite in suites)
+    built = build.main(["--sanitize", watch.watched, *only])
+    return built or max(run(watch, (*suite, *rest), preload) for suite in suites)
 
 
 if __name__ == "__main__":

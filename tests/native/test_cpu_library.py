@@ -110,7 +110,11 @@ def test_refuses(project: Project, wrong: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "command"),
-    [("elsewhere", "build --out {}`"), ("native/camelid_native/lib/sanitized", "build --sanitize`")],
+    [
+        ("elsewhere", "build --out {}`"),
+        ("native/camelid_native/lib/sanitized", "build --sanitize memory`"),
+        ("native/camelid_native/lib/sanitized-threads", "build --sanitize threads`"),
+    ],
 )
 def test_error_names_the_command_that_mends(project: Project, folder: str, command: str) -> None:
     """The library that CAMELID_NATIVE_DIR names is the one to build anew."""
