@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
 import pytest
 import regex
 from tests.text.splitter_cases import ORACLES, UNVERIFIED
 from tests.text.texts import random_texts
+from tests.text.words_oracle import words_of
 
 from camelid.errors import UnsupportedModelError
 from camelid.text.pretokenize import SPLITTERS, splitter
@@ -38,12 +40,20 @@ FACTS = {
 
 
 def oracle(name: str, text: str) -> list[str]:
-    return [part for part, _ in ORACLES[name].pre_tokenize_str(text)]
+    return words_of(ORACLES[name], text)
 
 
 def batches(code_points: list[int], between: str) -> Iterator[str]:
     for first in range(0, len(code_points), BATCH):
         yield between.join(map(chr, code_points[first : first + BATCH]))
+
+
+@cache
+def code_points() -> list[str]:
+    """In order, where a wrong class breaks a run; between letters; shuffled, where classes meet; and alone."""
+    shuffled = random.Random(7).sample(VARIED, BATCH)
+    texts = (*batches(CODE_POINTS, ""), *batches(VARIED, "a"), *batches(shuffled, ""))
+    return [*texts, *map(chr, shuffled[:1000])]
 
 
 def test_every_row_has_an_oracle() -> None:
@@ -62,10 +72,7 @@ def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", ORACLES)
 def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
-    """In order, where a wrong class breaks a run; alone between letters; and shuffled, where classes meet."""
-    shuffled = random.Random(7).sample(VARIED, BATCH)
-    texts = (*batches(CODE_POINTS, ""), *batches(VARIED, "a"), *batches(shuffled, ""))
-    for text in (*texts, *map(chr, shuffled[:1000])):
+    for text in code_points():
         assert splitter(name).split(text) == oracle(name, text), ascii(text[:40])
 
 

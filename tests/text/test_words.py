@@ -10,6 +10,7 @@ from functools import cache, partial
 
 import pytest
 from tests.text.texts import random_texts
+from tests.text.words_oracle import words_of
 from tokenizers import Regex, pre_tokenizers
 
 from camelid.text.words import (
@@ -65,7 +66,7 @@ SPLITS = {
 
 
 def oracle(case: Case, text: str) -> list[str]:
-    return [word for word, _ in case.oracle.pre_tokenize_str(text)]
+    return words_of(case.oracle, text)
 
 
 @cache

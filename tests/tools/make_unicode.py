@@ -10,10 +10,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import PreTokenizedString, Regex, normalizers, pre_tokenizers
 
 DATA = Path(__file__).parents[2] / "core" / "camelid" / "data"
 HEADS = {
@@ -53,13 +53,28 @@ def joined(runs: Iterable[tuple[int, int]]) -> Runs:
     return found
 
 
+def words(step: pre_tokenizers.PreTokenizer, text: str) -> list[tuple[str, int]]:
+    """The step's words, and the bytes of UTF-8 before each: the oracle takes long to count characters."""
+    cut = PreTokenizedString(text)
+    step.pre_tokenize(cut)
+    found = cut.get_splits(offset_referential="original", offset_type="byte")
+    return [(word, start) for word, (start, _), _ in found]
+
+
+def starts(step: pre_tokenizers.PreTokenizer, text: str) -> set[int]:
+    """The characters before each of the step's words."""
+    data = text.encode()
+    places = [0, *(start for _, start in words(step, text))]
+    return set(accumulate(len(data[last:this].decode()) for last, this in pairwise(places)))
+
+
 def matched(regex: str) -> Runs:
     """What the oracle's regex engine takes for a member of the class."""
     split = pre_tokenizers.Split(Regex(f"(?:{regex})+"), "removed", invert=True)
     return joined(
-        (part.start + start, part.start + end)
+        (ord(word[0]), ord(word[-1]) + 1)
         for part in BATCHES
-        for _, (start, end) in split.pre_tokenize_str("".join(map(chr, part)))
+        for word, _ in words(split, "".join(map(chr, part)))
     )
 
 
@@ -94,8 +109,7 @@ def mapped(normalizer: normalizers.Normalizer) -> dict[int, str]:
 def set_apart(pre_tokenizer: pre_tokenizers.PreTokenizer) -> Iterator[int]:
     """The code points that the step makes a word of, or drops, between two letters."""
     for part in BATCHES:
-        pieces = pre_tokenizer.pre_tokenize_str("a" + "".join(chr(code_point) + "a" for code_point in part))
-        borders = {start for _, (start, _) in pieces}
+        borders = starts(pre_tokenizer, "a" + "a".join(map(chr, part)) + "a")
         yield from (part[i] for i in range(len(part)) if 2 * i + 2 in borders)
 
 
@@ -143,9 +157,8 @@ def scripts() -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     firsts: list[str] = []  # one character of each script
     for batch in BATCHES:
-        for run, _ in step.pre_tokenize_str("".join(map(chr, of_scripts(batch)))):
-            pairs = step.pre_tokenize_str("".join(first + run[0] for first in firsts))
-            cuts = {start for _, (start, _) in pairs}
+        for run, _ in words(step, "".join(map(chr, of_scripts(batch)))):
+            cuts = starts(step, "".join(first + run[0] for first in firsts))
             same = [i for i in range(len(firsts)) if 2 * i + 1 not in cuts]
             number = same[0] if same else len(firsts)
             firsts += [] if same else [run[0]]
@@ -155,10 +168,7 @@ def scripts() -> dict[str, list[int]]:
 
 def of_scripts(batch: range) -> Iterator[int]:
     """The code points that UnicodeScripts cuts off one letter or off another, which is of another script."""
-    pieces = pre_tokenizers.UnicodeScripts().pre_tokenize_str(
-        "".join(f"a{chr(c)}\u03b1{chr(c)}" for c in batch)
-    )
-    cuts = {start for _, (start, _) in pieces}
+    cuts = starts(pre_tokenizers.UnicodeScripts(), "".join(f"a{c}\u03b1{c}" for c in map(chr, batch)))
     yield from (c for i, c in enumerate(batch) if not cuts.isdisjoint((4 * i + 1, 4 * i + 3)))
 
 
