@@ -50,7 +50,7 @@ def batches(code_points: list[int], between: str) -> Iterator[str]:
 
 @cache
 def code_points() -> list[str]:
-    """In order, where a wrong class breaks a run; between letters; shuffled, where classes meet; and alone."""
+    """In order, where a wrong class breaks a run; between letters; shuffled; and alone."""
     shuffled = random.Random(7).sample(VARIED, BATCH)
     texts = (*batches(CODE_POINTS, ""), *batches(VARIED, "a"), *batches(shuffled, ""))
     return [*texts, *map(chr, shuffled[:1000])]
