@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ def write_bare_site(site: Path) -> None:
 
 
 class PageHost:
-    """`backend.Host` over a Playwright page. `run` is sent with the next call that is awaited."""
+    """`backend.Host` over a Playwright page. Runs and writes go with the next call that answers."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -57,7 +58,7 @@ class PageHost:
         return base64.b64decode(await self._call("readState", buffer, offset, n_bytes))
 
     async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
-        await self._call("writeState", buffer, offset, _encoded(data))
+        self.write(buffer, offset, data)
 
     def write(self, buffer: str, offset: int, data: bytes) -> None:
         """Before the next step that is submitted."""
@@ -76,7 +77,8 @@ class PageHost:
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         calls, self._waiting = [*self._waiting, [method, *arguments]], []
-        result = await self._page.evaluate("(calls) => globalThis.callAll(calls)", calls)
+        # As one text: Playwright takes objects apart, entry by entry.
+        result = await self._page.evaluate("(calls) => callAll(JSON.parse(calls))", json.dumps(calls))
         if "error" in result:
             raise RuntimeError(result["error"])
         return result.get("value")

@@ -6,11 +6,13 @@ import asyncio
 import base64
 import struct
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page
+from tests.parity.add_one import ADD_ONE, FORBIDDEN, OWN_PIPELINES, program, step
 
 from e2e.browser import ROOT, open_browser, serve_site
 from e2e.page_host import PageHost, write_bare_site
@@ -20,34 +22,6 @@ pytestmark = pytest.mark.faults
 Json = dict[str, Any]
 Check = Callable[[PageHost, Page], Awaitable[None]]
 SWIFTSHADER: Json = {"adapter": "swiftshader"}
-ADD_ONE = """
-@group(0) @binding(0) var<storage, read> step: array<u32>;
-@group(0) @binding(1) var<storage, read_write> out: array<u32>;
-@compute @workgroup_size(1) fn main() { out[0] = step[0] + step[1] + 1u; }
-"""
-
-
-def program(**changes: Any) -> Json:
-    """A program that answers with step[0] + step[1] + 1 in step[2] words."""
-    usage = ["storage", "copy_src", "copy_dst"]
-    section: Json = {
-        "name": "add one",
-        "kind": "program",
-        "buffers": [{"name": n, "bytes": 16, "usage": usage} for n in ("step", "out")],
-        "modules": {"add": ADD_ONE},
-        "layouts": {"rw": ["read", "write"]},
-        "pipelines": [{"module": "add", "layout": "rw", "constants": {}}],
-        "groups": [{"layout": "rw", "bindings": [["step", 0, 16], ["out", 0, 16]]}],
-        "commands": [["dispatch", 0, 0, [1, [0, 1, 1], 1]]],
-        "step": ["step", 16],
-        "results": [["out", 0, 2, 4]],
-        "ring": 2,
-    }
-    return section | changes
-
-
-def step(a: int, b: int, words: int = 1) -> bytes:
-    return struct.pack("<4I", a, b, words, 0)
 
 
 async def adapter_is_named(host: PageHost, page: Page) -> None:
@@ -183,6 +157,22 @@ async def lost_device_is_told(host: PageHost, page: Page) -> None:
     again = PageHost(page)
     await again.open(SWIFTSHADER)
     assert await again.compile(program()) == 1
+    answer = "(step) => executor.read(executor.run(1, Uint8Array.from(step))).then((bytes) => bytes[0])"
+    assert await page.evaluate(answer, list(step(1, 1))) == 3, "nothing of the lost device is used"
+
+
+async def equal_pipelines_are_made_once(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    created = [await page.evaluate("() => probe.created")]
+    for changes, answer, _ in OWN_PIPELINES:
+        number = await host.compile(program(**changes))
+        created.append(await page.evaluate("() => probe.created"))
+        assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", answer)
+    each = [after - before for before, after in pairwise(created)]
+    least = min(each)
+    assert each == [least + 2 * is_new for _, _, is_new in OWN_PIPELINES], "a module and a pipeline"
+    with pytest.raises(RuntimeError, match="pipeline add"):
+        await host.compile(program(**FORBIDDEN))
 
 
 async def steps_create_nothing(host: PageHost, page: Page) -> None:
@@ -211,6 +201,7 @@ CHECKS: list[Check] = [
     missing_source_is_named,
     upload_of_odd_length_fills_up_with_zeros,
     lost_device_is_told,
+    equal_pipelines_are_made_once,
     steps_create_nothing,
 ]
 

@@ -22,6 +22,8 @@ export class Executor {
   #device = null;
   /** @type {Map<string, GPUBuffer>} */
   #buffers = new Map();
+  /** @type {Map<string, GPUComputePipeline>} */
+  #pipelines = new Map();
   /** @type {Program[]} */
   #programs = [];
   #tickets = new Map(); // steps that can be read, by ticket
@@ -180,6 +182,7 @@ export class Executor {
     const device = this.#device;
     this.#device = null;
     this.#buffers.clear();
+    this.#pipelines.clear();
     this.#programs = [];
     this.#tickets.clear();
     this.#holders.clear();
@@ -225,7 +228,7 @@ export class Executor {
   #build(section, work) {
     const result = this.#building.then(async () => {
       this.#check();
-      const build = new Build(this.#device, section, this.#buffers, this.counters);
+      const build = new Build(this.#device, section, this.#buffers, this.#pipelines, this.counters);
       try {
         const value = await work(build);
         await build.settle();

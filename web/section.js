@@ -3,32 +3,52 @@
 const USAGE = { storage: "STORAGE", copy_src: "COPY_SRC", copy_dst: "COPY_DST", map_read: "MAP_READ" };
 const BINDING = { read: "read-only-storage", write: "storage" };
 
-/** One section being built. Each object is made under its own error scopes, so that a failure has a name. */
+/**
+ * One section being built. Each object is made under its own error scopes, so that a failure has a name.
+ * `compiled` holds the device's pipelines by what they are made of: sections share them.
+ */
 export class Build {
   #device;
   #section;
   #buffers;
+  #compiled;
   #counters;
   #pending = [];
 
-  constructor(device, section, buffers, counters) {
-    [this.#device, this.#section, this.#buffers, this.#counters] = [device, section, buffers, counters];
+  constructor(device, section, buffers, compiled, counters) {
+    [this.#device, this.#section, this.#buffers] = [device, section, buffers];
+    [this.#compiled, this.#counters] = [compiled, counters];
   }
 
   /** Creates buffers, pipelines (in parallel) and bind groups. */
   async finish() {
-    const { layouts, modules, pipelines, groups, buffers } = this.#section;
+    const { layouts, groups, buffers } = this.#section;
     for (const entry of buffers) this.#createBuffer(entry);
     const shapes = mapValues(layouts, (access, key) => this.#createLayout(key, access));
-    const code = mapValues(modules, (wgsl, key) => this.#createModule(key, wgsl));
-    const compiling = pipelines.map((entry) => this.#createPipeline(entry, shapes, code));
+    const compiling = this.#createPipelines(shapes);
     const bound = groups.map((entry, i) => this.#createGroup(entry, i, shapes));
+    return { pipelines: await compiling, groups: bound };
+  }
+
+  /** Those of an earlier section are taken again: compiling is what takes long. */
+  async #createPipelines(shapes) {
+    const { layouts, modules, pipelines } = this.#section;
+    const keys = pipelines.map(({ module, layout, constants }) =>
+      JSON.stringify([modules[module], layouts[layout], constants]),
+    );
+    const missing = pipelines.filter((_, i) => !this.#compiled.has(keys[i]));
+    const names = [...new Set(missing.map(({ module }) => module))];
+    const code = Object.fromEntries(names.map((name) => [name, this.#createModule(name, modules[name])]));
+    const compiling = pipelines.map(
+      (entry, i) => this.#compiled.get(keys[i]) ?? this.#createPipeline(entry, shapes, code),
+    );
     // The scopes tell more than a pipeline's failure, which is often only that its module is invalid.
     const results = await Promise.allSettled(compiling);
     await this.settle();
-    const failed = results.findIndex((result) => result.status === "rejected");
+    const failed = results.findIndex(({ status }) => status === "rejected");
     if (failed >= 0) throw this.#described(`pipeline ${pipelines[failed].module}`, results[failed].reason);
-    return { pipelines: results.map((result) => result.value), groups: bound };
+    results.forEach(({ value }, i) => this.#compiled.set(keys[i], value));
+    return results.map(({ value }) => value);
   }
 
   /** Calls `make`; a WebGPU error in it is reported by `settle` under this name. */

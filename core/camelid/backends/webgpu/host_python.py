@@ -40,6 +40,7 @@ class WgpuHost:
         self._hook = hook
         self._device: Any = None
         self._buffers: dict[str, Any] = {}
+        self._pipelines: dict[str, Any] = {}  # by what they are made of: sections share them
         self._programs: dict[int, Program] = {}
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +100,7 @@ class WgpuHost:
         for buffer in self._buffers.values():
             buffer.destroy()
         self._buffers.clear()
+        self._pipelines.clear()
         self._programs.clear()
         self._device = None
 
@@ -111,14 +113,24 @@ class WgpuHost:
             key: device.create_bind_group_layout(entries=_entries(access))
             for key, access in section["layouts"].items()
         }
-        shapes = {k: device.create_pipeline_layout(bind_group_layouts=[one]) for k, one in layouts.items()}
-        modules = {key: device.create_shader_module(code=wgsl) for key, wgsl in section["modules"].items()}
-        pipelines = [_pipeline(device, entry, shapes, modules) for entry in section["pipelines"]]
+        pipelines = self._compiled(section, layouts)
         groups = [
             device.create_bind_group(layout=layouts[group["layout"]], entries=self._places(group["bindings"]))
             for group in section["groups"]
         ]
         return pipelines, groups
+
+    def _compiled(self, section: Mapping[str, Any], layouts: Names) -> list[Any]:
+        """A section's pipelines. Those of an earlier one are taken again: compiling is what takes long."""
+        keys = [_key(section, entry) for entry in section["pipelines"]]
+        todo = {k: e for k, e in zip(keys, section["pipelines"], strict=True) if k not in self._pipelines}
+        modules = {
+            name: self._device.create_shader_module(code=section["modules"][name])
+            for name in {entry["module"] for entry in todo.values()}
+        }
+        for key, entry in todo.items():
+            self._pipelines[key] = _pipeline(self._device, entry, layouts, modules)
+        return [self._pipelines[key] for key in keys]
 
     def _create_buffer(self, entry: Mapping[str, Any]) -> None:
         usage = 0
@@ -249,9 +261,16 @@ def _entries(access: list[str]) -> list[dict[str, Any]]:
     return [{"binding": i, "visibility": visibility, "buffer": kind} for i, kind in enumerate(kinds)]
 
 
-def _pipeline(device: Any, entry: Mapping[str, Any], shapes: Names, modules: Names) -> Any:
+def _key(section: Names, entry: Names) -> str:
+    """What a pipeline is made of."""
+    parts = [section["modules"][entry["module"]], section["layouts"][entry["layout"]], entry["constants"]]
+    return json.dumps(parts)
+
+
+def _pipeline(device: Any, entry: Names, layouts: Names, modules: Names) -> Any:
     stage = {"module": modules[entry["module"]], "entry_point": "main", "constants": entry["constants"]}
-    return device.create_compute_pipeline(layout=shapes[entry["layout"]], compute=stage)
+    shape = device.create_pipeline_layout(bind_group_layouts=[layouts[entry["layout"]]])
+    return device.create_compute_pipeline(layout=shape, compute=stage)
 
 
 def _encode(encoder: Any, dispatches: list[Any], built: Built, words: Any) -> None:

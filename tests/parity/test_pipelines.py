@@ -1,0 +1,47 @@
+"""Pipelines on one device natively: sections share those that are equal. In pages: e2e/test_executor.py."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from tests.parity.adapters import need_driver
+from tests.parity.add_one import FORBIDDEN, OWN_PIPELINES, program, step
+from tests.parity.test_loop import CountingDevice
+
+from camelid.backends.webgpu.host_python import WgpuHost
+
+pytestmark = pytest.mark.parity
+
+
+def test_equal_pipelines_are_made_once() -> None:
+    devices: list[CountingDevice] = []
+
+    def hook(device: Any) -> CountingDevice:
+        devices.append(CountingDevice(device))
+        return devices[-1]
+
+    async def compile_all(host: WgpuHost) -> tuple[list[int], list[int]]:
+        """What each program answers, and the pipelines that there were after it."""
+        await host.open({"adapter": need_driver("llvmpipe")})
+        answers, made = list[int](), list[int]()
+        for changes, _, _ in OWN_PIPELINES:
+            number = await host.compile(program(**changes))
+            answers += struct.unpack("<I", await host.read(host.run(number, step(1, 1))))
+            made.append(devices[-1].created["create_compute_pipeline"])
+        with pytest.raises(Exception, match="match the shader"):
+            await host.compile(program(**FORBIDDEN))
+        await host.close()
+        return answers, made
+
+    async def twice() -> None:
+        host = WgpuHost(hook)
+        for _ in range(2):  # nothing of a closed device is used again
+            answers, made = await compile_all(host)
+            assert answers == [answer for _, answer, _ in OWN_PIPELINES]
+            assert made == [1, 1, 2, 3, 3]
+            assert devices[-1].created["create_shader_module"] == made[-1] + 1, "and the forbidden one's"
+
+    asyncio.run(twice())
