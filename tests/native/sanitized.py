@@ -23,7 +23,10 @@ LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool", "t
 NATIVE = sorted(str(path) for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 PROMISES = ("tests/engine/test_promises.py", "-k", "cpu and greedy")
 SHARE = [f"tests/native/{name}.py" for name in ("test_gate", "test_matrix", "test_panels", "test_state")]
-MEETINGS = [f"tests/native/{name}.py" for name in ("test_panels", "test_pool_order", "test_state")]
+MEETINGS = [
+    f"tests/native/{name}.py"
+    for name in ("test_panels", "test_pool_order", "test_sampling_threads", "test_state")
+]
 ONE_VARIANT = {"x86_64": "avx2", "aarch64": "neon_dot"}
 # It tells how blocks lie side by side, and the plugin gives each a place of its own.
 ARENA = "--deselect=tests/native/test_cpu_backend.py::test_large_blocks_waste_no_chunk"
