@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +19,10 @@ import pytest
 # A run in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of programs are started, some from a fresh checkout: none shall compile again what one compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 TIERS = ("unit", "conformance", "parity", "e2e", "faults")
 # Beginnings of the reasons for which CI may skip, each with why that is no loss.
@@ -43,9 +48,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, so that the processes end together."""
+    """Files with slow tests first, then those with many, so that the processes end together."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    sizes = Counter(item.path for item in items)
+    order = sorted(sizes, key=lambda path: (path not in slow, -sizes[path]))
+    places = {path: place for place, path in enumerate(order)}
+    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
