@@ -70,7 +70,10 @@ export class ManyThreads {
         failed(this.#fault);
       };
       worker.onmessage = ({ data }) => (data.fault ? fail(data.fault) : ready());
-      worker.onerror = (event) => fail(event.message || "the browser does not say why");
+      worker.onerror = (event) => {
+        event.preventDefault(); // else it is an error of this thread, too, and ends the page
+        fail(event.message || "the browser does not say why");
+      };
       worker.postMessage({ module, memory: sharedMemory, pool, thread, stack });
     });
   }

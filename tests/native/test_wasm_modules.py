@@ -100,12 +100,13 @@ def test_pool(folder: str, threads: int) -> None:
     ],
 )
 def test_without_workers_one_thread_computes(how: str, begun: int, reason: str) -> None:
-    """The reason is told, none is left running, and a worker that hangs is waited for no longer than that."""
+    """The reason is told, no error reaches the page, none is left running, and one that hangs is waited for
+    no longer than that."""
     said = said_by("wasm_start.mjs", how)
     why = f"compute workers do not start: {reason}, so one thread"
     assert said["several"] == said["one"] | {"why": why}
     assert (said["one"]["threads"], said["one"]["shared"], said["one"]["why"]) == (1, False, "")
-    assert (said["begun"], said["ended"], said["timers"]) == (begun, begun, 0)
+    assert (said["begun"], said["ended"], said["timers"], said["errors"]) == (begun, begun, 0, 0)
     assert said["waitedMs"] == (10_000 if begun else 0)
 
 

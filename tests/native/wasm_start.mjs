@@ -1,6 +1,6 @@
-// Opens the page's executor where workers do not start: `node wasm_start.mjs HOW`. Says as JSON what it answers,
-// what it answers where one thread is asked for, and what became of the workers. test_wasm_modules.py says what is
-// expected.
+// Opens the page's executor where workers do not start: `node wasm_start.mjs HOW`. Says as JSON what it
+// answers, what it answers where one thread is asked for, what became of the workers, and how many errors were left to
+// the page. test_wasm_modules.py says what is expected.
 
 import { readFile } from "node:fs/promises";
 
@@ -8,17 +8,23 @@ import { WasmExecutor } from "../../web/wasm_executor.js";
 
 const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
 const VARIANT = "wasm", THREADS = 2;
-const told = { begun: 0, ended: 0, waitedMs: 0, timers: 0 };
+const told = { begun: 0, ended: 0, waitedMs: 0, timers: 0, errors: 0 };
 
 /** What each worker does when it is given its work. */
 const HOW = {
   refused: () => {},
   faulty: (worker) => worker.onmessage({ data: { fault: "LinkError: no memory" } }),
-  missing: (worker) => worker.onerror({}),
+  missing: (worker) => worker.onerror(failure("")),
   silent: () => {},
   half: (worker) => worker.number === 0 && worker.onmessage({ data: { fault: "" } }),
-  broken: (worker) => worker.onerror({ message: "SyntaxError: no modules" }),
+  broken: (worker) => worker.onerror(failure("SyntaxError: no modules")),
 };
+/** An error event, which is the page's unless it is prevented. */
+function failure(message) {
+  told.errors += 1;
+  return { message, preventDefault: () => (told.errors -= 1) };
+}
+
 const how = process.argv[2];
 
 globalThis.Worker = class {

@@ -32,7 +32,7 @@ class PageWorker {
     const thread = new URL("./thread.mjs", import.meta.url);
     this.#worker = new NodeWorker(thread, { workerData: { url: `${url}` } });
     this.#worker.on("message", (data) => this.onmessage?.({ data }));
-    this.#worker.on("error", ({ message }) => this.onerror?.({ message }));
+    this.#worker.on("error", ({ message }) => this.onerror?.({ message, preventDefault() {} }));
   }
 
   postMessage(data) {
