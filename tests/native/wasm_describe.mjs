@@ -7,7 +7,14 @@ const imports = WebAssembly.Module.imports(module);
 const shared = () => new WebAssembly.Memory({ initial: 64, maximum: 65535, shared: true });
 const kernels = new Kernels(module, imports.length ? shared() : undefined);
 const { c } = kernels;
-const count = (sizeOf) => { const sizes = []; while (sizeOf(sizes.length)) sizes.push(sizeOf(sizes.length)); return sizes; };
+const variants = Array.from({ length: c.cam_n_variants() }, (_, i) => c.cam_variant_name(i));
+
+/** The sizes that a function gives for 0, 1, ... */
+function sizes(sizeOf) {
+  const found = [];
+  for (let bytes; (bytes = sizeOf(found.length)); ) found.push(bytes);
+  return found;
+}
 
 /** Every float16, as the kernels read them: float32 in base 64. */
 function halves() {
@@ -20,9 +27,9 @@ function halves() {
 console.log(JSON.stringify({
   imports: imports.map(({ module, name, kind }) => `${module}.${name} ${kind}`),
   exports: WebAssembly.Module.exports(module).map(({ name }) => name),
-  variants: Array.from({ length: c.cam_n_variants() }, (_, i) => kernels.names((k) => k === 0 && c.cam_variant_name(i))[0]),
+  variants: variants.map((at) => kernels.text(at)),
   runs: c.cam_runs_here(0),
-  records: count(c.cam_record_bytes),
+  records: sizes(c.cam_record_bytes),
   ops: kernels.names(c.cam_op_name),
   words: kernels.names(c.cam_word),
   halves: halves(),

@@ -1,5 +1,5 @@
-// The WASM modules of the kernels without the page's executor: a module in a memory, threads that work for it,
-// and programs of products with matrices. For tests and for measurements, in Node.
+// The WASM modules of the kernels without the page's executor: a module in a memory, threads that work for
+// it, and programs of products with matrices. For tests and for measurements, in Node.
 
 import { readFileSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
@@ -8,12 +8,13 @@ import { Worker, isMainThread, workerData } from "node:worker_threads";
 const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
 const V8 = parseFloat(process.versions.v8);
 const RELAXED_SINCE = 11.4; // hidden before, and Liftoff's dot product was wrong
+const OLD_FLAGS = ["--experimental-wasm-relaxed-simd", "--no-liftoff"];
 const FORM_PANELS = 2;
 // Of abi.h: sizes of records, and where an op has its views and weights and a program what it has of scratch.
 const OP_BYTES = 448, PROGRAM_BYTES = 80, VIEWS = 8, VIEW_BYTES = 24, WEIGHTS = 152, SCRATCH = 16, ROWS = 72;
 const PAGE = 65536, STACK_BYTES = 1 << 20, STEP_BYTES = 64;
 
-if (V8 < RELAXED_SINCE) ["--experimental-wasm-relaxed-simd", "--no-liftoff"].forEach((flag) => setFlagsFromString(flag));
+if (V8 < RELAXED_SINCE) OLD_FLAGS.forEach((flag) => setFlagsFromString(flag));
 
 /** @param {string} path below lib/: "wasm-simd/camelid_cpu.wasm" */
 export const compile = (path) => new WebAssembly.Module(readFileSync(new URL(path, LIB)));
@@ -38,10 +39,15 @@ export class Kernels {
     return new type(this.memory.buffer, at, n);
   }
 
+  text(at) {
+    const bytes = Buffer.from(this.memory.buffer);
+    return bytes.toString("latin1", at, bytes.indexOf(0, at));
+  }
+
   /** The names that a function gives for 0, 1, ... */
   names(nameOf) {
-    const bytes = Buffer.from(this.memory.buffer), found = [];
-    for (let at; (at = nameOf(found.length)); ) found.push(bytes.toString("latin1", at, bytes.indexOf(0, at)));
+    const found = [];
+    for (let at; (at = nameOf(found.length)); ) found.push(this.text(at));
     return found;
   }
 
@@ -94,8 +100,8 @@ export class Kernels {
 export function openKernels(folder, n) {
   const module = compile(`${folder}/camelid_cpu${n > 1 ? "_threads" : ""}.wasm`);
   const memory = n > 1 ? new WebAssembly.Memory({ initial: 64, maximum: 65535, shared: true }) : undefined;
-  const kernels = new Kernels(module, memory);
-  return Object.assign(kernels, { module, nThreads: n, pool: kernels.c.cam_start(n, 0), workers: [], ends: [] });
+  const kernels = new Kernels(module, memory), pool = kernels.c.cam_start(n, 0);
+  return Object.assign(kernels, { module, nThreads: n, pool, workers: [], ends: [] });
 }
 
 function work({ module, memory, pool, thread, stack }) {

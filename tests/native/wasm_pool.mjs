@@ -25,9 +25,11 @@ function chain(kernels) {
   for (const at of views) fill(kernels.numbers(Float32Array, at, LONG), 1);
   const panels = kernels.take(4 * LONG * SIZE);
   fill(kernels.numbers(Float32Array, panels, LONG * SIZE), 1 / Math.sqrt(SIZE));
-  const linear = (i, nOut, cols) => ({ x: views[i % 2], y: views[(i + 1) % 2], panels, type: F32, nOut, cols });
+  const ends = (i) => ({ x: views[i % 2], y: views[(i + 1) % 2] });
+  const linear = (i, nOut, cols) => ({ ...ends(i), panels, type: F32, nOut, cols });
   const short = Array.from({ length: CHAIN }, (_, i) => linear(i, SIZE, SIZE));
-  return { program: kernels.program([...short, linear(CHAIN, 16, LONG), linear(CHAIN + 1, SIZE, 16)], 1), y: views[0] };
+  const long = [linear(CHAIN, 16, LONG), linear(CHAIN + 1, SIZE, 16)];
+  return { program: kernels.program([...short, ...long], 1), y: views[0] };
 }
 
 /** Until the host is told of the run's end; false if nobody tells it. */
@@ -35,6 +37,8 @@ async function isTold(word, before) {
   const found = Atomics.waitAsync(word, 0, before, LONG_ENOUGH_MS);
   return (await found.value) !== "timed-out";
 }
+
+const digest = (floats) => createHash("sha256").update(floats).digest("hex");
 
 async function main(folder, n) {
   const kernels = openKernels(folder, n), { program, y } = chain(kernels), hashes = [];
@@ -46,11 +50,12 @@ async function main(folder, n) {
     if (n > 1 && run % 3) told = await isTold(done, run);
     else kernels.c.cam_wait(kernels.pool, 0);
     const result = kernels.numbers(Float32Array, y, SIZE).slice();
-    hashes.push(result.every(Number.isFinite) ? createHash("sha256").update(result).digest("hex") : "not finite");
+    hashes.push(result.every(Number.isFinite) ? digest(result) : "not finite");
     if (run % 2) await pause(PAUSE_MS); // the threads fall asleep
   }
   const ended = await Promise.race([kernels.close().then(() => true), pause(LONG_ENOUGH_MS, false)]);
-  console.log(JSON.stringify({ hashes, told, ended, done: kernels.numbers(Int32Array, done.byteOffset, 1)[0] }));
+  const [nDone] = kernels.numbers(Int32Array, done.byteOffset, 1);
+  console.log(JSON.stringify({ hashes, told, ended, done: nDone }));
   process.exit();
 }
 

@@ -1,6 +1,6 @@
 // Opens the page's executor where workers do not start: `node wasm_start.mjs HOW`. Says as JSON what it
-// answers, what it answers where one thread is asked for, what became of the workers, and how many errors were left to
-// the page. test_wasm_modules.py says what is expected.
+// answers, what it answers where one thread is asked for, what became of the workers, and how many errors
+// were left to the page. test_wasm_modules.py says what is expected.
 
 import { readFile } from "node:fs/promises";
 
