@@ -153,6 +153,10 @@ INLINE vi dot_u7(vi acc, vb w, vs a) {
     return (vi)wasm_i32x4_relaxed_dot_i8x16_i7x16_add((v128_t)a, (v128_t)w, (v128_t)acc);
 }
 #define CAM_PAIRS
+/* Engines differ only in what codes above 15 give. */
+INLINE vb vb_look_up(vb table, vb codes) {
+    return (vb)wasm_i8x16_relaxed_swizzle((v128_t)table, (v128_t)codes);
+}
 INLINE vp dot_pairs(vb w, vs a) { return (vp)wasm_i16x8_relaxed_dot_i8x16_i7x16((v128_t)a, (v128_t)w); }
 INLINE vi add_pairs(vi acc, vp pairs) { return acc + (vi)wasm_i32x4_extadd_pairwise_i16x8((v128_t)pairs); }
 #else
@@ -160,8 +164,8 @@ INLINE vi dot_u7(vi acc, vb w, vs a) {
     v128_t even = wasm_v128_and((v128_t)w, wasm_i16x8_splat(255));
     return dot_words(acc, even, wasm_u16x8_shr((v128_t)w, 8), a);
 }
-#endif
 INLINE vb vb_look_up(vb table, vb codes) { return (vb)wasm_i8x16_swizzle((v128_t)table, (v128_t)codes); }
+#endif
 /* Not fused, here and in the relaxed variant: whether relaxed_madd is differs from engine to engine. */
 INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf vf_max(vf a, vf b) { return (vf)wasm_f32x4_pmax((v128_t)b, (v128_t)a); }
