@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -132,6 +133,18 @@ def test_twins_have_the_same_bits(type_name: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("type_name", "n_out"), [("q4_0", 16000), ("f16", 2000)])
+def test_panels_in_turn(type_name: str, n_out: int, variant: str) -> None:
+    """So many that threads take them in turn; each once, whoever is free."""
+    case = linear(type_name, 3, n_out, 64)
+    want = run_op(case, variant, 1)["y"]
+    exact = seen_by(type_name, case.views["x"]) @ values(case.weights["weight"]).T
+    assert nmse(want, exact) <= MAX_NMSE
+    for threads in (2, 3, 4):  # after another of its kind
+        np.testing.assert_array_equal(run_linears([case, case], variant, threads), want)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", ONE_OF_EACH)
 def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
     """Whatever rows come with it, whichever thread computes it."""
@@ -221,8 +234,10 @@ GATES = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("n_out", [16, 48, 5, 23])  # the rows of `up` begin in the middle of a panel, or not
-@pytest.mark.parametrize("act", GATES)
+@pytest.mark.parametrize(
+    ("act", "n_out"),  # the rows of `up` begin in the middle of a panel, or not; of many, panels go in turn
+    [*product(GATES, [16, 48, 5, 23]), ("silu", 1290)],
+)
 def test_linear_glu(act: str, n_out: int, variant: str) -> None:
     x = rows(9, 256)
     weights = {"weight": weight("q5_k", 2 * n_out, 256)}

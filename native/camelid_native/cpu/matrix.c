@@ -151,6 +151,24 @@ static void multiply(const cam_matrix *matrix, const cam_places *places, cam_ran
     }
 }
 
+/* Panels that a thread takes at least, where all take them in turn: less is read faster than it is asked for. */
+enum { LEAST_BYTES = 16 << 10, EVEN_PARTS = 8 };
+
+/* All panels of one matrix, by whichever thread is free. A matrix of few panels is shared out evenly: there a
+ * part too many at the end costs more than a thread that was held up. */
+static void multiply_in_turn(const cam_matrix *matrix, const cam_places *places, cam_range range,
+                             const uint8_t *acts, const cam_run *run, uint32_t thread) {
+    const uint32_t n = n_panels(matrix->n_out);
+    const uint64_t bytes = panel_bytes(matrix->layout, matrix->cols);
+    const uint32_t least = bytes < LEAST_BYTES ? (uint32_t)(LEAST_BYTES / bytes) : 1;
+    if (run->n_threads == 1 || n < EVEN_PARTS * run->n_threads * least) {
+        multiply(matrix, places, range, acts, share(n, run, thread));
+        return;
+    }
+    for (cam_range mine; mine = cam_take(run, n, least), mine.start < mine.end;)
+        multiply(matrix, places, range, acts, mine);
+}
+
 /* A thread's share of the outputs. */
 static cam_range share_panels(const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
     return share(n_panels(matrix->n_out), run, thread);
@@ -189,7 +207,7 @@ static void multiply_rows(const cam_op *op, const cam_matrix *matrix, const cam_
         quantize(&places, all, matrix, scratch_of(run), run, thread);
         cam_meet(run, thread);
     }
-    multiply(matrix, &places, all, scratch_of(run), share_panels(matrix, run, thread));
+    multiply_in_turn(matrix, &places, all, scratch_of(run), run, thread);
 }
 
 static void op_linear(const cam_op *op, const cam_run *run, uint32_t thread) {

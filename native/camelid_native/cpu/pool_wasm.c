@@ -23,6 +23,7 @@ struct cam_pool {
     word phase;                 /* of cam_meet */
     word done;                  /* runs that have ended */
     word n_met, n_finished;     /* threads */
+    word taken;                 /* of what threads take in turn; see cam_take */
 };
 
 static cam_pool pool;
@@ -54,6 +55,7 @@ void cam_meet(const cam_run *run, uint32_t thread) {
         return;
     }
     atomic_store(&pool.n_met.value, 0);
+    atomic_store(&pool.taken.value, 0);
     set_word(&pool.phase, phase + 1);
 }
 
@@ -75,8 +77,10 @@ int cam_pool_submit(cam_pool *unused, const cam_variant *variant, const cam_run 
     pool.variant = variant;
     pool.run = *run;
     pool.run.pool = &pool;
+    pool.run.taken = &pool.taken.value;
     pool.run.n_threads = pool.n_threads;
     atomic_store(&pool.n_finished.value, 0);
+    atomic_store(&pool.taken.value, 0);
     if (pool.n_threads > 1) set_word(&pool.ordinal, atomic_load(&pool.ordinal.value) + 2);
     else variant->execute(&pool.run, 0), finish();
     return 1;

@@ -2,6 +2,7 @@
 #pragma once
 #include "abi.h"
 #include "simd.h"
+#include <stdatomic.h>
 
 typedef struct cam_pool cam_pool;
 
@@ -10,6 +11,7 @@ typedef struct {
     const uint32_t *step;
     uint8_t *result;      /* 16 bytes an output; then candidates; then logits or emitted floats */
     cam_pool *pool;
+    atomic_uint *taken;   /* by cam_take; 0 after each meeting */
     uint32_t n_threads;
 } cam_run;
 
@@ -61,4 +63,18 @@ typedef struct { uint32_t start, end; } cam_range;
 INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
     uint64_t start = (uint64_t)n * thread / run->n_threads, end = (uint64_t)n * (thread + 1) / run->n_threads;
     return (cam_range){(uint32_t)start, (uint32_t)end};
+}
+
+/* What a thread does next of n things that all take in turn, neighbours together; empty when none is left. The
+ * parts get smaller towards the end, down to `least`, so that all end at nearly the same time, also where one
+ * is slower or was held up. For one use between two meetings. */
+INLINE cam_range cam_take(const cam_run *run, uint32_t n, uint32_t least) {
+    uint32_t start = atomic_load_explicit(run->taken, memory_order_relaxed), end;
+    do {
+        uint32_t part = (n - start) / (2 * run->n_threads);
+        if (part < least) part = least;
+        end = n - start < part ? n : start + part;
+    } while (!atomic_compare_exchange_weak_explicit(run->taken, &start, end, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return (cam_range){start, end};
 }
