@@ -37,7 +37,7 @@ from camelid_native.cpu_api import Library
 from camelid_native.cpu_forecast import forecast
 from camelid_native.cpu_memory import Memory
 from camelid_native.cpu_peak import peak_gflops
-from camelid_native.cpu_records import Placed, StateRecord, op_records, program_record, refusal
+from camelid_native.cpu_records import MOST_RUNS, Placed, StateRecord, op_records, program_record, refusal
 from camelid_native.cpu_runner import CpuProgram, Flight, Runner, result_places
 from camelid_native.cpu_states import StateMemory, group_of, state_memory
 from camelid_native.cpu_threads import processors
@@ -74,7 +74,7 @@ class CpuBackend:
             ops=frozenset(self._library.kinds),
             weight_types=self._library.weight_types,
             promise="A+B",
-            max_in_flight=2,
+            max_in_flight=MOST_RUNS,
             fused=frozenset({"add_norm", "linear_glu"}),
             activations="q8",
             build=self._library.build,
@@ -133,8 +133,8 @@ class CpuBackend:
         return Program(plan, program)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Begins a step, or has it wait behind the one under way. Behind two it waits for the first; with
-        inputs, for all."""
+        """Begins a step, or has it wait behind those under way, or, where there are too many, waits for the
+        first. With inputs it waits for all."""
         runner, own = self._opened(), self._own(program)
         _check_step(program, step)
         taken = checked_inputs(program, step, inputs, backend="cpu")

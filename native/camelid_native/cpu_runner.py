@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from camelid.errors import BackendError
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Memory
-from camelid_native.cpu_records import OpRecord, ProgramRecord
+from camelid_native.cpu_records import MOST_RUNS, OpRecord, ProgramRecord
 from camelid_native.cpu_states import StateMemory
 from camelid_native.cpu_weights import WeightForms
 
-MOST_UNDER_WAY = 2  # one computes and one waits behind it; the pool has no more places
-SMALL_RESULT = 1 << 16  # bytes; all logits of a vocabulary of 150,000 are 0.6 MB an output
+PLACES_BYTES = 1 << 17  # all logits of a vocabulary of 150,000 are 0.6 MB an output
 
 
 def result_places(n_bytes: int) -> int:
-    """Places for a program's results, of so many bytes each. With two its next step can wait behind the one
-    under way, whose results are read later."""
-    return 1 if n_bytes > SMALL_RESULT else MOST_UNDER_WAY
+    """Places for a program's results, of so many bytes each. With several its next steps can wait behind the
+    one under way, whose results are read later."""
+    return max(min(PLACES_BYTES // max(n_bytes, 1), MOST_RUNS), 1)
 
 
 @dataclass(slots=True)
@@ -73,13 +72,19 @@ class Runner:
         self._flights: deque[Flight] = deque()  # the steps under way, the oldest first
 
     def submit(self, flight: Flight) -> None:
-        """Begins a step, or lets it wait behind the one under way; behind two, when the first has ended."""
-        is_taken = bool(self._flights) and self._flights[-1].result is flight.result
-        self.settle(0 if is_taken else MOST_UNDER_WAY - 1)
+        """Begins a step, or lets it wait behind those under way, once it and its results have a place."""
+        self.settle(min(self._n_after(flight.result), MOST_RUNS - 1))
         program, flight.process = flight.program, os.getpid()
         self._flights.append(flight)  # before it begins: an interrupt in between must not lose a step
         self._library.submit(self._pool, ctypes.addressof(program.record), flight.step, flight.result.at)
         flight.has_begun = True
+
+    def _n_after(self, result: Memory) -> int:
+        """Steps after the last one under way whose results come to that place."""
+        for n, flight in enumerate(reversed(self._flights)):
+            if flight.result is result:
+                return n
+        return len(self._flights)
 
     def settle(self, most: int = 0) -> None:
         """Waits until at most so many steps are under way, and keeps the results of the others, whose places

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from camelid_native.cpu_records import ABI
 from camelid_native.targets import Target, this_target
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +44,8 @@ FILES = {
     "pool.c": '#include "shared.h"\n',
     "cpuid.c": '#include "shared.h"\n',
     "kernels.c": '#include "shared.h"\nconst unsigned JOIN(cam_variant_, CAM_VARIANT) = 1;\n',
-    "shared.h": """#pragma once
-#define CAM_ABI 2
+    "shared.h": f"""#pragma once
+#define CAM_ABI {ABI}
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 extern const unsigned cam_variant_portable, cam_variant_avx512bf16, cam_variant_neon_i8mm;

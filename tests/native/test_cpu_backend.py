@@ -17,11 +17,13 @@ from tests.native.cpu_children import KV, POOLS, doubling, opened, prepared
 
 from camelid import load
 from camelid.backends.base import OpenSpec
+from camelid.engine import pace
 from camelid.errors import BackendError
-from camelid_native import cpu_runner
+from camelid_native import cpu, cpu_runner
 from camelid_native.cpu import CpuBackend, open_backend
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import CHUNK, LINE, Arena
+from camelid_native.cpu_records import MOST_RUNS
 
 ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join(str(ROOT / folder) for folder in ("core", "native", "."))
@@ -114,21 +116,24 @@ def test_interrupted_submit_loses_no_step(recorder: Recorder) -> None:
     assert recorder.calls == ["start", "submit", "submit", "wait 0", "stop"]
 
 
-def test_a_step_waits_behind_another(recorder: Recorder) -> None:
-    """The host waits only where both places are taken, and no longer than for one."""
+def test_steps_wait_behind_another(recorder: Recorder) -> None:
+    """The host waits only where all places are taken, and no longer than for one."""
 
     async def run() -> None:
         backend, made = await opened(), doubling()
-        program = await prepared(backend, made)
-        first, second, third = (backend.run(program, made.step) for _ in range(3))
-        for ticket in (second, first, third):
+        first = await prepared(backend, made)
+        programs = [first, await backend.compile(first.plan)]  # whose results have places of their own
+        tickets = [backend.run(programs[i % 2], made.step) for i in range(MOST_RUNS + 1)]
+        for ticket in (tickets[1], tickets[0], tickets[2]):
             recorder.calls.append("read")
             await backend.read(ticket)
         await backend.close()
 
     asyncio.run(run())
-    begun = ["start", "submit", "submit", "wait 1", "submit"]
-    assert recorder.calls == [*begun, "read", "wait 1", "read", "read", "wait 0", "stop"]
+    last = MOST_RUNS - 1
+    begun = ["start", *["submit"] * MOST_RUNS, f"wait {last}", "submit"]
+    read = ["read", f"wait {last}", "read", "read", f"wait {last - 1}"]
+    assert recorder.calls == [*begun, *read, "wait 0", "stop"]
 
 
 def test_an_interrupted_submit_may_not_have_begun(
@@ -173,15 +178,16 @@ def test_an_interrupt_before_a_submit_loses_no_later_step(monkeypatch: pytest.Mo
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("small", [0, cpu_runner.SMALL_RESULT])
+@pytest.mark.parametrize("n_places", [1, 2, 3, MOST_RUNS])
 def test_results_of_steps_that_wait_are_their_own(
-    small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    n_places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one place for them and with two: the tokens are those of one step at a time."""
-    monkeypatch.setattr(cpu_runner, "SMALL_RESULT", small)
+    """With few places for them and with one each: the tokens are those of one step at a time."""
+    monkeypatch.setattr(cpu, "result_places", lambda n_bytes: n_places)
+    monkeypatch.setattr(pace, "AHEAD_S", 1e9)
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, type="f32")
     answers: list[list[int]] = []
-    for depth in (1, 2):
+    for depth in (1, MOST_RUNS):
         with load(tmp_path / "tiny.gguf", backend="cpu", max_in_flight=depth) as llm:
             found = llm.generate([1, 2, 3], max_tokens=60, temperature=2.0, seed=1, ignore_eos=True)
             assert llm.counters.max_in_flight == depth

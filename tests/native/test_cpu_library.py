@@ -17,6 +17,7 @@ from tests.native.stand_in import ROOT, Project, make_project
 from camelid.backends.verdict import cache_folder
 from camelid.errors import BackendError
 from camelid_native import cpu_library
+from camelid_native.cpu_records import ABI
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,13 +54,13 @@ def project(built: Project, tmp_path: Path) -> Project:
 
 def test_loads_from_the_package(built: Project) -> None:
     done = built.python("-c", LOAD)
-    assert done.stdout.split() == [str(built.library), "2"], done.stderr
+    assert done.stdout.split() == [str(built.library), str(ABI)], done.stderr
 
 
 def test_override_comes_first(project: Project, tmp_path: Path) -> None:
     shutil.copytree(project.library.parents[1], tmp_path / "mine")
     done = project.python("-c", LOAD, CAMELID_NATIVE_DIR=str(tmp_path / "mine"))
-    assert done.stdout.split() == [str(tmp_path / "mine" / project.target.path), "2"], done.stderr
+    assert done.stdout.split() == [str(tmp_path / "mine" / project.target.path), str(ABI)], done.stderr
 
 
 def test_library_without_facts_is_loaded(project: Project, tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_library_without_facts_is_loaded(project: Project, tmp_path: Path) -> No
     mine.parent.mkdir(parents=True)
     shutil.copy(project.library, mine)
     done = project.python("-c", LOAD, CAMELID_NATIVE_DIR=str(tmp_path / "mine"))
-    assert done.stdout.split() == [str(mine), "2"], done.stderr
+    assert done.stdout.split() == [str(mine), str(ABI)], done.stderr
 
 
 def rebuild_with(project: Project, name: str, old: str, new: str) -> None:
@@ -85,8 +86,8 @@ WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
         "older than its sources",
     ),
     "other records": (
-        lambda project: rebuild_with(project, "shared.h", "CAM_ABI 2", "CAM_ABI 7"),
-        "records of version 7, this Camelid 2",
+        lambda project: rebuild_with(project, "shared.h", f"CAM_ABI {ABI}", "CAM_ABI 77"),
+        f"records of version 77, this Camelid {ABI}",
     ),
     "no library at all": (lambda project: project.library.write_bytes(b"text"), "no library of Camelid's"),
     "somebody's library": (
@@ -168,7 +169,7 @@ def test_zip_is_unpacked_once(packed: Path, tmp_path: Path) -> None:
     (unpacked,) = [path for path in cache.rglob("*") if path.is_file()]
     assert {out.split()[0] for out, _ in told} == {str(unpacked)}, told
     before = unpacked.stat()
-    assert start_from_zip(packed, cache).communicate()[0].split() == [str(unpacked), "2"]
+    assert start_from_zip(packed, cache).communicate()[0].split() == [str(unpacked), str(ABI)]
     assert (unpacked.stat().st_mtime_ns, unpacked.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 

@@ -52,6 +52,18 @@ library.cam_stop(pool)
 assert has_threads(1)
 """
 
+# As deep as it goes; the host is told of the run that it waits for, and of no other.
+DEEP = """
+pool = library.cam_start(2, None)
+for left in (0, 1, 4, 7) * 500:
+    for _ in range(8):
+        assert submit(pool) == 1
+    library.cam_wait(pool, left)
+    library.cam_wait(pool, 0)
+library.cam_stop(pool)
+assert has_threads(1)
+"""
+
 START = """
 limit(300 << 20)
 assert not library.cam_start(200, None)
@@ -95,9 +107,10 @@ def test_threads_that_cannot_be_started(body: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="not on this platform: threads are not listed")
-def test_a_run_waits_behind_another() -> None:
+@pytest.mark.parametrize("body", [QUEUE, DEEP], ids=["one", "seven"])
+def test_runs_wait_behind_another(body: str) -> None:
     """Of runs without ops, too, which one thread may leave before another has begun them."""
-    run_child(QUEUE)
+    run_child(body)
 
 
 def run_child(body: str) -> None:

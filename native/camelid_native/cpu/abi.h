@@ -6,7 +6,8 @@
 #pragma once
 #include <stdint.h>
 
-#define CAM_ABI 2
+#define CAM_ABI 3
+#define CAM_MOST_RUNS 8  /* one computes, the others wait behind it */
 
 /* An address in a field of 64 bits, whatever the size of a pointer. */
 #define AT(type, address) ((type *)(uintptr_t)(address))

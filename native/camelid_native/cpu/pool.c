@@ -1,4 +1,4 @@
-/* A pool of threads. A run may wait behind the one under way, and begins when that has ended, without its
+/* A pool of threads. Runs may wait behind the one under way, and begin when that has ended, without their
  * host. Threads spin a while for the next run, as one step follows another within microseconds, then sleep
  * until it comes. In a child of fork() they are started anew. */
 #define _GNU_SOURCE
@@ -11,14 +11,16 @@
 
 /* Looks at a word before a thread sleeps. Where other work has the processor of the thread that is waited
  * for, looking on keeps both from it, and each sched_yield gives away a slice of some milliseconds. */
-enum { LOOKS = 8192, NO_LOOKS = 0 };
+enum { LOOKS = 8192 };
 
-/* What threads wait for lies in lines of its own, so that no other writing disturbs them. */
+/* What threads wait for, and which only grows, lies in lines of its own, so that no other writing disturbs
+ * them. */
 typedef struct {
     char before[CACHE_LINE];
     atomic_ullong value;
     atomic_uint n_asleep;
     char after[CACHE_LINE];
+    uint64_t wanted;          /* under the lock: the least that a sleeper waits for */
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } word;
@@ -29,13 +31,15 @@ struct cam_pool {
     uint32_t n_threads, *cpus, n_cpus;
     pthread_t *threads;
     pid_t owner;              /* the process that the threads live in */
-    order orders[2];          /* run n is orders[n % 2] */
+    order orders[CAM_MOST_RUNS];  /* run n is orders[n % CAM_MOST_RUNS] */
     word ordinal;             /* twice the runs that were begun; an odd number ends the threads after them */
     word ended;               /* runs */
     word phase;               /* of cam_meet */
     atomic_ullong n_finished; /* runs, counted by every thread */
     char between[CACHE_LINE];
     atomic_uint n_met;
+    char and_between[CACHE_LINE];
+    atomic_uint taken;        /* of what threads take in turn; see cam_take */
 };
 
 typedef struct { cam_pool *pool; uint32_t thread; uint64_t seen; } worker;
@@ -50,31 +54,40 @@ static void relax(void) {
 
 static void start_word(word *at) {
     atomic_store(&at->value, 0);
+    at->wanted = 0;
     atomic_store(&at->n_asleep, 0);
     pthread_mutex_init(&at->lock, NULL);
     pthread_cond_init(&at->changed, NULL);
 }
 
-/* Waits while a word has a value. */
-static void wait_while(word *at, uint64_t value, uint32_t looks) {
-    for (uint32_t i = 0; i < looks; i++) {
-        if (atomic_load_explicit(&at->value, memory_order_acquire) != value) return;
-        relax();
-    }
+/* Sleeps until a word has at least a value, and is not woken before. */
+static void sleep_until(word *at, uint64_t value) {
     pthread_mutex_lock(&at->lock);
     atomic_fetch_add(&at->n_asleep, 1);
-    while (atomic_load(&at->value) == value) pthread_cond_wait(&at->changed, &at->lock);
+    for (uint64_t now; (now = atomic_load(&at->value)) < value;) {
+        if (at->wanted <= now || at->wanted > value) at->wanted = value;
+        pthread_cond_wait(&at->changed, &at->lock);
+    }
     atomic_fetch_sub(&at->n_asleep, 1);
     pthread_mutex_unlock(&at->lock);
 }
 
+static void wait_until(word *at, uint64_t value) {
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        if (atomic_load_explicit(&at->value, memory_order_acquire) >= value) return;
+        relax();
+    }
+    sleep_until(at, value);
+}
+
 /* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new
- * value is there, has none to wake. */
+ * value is there, has none to wake. All are woken for the first who has what it wants; the others say anew
+ * what they want. */
 static void add(word *at, uint64_t more) {
-    atomic_fetch_add(&at->value, more);
+    const uint64_t now = atomic_fetch_add(&at->value, more) + more;
     if (!atomic_load(&at->n_asleep)) return;
     pthread_mutex_lock(&at->lock);
-    pthread_cond_broadcast(&at->changed);
+    if (now >= at->wanted) pthread_cond_broadcast(&at->changed);
     pthread_mutex_unlock(&at->lock);
 }
 
@@ -84,10 +97,11 @@ void cam_meet(const cam_run *run, uint32_t thread) {
     if (run->n_threads == 1) return;
     uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 < run->n_threads) {
-        wait_while(&pool->phase, phase, LOOKS);
+        wait_until(&pool->phase, phase + 1);
         return;
     }
     atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool->taken, 0, memory_order_relaxed);
     add(&pool->phase, 1);
 }
 
@@ -115,9 +129,9 @@ static void *work(void *argument) {
     free(argument);
     pin(me.pool, me.thread);
     for (;; me.seen += 2) {
-        wait_while(&me.pool->ordinal, me.seen, LOOKS);
+        wait_until(&me.pool->ordinal, me.seen + 1);
         if (atomic_load(&me.pool->ordinal.value) == me.seen + 1) return NULL;
-        const order *next = &me.pool->orders[(me.seen / 2 + 1) % 2];
+        const order *next = &me.pool->orders[(me.seen / 2 + 1) % CAM_MOST_RUNS];
         next->variant->execute(&next->run, me.thread);
         finish(&next->run, me.thread);
     }
@@ -145,6 +159,7 @@ static int start(cam_pool *pool) {
     start_word(&pool->phase);
     atomic_store(&pool->n_finished, 0);
     atomic_store(&pool->n_met, 0);
+    atomic_store(&pool->taken, 0);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         if (!start_thread(pool, i)) {
             end_threads(pool, i);
@@ -174,21 +189,20 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
 
 int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run) {
     if (pool->owner != getpid() && !start(pool)) return 0;  /* threads do not survive a fork */
-    order *next = &pool->orders[(atomic_load(&pool->ordinal.value) / 2 + 1) % 2];
+    order *next = &pool->orders[(atomic_load(&pool->ordinal.value) / 2 + 1) % CAM_MOST_RUNS];
     *next = (order){variant, *run};
     next->run.pool = pool;
+    next->run.taken = &pool->taken;
     next->run.n_threads = pool->n_threads;
     add(&pool->ordinal, 2);
     return 1;
 }
 
-/* The host sleeps at once: its looking would take a processor from a thread. Where another of its threads has
- * begun runs meanwhile, more may have ended than this one knows of. */
+/* The host sleeps at once: its looking would take a processor from a thread. */
 void cam_pool_wait(cam_pool *pool, uint32_t most) {
     if (pool->owner != getpid()) return;  /* what was under way stayed in the parent */
     const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
-    for (uint64_t ended; n_begun > most + (ended = atomic_load(&pool->ended.value));)
-        wait_while(&pool->ended, ended, NO_LOOKS);
+    if (n_begun > most) sleep_until(&pool->ended, n_begun - most);
 }
 
 void cam_pool_free(cam_pool *pool) {
