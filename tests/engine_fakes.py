@@ -19,6 +19,7 @@ from camelid.backends.base import Candidates, Capabilities, OutputRow, Pool, Pro
 from camelid.backends.null import NullBackend, Work
 from camelid.engine.admission import check_depth
 from camelid.engine.engine import StepEngine
+from camelid.engine.pace import rows_ahead
 from camelid.engine.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.engine.state import StateManager
@@ -189,7 +190,7 @@ async def open_engine(
     depth = check_depth(max_in_flight, backend.capabilities())
     state = StateManager(
         states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,
-        chunk=limits.chunk * depth, n_slots=max(2, depth),
+        chunk=rows_ahead(limits.chunk, depth),
     )  # fmt: skip
     await backend.allocate(states, state.sizes())
     programs = {entry: await backend.compile(make_plan(entry, limits, states)) for entry in entries}

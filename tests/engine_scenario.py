@@ -152,7 +152,7 @@ def draw_config(draw: Random) -> Config:
         chunk=draw.randint(parallel + 1, 12),
         n_pages=draw.randint(context // PAGE_ROWS // 2, context // PAGE_ROWS * parallel),
         drafts=draw.randint(1, 4),
-        depth=draw.randint(1, 3),
+        depth=draw.choice((1, 2, 3, 8)),
         late=draw.choice((None, draw.randrange(1 << 16))),
     )
 

@@ -104,11 +104,13 @@ async def opened(
     chunk: int = 64,
     kv_rows: int | None = None,
     programs: Sequence[str] = (),
+    depth: int | None = None,
 ) -> AsyncIterator[StepEngine]:
     """An engine as `load` makes it."""
     backend = await open_one(case)
     limits = Limits(chunk, parallel, case.context, step_s=1e9)
-    options = LoadOptions(kv_type=case.kv_type, kv_rows=kv_rows)
+    depth = depth and min(depth, backend.capabilities().max_in_flight)
+    options = LoadOptions(kv_type=case.kv_type, kv_rows=kv_rows, max_in_flight=depth)
     file: Any = SimpleNamespace(model=case.model, sources=case.sources)
     engine = await _prepare(file, backend, limits, options, lambda *_: None)
     can = backend.capabilities()
@@ -202,7 +204,7 @@ async def preempted(case: Case) -> Bits:
 
 async def forked(case: Case) -> Bits:
     """Its fork with the same choice goes on as it does, both in one engine, another fork differently."""
-    async with opened(case, parallel=3) as engine:
+    async with opened(case, parallel=3, depth=2) as engine:  # with more the answer is whole before the fork
         parent = engine.submit(case.request())
         bits = await read(parent, FIRST)
         child = await engine.fork(parent.id, choice=0)

@@ -17,6 +17,7 @@ from camelid.backends.staged import StagedBackend
 from camelid.backends.verdict import verdict
 from camelid.engine.admission import check_depth, check_integer
 from camelid.engine.engine import StepEngine
+from camelid.engine.pace import rows_ahead
 from camelid.engine.programs import DECODE, MIXED, Limits, program_key
 from camelid.engine.seat import PAGED
 from camelid.engine.state import StateManager
@@ -238,8 +239,7 @@ def make_state(
         context=limits.context,
         n_sequences=limits.parallel,
         n_pages=n_rows and n_rows // PAGE_ROWS,
-        chunk=limits.chunk * depth,
-        n_slots=max(2, depth),
+        chunk=rows_ahead(limits.chunk, depth),
     )
 
 

@@ -33,7 +33,8 @@ def test_a_closed_stream_has_waited_for_all_steps_that_ran_ahead() -> None:
     async def main() -> None:
         engine = await make_engine(HashBackend(depth=4))
         stream = engine.submit(request([5], 30))
-        await anext(stream)
+        for _ in range(5):
+            await anext(stream)
         await stream.aclose()
         assert engine.counters.max_in_flight == 4
         assert engine.is_idle

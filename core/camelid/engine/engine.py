@@ -1,8 +1,9 @@
 """Waist 1: `submit`, `step`, `cancel`. A step is submitted, then retired; only retired ids are streamed.
 
-While the device works on a step, the next ones are already submitted (up to the backend's
-`max_in_flight`): a row whose id the host has not read yet takes it from the device's ring. What a step
-computed for a sequence that has meanwhile ended is discarded when it retires.
+While the device works on a step, the next ones are already submitted (up to the backend's `max_in_flight`;
+more than two only of short ones, of which the older half is retired at once): a row whose id the host has
+not read yet takes it from the device's ring. What a step computed for a sequence that has meanwhile ended is
+discarded when it retires.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from time import perf_counter
 
 from camelid.backends.base import Backend, Program, Result, Ticket
 from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, most_tokens
 from camelid.engine.metrics import Counters, EngineStats, Hook, StepFacts, tell
 from camelid.engine.outputs import Outputs
-from camelid.engine.programs import MIXED, VERIFY, Limits
+from camelid.engine.pace import BUSY, Ahead
+from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Batch, Scheduler, Work, build_step
 from camelid.engine.sequence import Request, Sequence
@@ -33,13 +35,23 @@ from camelid.plan.step import FROM_RING, Step, encode_step
 from camelid.sampling.host import NeedsAllLogits
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Flight:
-    """A step that was submitted and not yet retired."""
+    """A step that was submitted and not yet retired; once it was read, its result or what went wrong."""
 
     batch: Batch
     ticket: Ticket
     submitted: float
+    result: Result | None = None
+    error: Exception | None = None
+
+    async def read(self, backend: Backend) -> None:
+        """Waits for it, unless it was read before. It is as if not read if this is cancelled."""
+        if self.result is None and self.error is None:
+            try:
+                self.result = await backend.read(self.ticket)
+            except Exception as error:
+                self.error = error
 
 
 class StepEngine:
@@ -69,6 +81,7 @@ class StepEngine:
         self._outputs = Outputs(capabilities.name, vocab_size, self.counters)
         self._clock = clock
         self._timeouts = Timeouts(clock)
+        self._ahead = Ahead(self.max_in_flight)
         self._flights: deque[Flight] = deque()
         self._sequences: dict[int, Sequence] = {}
         self._ids = count(1)
@@ -181,7 +194,7 @@ class StepEngine:
         return self._stream(child)
 
     async def step(self) -> bool:
-        """Submits what can be submitted, then retires the oldest step. False if there was nothing to do."""
+        """Submits what can be submitted, then retires the older half. False if there was nothing to do."""
         async with self._turn:
             return await self._step()
 
@@ -243,8 +256,21 @@ class StepEngine:
         if most > 0:
             s.drafts = await drafts_of(s.proposer, s.token_ids, most, s.request.sampling, self.vocab_size)
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether a further step may be submitted.
+
+        More than a device needs only where all generate: prompts take long, and of recurrent state a seat
+        keeps what two steps leave.
+        """
+        n = len(self._flights)
+        if n < min(BUSY, self.max_in_flight):
+            return True
+        is_short = n < self._ahead.steps() and not self.state.has_recurrent
+        return is_short and all(flight.batch.program == DECODE for flight in self._flights)
+
     def _fill(self) -> None:
-        while len(self._flights) < self.max_in_flight:
+        while self._has_room:
             batch = self._scheduler.next_batch()
             if batch is None:
                 return
@@ -280,31 +306,31 @@ class StepEngine:
         counters.evicted_units = self.state.n_evicted
 
     async def _retire(self) -> None:
-        """Reads the oldest step. It stays in flight if this task is cancelled while it waits."""
-        flight = self._flights[0]
-        result: Result = ()
-        error: Exception | None = None
-        try:
-            result = await self.backend.read(flight.ticket)
-        except Exception as failure:
-            error = failure
-        self._flights.popleft()
-        self._note_time(flight)
-        for work in flight.batch.work:
-            work.sequence.retired(work.n_rows, work.n_outputs)
-        if error:
-            self._fail(flight.batch, error)
-        else:
-            self._deliver(flight.batch, result)
+        """Reads the older half of the steps, while the others run. All stay in flight if this task is
+        cancelled while it waits."""
+        due = list(islice(self._flights, (len(self._flights) + 1) // 2))
+        for flight in reversed(due):  # the last first: there is one wait for all
+            await flight.read(self.backend)
+        now = self._clock()
+        seconds, self._retired = (now - max(due[0].submitted, self._retired)) / len(due), now
+        for flight in due:
+            self._flights.popleft()
+            self._note_time(flight, seconds)
+            for work in flight.batch.work:
+                work.sequence.retired(work.n_rows, work.n_outputs)
+            if flight.error:
+                self._fail(flight.batch, flight.error)
+            else:
+                self._deliver(flight.batch, flight.result or ())
 
-    def _note_time(self, flight: Flight) -> None:
+    def _note_time(self, flight: Flight, seconds: float) -> None:
         """A step took the time since it was submitted, or since the one before it was done."""
         self.counters.steps_retired += 1
-        now = self._clock()
-        seconds, self._retired = now - max(flight.submitted, self._retired), now
         n_rows = sum(work.n_rows for work in flight.batch.work)
         if flight.batch.program == MIXED:
             self._scheduler.pace.note(n_rows, seconds)
+        if flight.batch.program == DECODE:
+            self._ahead.note(seconds)
         if self.hooks:
             tell(self.hooks, StepFacts(flight.batch.program, len(flight.batch.work), n_rows, seconds))
 

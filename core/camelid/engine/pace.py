@@ -1,7 +1,9 @@
-"""How many prompt rows a step may have while others wait for their next token."""
+"""How many prompt rows a step may have while others wait for their next token; how many steps run ahead."""
 
 from __future__ import annotations
 
+BUSY = 2  # steps in flight that keep a device busy, whatever they do
+AHEAD_S = 0.03  # what an end, a newcomer or a cancelled request waits for at most; pages are drawn in 0.017
 LEAST_ROWS = 32  # fewer cost a matrix product most of its speed (notes on prefill: 1B on two cores)
 MEMORY = 0.2  # how much the latest step counts
 
@@ -27,3 +29,30 @@ class Pace:
         if not self._row_s:
             return most
         return min(most, max(int(self._step_s / self._row_s), LEAST_ROWS))
+
+
+def rows_ahead(chunk: int, depth: int) -> int:
+    """Rows of one sequence in `depth` steps in flight: a chunk in those that keep a device busy, then one."""
+    return chunk * min(depth, BUSY) + max(depth - BUSY, 0)
+
+
+class Ahead:
+    """The steps that may be in flight, by how long those took that only generate.
+
+    Of short ones more than a device needs: the host then looks at several at once, and less often. What it
+    does for a look takes 0.3 ms of a processor that may have the step's own threads, a token more 0.1.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._step_s = 0.0
+
+    def note(self, seconds: float) -> None:
+        """A step that only generated took so long."""
+        self._step_s += (seconds - self._step_s) * (MEMORY if self._step_s else 1.0)
+
+    def steps(self) -> int:
+        """How many may be in flight, if all of them only generate."""
+        if not self._step_s:
+            return min(BUSY, self._most)
+        return min(max(int(AHEAD_S / self._step_s), BUSY), self._most)

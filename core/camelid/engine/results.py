@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 from time import perf_counter
 from typing import Literal
 
 from camelid.text.toolcalls.parts import Part, ToolCall
 
+STRETCH = 16  # tokens
 FinishReason = Literal["stop", "length", "tool_calls", "timeout", "cancelled", "error"]
 
 
@@ -46,7 +46,7 @@ class Timings:
     """Seconds and tokens a second. Rates are 0.0 where nothing was measured.
 
     `queue_s` went by before the first step, `ttft_s` before the first token. `inter_token_s` is the median
-    between tokens.
+    between tokens, over stretches of some, since those of short steps come several at once.
     """
 
     queue_s: float
@@ -129,7 +129,8 @@ class Clock:
 
 
 def _between(times: Sequence[float]) -> float:
-    return median(b - a for a, b in pairwise(times)) if len(times) > 1 else 0.0
+    n = min(STRETCH, len(times) - 1)
+    return median((b - a) / n for a, b in zip(times, times[n:], strict=False)) if n > 0 else 0.0
 
 
 def _rate(n: int, seconds: float) -> float:

@@ -1,0 +1,155 @@
+"""How many steps run ahead: of short ones that only generate more than a device needs, never of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.engine_fakes import STATES, HashBackend, collect, expected_ids, open_engine, request
+
+from camelid.engine.engine import StepEngine
+from camelid.engine.metrics import StepFacts
+from camelid.engine.pace import AHEAD_S, Ahead, rows_ahead
+from camelid.engine.programs import DECODE, MIXED, Limits
+from camelid.engine.results import Clock
+from camelid.plan.plan import StateSpec
+
+DEEP = 8
+RECURRENT = StateSpec("recurrent", "recurrent", (0,), (("conv", 6), ("scan", 8)), 1)
+PROMPT = tuple(range(3, 40))  # five chunks
+
+
+class Paced(HashBackend):
+    """A device whose steps take `step_s` each, by its own clock; notes what is in flight beside each step."""
+
+    def __init__(self, step_s: float) -> None:
+        super().__init__(depth=DEEP)
+        self.step_s, self.now = step_s, 0.0
+        self.n_ended = self.n_looks = 0
+        self.beside: list[list[str]] = []
+
+    def run(self, program: Any, step: bytes, inputs: Any = None) -> Any:
+        ticket = super().run(program, step, inputs)
+        self.beside.append(self.entries[self.n_ended :])
+        return ticket
+
+    async def read(self, ticket: Any) -> Any:
+        result = await super().read(ticket)
+        n_more = self.reads[-1] + 1 - self.n_ended
+        if n_more > 0:
+            self.n_ended += n_more
+            self.n_looks += 1
+            self.now += n_more * self.step_s
+        return result
+
+
+def engine_of(backend: Paced, states: Sequence[StateSpec] = STATES) -> StepEngine:
+    limits = Limits(8, 3, 256)
+    return asyncio.run(open_engine(backend, states, limits, n_pages=None, clock=lambda: backend.now))
+
+
+def answer(engine: StepEngine, n: int) -> None:
+    assert asyncio.run(collect(engine.submit(request([5], n)))) == expected_ids([5], n)
+
+
+@pytest.mark.parametrize(
+    ("most", "seconds", "steps"),
+    [
+        (8, (), 2),
+        (1, (), 1),
+        (8, (1e-6,), 8),
+        (8, (0.0,), 2),
+        (1, (1e-6,), 1),
+        (8, (AHEAD_S / 5,), 5),
+        (3, (AHEAD_S / 5,), 3),
+        (8, (AHEAD_S,), 2),
+        (8, (10.0,), 2),
+        (8, (10.0, *[AHEAD_S / 6.5] * 60), 6),  # it forgets
+        (8, (AHEAD_S / 4.5, AHEAD_S / 2), 3),  # a fifth of the way
+    ],
+)
+def test_steps_by_the_time_they_took(most: int, seconds: tuple[float, ...], steps: int) -> None:
+    ahead = Ahead(most)
+    for each in seconds:
+        ahead.note(each)
+    assert ahead.steps() == steps
+
+
+@pytest.mark.parametrize(("depth", "rows"), [(1, 100), (2, 200), (3, 201), (8, 206)])
+def test_rows_in_flight(depth: int, rows: int) -> None:
+    assert rows_ahead(100, depth) == rows
+
+
+def test_short_steps_are_looked_at_by_fours() -> None:
+    backend, seen = Paced(1e-3), list[StepFacts]()
+    engine = engine_of(backend)
+    engine.hooks.append(seen.append)
+    answer(engine, 200)
+    assert engine.counters.max_in_flight == DEEP
+    assert 200 / 4 <= backend.n_looks <= 200 / 4 + 5
+    assert {round(facts.seconds, 9) for facts in seen} == {1e-3}, "each step is told by itself"
+
+
+def test_long_steps_are_looked_at_one_by_one() -> None:
+    backend = Paced(AHEAD_S)
+    engine = engine_of(backend)
+    answer(engine, 50)
+    assert (engine.counters.max_in_flight, backend.n_looks) == (2, 50)
+
+
+def test_prompts_do_not_run_ahead() -> None:
+    """Beside a prompt's chunk there is one step at most before another chunk follows, and none after."""
+    backend = Paced(1e-3)
+    engine = engine_of(backend)
+
+    async def main() -> None:
+        first = engine.submit(request([5], 100))
+        for _ in range(20):
+            await anext(first)
+        others = [engine.submit(request(PROMPT[n:], 20)) for n in range(2)]
+        await asyncio.gather(*map(collect, [first, *others]))
+
+    asyncio.run(main())
+    deep = [beside for beside in backend.beside if len(beside) > 2]
+    assert deep
+    assert all(set(beside[:-1]) == {DECODE} for beside in deep)
+    assert max(beside.count(MIXED) for beside in backend.beside) == 2
+    assert sum(step == MIXED for step in backend.entries) > 5
+
+
+def test_what_was_read_before_a_cancelled_look_is_not_read_again() -> None:
+    """A device may give its results once."""
+    backend = Paced(1e-3)
+    engine = engine_of(backend)
+
+    async def main() -> None:
+        stream = engine.submit(request([5], 60))
+        for _ in range(20):
+            await anext(stream)
+        looks = asyncio.create_task(engine.step())
+        while len(backend.reads) == len(backend.entries[: backend.n_ended]):
+            await asyncio.sleep(0)
+        looks.cancel()
+        await asyncio.wait([looks])
+        assert looks.cancelled()
+        await collect(stream)
+
+    asyncio.run(main())
+    assert sorted(backend.reads) == list(range(60))
+
+
+def test_recurrent_state_is_kept_for_two_steps() -> None:
+    """More would overwrite what the end of an answer is remembered by."""
+    engine = engine_of(Paced(1e-3), (*STATES, RECURRENT))
+    assert len(asyncio.run(collect(engine.submit(request([5], 50))))) == 50
+    assert engine.counters.max_in_flight == 2
+
+
+def test_time_between_tokens_that_come_several_at_once() -> None:
+    times = iter([0.0, *(4.0 * (i // 4) for i in range(42))])
+    clock = Clock(lambda: next(times))
+    for _ in range(41):
+        clock.token()
+    assert clock.timings(1, 41).inter_token_s == 1.0
