@@ -1,0 +1,25 @@
+"""Limits that a sum of probabilities meets exactly."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from tests.native.kernels import VARIANTS
+from tests.parity.cases_sampling import case, limited
+from tests.parity.compare import reference_result, run_on
+
+from camelid.backends.base import OpenSpec
+from camelid_native.cpu import open_backend
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_sums_to_top_p_is_enough(variant: str) -> None:
+    """Of four equal ids two make one half, with nothing rounded."""
+    halves = case(
+        np.zeros((60, 4), np.float32), *(limited(seed=seed, top_k=4, top_p=0.5) for seed in range(60))
+    )
+    (got,) = asyncio.run(run_on(open_backend(), OpenSpec(adapter=variant, threads=1), [halves]))
+    assert {row.token_id for row in got.rows} == {0, 1}
+    assert [row.token_id for row in got.rows] == [row.token_id for row in reference_result(halves).rows]
