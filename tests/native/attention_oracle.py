@@ -35,15 +35,18 @@ def stored(kv_type: str, rows: F32) -> F64:
 def run(case: OpCase, variant: str, threads: int = 1) -> OpResult:
     """The case on the CPU backend."""
 
-    async def result() -> OpResult:
+    results: list[OpResult] = []  # asyncio.run prints what it returns, to compare handlers of Ctrl-C
+
+    async def result() -> None:
         backend = open_backend()
         await backend.open(OpenSpec(adapter=variant, threads=threads))
         try:
-            return await run_case(backend, case)
+            results.append(await run_case(backend, case))
         finally:
             await backend.close()
 
-    return asyncio.run(result())
+    asyncio.run(result())
+    return results[0]
 
 
 @dataclass(frozen=True, kw_only=True)
