@@ -8,6 +8,7 @@ that silently stops running is worse than a red one.
 from __future__ import annotations
 
 import os
+import reprlib
 import signal
 import sys
 from collections import Counter
@@ -118,6 +119,19 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
     """What Camelid keeps goes to a folder of this run, not to the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAMELID_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_results() -> Generator[None]:
+    """asyncio.run prints what it returns, twice, and drops it: signal.getsignal looks for a handler that
+    holds its task among the values of an enum. Arrays would be a third of some tests' time; names will do."""
+
+    def named(value: object, level: int) -> str:
+        return f"<{type(value).__name__}>"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reprlib.aRepr, "repr_instance", named)
         yield
 
 

@@ -35,18 +35,15 @@ def stored(kv_type: str, rows: F32) -> F64:
 def run(case: OpCase, variant: str, threads: int = 1) -> OpResult:
     """The case on the CPU backend."""
 
-    results: list[OpResult] = []  # asyncio.run prints what it returns, to compare handlers of Ctrl-C
-
-    async def result() -> None:
+    async def result() -> OpResult:
         backend = open_backend()
         await backend.open(OpenSpec(adapter=variant, threads=threads))
         try:
-            results.append(await run_case(backend, case))
+            return await run_case(backend, case)
         finally:
             await backend.close()
 
-    asyncio.run(result())
-    return results[0]
+    return asyncio.run(result())
 
 
 @dataclass(frozen=True, kw_only=True)

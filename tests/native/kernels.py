@@ -91,7 +91,7 @@ def run_op(case: OpCase, variant: str, threads: int) -> Mapping[str, F32]:
     async def run(backend: CpuBackend) -> Mapping[str, F32]:
         return (await run_case(backend, case)).views
 
-    return _opened(run, variant, threads)
+    return asyncio.run(_opened(run, variant, threads))
 
 
 def run_linears(cases: Sequence[OpCase], variant: str, threads: int) -> F32:
@@ -114,19 +114,13 @@ def run_linears(cases: Sequence[OpCase], variant: str, threads: int) -> F32:
         _, raw = await backend.run_buffers(program, step, {x: rows.tobytes()}, outputs[-1:])
         return np.frombuffer(raw[0], np.float32).reshape(len(rows), -1)
 
-    return _opened(run, variant, threads)
+    return asyncio.run(_opened(run, variant, threads))
 
 
-def _opened(run: Callable[[CpuBackend], Awaitable[T]], variant: str, threads: int) -> T:
-    results: list[T] = []  # asyncio.run prints what it returns, to compare handlers of Ctrl-C
-
-    async def result() -> None:
-        backend = open_backend()
-        await backend.open(OpenSpec(adapter=variant, threads=threads))
-        try:
-            results.append(await run(backend))
-        finally:
-            await backend.close()
-
-    asyncio.run(result())
-    return results[0]
+async def _opened(run: Callable[[CpuBackend], Awaitable[T]], variant: str, threads: int) -> T:
+    backend = open_backend()
+    await backend.open(OpenSpec(adapter=variant, threads=threads))
+    try:
+        return await run(backend)
+    finally:
+        await backend.close()
