@@ -240,8 +240,8 @@ def test_decode_is_predicted_by_its_bytes(path: str, case: Case) -> None:
 
 
 def test_yardsticks_measure_something() -> None:
-    assert 0.01 < bandwidth.read_gbps(1 << 22) < 1e5
-    assert 0.01 < bandwidth.multiply_gflops(128) < 1e6
+    assert 0 < bandwidth.read_gbps(1 << 22) < 1e5
+    assert 0 < bandwidth.multiply_gflops(128) < 1e6
 
 
 TG8 = Case("tg", 8)
