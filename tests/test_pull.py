@@ -20,7 +20,7 @@ import camelid
 
 CORE = Path(__file__).parents[1] / "core"
 CRIA = Path(camelid.__file__).parent / "data" / "cria.gguf"
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 PASSES = "def test_passes(): pass\n"
 SKIPS = "import pytest\n@pytest.mark.{tier}\ndef test_skips(): pytest.skip({reason!r})\n"

@@ -17,7 +17,7 @@ import camelid
 from camelid.llm import LLM
 from cria.graded_items import first_prompts
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 MAX_NMSE = 1e-6
 DEVICE = "llvmpipe"
