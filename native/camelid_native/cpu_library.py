@@ -11,6 +11,7 @@ import hashlib
 import os
 import shlex
 import tempfile
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -33,7 +34,7 @@ def load() -> ctypes.CDLL:
     path = find()
     if path is None:
         raise _error(_not_found())
-    _check_sources(path)
+    _check_sources(path, path.stat().st_mtime_ns)
     try:
         library = ctypes.CDLL(str(path))
         abi = int(library.cam_abi())
@@ -90,8 +91,10 @@ def _write(path: Path, data: bytes) -> None:
         new.replace(path)
 
 
-def _check_sources(path: Path) -> None:
-    """A library whose build.json names other sources than those of this package is refused."""
+@cache
+def _check_sources(path: Path, written_ns: int) -> None:  # noqa: ARG001
+    """A library whose build.json names other sources than those of this package is refused. Looked at once:
+    what a process has loaded stays as it is."""
     facts = read_facts(path, path.parent)
     if facts and SOURCES.is_dir() and facts.sources != digest(this_target()):
         raise _error(f"{path} is older than its sources, or newer; {_mend(path)}")

@@ -30,7 +30,7 @@ from camelid.loading import LoadOptions, Running
 from camelid.plan.tiers import BATCH, TAIL
 from camelid.sampling.params import SamplingParams
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 PROMPT = tuple(range(40, 75))
 N_TOKENS = 60
