@@ -16,7 +16,7 @@ SCENARIOS = 800
 # request, every action.
 MUST_HAPPEN = {
     *(field.name for field in fields(Counters)), *VERBS, "length", "stop", "cancelled", "timeout", "failed",
-    "exported", "restored",
+    "exported", "restored", "ahead",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.native.stand_in import FAKE_COMPILER, NO_PROGRAMS, Project, make_program, make_project
 
+from camelid_native.cpu_records import ABI
 from camelid_native.targets import RELEASED, SYSTEMS, VARIANTS, Target
 
 pytestmark = [
@@ -53,7 +54,7 @@ def test_library_of_all_variants(project: Project) -> None:
     made = facts(project.library)
     assert [*made["variants"]] == [*project.target.variants]
     assert (made["left_out"], made["is_zig"], made["target"]) == ({}, False, project.target.name)
-    assert call(project.library, "cam_abi") == 2
+    assert call(project.library, "cam_abi") == ABI
     # The fastest variant's row is there, and the baseline was told of it.
     assert call(project.library, "stand_in_has") == (3 if project.target.arch in VARIANTS else 1)
     assert sorted(path.name for path in project.library.parent.iterdir()) == [
@@ -257,6 +258,6 @@ def test_sanitized_build_loads_and_sees_faults(project: Project) -> None:
     setting = {"CAMELID_NATIVE_DIR": str(library.parents[1]), "LD_PRELOAD": runtime.strip()}
     setting["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter frees nothing as it ends
     sound = project.python("-c", load.format("cam_abi()"), **setting)
-    assert sound.stdout == "2\n", sound.stderr
+    assert sound.stdout == f"{ABI}\n", sound.stderr
     fault = project.python("-c", load.format("stand_in_read(5)"), **setting)
     assert fault.returncode and ("runtime error" in fault.stderr or "AddressSanitizer" in fault.stderr)
