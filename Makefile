@@ -10,7 +10,7 @@
 #   make vectors  the text layer inside Pyodide, against its oracles  make vectors ARGS="--all" (or --speed)
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 #   make arm64    the kernels' tests on arm64's library, in qemu-user
-#   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads  for races
+#   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
 .PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean

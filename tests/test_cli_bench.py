@@ -151,6 +151,18 @@ def test_steps_that_run_ahead_are_counted_once(path: str) -> None:
     assert run.seconds == pytest.approx(16 * (1 + ROW_S))
 
 
+def test_steps_in_flight_at_the_end_are_not_counted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device takes a second a step, and gives back half of those in flight at once."""
+    can = NullBackend().capabilities()
+    monkeypatch.setattr(NullBackend, "capabilities", lambda self: replace(can, max_in_flight=8))
+    for name in ("RUN_S", "ROW_S", "ENGINE_S"):
+        monkeypatch.setattr(f"{__name__}.{name}", 0.0)
+    run, bench = timed(path, Case("tg", 40), depth=8)
+    assert bench.llm.counters.max_in_flight == 8
+    assert run.tps == pytest.approx(1 / READ_S)
+    assert run.dispatches_per_token == pytest.approx(DISPATCHES)
+
+
 def test_backend_that_counts_no_dispatches_has_none(path: str) -> None:
     run, _ = timed(path, Case("tg", 4), dispatches=0)
     assert run.dispatches_per_token is None

@@ -64,6 +64,7 @@ export class Executor {
     });
     device.addEventListener("uncapturederror", ({ error }) => (this.#fault ??= new Error(error.message)));
     this.#device = device;
+    this.#pipelines.clear(); // which were another device's
     return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
   }
 

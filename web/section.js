@@ -26,6 +26,7 @@ export class Build {
     for (const entry of buffers) this.#createBuffer(entry);
     const shapes = mapValues(layouts, (access, key) => this.#createLayout(key, access));
     const compiling = this.#createPipelines(shapes);
+    compiling.catch(() => {}); // awaited below, unless a group fails first
     const bound = groups.map((entry, i) => this.#createGroup(entry, i, shapes));
     return { pipelines: await compiling, groups: bound };
   }

@@ -72,7 +72,7 @@ def predict_memory(
 
     One footprint for each device of a model that is cut before the layers of `cuts`, each by its forecaster:
     a backend's own, where it has one. The first device's has the process. `depth` steps may be in flight:
-    groups with a window keep the rows of all of them. Reads no weights, so that they need not exist.
+    groups with a window keep the rows that these have at most. Reads no weights, so that they need not exist.
     RequestError for a context that the model does not have, and for a `kv_type` that does not fit it.
     """
     rows = check_context(context, model)

@@ -104,7 +104,7 @@ class Library:
         return pool
 
     def submit(self, pool: int, program_at: int, step: bytes, result_at: int) -> None:
-        """Begins a run, or has it wait behind the one under way, and returns. The step must stay until it has
+        """Begins a run, or has it wait behind those under way, and returns. The step must stay until it has
         ended."""
         if not self._c.cam_submit(pool, self._number, program_at, step, result_at):
             raise BackendError(

@@ -119,6 +119,24 @@ def test_prompts_do_not_run_ahead() -> None:
     assert sum(step == MIXED for step in backend.entries) > 5
 
 
+class NoDraft:
+    async def propose(self, token_ids: Sequence[int], most: int, sampling: Any) -> tuple[int, ...]:
+        return ()
+
+
+def test_who_waits_for_each_row_is_not_left_behind() -> None:
+    """What runs ahead of one that speculates would take its turns."""
+    backend = Paced(1e-3)
+    engine = engine_of(backend)
+    plain = engine.submit(request([5], 100))
+    waiting = engine.submit(request([6], 100, proposer=NoDraft))
+    assert len(asyncio.run(collect(plain))) == 100
+    assert len(engine._sequences[waiting.id].answer_ids) >= 45
+    asyncio.run(collect(waiting))
+    answer(engine, 50)
+    assert engine.counters.max_in_flight == DEEP, "alone it runs ahead again"
+
+
 def test_what_was_read_before_a_cancelled_look_is_not_read_again() -> None:
     """A device may give its results once."""
     backend = Paced(1e-3)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.engine_fakes import HashBackend, collect, expected_ids, make_engine, request
+from tests.engine_fakes import HashBackend, ShortSteps, collect, expected_ids, make_engine, request
 
 from camelid.backends.base import Capabilities
 from camelid.errors import RequestError
@@ -31,7 +31,7 @@ def test_depth_is_as_asked_or_the_backends(asked: int | None, depth: int) -> Non
 
 def test_a_closed_stream_has_waited_for_all_steps_that_ran_ahead() -> None:
     async def main() -> None:
-        engine = await make_engine(HashBackend(depth=4))
+        engine = await make_engine(HashBackend(depth=4), clock=ShortSteps())
         stream = engine.submit(request([5], 30))
         for _ in range(5):
             await anext(stream)

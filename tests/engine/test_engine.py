@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
+from tests.engine_fakes import VOCAB, HashBackend, ShortSteps, collect, expected_ids, make_engine, request
 
 from camelid.answers import AnswerText
 from camelid.backends.base import OutputRow
@@ -59,7 +59,7 @@ def test_answer_is_the_models() -> None:
 def test_steps_run_ahead_of_reading_as_deep_as_the_backend_allows(depth: int) -> None:
     async def main() -> HashBackend:
         backend = HashBackend(depth=depth)
-        engine = await make_engine(backend)
+        engine = await make_engine(backend, clock=ShortSteps())
         assert await collect(engine.submit(request([5], 12))) == expected_ids([5], 12)
         assert engine.counters.max_in_flight == depth
         # The first decode row of a run-ahead engine takes its id from the device, as do all later ones.
@@ -358,7 +358,7 @@ async def storm(engine: StepEngine, draw: Random, n: int) -> tuple[int, int]:
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_random_requests_and_cancellations_leak_nothing(depth: int) -> None:
     async def main() -> None:
-        engine = await make_engine(HashBackend(depth=depth), n_pages=30)
+        engine = await make_engine(HashBackend(depth=depth), n_pages=30, clock=ShortSteps())
         n_done, n_cancelled = await storm(engine, Random(depth), 500)
         assert n_done > 100
         assert n_cancelled > 50, "both kinds must have happened"

@@ -29,7 +29,7 @@ class AheadReference(ReferenceBackend):
     """The reference runs a step in `run`, so that more of them may be submitted before one is read."""
 
     def capabilities(self) -> Capabilities:
-        return replace(super().capabilities(), max_in_flight=3)
+        return replace(super().capabilities(), max_in_flight=2)
 
 
 async def answers(model: Model) -> list[list[int]]:

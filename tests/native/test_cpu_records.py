@@ -22,6 +22,7 @@ from camelid_native.cpu import open_backend
 from camelid_native.cpu_api import Library
 from camelid_native.cpu_records import (
     KERNEL_WORDS,
+    MOST_RUNS,
     RECORDS,
     OpRecord,
     ProgramRecord,
@@ -125,3 +126,8 @@ def test_each_field_lies_where_the_header_has_it(tmp_path: Path) -> None:
     told = subprocess.run([str(tmp_path / "fields")], check=True, capture_output=True, text=True).stdout
     own = [getattr(record, field) for record in RECORDS for field in fields(record)]
     assert told.splitlines() == [f"{field.offset} {field.size}" for field in own]
+
+
+def test_the_pool_has_as_many_places_as_the_host_thinks() -> None:
+    header = (SOURCES / "abi.h").read_text()
+    assert f"#define CAM_MOST_RUNS {MOST_RUNS} " in header

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from camelid_native.cpu_library import find
+from camelid_native.targets import SOURCES
 
 TIMEOUT_S = 60  # a run that waits for threads that never came would hang
 
@@ -111,6 +114,16 @@ def test_threads_that_cannot_be_started(body: str) -> None:
 def test_runs_wait_behind_another(body: str) -> None:
     """Of runs without ops, too, which one thread may leave before another has begun them."""
     run_child(body)
+
+
+def test_nobody_sleeps_on_where_a_waker_is_late(tmp_path: Path) -> None:
+    """Of three threads one may sleep, and another be a meeting ahead, before the sleepers are woken."""
+    compiler = shutil.which("cc")
+    if sys.platform != "linux" or not compiler:
+        pytest.skip("not on this platform: no C compiler named cc")
+    program, sources = tmp_path / "delays", [f"-I{SOURCES}", str(Path(__file__).parent / "pool_delays.c")]
+    subprocess.run([compiler, "-std=c11", "-O2", *sources, "-o", str(program), "-lpthread"], check=True)
+    assert subprocess.run([str(program)], timeout=TIMEOUT_S).returncode == 0
 
 
 def run_child(body: str) -> None:

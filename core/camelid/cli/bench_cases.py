@@ -11,7 +11,7 @@ import click
 
 from camelid.engine.pace import LEAST_ROWS
 
-IN_FLIGHT = 4  # rows for steps that run ahead, so that no stream ends while it is timed
+IN_FLIGHT = 16  # rows for steps that run ahead, so that no stream ends while it is timed
 Kind = Literal["pp", "tg"]  # prompt processing and text generation, as llama-bench names them
 
 

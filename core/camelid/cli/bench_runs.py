@@ -68,6 +68,7 @@ class Point:
     dispatches: int | None
     prefill_rows: int
     decode_rows: int
+    retired_decode_rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ class Bench:
     def _point(self) -> Point:
         meter = self._meter
         counters = self.llm.counters
-        rows = (counters.prefill_rows, counters.decode_rows)
+        rows = (counters.prefill_rows, counters.decode_rows, counters.retired_decode_rows)
         return Point(self._clock(), meter.seconds, meter.dispatches, *rows)
 
     async def _first_token(self, prompt: list[int]) -> Point:
@@ -152,13 +153,13 @@ class Bench:
         finally:
             for stream in streams:
                 await stream.aclose()
-        n_tokens = ended.decode_rows - begun.decode_rows
+        n_submitted = ended.decode_rows - begun.decode_rows  # more may be in flight at the end than before
         return Run(
             seconds=ended.clock - begun.clock,
-            n_tokens=n_tokens,
+            n_tokens=ended.retired_decode_rows - begun.retired_decode_rows,
             ttft_s=begun.clock - start,
             backend_s=ended.backend_s - begun.backend_s,
-            dispatches_per_token=_dispatches(begun, ended, per=n_tokens),
+            dispatches_per_token=_dispatches(begun, ended, per=n_submitted),
         )
 
 

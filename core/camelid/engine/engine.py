@@ -12,12 +12,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from itertools import count, islice
 from time import perf_counter
 
-from camelid.backends.base import Backend, Program, Result, Ticket
+from camelid.backends.base import Backend, Program, Result
 from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, most_tokens
+from camelid.engine.flight import Flight
 from camelid.engine.metrics import Counters, EngineStats, Hook, StepFacts, tell
 from camelid.engine.outputs import Outputs
 from camelid.engine.pace import BUSY, Ahead
@@ -33,25 +33,6 @@ from camelid.engine.transfer import Exported, export_rows, import_rows, write_hi
 from camelid.errors import PlanError, RequestError
 from camelid.plan.step import FROM_RING, Step, encode_step
 from camelid.sampling.host import NeedsAllLogits
-
-
-@dataclass(slots=True, eq=False)
-class Flight:
-    """A step that was submitted and not yet retired; once it was read, its result or what went wrong."""
-
-    batch: Batch
-    ticket: Ticket
-    submitted: float
-    result: Result | None = None
-    error: Exception | None = None
-
-    async def read(self, backend: Backend) -> None:
-        """Waits for it, unless it was read before. It is as if not read if this is cancelled."""
-        if self.result is None and self.error is None:
-            try:
-                self.result = await backend.read(self.ticket)
-            except Exception as error:
-                self.error = error
 
 
 class StepEngine:
@@ -260,14 +241,15 @@ class StepEngine:
     def _has_room(self) -> bool:
         """Whether a further step may be submitted.
 
-        More than a device needs only where all generate: prompts take long, and of recurrent state a seat
-        keeps what two steps leave.
+        More than a device needs only where all generate, and nobody waits for a row of its own: prompts take
+        long, and of recurrent state a seat keeps what two steps leave.
         """
         n = len(self._flights)
         if n < min(BUSY, self.max_in_flight):
             return True
-        is_short = n < self._ahead.steps() and not self.state.has_recurrent
-        return is_short and all(flight.batch.program == DECODE for flight in self._flights)
+        if n >= self._ahead.steps() or self.state.has_recurrent or self._scheduler.somebody_waits:
+            return False
+        return all(flight.batch.program == DECODE for flight in self._flights)
 
     def _fill(self) -> None:
         while self._has_room:
@@ -287,16 +269,16 @@ class StepEngine:
         except Exception as error:
             self._fail(batch, error)
             return
-        self._flights.append(Flight(batch, ticket, now))
         for work in batch.work:
             work.sequence.submitted(work.n_rows, work.n_outputs)
-        self._count(batch, step)
+        decode = sum(work.n_rows for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
+        self._flights.append(Flight(batch, ticket, now, decode))
+        self._count(batch, step, decode)
 
-    def _count(self, batch: Batch, step: Step) -> None:
+    def _count(self, batch: Batch, step: Step, decode: int) -> None:
         counters = self.counters
         counters.steps_submitted += 1
         counters.max_in_flight = max(counters.max_in_flight, len(self._flights))
-        decode = sum(work.n_rows for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
         counters.decode_rows += decode
         counters.prefill_rows += len(step.rows) - decode
         counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
@@ -326,6 +308,7 @@ class StepEngine:
     def _note_time(self, flight: Flight, seconds: float) -> None:
         """A step took the time since it was submitted, or since the one before it was done."""
         self.counters.steps_retired += 1
+        self.counters.retired_decode_rows += flight.n_decode
         n_rows = sum(work.n_rows for work in flight.batch.work)
         if flight.batch.program == MIXED:
             self._scheduler.pace.note(n_rows, seconds)

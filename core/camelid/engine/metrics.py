@@ -22,6 +22,7 @@ class Counters:
     steps_retired: int = 0
     max_in_flight: int = 0
     decode_rows: int = 0
+    retired_decode_rows: int = 0
     prefill_rows: int = 0
     ring_rows: int = 0  # rows whose id the host had not read yet: run-ahead really happened
     discarded_rows: int = 0  # rows whose result came after their sequence had ended

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BUSY = 2  # steps in flight that keep a device busy, whatever they do
-AHEAD_S = 0.03  # what an end, a newcomer or a cancelled request waits for at most; pages are drawn in 0.017
+AHEAD_S = 0.03  # about what an end, a newcomer or a cancelled request waits for, where two steps take less
 LEAST_ROWS = 32  # fewer cost a matrix product most of its speed (notes on prefill: 1B on two cores)
 MEMORY = 0.2  # how much the latest step counts
 

@@ -68,6 +68,11 @@ class Scheduler:
         # Programs cannot share a step, and take turns.
         self._turns = deque((ALL_LOGITS, MIXED, CANDIDATES, GUIDED, VERIFY))
 
+    @property
+    def somebody_waits(self) -> bool:
+        """Whether some generated row waits for the one before, and would for all steps that run ahead."""
+        return any(s.waits for s in self.running)
+
     def add(self, sequence: Sequence) -> None:
         insort(self.waiting, sequence, key=lambda s: s.order)
 

@@ -19,6 +19,7 @@ from camelid.engine.reuse import Hit, Reuse, first_page
 from camelid.engine.seat import PAGED, RECURRENT, RING, STATIC, TABLED, Copy, GroupWords, Seat, Update
 from camelid.plan.plan import StateSpec
 
+N_SLOTS = 2  # of a seat in a recurrent group: what the last two steps left
 TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 
 
@@ -50,13 +51,11 @@ class StateManager:
         n_sequences: int,
         n_pages: int | None = None,
         chunk: int = 0,
-        n_slots: int = 2,
     ) -> None:
         self.states = tuple(states)
         self.context = context
         self.n_sequences = n_sequences
         self._chunk = chunk or context
-        self._n_slots = n_slots
         self._tabled = [(i, s) for i, s in enumerate(self.states) if s.kind in TABLED]
         self._paged = [(i, s) for i, s in self._tabled if s.kind in PAGED]
         self._recurrent = [s for s in self.states if s.kind == RECURRENT]
@@ -76,7 +75,7 @@ class StateManager:
         if state.kind == RING:
             return self.n_sequences
         if state.kind == RECURRENT:
-            return self.n_sequences * (self._n_slots + 1)  # one more each, for what ended requests leave
+            return self.n_sequences * (N_SLOTS + 1)  # one more each, for what ended requests leave
         a_seat = self._most_pages(state, self.context)
         fewest = a_seat if state.window else 1  # other groups bound the length of a sequence instead
         return max(min(n_pages or self.n_sequences * a_seat, self.n_sequences * a_seat), fewest)
@@ -163,7 +162,7 @@ class StateManager:
 
     def _has_room(self, n_rows: int, hit: Hit, static_rows: int) -> bool:
         """Whether the groups have units for all these rows, a hit's being pinned."""
-        wants = {s.name: self._n_slots - bool(hit.n_rows) for s in self._recurrent}
+        wants = {s.name: N_SLOTS - bool(hit.n_rows) for s in self._recurrent}
         wants |= {s.name: self._still_wants(s, n_rows, hit) for _, s in self._paged if not s.window}
         wants |= {s.name: self._n_pages(static_rows) for _, s in self._tabled if s.kind == STATIC}
         return all(self._pools[name].n_available >= n for name, n in wants.items())
@@ -188,7 +187,7 @@ class StateManager:
         )
         for state in self._recurrent:
             start = hit.units.get(state.name, [])
-            seat.slots[state.name] = start + self._take(state.name, self._n_slots - len(start))
+            seat.slots[state.name] = start + self._take(state.name, N_SLOTS - len(start))
         for group, state in self._tabled:
             units = enumerate(seat.pages[state.name])
             seat.pending += [(group, seat.table_row, i, unit) for i, unit in units if unit]
@@ -199,8 +198,8 @@ class StateManager:
 
         No step of the other may be in flight. Whoever writes to a shared unit first gets one of its own.
         """
-        n_slots = self._n_slots - 1
-        if not self._rows.n_free or any(self._pools[s.name].n_available < n_slots for s in self._recurrent):
+        n_new = N_SLOTS - 1
+        if not self._rows.n_free or any(self._pools[s.name].n_available < n_new for s in self._recurrent):
             return None
         units = {s.name: seat.pages[s.name][: self._n_pages(n_rows)] for _, s in self._paged}
         units |= {s.name: [seat.read_slot(s.name)] for s in self._recurrent}

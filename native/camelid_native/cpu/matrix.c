@@ -151,16 +151,22 @@ static void multiply(const cam_matrix *matrix, const cam_places *places, cam_ran
     }
 }
 
-/* Panels that a thread takes at least, where all take them in turn: less is read faster than it is asked for. */
-enum { LEAST_BYTES = 16 << 10, EVEN_PARTS = 8 };
+/* Where threads take panels in turn, one takes at least so many bytes: less is read faster than asked for.
+ * With many rows it takes those that stay in the cache together, as all rows pass by for each part. */
+enum { LEAST_BYTES = 16 << 10, EVEN_PARTS = 8, MANY_ROWS = 32 };
+
+static uint32_t least_panels(const cam_matrix *matrix, uint32_t n_rows) {
+    const uint64_t bytes = panel_bytes(matrix->layout, matrix->cols);
+    if (n_rows >= MANY_ROWS) return panels_together(matrix);
+    return bytes < LEAST_BYTES ? (uint32_t)(LEAST_BYTES / bytes) : 1;
+}
 
 /* All panels of one matrix, by whichever thread is free. A matrix of few panels is shared out evenly: there a
  * part too many at the end costs more than a thread that was held up. */
 static void multiply_in_turn(const cam_matrix *matrix, const cam_places *places, cam_range range,
                              const uint8_t *acts, const cam_run *run, uint32_t thread) {
     const uint32_t n = n_panels(matrix->n_out);
-    const uint64_t bytes = panel_bytes(matrix->layout, matrix->cols);
-    const uint32_t least = bytes < LEAST_BYTES ? (uint32_t)(LEAST_BYTES / bytes) : 1;
+    const uint32_t least = least_panels(matrix, range.end - range.start);
     if (run->n_threads == 1 || n < EVEN_PARTS * run->n_threads * least) {
         multiply(matrix, places, range, acts, share(n, run, thread));
         return;

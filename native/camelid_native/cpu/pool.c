@@ -65,6 +65,7 @@ static void sleep_until(word *at, uint64_t value) {
     pthread_mutex_lock(&at->lock);
     atomic_fetch_add(&at->n_asleep, 1);
     for (uint64_t now; (now = atomic_load(&at->value)) < value;) {
+        if (at->wanted <= now) pthread_cond_broadcast(&at->changed);  /* before it is overwritten */
         if (at->wanted <= now || at->wanted > value) at->wanted = value;
         pthread_cond_wait(&at->changed, &at->lock);
     }
@@ -81,8 +82,8 @@ static void wait_until(word *at, uint64_t value) {
 }
 
 /* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new
- * value is there, has none to wake. All are woken for the first who has what it wants; the others say anew
- * what they want. */
+ * value is there, has none to wake. No sleeper wants less than `wanted`: all are woken when that has come, by
+ * who made it so or by the next who sleeps, and say anew what they want. */
 static void add(word *at, uint64_t more) {
     const uint64_t now = atomic_fetch_add(&at->value, more) + more;
     if (!atomic_load(&at->n_asleep)) return;

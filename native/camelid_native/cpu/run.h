@@ -65,9 +65,9 @@ INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
     return (cam_range){(uint32_t)start, (uint32_t)end};
 }
 
-/* What a thread does next of n things that all take in turn, neighbours together; empty when none is left. The
- * parts get smaller towards the end, down to `least`, so that all end at nearly the same time, also where one
- * is slower or was held up. For one use between two meetings. */
+/* What a thread does next of n things that all take in turn, neighbours together; empty when none is left.
+ * The parts get smaller towards the end, down to `least`, so that all end at nearly the same time, also where
+ * one is slower or was held up. For one use between two meetings. */
 INLINE cam_range cam_take(const cam_run *run, uint32_t n, uint32_t least) {
     uint32_t start = atomic_load_explicit(run->taken, memory_order_relaxed), end;
     do {

@@ -48,6 +48,7 @@ class WgpuHost:
         adapter = choose_adapter(str(spec.get("adapter", "")), str(spec.get("api", "")))
         wanted = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
         self._device = self._hook(adapter.request_device_sync(required_limits=wanted))
+        self._pipelines.clear()  # which were another device's
         limits = {_camel(name): value for name, value in self._device.limits.items()}
         return {"adapter": {k: str(v) for k, v in dict(adapter.info).items()}, "limits": limits}
 

@@ -1,0 +1,32 @@
+/* The pool where whoever raises a word is held up before it looks for sleepers: meanwhile one thread sleeps,
+ * and another goes on to the next meeting and sleeps there. Ends with 0 when all runs have. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static void hold_up(const char *caller) {
+    if (strcmp(caller, "add") == 0) usleep(3000);
+}
+#define pthread_mutex_lock(lock) (hold_up(__func__), (pthread_mutex_lock)(lock))
+#include "pool.c"
+
+enum { THREADS = 3, MEETINGS = 250 };
+
+/* Of three threads the first sleeps, and the others come so soon after each other that one need not. */
+static void meet_often(const cam_run *run, uint32_t thread) {
+    for (uint32_t i = 0; i < MEETINGS; i++) {
+        if ((thread + i) % THREADS) usleep(1000);
+        cam_meet(run, thread);
+    }
+}
+
+int main(void) {
+    const cam_variant variant = {.execute = meet_often};
+    const cam_run run = {0};
+    cam_pool *pool = cam_pool_new(THREADS, NULL);
+    if (!pool || !cam_pool_submit(pool, &variant, &run) || !cam_pool_submit(pool, &variant, &run)) return 1;
+    cam_pool_wait(pool, 0);
+    cam_pool_free(pool);
+    return 0;
+}
