@@ -252,8 +252,9 @@ def test_decode_is_predicted_by_its_bytes(path: str, case: Case) -> None:
 
 
 def test_yardsticks_measure_something() -> None:
-    assert 0 < bandwidth.read_gbps(1 << 22) < 1e5
-    assert 0 < bandwidth.multiply_gflops(128) < 1e6
+    """The best of five: beside others a single look may find next to no processor time."""
+    assert 0.01 < max(bandwidth.read_gbps(1 << 22) for _ in range(5)) < 1e5
+    assert 0.01 < max(bandwidth.multiply_gflops(128) for _ in range(5)) < 1e6
 
 
 TG8 = Case("tg", 8)

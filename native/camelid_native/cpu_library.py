@@ -92,7 +92,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @cache
-def _check_sources(path: Path, written_ns: int) -> None:  # noqa: ARG001
+def _check_sources(path: Path, written_ns: int) -> None:  # noqa: ARG001 - a part of the cache's key
     """A library whose build.json names other sources than those of this package is refused. Looked at once:
     what a process has loaded stays as it is."""
     facts = read_facts(path, path.parent)
