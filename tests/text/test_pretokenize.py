@@ -50,9 +50,15 @@ def batches(code_points: list[int], between: str) -> Iterator[str]:
 
 @cache
 def code_points() -> list[str]:
-    """In order, where a wrong class breaks a run; between letters; shuffled; and alone."""
+    """In order, where a wrong class breaks a run; between letters; shuffled; and alone. The ends of ASCII and
+    of the BMP are without what comes after them, too."""
     shuffled = random.Random(7).sample(VARIED, BATCH)
-    texts = (*batches(CODE_POINTS, ""), *batches(VARIED, "a"), *batches(shuffled, ""))
+    ends = [
+        between.join(map(chr, some))
+        for some in (range(0x80), range(0xE000, 0x10000))
+        for between in ("", "a")
+    ]
+    texts = (*ends, *batches(CODE_POINTS, ""), *batches(VARIED, "a"), *batches(shuffled, ""))
     return [*texts, *map(chr, shuffled[:1000])]
 
 

@@ -9,7 +9,16 @@ from tests.tools import make_unicode
 
 from camelid.text.pretokenize import SPLITTERS
 from camelid.text.splitting import FUNCTIONS, compiled
-from camelid.text.unicode_tables import compile_published, members, rows, runs
+from camelid.text.unicode_tables import (
+    ASCII_END,
+    BMP_END,
+    N_CODE_POINTS,
+    compile_published,
+    end_of,
+    members,
+    rows,
+    runs,
+)
 
 
 @pytest.mark.conformance
@@ -25,16 +34,32 @@ def test_ranges_ascend_without_touching() -> None:
         assert borders == sorted(set(borders))
 
 
-def test_no_class_of_the_interpreter_is_left_in_a_compiled_splitter() -> None:
+@pytest.mark.parametrize("end", [ASCII_END, BMP_END, N_CODE_POINTS])
+def test_no_class_of_the_interpreter_is_left_in_a_compiled_splitter(end: int) -> None:
     """Python 3.11 and 3.14 disagree about \\w, \\d and \\s, and about re.IGNORECASE."""
     patterns = {pattern for row in SPLITTERS.values() for pattern in row.patterns}
     for pattern in patterns.difference(FUNCTIONS):
-        assert not re.search(r"\\[wWdDsSbBp]", compiled(pattern).pattern)
-        assert not compiled(pattern).flags & re.IGNORECASE
+        assert not re.search(r"\\[wWdDsSbBp]", compiled(pattern, end).pattern)
+        assert not compiled(pattern, end).flags & re.IGNORECASE
 
 
 def test_a_class_without_another_has_the_members_of_the_first_alone() -> None:
     assert set(members("Lo-Han")) == set(members("Lo")) - set(members("Han"))
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("", ASCII_END),
+        ("a\x7f", ASCII_END),
+        ("\x80a", BMP_END),
+        ("a\uffff", BMP_END),
+        ("\U00010000a", N_CODE_POINTS),
+        ("a\U0010ffff", N_CODE_POINTS),
+    ],
+)
+def test_a_text_has_the_end_of_its_highest_character(text: str, end: int) -> None:
+    assert end_of(text) == end
 
 
 @pytest.mark.parametrize("members_of_a_set", [r"\u4e00", r"\x41-\x43", r"\D", r"\f", r"\P{L}", r"a-\z"])

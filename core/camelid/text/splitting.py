@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import pairwise
 
 from camelid.text import published
-from camelid.text.unicode_tables import compile_published
+from camelid.text.unicode_tables import N_CODE_POINTS, compile_published, end_of
 
 Span = tuple[int, int]  # where a match starts and ends
 Spans = Callable[[str], Iterable[Span]]  # the matches in a text, left to right
@@ -55,17 +55,21 @@ REWRITTEN = (
 
 
 @cache
-def compiled(regex: str) -> re.Pattern[str]:
-    """A published regex, rewritten to take linear time and compiled."""
+def compiled(regex: str, end: int = N_CODE_POINTS) -> re.Pattern[str]:
+    """A published regex, rewritten to take linear time and compiled for texts of this `end_of`."""
     for part, linear in REWRITTEN:
         regex = regex.replace(part, linear)
-    return compile_published(regex)
+    return compile_published(regex, end)
 
 
 @cache
 def spans(regex: str) -> Spans:
     """What finds the matches of a published regex. It is compiled when it is first used."""
-    return FUNCTIONS.get(regex) or (lambda text: (match.span() for match in compiled(regex).finditer(text)))
+    return FUNCTIONS.get(regex) or partial(_spans, regex)
+
+
+def _spans(regex: str, text: str) -> Iterator[Span]:
+    return (match.span() for match in compiled(regex, end_of(text)).finditer(text))
 
 
 @cache
@@ -73,10 +77,11 @@ def cutter(regex: str) -> Cut:
     """What cuts a text into the matches of a published regex and the gaps between them, in order."""
     if regex in FUNCTIONS:
         return lambda text: _between(FUNCTIONS[regex](text), text)
-    return partial(_cut, compiled(regex))
+    return partial(_cut, regex)
 
 
-def _cut(rx: re.Pattern[str], text: str) -> list[str]:
+def _cut(regex: str, text: str) -> list[str]:
+    rx = compiled(regex, end_of(text))
     found = rx.findall(text)
     if sum(map(len, found)) == len(text):  # no gaps, as with most regexes
         return found
@@ -90,7 +95,7 @@ def _between(found: Iterable[Span], text: str) -> list[str]:
 
 def threes(run: str, text: str) -> Iterator[Span]:
     """Digits together by three, counted from the right of every match of `run`."""
-    for match in compile_published(run).finditer(text):
+    for match in compile_published(run, end_of(text)).finditer(text):
         start, end = match.span()
         first = start + (end - start - 1) % 3 + 1
         yield from pairwise([start, *range(first, end + 1, 3)])
@@ -98,7 +103,7 @@ def threes(run: str, text: str) -> Iterator[Span]:
 
 def borders_of_threes(text: str) -> Iterator[Span]:
     """Where three digits, or six and so on, are left of a run: an empty match before each group of three."""
-    for match in compile_published(r"\d++").finditer(text):
+    for match in compile_published(r"\d++", end_of(text)).finditer(text):
         start, end = match.span()
         yield from ((place, place) for place in range(start + (end - start) % 3, end, 3))
 

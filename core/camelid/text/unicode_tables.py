@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import accumulate, chain
 
 Run = tuple[int, int]  # first and one past the last code point
 
 N_CODE_POINTS = 0x110000
+BMP_END, ASCII_END = 0x10000, 0x80
+BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
+NO_CHARACTER = r"[^\x00-\U0010ffff]"
 ESCAPES = {r"\s": "space", r"\d": "Nd", r"\w": "word"}
 CONTROLS = {r"\r": "\r", r"\n": "\n", r"\t": "\t"}
 CLASS = r"\\p\{[A-Za-z-]+\}|\\[sdw]"
@@ -116,24 +119,38 @@ def combining_classes() -> dict[str, int]:
     return {mark: int(name.removeprefix("ccc")) for name in names for mark in members(name)}
 
 
+def end_of(text: str) -> int:
+    """What all characters of a text are below: the end of ASCII, of the BMP or of all code points."""
+    if text.isascii():
+        return ASCII_END
+    return N_CODE_POINTS if BEYOND_BMP.search(text) else BMP_END
+
+
 @cache
-def compile_published(regex: str) -> re.Pattern[str]:
+def compile_published(regex: str, end: int = N_CODE_POINTS) -> re.Pattern[str]:
     """Compile a regex as a model publishes it, with its classes (and `\\S`) from the tables.
 
-    Each set becomes the ranges of its union or complement: fewer for `re` to look through. ValueError for a
-    set with other escapes than those of CLASS and CONTROLS, or of a character that is no letter or digit.
+    Each set becomes the ranges of its union or complement: fewer for `re` to look through. With the `end_of`
+    a text it is for such texts alone, and without ranges above U+FFFF up to ten times as quick. ValueError
+    for a set with other escapes than those of CLASS and CONTROLS, or of a character that is no letter or
+    digit.
     """
-    return re.compile(SYNTAX.sub(_as_ranges, regex))
+    return re.compile(SYNTAX.sub(partial(_as_set, end), regex))
 
 
-def _as_ranges(match: re.Match[str]) -> str:
-    token, chars = match.group(), match["set"]
-    if chars:
-        found = joined(chain.from_iterable(map(_member, MEMBER.finditer(chars))))
-        return f"[{ranges(complement(found) if match['not'] else found)}]"
-    if token == r"\S":
-        return f"[{ranges(complement(runs('space')))}]"
-    return f"[{char_set(_class_name(token))}]" if match["class"] else token
+def _as_set(end: int, match: re.Match[str]) -> str:
+    token = match.group()
+    if not (match["set"] or match["class"] or token == r"\S"):
+        return token
+    found = [(first, min(last, end)) for first, last in _as_runs(match) if first < end]
+    return f"[{ranges(found)}]" if found else NO_CHARACTER
+
+
+def _as_runs(match: re.Match[str]) -> list[Run]:
+    if match["set"]:
+        found = joined(chain.from_iterable(map(_member, MEMBER.finditer(match["set"]))))
+        return complement(found) if match["not"] else found
+    return runs(_class_name(match["class"])) if match["class"] else complement(runs("space"))
 
 
 def _member(match: re.Match[str]) -> list[Run]:
