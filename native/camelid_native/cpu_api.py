@@ -6,7 +6,8 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_uint32, c_uint64, c_void_p
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from camelid.errors import BackendError
@@ -51,9 +52,9 @@ class Library:
     def build(self) -> str:
         """The hash of the library's file."""
         path = find()
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path else ""
+        return _hash(path, path.stat().st_mtime_ns) if path else ""
 
-    @property
+    @cached_property
     def variants(self) -> Mapping[str, bool]:
         """Every variant of the library, the slowest first, and whether this machine runs it."""
         c = self._c
@@ -129,6 +130,11 @@ class Library:
                 backend="cpu",
             )
         return list(self.variants).index(name)
+
+
+@cache
+def _hash(path: Path, written_ns: int) -> str:  # noqa: ARG001 - a part of the cache's key
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _typed(library: ctypes.CDLL) -> ctypes.CDLL:

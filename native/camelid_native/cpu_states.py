@@ -39,7 +39,7 @@ class StateMemory:
     def write(self, unit: int, data: bytes) -> None:
         """The reverse. BackendError also for bytes that are not as many as a unit has."""
         regions, start = unit_regions(self.spec, self.pool.units, unit), 0
-        check_unit(self.spec.name, data, self.spec.unit_bytes, backend="cpu")
+        check_unit(self.spec.name, data, sum(n_bytes for _, n_bytes in regions), backend="cpu")
         for at, n_bytes in regions:
             self.rows.write(at, data[start : start + n_bytes])
             start += n_bytes

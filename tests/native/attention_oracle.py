@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ TAIL, BATCH = 256, 64  # of KIVI's residual, as plan/tiers.py declares it
 
 
 def normal(seed: int, *shape: int) -> F32:
+    return _drawn(seed, *shape).copy()
+
+
+@cache
+def _drawn(seed: int, *shape: int) -> F32:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
@@ -59,7 +65,7 @@ class Shape:
     tail_kept: int = 0  # 0: from the border on
     sinks: bool = False
     bias: int = 0  # rows of it
-    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
 
     def __str__(self) -> str:
         words = (*self.heads, *self.dims, self.kv_type, *self.attrs, *(["tail"] if self.has_tail else []))
@@ -92,19 +98,11 @@ class Shape:
         }  # fmt: skip
         return OpCase(op="attention", **(facts | more))
 
-    def definition(self, positions: Sequence[int], n: int) -> F64:
-        """What the rows of `case` give."""
-        q = self.queries(len(positions)).astype(np.float64)
-        held = [None if rows is None else self._tiers(rows) for rows in self.held(n)]
-        return np.stack(
-            [self._row(row, at, positions[0], *held) for row, at in zip(q, positions, strict=True)]
-        )
-
-    def _tiers(self, rows: F32) -> tuple[F64, F64]:
+    def tiers(self, rows: F32) -> tuple[F64, F64]:
         """Rows as the store holds them, and the tail."""
         return stored(self.kv_type, rows), stored("f16", rows)
 
-    def _row(self, q: F64, at: int, held: int, keys: Tiers | None, values: Tiers | None) -> F64:
+    def row(self, q: F64, at: int, held: int, keys: Tiers | None, values: Tiers | None) -> F64:
         seen = self._seen(at, held)
         assert keys is not None
         k, v = self._read(keys, at)[seen], None if values is None else self._read(values, at)[seen]
@@ -139,3 +137,11 @@ class Shape:
         total = e.sum() + (np.exp(self.weights["sinks"][h] - scores.max()) if self.sinks else 0.0)
         value = own[:, :v_dim] if values is None else values[:, kv * v_dim : (kv + 1) * v_dim]
         return e @ value / total
+
+
+@cache
+def definition(shape: Shape, positions: range, n: int) -> F64:
+    """What the rows of a shape's case give; the same array for every variant of the kernels."""
+    q = shape.queries(len(positions)).astype(np.float64)
+    held = [None if rows is None else shape.tiers(rows) for rows in shape.held(n)]
+    return np.stack([shape.row(each, at, positions[0], *held) for each, at in zip(q, positions, strict=True)])

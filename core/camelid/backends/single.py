@@ -293,21 +293,24 @@ def _bytes(array: F32) -> bytes:
 
 
 async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
-    tensors = [tensor for tensor in (case.keys, case.values) if tensor is not None]
     for number, slot in enumerate(() if case.slots is None else case.slots, 1):
         await backend.write_state("kv", number, _bytes(slot))
         await backend.write_state("other", number, _bytes(slot[::-1]))
-    if not tensors:
+    if case.keys is None:
         return
     for group, state in enumerate(_states(case)):
-        for index, unit in enumerate(_units(pages, group) if state.kind != "ring" else ()):
-            rows = slice(index * PAGE_ROWS, (index + 1) * PAGE_ROWS)
-            held = [_padded(tensor[rows]) for tensor in tensors]
-            if state.kind == "window" and rows.start < _tail_kept(case):
-                data = [np.full_like(a, np.nan, np.float16).tobytes() for a in held]
-            else:
-                data = [encode(state.kv_type, a).tobytes() for a in held]
-            await backend.write_state(state.name, unit, b"".join(data))
+        if state.kind in PAGED:
+            for unit, data in zip(_units(pages, group), _held(case, state, len(pages)), strict=True):
+                await backend.write_state(state.name, unit, data)
+
+
+def _held(case: OpCase, state: StateSpec, n_pages: int) -> list[bytes]:
+    """The bytes of each page of a state."""
+    tensors = [_padded(tensor, n_pages) for tensor in (case.keys, case.values) if tensor is not None]
+    stored = [encode(state.kv_type, rows).reshape(n_pages, -1) for rows in tensors]
+    for rows in stored if state.kind == "window" else ():
+        rows[: _tail_kept(case) // PAGE_ROWS].view(np.float16)[:] = np.nan
+    return [b"".join(page) for page in zip(*stored, strict=True)]
 
 
 def _units(pages: list[int], group: int) -> list[int]:
@@ -328,10 +331,10 @@ def _ring(history: Sequence[int]) -> bytes:
     return ids.tobytes()
 
 
-def _padded(rows: F32) -> F32:
-    page = np.zeros((PAGE_ROWS, rows.shape[1]), rows.dtype)  # np.pad takes ten times as long
-    page[: len(rows)] = rows
-    return page
+def _padded(rows: F32, n_pages: int) -> F32:
+    pages = np.zeros((n_pages * PAGE_ROWS, rows.shape[1]), rows.dtype)  # np.pad takes ten times as long
+    pages[: len(rows)] = rows
+    return pages
 
 
 async def _read_states(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
