@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache, partial
 
 import pytest
 from tests.native.kernels import VARIANTS
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.gate.cases import all_cases
-from camelid.backends.gate.gate import PASSED, Outcome, judge
+from camelid.backends.gate.gate import PASSED, Outcome, judge, on_reference
+from camelid.backends.gate.inputs import GateCase
+from camelid.backends.single import OpCase, OpResult
 from camelid.plan.ops import OPS
 from camelid_native.cpu import open_backend
 
 pytestmark = pytest.mark.parity
 
 
-async def gate(variant: str, op: str) -> list[Outcome]:
+Key = tuple[str, int]  # an op, and which of its cases
+
+
+@cache
+def cases(weight_types: frozenset[str], op: str) -> list[GateCase]:
+    return [planned.made() for planned in all_cases(weight_types, op)]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[Key, OpResult]:
+    """What the reference gave, which is the same for each variant."""
+    return {}
+
+
+async def shared(known: dict[Key, OpResult], key: Key, case: OpCase) -> OpResult:
+    if key not in known:
+        known[key] = await on_reference(case)
+    return known[key]
+
+
+async def gate(variant: str, op: str, known: dict[Key, OpResult]) -> list[Outcome]:
     backend = open_backend()
     await backend.open(OpenSpec(adapter=variant, threads=2))
-    cases = all_cases(backend.capabilities().weight_types, op)
-    outcomes = [await judge(backend, planned.made()) for planned in cases]
+    own = enumerate(cases(backend.capabilities().weight_types, op))
+    outcomes = [await judge(backend, case, partial(shared, known, (op, i))) for i, case in own]
     await backend.close()
     return outcomes
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("op", OPS)
-def test_every_case_passes(op: str, variant: str) -> None:
-    outcomes = asyncio.run(gate(variant, op))
+def test_every_case_passes(op: str, variant: str, known: dict[Key, OpResult]) -> None:
+    outcomes = asyncio.run(gate(variant, op, known))
     assert outcomes
     assert [str(outcome) for outcome in outcomes if outcome.status != PASSED] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from camelid.backends.base import Capabilities, reason_against
@@ -9,9 +10,10 @@ from camelid.backends.gate.cases import short_cases
 from camelid.backends.gate.compare import allowed, rounded, rounds_activations, settled, worst
 from camelid.backends.gate.inputs import GateCase
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.single import BufferRunner, OpCase, case_plan, run_case
+from camelid.backends.single import BufferRunner, OpCase, OpResult, case_plan, run_case
 from camelid.errors import CamelidError
 
+Wanted = Callable[[OpCase], Awaitable[OpResult]]
 PASSED, FAILED, REFUSED = "passed", "failed", "refused"
 
 
@@ -41,14 +43,19 @@ def refusal(case: OpCase, can: Capabilities) -> str:
     return reason_against(case_plan(case)[0], can)
 
 
-async def judge(backend: BufferRunner, case: GateCase) -> Outcome:
-    """One case on an opened backend, beside a reference of its own. Whatever a kernel raises is a finding."""
+async def on_reference(case: OpCase) -> OpResult:
+    """The case on a reference backend of its own."""
+    return await run_case(ReferenceBackend(), case)
+
+
+async def judge(backend: BufferRunner, case: GateCase, wanted: Wanted = on_reference) -> Outcome:
+    """One case on an opened backend, beside what is `wanted`. Whatever a kernel raises is a finding."""
     can, limit = backend.capabilities(), allowed(case.case, backend.capabilities())
     reason = refusal(case.case, can)
     if reason:
         return Outcome(case=case, status=REFUSED, allowed=limit, reason=reason)
     given, meant = _inputs(case.case, can)
-    want = await run_case(ReferenceBackend(), meant)
+    want = await wanted(meant)
     try:
         nmse = worst(await run_case(backend, given), want)
     except Exception as error:
