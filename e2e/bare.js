@@ -11,7 +11,7 @@ globalThis.callAll = (calls) =>
   answer(async () => {
     let value;
     for (const [method, ...args] of calls) value = await globalThis.executor[method](...args.map(decoded));
-    return value instanceof Uint8Array ? toBase64(value) : value;
+    return value instanceof Uint8Array ? value.toBase64() : value;
   });
 
 /** Opens a source and reads ranges of it, one after the other; a File if `asFile` is set. */
@@ -21,7 +21,7 @@ globalThis.readSource = (url, ranges, asFile) =>
     let arrived = 0;
     const source = await openSource(handle, (done) => (arrived = done));
     const parts = [];
-    for (const [offset, length] of ranges) parts.push(toBase64(await source.read(offset, length)));
+    for (const [offset, length] of ranges) parts.push((await source.read(offset, length)).toBase64());
     return { name: source.name, size: source.size, parts, arrived };
   });
 
@@ -35,8 +35,4 @@ async function answer(work) {
 
 function decoded(argument) {
   return argument?.base64 === undefined ? argument : fromBase64(argument.base64);
-}
-
-function toBase64(bytes) {
-  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }

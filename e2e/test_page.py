@@ -78,21 +78,29 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
         seen.violations += await page.workers[0].evaluate("() => globalThis.violations")
         await screen(page, "done")
         await page.context.close()
-        await talk(browser, address, seen)
-        seen.opened = await open_file(browser, address, file)
-        await fail_in_words(browser, address, seen)
+        await open_file(browser, address, file, seen)
+        await refuse_settings(browser, address, seen)
     return seen
 
 
-async def talk(browser: Browser, address: str, seen: Visit) -> None:
-    """Types, stops in the middle, asks again; dark and as wide as a telephone.
+async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> None:
+    """There is no such model; a file from disk takes its place, and answers."""
+    query = f"{ON_GPU}&model=absent.gguf&max_tokens=200"
+    page, _ = await open_page(browser, f"{address}?{query}", color_scheme="dark")
+    seen.no_model = await problem(page)
+    await screen(page, "no-model-dark")
+    await page.set_input_files("#file", file)
+    await wait_ready(page)
+    await talk(page, seen)
+    seen.opened = await page.inner_text("#status-text")
+    await page.context.close()
+
+
+async def talk(page: Page, seen: Visit) -> None:
+    """Types, stops in the middle, asks again; at last as wide as a telephone.
 
     The random model runs on for 200 tokens and more after this prompt, so there is a middle.
     """
-    page, _ = await open_page(
-        browser, f"{address}?{ON_GPU}&model=tiny.gguf&max_tokens=200", color_scheme="dark"
-    )
-    await wait_ready(page)
     await type_prompt(page, "What is 12 plus 30?")
     await page.wait_for_function(BUSY_WITH_TEXT)
     await screen(page, "streaming-dark")
@@ -108,26 +116,9 @@ async def talk(browser: Browser, address: str, seen: Visit) -> None:
     await page.set_viewport_size({"width": 390, "height": 760})
     await screen(page, "done-mobile-dark")
     seen.after_stop = await ask(page, "What is 12 plus 30?")
-    await page.context.close()
 
 
-async def open_file(browser: Browser, address: str, file: Path) -> str:
-    """The status after a file from disk took the place of a model that was not there."""
-    page, _ = await open_page(browser, f"{address}?{ON_GPU}&model=absent.gguf")
-    await problem(page)
-    await page.set_input_files("#file", file)
-    await wait_ready(page)
-    await ask(page, "Hello")
-    status = await page.inner_text("#status-text")
-    await page.context.close()
-    return status
-
-
-async def fail_in_words(browser: Browser, address: str, seen: Visit) -> None:
-    page, _ = await open_page(browser, f"{address}?model=absent.gguf")
-    seen.no_model = await problem(page)
-    await screen(page, "no-model")
-    await page.context.close()
+async def refuse_settings(browser: Browser, address: str, seen: Visit) -> None:
     for setting in BAD_SETTINGS:
         page, _ = await open_page(browser, f"{address}?model=cria.gguf&{setting}")
         seen.bad_settings.append(await problem(page))

@@ -72,10 +72,12 @@ async def visit(address: str, folder: Path) -> Visit:
     async with open_browser() as browser:
         page, seen.notes = await open_page(browser, f"{address}?{ON_GPU}")
         await wait_ready(page)
+        await small_screen(page, "session-ready")
         await open_session(page, folder / "terminal.camelid", 4)
         seen.opened = await turns(page)
         seen.figures.append(await page.inner_text("#figures"))
         await screen(page, "session-opened")
+        await small_screen(page, "session-opened")
         seen.answer = await page.evaluate("(text) => window.camelid.say(text)", NEXT)
         seen.figures.append(await page.inner_text("#figures"))
         async with page.expect_download() as download:
@@ -91,7 +93,6 @@ async def visit(address: str, folder: Path) -> Visit:
         await refuse(page, folder, seen)
         await page.context.close()
         await overflow(browser, address, seen)
-        await look(browser, address, folder)
     return seen
 
 
@@ -116,15 +117,15 @@ async def overflow(browser: Browser, address: str, seen: Visit) -> None:
     await page.context.close()
 
 
-async def look(browser: Browser, address: str, folder: Path) -> None:
-    """Screens of the same, dark and as wide as a telephone."""
-    page, _ = await open_page(browser, f"{address}?{ON_GPU}", color_scheme="dark")
+async def small_screen(page: Page, name: str) -> None:
+    """The page dark and as wide as a telephone, for a moment."""
+    usual = page.viewport_size
+    assert usual
+    await page.emulate_media(color_scheme="dark")
     await page.set_viewport_size({"width": 390, "height": 760})
-    await wait_ready(page)
-    await screen(page, "session-ready-mobile-dark")
-    await open_session(page, folder / "terminal.camelid", 4)
-    await screen(page, "session-opened-mobile-dark")
-    await page.context.close()
+    await screen(page, f"{name}-mobile-dark")
+    await page.emulate_media(color_scheme="light")
+    await page.set_viewport_size(usual)
 
 
 @dataclass(frozen=True)
