@@ -95,9 +95,10 @@ RUNNERS: dict[str, Callable[[Any], Answer]] = {
 
 def write(path: str, vectors: Iterator[Vector]) -> None:
     """The vectors, their answers as digests."""
-    with gzip.open(path, "wt", compresslevel=3, encoding="utf-8") as file:
+    with gzip.open(path, "wt", compresslevel=1, encoding="utf-8") as file:
         for vector in vectors:
-            file.write(json.dumps({**vector, "answers": [digest(a) for a in vector["answers"]]}) + "\n")
+            row = {**vector, "answers": [digest(a) for a in vector["answers"]]}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def read(path: str) -> Iterator[Vector]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ BORDER = "\n__ggml_vocab_test__\n"
 VOCABS = ("gpt-2", "falcon", "deepseek-coder", "llama-spm", "bert-bge")
 
 
+@cache
 def code_points(share: float) -> list[str]:
     """Code points in order, as long texts, and each between two letters; of a share, seeded, of them."""
     chosen = CODE_POINTS
@@ -37,8 +39,9 @@ def code_points(share: float) -> list[str]:
 
 def splitters(share: float) -> Iterator[Vector]:
     """The published regexes, run by `tokenizers`."""
+    texts = random_texts(150, seed=31)
     for name, oracle in ORACLES.items():
-        inputs = [*code_points(1.0 if name in FULL else share), *random_texts(150, seed=31)]
+        inputs = [*code_points(1.0 if name in FULL else share), *texts]
         answers = [[len(word) for word, _ in oracle.pre_tokenize_str(text)] for text in inputs]
         yield {"kind": "splitter", "name": name, "facts": name, "inputs": inputs, "answers": answers}
 
