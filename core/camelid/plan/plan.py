@@ -135,7 +135,7 @@ class Op:
         return str(dict(self.attrs)[name])
 
     def has(self, role: str) -> bool:
-        return any(name == role for name, _ in self.operands)
+        return role in dict(self.operands)
 
     def views(self) -> Iterator[tuple[str, View]]:
         return ((role, o) for role, o in self.operands if isinstance(o, View))
@@ -171,6 +171,10 @@ class Plan:
     def layout(self) -> StepLayout:
         return StepLayout(self.key.capacity, len(self.states), self.n_channels)
 
+    @cached_property
+    def _groups(self) -> Mapping[str, int]:
+        return {state.name: number for number, state in enumerate(self.states)}
+
     @property
     def rows(self) -> Mapping[str, int]:
         """Capacity by row symbol."""
@@ -183,7 +187,7 @@ class Plan:
 
     def group(self, name: str) -> int:
         """A state group's index: its place in each sequence's words."""
-        return [s.name for s in self.states].index(name)
+        return self._groups[name]
 
     def state(self, name: str) -> StateSpec:
         return self.states[self.group(name)]

@@ -42,13 +42,14 @@ def attend(
 ) -> F64:  # q [H, D], k [keys, K, D], v [keys, K, V], sinks [H], bias [keys, H] -> [H*V]
     """One row's heads, each by itself."""
     group = len(q) // k.shape[1]
+    own_k, own_v = np.ascontiguousarray(k.transpose(1, 0, 2)), np.ascontiguousarray(v.transpose(1, 2, 0))
     heads: list[F64] = []
     for h, head in enumerate(q):
-        scores = _capped(np.ascontiguousarray(k[:, h // group]) @ head * scale, cap)  # [keys]
+        scores = _capped(own_k[h // group] @ head * scale, cap)  # [keys]
         scores = scores if bias is None else scores + bias[:, h]
         sink = scores[:0] if sinks is None else sinks[h : h + 1]
         probs = softmax(np.concatenate([scores, sink]))[: len(scores)]
-        heads.append(np.ascontiguousarray(v[:, h // group].T) @ probs)
+        heads.append(own_v[h // group] @ probs)
     return np.concatenate(heads)
 
 

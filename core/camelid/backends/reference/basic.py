@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F64, per_row, sigmoid
+from camelid.backends.reference.rows import F64, mean, per_row, sigmoid
 from camelid.plan.plan import Op
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow
 
@@ -56,7 +56,8 @@ def op_embed_position(op: Op, f: Frame) -> None:
 def op_norm(op: Op, f: Frame) -> None:
     x, eps, size = f.read(op.view("x")), op.number("eps"), op.integer("size")
     width = size or x.shape[1]
-    y = per_row(lambda row: NORMS[op.word("kind")](row, eps), x.reshape(-1, width))
+    norm = NORMS[op.word("kind")]
+    y = per_row(lambda row: norm(row, eps), x.reshape(-1, width))
     y = y.reshape(len(x), x.shape[1] // width, width)  # [T, groups, size]
     if op.has("gain"):
         y = y * f.store.vector(op.weight("gain")).reshape(-1, width)
@@ -137,16 +138,16 @@ def _gated(act: str, gate: F64, up: F64) -> F64:
 
 
 def _rms(x: F64, eps: float) -> F64:
-    return x / np.sqrt(np.mean(x * x) + eps)
+    return x / np.sqrt(mean(x * x) + eps)
 
 
 def _layer(x: F64, eps: float) -> F64:
-    centred = x - np.mean(x)
-    return centred / np.sqrt(np.mean(centred * centred) + eps)
+    centred = x - mean(x)
+    return centred / np.sqrt(mean(centred * centred) + eps)
 
 
 def _l2(x: F64, eps: float) -> F64:
-    return x / np.sqrt(max(np.sum(x * x), eps * eps))
+    return x / np.sqrt(max(np.add.reduce(x * x), eps * eps))
 
 
 def _gelu_tanh(x: F64) -> F64:
