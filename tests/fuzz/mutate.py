@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias
@@ -22,6 +23,7 @@ JSON_WORDS = (
     b'"m2.safetensors"', b'"../m1.safetensors"', b'"/x"', b'"\\ud800"', b'"\\u0000"', b"\\ud83e\\udd99",
     b"\xff", b"\xef\xbb\xbf", b"\0", b" ",
 )  # fmt: skip
+BEFORE_VALUE, AFTER_VALUE, BEFORE_BLANK = (re.compile(rx) for rx in (rb"[:,\[]", rb"[,\]}]", rb"[:,\[{]"))
 
 
 def flip(rng: Random, data: bytes) -> bytes:
@@ -70,9 +72,8 @@ def token(words: Sequence[bytes]) -> Callable[[Random, bytes], bytes]:
     """A JSON value is replaced by another, so that the text often stays well-formed."""
 
     def change(rng: Random, data: bytes) -> bytes:
-        starts = [i + 1 for i, byte in enumerate(data) if byte in b":,["] or [0]
-        at = rng.choice(starts)
-        end = next((i for i in range(at, len(data)) if data[i] in b",]}"), len(data))
+        at = rng.choice([found.end() for found in BEFORE_VALUE.finditer(data)] or [0])
+        end = next((found.start() for found in AFTER_VALUE.finditer(data, at)), len(data))
         return data[:at] + rng.choice(words) + data[end:]
 
     return change
@@ -80,7 +81,7 @@ def token(words: Sequence[bytes]) -> Callable[[Random, bytes], bytes]:
 
 def blank(rng: Random, data: bytes) -> bytes:
     """Whitespace where JSON allows it: a change that should change nothing."""
-    at = rng.choice([i + 1 for i, byte in enumerate(data) if byte in b":,[{"] or [0])
+    at = rng.choice([found.end() for found in BEFORE_BLANK.finditer(data)] or [0])
     return data[:at] + rng.choice((b" ", b"\n", b"\t \r\n", b" " * 5000)) + data[at:]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -36,6 +37,7 @@ ONE_OF_EACH = (
 )
 
 
+@lru_cache(32)
 def weight(type_name: str, *shape: int, seed: int = 1) -> Quantized:
     """Random blocks whose values are of one size, so that no row of the matrix drowns another."""
     n_blocks = int(np.prod(shape)) // QUANTS[type_name].block
@@ -49,9 +51,13 @@ def floats(values: F32) -> Quantized:
     return Quantized("f32", values.shape, values.astype("<f4").tobytes())
 
 
+@lru_cache(8)
 def values(weight: Quantized) -> F64:
+    """The same array for every variant of the kernels, not to be written to."""
     blocks = np.frombuffer(weight.raw, np.uint8).reshape(-1, QUANTS[weight.type].block_bytes)
-    return oracle_decode(weight.type, blocks).reshape(weight.shape).astype(np.float64)
+    decoded = oracle_decode(weight.type, blocks).reshape(weight.shape).astype(np.float64)
+    decoded.flags.writeable = False
+    return decoded
 
 
 def rows(n: int, cols: int, seed: int = 0) -> F32:
