@@ -10,9 +10,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from tokenizers import PreTokenizedString, Regex, normalizers, pre_tokenizers
 
 DATA = Path(__file__).parents[2] / "core" / "camelid" / "data"
@@ -63,9 +64,9 @@ def words(step: pre_tokenizers.PreTokenizer, text: str) -> list[tuple[str, int]]
 
 def starts(step: pre_tokenizers.PreTokenizer, text: str) -> set[int]:
     """The characters before each of the step's words."""
-    data = text.encode()
-    places = [0, *(start for _, start in words(step, text))]
-    return set(accumulate(len(data[last:this].decode()) for last, this in pairwise(places)))
+    is_first = np.frombuffer(text.encode(), np.uint8) & 0xC0 != 0x80  # byte of a character
+    before = np.concatenate([[0], np.cumsum(is_first)])
+    return set(before[[start for _, start in words(step, text)]].tolist())
 
 
 def matched(regex: str) -> Runs:
