@@ -65,7 +65,7 @@ def llama_logits(path: Path, sequences: Sequence[Sequence[int]]) -> Logits:
     rival: Any = import_module("llama_cpp")  # installed by `make rivals`
     rows: Logits = []
     for ids in sequences:
-        sizes = {"n_ctx": LEAST_CONTEXT, "n_batch": LEAST_CONTEXT, "n_threads": 1}
+        sizes = {"n_ctx": LEAST_CONTEXT, "n_batch": LEAST_CONTEXT, "n_threads": 1, "n_threads_batch": 1}
         model = rival.Llama(
             str(path), logits_all=True, verbose=False, type_k=F32, type_v=F32, swa_full=True, **sizes
         )
