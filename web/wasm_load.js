@@ -91,17 +91,25 @@ export class Loader {
     }
   }
 
-  async panels(reader, { type, shape: [stack, rows, cols] }, at) {
+  /** Of each matrix so many parts of its rows take turns, a panel each. */
+  async panels(reader, { type, shape: [stack, allRows, cols] }, at, turns = 1) {
+    const rows = allRows / turns;
     const bytesOf = (n) => Number(this.#exports.cam_panel_bytes(0, type.id, n, cols));
-    for (let matrix = 0; matrix < stack; matrix += 1) {
+    for (let part = 0; part < stack * turns; part += 1) {
+      const turn = part % turns;
+      const first = at + (part - turn) * bytesOf(rows) + turn * bytesOf(1);
       for (const [start, n] of tiles(rows, 4 * cols, PANEL_ROWS)) {
-        const to = at + matrix * bytesOf(rows) + bytesOf(start);
+        const to = first + turns * bytesOf(start);
         await this.#staged(n * rowBytes(type, cols), async (coded) => {
-          await reader.coded(matrix * rows + start, n, coded);
-          this.#exports.cam_pack(0, type.id, coded, 0, n, cols, 0, Math.ceil(n / PANEL_ROWS), to);
+          await reader.coded(part * rows + start, n, coded);
+          this.#exports.cam_pack(0, type.id, coded, 0, n, cols, 0, Math.ceil(n / PANEL_ROWS), turns, to);
         });
       }
     }
+  }
+
+  async gated(reader, weight, at) {
+    await this.panels(reader, weight, at, 2);
   }
 
   /** Rows that are read when they are wanted. */

@@ -9,6 +9,7 @@ const FILES = { alone: "camelid_cpu.wasm", shared: "camelid_cpu_threads.wasm" };
 const INSTRUCTIONS = { wasm_relaxed: [0x92, 2], wasm: [0x8e, 0] }; // relaxed dot of bytes; swizzle
 const INITIAL_PAGES = 256; // of a shared memory; more than the module's own data
 const MOST_PAGES = 65535; // as the module says
+const MOST_THREADS = 64; // of a module: abi.h
 const TYPES = 64; // GGUF's types have numbers below
 const PANEL_ROWS = 16;
 const PANEL_COLS = [1, 32, 64, 128, 256]; // what the blocks of a type may have
@@ -24,7 +25,8 @@ export function choose({ variant = "", threads = 0 }) {
   if (!taken) throw new Error("this browser's WebAssembly has no SIMD; use a newer one");
   if (!runs.includes(taken)) throw new Error(`there is no variant '${variant}' here; there is ${runs}`);
   const reasons = taken === "wasm" && !variant ? ["this browser has no relaxed SIMD"] : [];
-  const wanted = threads || globalThis.navigator?.hardwareConcurrency || 1;
+  if (threads > MOST_THREADS) reasons.push(`${MOST_THREADS} threads are the most`);
+  const wanted = Math.min(threads || globalThis.navigator?.hardwareConcurrency || 1, MOST_THREADS);
   const choice = { variant: taken, threads: wanted, shared: wanted > 1, why: reasons.join("; ") };
   const obstacle = wanted > 1 ? obstacleToThreads() : "";
   return obstacle ? alone(choice, obstacle) : choice;

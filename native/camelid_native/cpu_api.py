@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_lanes": (c_uint32, (c_uint32,)),
     "cam_multiply": (c_uint32, (c_uint32, c_uint32)),
     "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
-    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 4, c_void_p)),
+    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 5, c_void_p)),
 }
 
 
@@ -80,11 +80,11 @@ class Library:
         """Bytes of a matrix in panels; 0 if there are none of the type."""
         return self._c.cam_panel_bytes(self._number, quant(type_name).id, rows, cols)
 
-    def pack(self, type_name: str, stored_at: int, rows: int, cols: int, panels_at: int) -> None:
-        """Makes panels of so many rows in blocks of the type."""
+    def pack(self, type_name: str, stored_at: int, rows: int, cols: int, panels_at: int, every: int) -> None:
+        """Makes panels of so many rows in blocks of the type, one every so many places."""
         n_panels = -(-rows // PANEL_ROWS)
         type_id = quant(type_name).id
-        self._c.cam_pack(self._number, type_id, stored_at, None, rows, cols, 0, n_panels, panels_at)
+        self._c.cam_pack(self._number, type_id, stored_at, None, rows, cols, 0, n_panels, every, panels_at)
 
     def scratch_bytes(self, program_at: int, n_threads: int) -> int:
         """What a program's kernels want beside the plan's own buffers."""

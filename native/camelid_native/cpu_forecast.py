@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from camelid.backends.base import Forecast, Pool
 from camelid.backends.results import result_bytes
@@ -13,8 +14,8 @@ from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import in_lines
 from camelid_native.cpu_records import (
     FORM_F32,
-    FORM_PANELS,
     FORM_ROWS,
+    TURNS,
     OpRecord,
     Placed,
     PlacedState,
@@ -79,13 +80,13 @@ def _records(library: Library, plan: Plan, pools: Mapping[str, Pool]) -> ctypes.
     return op_records(plan, placed)
 
 
-def _panels(library: Library, weight: Weight) -> int:
+def _panels(library: Library, weight: Weight, *, turns: int) -> int:
     stack, rows, cols = stacked(weight)
-    return stack * library.panel_bytes(weight.type, rows, cols)
+    return stack * turns * library.panel_bytes(weight.type, rows // turns, cols)
 
 
 FORM_BYTES: Mapping[int, Callable[[Library, Weight], int]] = {
     FORM_F32: lambda _, weight: 4 * weight.rows * weight.cols,
     FORM_ROWS: lambda _, weight: 0 if is_mapped(weight) else weight.n_bytes,
-    FORM_PANELS: _panels,
+    **{form: partial(_panels, turns=turns) for form, turns in TURNS.items()},
 }

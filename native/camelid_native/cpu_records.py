@@ -18,10 +18,11 @@ from camelid.plan.ops import OPS
 from camelid.plan.plan import Attr, Op, Plan, StateRef, StateSpec, View
 from camelid.plan.weights import Weight
 
-ABI = 3
+ABI = 4
 MOST_RUNS = 8  # one computes, the others wait behind it
 ROWS = {"T": 0, "S": 1, "O": 2}
-FORM_F32, FORM_ROWS, FORM_PANELS = 0, 1, 2
+FORM_F32, FORM_ROWS, FORM_PANELS, FORM_GATED = range(4)
+TURNS = {FORM_PANELS: 1, FORM_GATED: 2}  # form of panels -> parts of the rows that take turns in it
 FLAG_SAME_X = 1
 PANEL_ROWS = 16
 FEATURES = {"all_logits": 1, "candidates": 2}
@@ -44,7 +45,8 @@ KERNEL_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
 FORMS = {
     ("embed", "weight"): FORM_ROWS,
     ("embed_position", "weight"): FORM_ROWS,
-    **{(op, "weight"): FORM_PANELS for op in ("linear", "linear_glu", "linear_experts", "linear_heads")},
+    **{(op, "weight"): FORM_PANELS for op in ("linear", "linear_experts", "linear_heads")},
+    ("linear_glu", "weight"): FORM_GATED,
 }
 
 

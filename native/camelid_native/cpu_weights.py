@@ -30,9 +30,9 @@ from camelid_native.cpu_api import Library
 from camelid_native.cpu_memory import Arena
 from camelid_native.cpu_records import (
     FORM_F32,
-    FORM_PANELS,
     FORM_ROWS,
     PANEL_ROWS,
+    TURNS,
     WeightRecord,
     stacked,
     weight_record,
@@ -129,27 +129,30 @@ class WeightForms:
         for start, n in tiles(weight, TILE_VALUES):
             ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
 
-    def panels(self, weight: Weight, begin: Begin) -> WeightRecord:
-        """Panels of 16 rows, matrix by matrix."""
+    def panels(self, weight: Weight, begin: Begin, *, form: int) -> WeightRecord:
+        """Panels of 16 rows, matrix by matrix; of each as many parts of its rows as take turns in the form."""
         stack, rows, cols = stacked(weight)
-        each = self._library.panel_bytes(weight.type, rows, cols)
-        at = self._memory.block(stack * each)
-        height, stored = _piece_rows(weight), self._stored(weight)
+        turns, height, stored = TURNS[form], _piece_rows(weight), self._stored(weight)
+        rows //= turns
+        one, part = (self._library.panel_bytes(weight.type, n, cols) for n in (1, rows))
+        at = self._memory.block(stack * turns * part)
         pieces = [
-            begin(partial(self._pack, weight, stored, i, start, min(height, rows - start), at + i * each))
-            for i in range(stack)
+            begin(partial(self._pack, weight, stored, i * rows, start, min(height, rows - start), to, turns))
+            for i in range(stack * turns)
+            for to in (at + i // turns * turns * part + i % turns * one,)
             for start in range(0, rows, height)
         ]
         if _takes_all(weight):
             wait(pieces)  # until then the whole matrix is held; it must not be one of many
-        return weight_record(weight, FORM_PANELS, at, each)
+        return weight_record(weight, form, at, turns * part)
 
-    def _pack(self, weight: Weight, stored: Stored, matrix: int, start: int, n: int, at: int) -> None:
-        """Rows `start .. start + n` of one matrix of the stack, which begins at `at`."""
-        _, rows, cols = stacked(weight)
-        piece = np.ascontiguousarray(stored(matrix * rows + start, n))
-        to = at + self._library.panel_bytes(weight.type, start, cols)
-        self._library.pack(weight.type, piece.ctypes.data, n, cols, to)
+    def _pack(
+        self, weight: Weight, stored: Stored, first: int, start: int, n: int, at: int, turns: int
+    ) -> None:
+        """Rows `start .. start + n` of those from row `first` on, whose panels begin at `at`."""
+        piece = np.ascontiguousarray(stored(first + start, n))
+        to = at + turns * self._library.panel_bytes(weight.type, start, weight.cols)
+        self._library.pack(weight.type, piece.ctypes.data, n, weight.cols, to, turns)
 
     def _stored(self, weight: Weight) -> Stored:
         """What gives rows in the weight's own type, load ops done, and itself does once what can be."""
@@ -208,7 +211,7 @@ class WeightForms:
 FORMS: dict[int, Callable[[WeightForms, Weight, Begin], WeightRecord]] = {
     FORM_F32: WeightForms.floats,
     FORM_ROWS: WeightForms.rows,
-    FORM_PANELS: WeightForms.panels,
+    **{form: partial(WeightForms.panels, form=form) for form in TURNS},
 }
 
 

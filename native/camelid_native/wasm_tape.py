@@ -5,10 +5,11 @@ buffers    [{"number", "name", "bytes", "data": base64 or absent, "addresses": {
            They begin zeroed, or with `data`; that consists of records of `each` bytes with addresses at
            `fields`. An address is 64 bits: the number of a buffer and, in the low half, an offset in it;
            0 is none. Numbers begin at 1 and never come again; the executor puts real addresses there.
-commands   of a load section: [form, weight, number of a buffer]; the form is "floats", "rows" or "panels":
-           float32; rows of blocks as in the file; panels. A weight is {"name", "type", "stored": {"id",
-           "block", "bytes"} of its own type and the stored one, "shape": [stack, rows, cols], "parts":
-           [[source, offset, bytes] or ["inline", base64, bytes], ...], "ops": [[load op, argument, ...]]}
+commands   of a load section: [form, weight, number of a buffer]; the form is "floats", "rows", "panels" or
+           "gated": float32; rows of blocks as in the file; panels; panels of both halves of the rows in
+           turns. A weight is {"name", "type", "stored": {"id", "block", "bytes"} of its own type and the
+           stored one, "shape": [stack, rows, cols], "parts": [[source, offset, bytes] or ["inline", base64,
+           bytes], ...], "ops": [[load op, argument, ...]]}
 program    the number of the buffer with the program's record. Its `scratch` is at two of its fields, an
            address and a number of bytes; the executor asks the kernels how many, and fills both in.
 step_bytes what a step has

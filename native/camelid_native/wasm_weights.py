@@ -9,16 +9,18 @@ from camelid.formats.quants import quant, quant_by_id
 from camelid.plan.weights import INLINE, Part, Weight
 from camelid_native.cpu_records import (
     FORM_F32,
+    FORM_GATED,
     FORM_PANELS,
     FORM_ROWS,
     PANEL_ROWS,
+    TURNS,
     WeightRecord,
     stacked,
     weight_record,
 )
 from camelid_native.wasm_tape import Json, Section, address
 
-FORMS = {FORM_F32: "floats", FORM_ROWS: "rows", FORM_PANELS: "panels"}
+FORMS = {FORM_F32: "floats", FORM_ROWS: "rows", FORM_PANELS: "panels", FORM_GATED: "gated"}
 Panels = Mapping[str, tuple[int, int]]  # type -> columns and bytes of the smallest panel
 
 
@@ -55,20 +57,20 @@ class WasmWeights:
         self._records = {key: record for key, record in self._records.items() if record.at not in lost}
 
     def _placed(self, weight: Weight, form: int) -> WeightRecord:
-        each = self._matrix_bytes(weight) if form == FORM_PANELS else 0
+        each = self._matrix_bytes(weight, TURNS[form]) if form in TURNS else 0
         stack, *_ = stacked(weight)
-        n_bytes = {FORM_F32: 4 * weight.rows * weight.cols, FORM_PANELS: stack * each}
+        n_bytes = {FORM_F32: 4 * weight.rows * weight.cols, FORM_ROWS: weight.n_bytes}
         number = next(self._numbers)
-        size = n_bytes.get(form, weight.n_bytes)
+        size = n_bytes.get(form, stack * each)
         self._section.add(number, f"weight/{weight.name}/{FORMS[form]}", size)
         self._section.commands.append((FORMS[form], weight_data(weight), number))
         return weight_record(weight, form, address(number), each)
 
-    def _matrix_bytes(self, weight: Weight) -> int:
-        """Of a matrix in panels."""
+    def _matrix_bytes(self, weight: Weight, turns: int) -> int:
+        """Of a matrix in panels, of which so many parts take turns."""
         _, rows, cols = stacked(weight)
         width, n_bytes = self._panels[weight.type]
-        return -(-rows // PANEL_ROWS) * (cols // width) * n_bytes
+        return turns * -(-rows // turns // PANEL_ROWS) * (cols // width) * n_bytes
 
 
 def panels_of(answer: Mapping[str, tuple[int, int]]) -> Panels:

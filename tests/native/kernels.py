@@ -27,7 +27,7 @@ U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
 FUNCTIONS = {
     "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
-    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 4, c_void_p)),
+    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 5, c_void_p)),
     "cam_unpack_row": (None, (c_uint32, c_uint32, c_void_p, c_uint32, c_uint32, c_uint32, c_void_p)),
 }
 NUMBERS = {name: i for i, name in enumerate(Library().variants)}
@@ -79,7 +79,7 @@ def pack(variant: str, type_name: str, stored: U8, cols: int, order: list[int] |
             quant(type_name).id,
             stored.ctypes.data,
             None if numbers is None else numbers.ctypes.data,
-            *(rows, cols, first, max(first, last)),
+            *(rows, cols, first, max(first, last), 1),
             data.ctypes.data,
         )
     return Panels(variant, type_name, rows, cols, data)

@@ -6,8 +6,9 @@
 #pragma once
 #include <stdint.h>
 
-#define CAM_ABI 3
+#define CAM_ABI 4
 #define CAM_MOST_RUNS 8  /* one computes, the others wait behind it */
+#define CAM_MOST_THREADS 64  /* of a WASM module */
 
 /* An address in a field of 64 bits, whatever the size of a pointer. */
 #define AT(type, address) ((type *)(uintptr_t)(address))
@@ -25,6 +26,7 @@ enum {
     FORM_F32,    /* float32 row after row */
     FORM_ROWS,   /* rows in blocks of their type, as in the file */
     FORM_PANELS, /* panels of 16 rows, interleaved for dot products; panels.h has a layout for each type */
+    FORM_GATED,  /* of the first half of the rows, a gate's, and the second a panel each in turns */
 };
 
 typedef struct {

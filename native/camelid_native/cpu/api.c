@@ -69,8 +69,9 @@ EXPORT uint64_t cam_panel_bytes(uint32_t variant, uint32_t type, uint32_t rows, 
     return variants[variant]->panel_bytes(type, rows, cols);
 }
 EXPORT void cam_pack(uint32_t variant, uint32_t type, const uint8_t *stored, const uint32_t *order,
-                     uint32_t rows, uint32_t cols, uint32_t first, uint32_t end, uint8_t *panels) {
-    variants[variant]->pack(type, stored, order, rows, cols, first, end, panels);
+                     uint32_t rows, uint32_t cols, uint32_t first, uint32_t end, uint32_t every,
+                     uint8_t *panels) {
+    variants[variant]->pack(type, stored, order, rows, cols, first, end, every, panels);
 }
 EXPORT void cam_unpack_row(uint32_t variant, uint32_t type, const uint8_t *panels, uint32_t rows,
                            uint32_t cols, uint32_t row, float *values) {

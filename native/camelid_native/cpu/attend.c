@@ -39,6 +39,7 @@ INLINE vf stored_values(uint32_t type, const uint8_t *row, uint32_t i) {
 /* Asks for what is read next of a row: machines see no pattern in heads of rows in pages. */
 INLINE void fetch_ahead(const chunk_rows *rows, uint32_t j) {
     enum { INTO_SECOND_LEVEL = 2 };
+    if (j < rows->ahead_start || j >= rows->ahead_end) return;
     for (uint32_t i = 0; i < rows->ahead_lines; i++)
         __builtin_prefetch(rows->ahead[j] + rows->ahead_at + i * CACHE_LINE, 0, INTO_SECOND_LEVEL);
 }

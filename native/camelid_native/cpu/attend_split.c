@@ -90,9 +90,11 @@ static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
     const keys_seen seen = a->seen(a, row);
     const cam_range chunks = chunks_of(seen);
     const cam_range own = heads_between(a, seen, at, chunks.start, w->low, w->high);
+    uint32_t is_warm = 0;
     begin_block(&w->block, row, row + 1, (cam_range){0, a->n_kv_heads});
     for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++) {
         const cam_range here = heads_between(a, seen, at, chunk, w->low, w->high);
+        if (!is_warm && here.start < here.end) warm_chunk(&w->block, chunk, here), is_warm = 1;
         const uint32_t cut = here.end < own.start ? here.end : own.start;
         keep_part(w, chunk, chunk - chunks.start, (cam_range){here.start, cut});
         attend_chunk(&w->block, chunk, (cam_range){cut > here.start ? cut : here.start, here.end});

@@ -38,7 +38,7 @@ typedef struct {
     const uint8_t *panels;
     uint32_t cols, n_out;
     const float *bias;        /* NULL: none */
-    uint32_t is_gated, act;   /* of linear_glu: y = act(gate) * up, act a WORD_ */
+    uint32_t is_gated, act;   /* FORM_GATED: y = act(gate) * up, act a WORD_ */
 } cam_matrix;
 
 static cam_matrix matrix_of(const cam_weight *weight, const cam_weight *bias) {
@@ -83,24 +83,11 @@ INLINE void multiply_panel(const cam_matrix *matrix, uint32_t panel, const uint8
     matrix->product(&matrix->layout, at, acts, matrix->cols, n, out->at[0]);
 }
 
-/* The rows of `up` begin at row n_out, which may be in the middle of a panel. */
-static void multiply_up(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
-                        cam_outputs *up) {
-    const uint32_t first = matrix->n_out / PANEL_ROWS + panel, skip = matrix->n_out % PANEL_ROWS;
-    multiply_panel(matrix, first, acts, n, up);
-    if (!skip) return;
-    cam_outputs next = {{{0}}};
-    if (first + 1 < n_panels(2 * matrix->n_out)) multiply_panel(matrix, first + 1, acts, n, &next);
-    for (uint32_t t = 0; t < n; t++) {
-        memmove(up->at[t], up->at[t] + skip, 4 * (PANEL_ROWS - skip));
-        memcpy(up->at[t] + PANEL_ROWS - skip, next.at[t], 4 * skip);
-    }
-}
-
-static void gate_outputs(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
-                         cam_outputs *out) {
+static void multiply_gated(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
+                           cam_outputs *out) {
     cam_outputs up;
-    multiply_up(matrix, panel, acts, n, &up);
+    multiply_panel(matrix, 2 * panel, acts, n, out);
+    multiply_panel(matrix, 2 * panel + 1, acts, n, &up);
     for (float *gate = out->at[0], *other = up.at[0]; gate < out->at[n]; gate += LANES, other += LANES)
         vf_store(gate, vf_gate(matrix->act, vf_load(gate), vf_load(other)));
 }
@@ -143,41 +130,41 @@ static void multiply(const cam_matrix *matrix, const cam_places *places, cam_ran
         for (uint32_t p = range.start, n; p < range.end; p += n) {
             n = tile_rows(matrix->layout, range.end - p);
             for (uint32_t panel = first; panel < end; panel++) {
-                multiply_panel(matrix, panel, acts + p * row_bytes, n, &out);
-                if (matrix->is_gated) gate_outputs(matrix, panel, acts + p * row_bytes, n, &out);
+                if (matrix->is_gated) multiply_gated(matrix, panel, acts + p * row_bytes, n, &out);
+                else multiply_panel(matrix, panel, acts + p * row_bytes, n, &out);
                 store_outputs(matrix, places, p, n, panel, &out);
             }
         }
     }
 }
 
-/* Where threads take panels in turn, one takes at least so many bytes: less is read faster than asked for.
- * With many rows it takes those that stay in the cache together, as all rows pass by for each part. */
-enum { LEAST_BYTES = 16 << 10, EVEN_PARTS = 8, MANY_ROWS = 32 };
-
-static uint32_t least_panels(const cam_matrix *matrix, uint32_t n_rows) {
-    const uint64_t bytes = panel_bytes(matrix->layout, matrix->cols);
-    if (n_rows >= MANY_ROWS) return panels_together(matrix);
-    return bytes < LEAST_BYTES ? (uint32_t)(LEAST_BYTES / bytes) : 1;
-}
-
-/* All panels of one matrix, by whichever thread is free. A matrix of few panels is shared out evenly: there a
- * part too many at the end costs more than a thread that was held up. */
-static void multiply_in_turn(const cam_matrix *matrix, const cam_places *places, cam_range range,
-                             const uint8_t *acts, const cam_run *run, uint32_t thread) {
-    const uint32_t n = n_panels(matrix->n_out);
-    const uint32_t least = least_panels(matrix, range.end - range.start);
-    if (run->n_threads == 1 || n < EVEN_PARTS * run->n_threads * least) {
-        multiply(matrix, places, range, acts, share(n, run, thread));
-        return;
-    }
-    for (cam_range mine; mine = cam_take(run, n, least), mine.start < mine.end;)
-        multiply(matrix, places, range, acts, mine);
-}
-
 /* A thread's share of the outputs. */
 static cam_range share_panels(const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
     return share(n_panels(matrix->n_out), run, thread);
+}
+
+/* A thread takes so many bytes at once: less is read faster than asked for. With many rows it takes those
+ * that stay in the cache together, as all rows pass by for each part. */
+enum { BYTES_AT_ONCE = 16 << 10, MANY_ROWS = 32, LEAST_PARTS = 4 };
+
+static uint32_t panels_at_once(const cam_matrix *matrix, uint32_t n_rows) {
+    const uint64_t bytes = panel_bytes(matrix->layout, matrix->cols);
+    if (n_rows >= MANY_ROWS) return panels_together(matrix);
+    return bytes < BYTES_AT_ONCE ? (uint32_t)(BYTES_AT_ONCE / bytes) : 1;
+}
+
+/* All panels of one matrix, by whichever thread is free. Where there are few parts each keeps its share: a
+ * part too many at the end costs more than a thread that was held up. */
+static void multiply_all(const cam_matrix *matrix, const cam_places *places, cam_range range,
+                         const uint8_t *acts, const cam_run *run, uint32_t thread) {
+    const uint32_t n = n_panels(matrix->n_out);
+    const uint32_t at_once = panels_at_once(matrix, range.end - range.start);
+    if (run->n_threads == 1 || n < LEAST_PARTS * run->n_threads * at_once) {
+        multiply(matrix, places, range, acts, share_panels(matrix, run, thread));
+        return;
+    }
+    for (cam_range mine; mine = cam_take(run, n, at_once, thread), mine.start < mine.end;)
+        multiply(matrix, places, range, acts, mine);
 }
 
 /* ---- The ops */
@@ -213,7 +200,7 @@ static void multiply_rows(const cam_op *op, const cam_matrix *matrix, const cam_
         quantize(&places, all, matrix, scratch_of(run), run, thread);
         cam_meet(run, thread);
     }
-    multiply_in_turn(matrix, &places, all, scratch_of(run), run, thread);
+    multiply_all(matrix, &places, all, scratch_of(run), run, thread);
 }
 
 static void op_linear(const cam_op *op, const cam_run *run, uint32_t thread) {

@@ -39,7 +39,7 @@ struct cam_pool {
     char between[CACHE_LINE];
     atomic_uint n_met;
     char and_between[CACHE_LINE];
-    atomic_uint taken;        /* of what threads take in turn; see cam_take */
+    cam_taken *taken;         /* one a thread; see cam_take */
 };
 
 typedef struct { cam_pool *pool; uint32_t thread; uint64_t seen; } worker;
@@ -92,6 +92,11 @@ static void add(word *at, uint64_t more) {
     pthread_mutex_unlock(&at->lock);
 }
 
+static void clear_taken(cam_pool *pool) {
+    for (uint32_t i = 0; i < pool->n_threads; i++)
+        atomic_store_explicit(&pool->taken[i].ends, 0, memory_order_relaxed);
+}
+
 void cam_meet(const cam_run *run, uint32_t thread) {
     (void)thread;
     cam_pool *pool = run->pool;
@@ -102,7 +107,7 @@ void cam_meet(const cam_run *run, uint32_t thread) {
         return;
     }
     atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->taken, 0, memory_order_relaxed);
+    clear_taken(pool);
     add(&pool->phase, 1);
 }
 
@@ -160,7 +165,7 @@ static int start(cam_pool *pool) {
     start_word(&pool->phase);
     atomic_store(&pool->n_finished, 0);
     atomic_store(&pool->n_met, 0);
-    atomic_store(&pool->taken, 0);
+    clear_taken(pool);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         if (!start_thread(pool, i)) {
             end_threads(pool, i);
@@ -173,6 +178,7 @@ static int start(cam_pool *pool) {
 static void release(cam_pool *pool) {
     free(pool->threads);
     free(pool->cpus);
+    free(pool->taken);
     free(pool);
 }
 
@@ -182,8 +188,9 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
     pool->n_threads = n_threads;
     pool->threads = calloc(n_threads, sizeof *pool->threads);
     pool->cpus = calloc(n_threads, sizeof *pool->cpus);
+    pool->taken = calloc(n_threads, sizeof *pool->taken);
     if (pool->cpus && cpus) memcpy(pool->cpus, cpus, n_threads * sizeof *cpus), pool->n_cpus = n_threads;
-    if (pool->threads && pool->cpus && start(pool)) return pool;
+    if (pool->threads && pool->cpus && pool->taken && start(pool)) return pool;
     release(pool);
     return NULL;
 }
@@ -193,7 +200,7 @@ int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *r
     order *next = &pool->orders[(atomic_load(&pool->ordinal.value) / 2 + 1) % CAM_MOST_RUNS];
     *next = (order){variant, *run};
     next->run.pool = pool;
-    next->run.taken = &pool->taken;
+    next->run.taken = pool->taken;
     next->run.n_threads = pool->n_threads;
     add(&pool->ordinal, 2);
     return 1;

@@ -23,7 +23,7 @@ struct cam_pool {
     word phase;                 /* of cam_meet */
     word done;                  /* runs that have ended */
     word n_met, n_finished;     /* threads */
-    word taken;                 /* of what threads take in turn; see cam_take */
+    cam_taken taken[CAM_MOST_THREADS];  /* see cam_take */
 };
 
 static cam_pool pool;
@@ -46,6 +46,10 @@ static void set_word(word *at, uint32_t value) {
     __builtin_wasm_memory_atomic_notify((int *)(void *)&at->value, UINT32_MAX);
 }
 
+static void clear_taken(void) {
+    for (uint32_t i = 0; i < pool.n_threads; i++) atomic_store(&pool.taken[i].ends, 0);
+}
+
 void cam_meet(const cam_run *run, uint32_t thread) {
     (void)thread;
     if (run->n_threads == 1) return;
@@ -55,7 +59,7 @@ void cam_meet(const cam_run *run, uint32_t thread) {
         return;
     }
     atomic_store(&pool.n_met.value, 0);
-    atomic_store(&pool.taken.value, 0);
+    clear_taken();
     set_word(&pool.phase, phase + 1);
 }
 
@@ -68,6 +72,7 @@ static void finish(void) {
 
 cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
     (void)cpus;
+    if (n_threads > CAM_MOST_THREADS) return 0;
     pool = (cam_pool){.n_threads = n_threads};
     return &pool;
 }
@@ -77,10 +82,10 @@ int cam_pool_submit(cam_pool *unused, const cam_variant *variant, const cam_run 
     pool.variant = variant;
     pool.run = *run;
     pool.run.pool = &pool;
-    pool.run.taken = &pool.taken.value;
+    pool.run.taken = pool.taken;
     pool.run.n_threads = pool.n_threads;
     atomic_store(&pool.n_finished.value, 0);
-    atomic_store(&pool.taken.value, 0);
+    clear_taken();
     if (pool.n_threads > 1) set_word(&pool.ordinal, atomic_load(&pool.ordinal.value) + 2);
     else variant->execute(&pool.run, 0), finish();
     return 1;

@@ -139,7 +139,7 @@ static void pack_codes(const cam_layout layout, cam_fetch *fetch, const cam_sour
 }
 
 static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows,
-                         uint32_t cols, uint32_t first, uint32_t end, uint8_t *panels) {
+                         uint32_t cols, uint32_t first, uint32_t end, uint32_t every, uint8_t *panels) {
     const cam_layout layout = *layout_of(type);
     const uint64_t bytes = panel_bytes(layout, cols);
     const uint64_t row_bytes = (uint64_t)(cols / span_cols(layout)) * layout.stored;
@@ -147,9 +147,10 @@ static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *o
         cam_sources from = {{0}};
         for (uint32_t r = 0, i = PANEL_ROWS * p; r < PANEL_ROWS && i < rows; r++, i++)
             from.rows[r] = stored + (order ? order[i] : i) * row_bytes;
-        if (!from.rows[PANEL_ROWS - 1]) memset(panels + p * bytes, 0, bytes);
-        if (layout.span) pack_codes(layout, fetches[type], &from, cols, panels + p * bytes);
-        else pack_floats(layout, &from, cols, panels + p * bytes);
+        uint8_t *panel = panels + (uint64_t)p * every * bytes;
+        if (!from.rows[PANEL_ROWS - 1]) memset(panel, 0, bytes);
+        if (layout.span) pack_codes(layout, fetches[type], &from, cols, panel);
+        else pack_floats(layout, &from, cols, panel);
     }
 }
 

@@ -6,12 +6,21 @@
 
 typedef struct cam_pool cam_pool;
 
+enum { CACHE_LINE = 64 };
+
+/* What was taken of a share by cam_take: from its start in the low half, from its end in the high one. Each
+ * in a line of its own, as its thread writes to it often and others seldom. */
+typedef struct {
+    atomic_ullong ends;
+    char beyond[CACHE_LINE - sizeof(atomic_ullong)];
+} cam_taken;
+
 typedef struct {
     const cam_program *program;
     const uint32_t *step;
     uint8_t *result;      /* 16 bytes an output; then candidates; then logits or emitted floats */
     cam_pool *pool;
-    atomic_uint *taken;   /* by cam_take; 0 after each meeting */
+    cam_taken *taken;     /* of each thread's share; none after each meeting */
     uint32_t n_threads;
 } cam_run;
 
@@ -52,8 +61,6 @@ INLINE float *row_of(const cam_view *view, uint32_t row) {
     return AT(float, view->at) + (uint64_t)view->stride * row;
 }
 
-enum { CACHE_LINE = 64 };
-
 /* Bytes up to the end of a cache line, so that what follows in scratch shares none. */
 INLINE uint64_t whole_lines(uint64_t n_bytes) { return (n_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; }
 
@@ -65,16 +72,29 @@ INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
     return (cam_range){(uint32_t)start, (uint32_t)end};
 }
 
-/* What a thread does next of n things that all take in turn, neighbours together; empty when none is left.
- * The parts get smaller towards the end, down to `least`, so that all end at nearly the same time, also where
- * one is slower or was held up. For one use between two meetings. */
-INLINE cam_range cam_take(const cam_run *run, uint32_t n, uint32_t least) {
-    uint32_t start = atomic_load_explicit(run->taken, memory_order_relaxed), end;
+/* So many at most of what is left of a range, from its end or from its start; empty when nothing is. */
+INLINE cam_range take_of(cam_taken *taken, cam_range all, uint32_t most, int from_end) {
+    uint64_t ends = atomic_load_explicit(&taken->ends, memory_order_relaxed), after;
+    uint32_t n, at_start, at_end;
     do {
-        uint32_t part = (n - start) / (2 * run->n_threads);
-        if (part < least) part = least;
-        end = n - start < part ? n : start + part;
-    } while (!atomic_compare_exchange_weak_explicit(run->taken, &start, end, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    return (cam_range){start, end};
+        at_start = (uint32_t)ends, at_end = (uint32_t)(ends >> 32);
+        n = all.end - all.start - at_start - at_end;
+        if (n > most) n = most;
+        after = ends + ((uint64_t)n << (from_end ? 32 : 0));
+    } while (n && !atomic_compare_exchange_weak_explicit(&taken->ends, &ends, after, memory_order_relaxed,
+                                                         memory_order_relaxed));
+    const uint32_t start = from_end ? all.end - at_end - n : all.start + at_start;
+    return (cam_range){start, start + n};
+}
+
+/* What a thread does next of n things, so many at most: of its own share from the start on, so that it reads
+ * one stream; then from the ends of others', where a thread is slower or was held up. Empty when none is
+ * left. For one use between two meetings. */
+INLINE cam_range cam_take(const cam_run *run, uint32_t n, uint32_t most, uint32_t thread) {
+    cam_range found = {0, 0};
+    for (uint32_t i = 0; i < run->n_threads && found.start == found.end; i++) {
+        const uint32_t whose = (thread + i) % run->n_threads;
+        found = take_of(&run->taken[whose], share(n, run, whose), most, i > 0);
+    }
+    return found;
 }

@@ -15,9 +15,10 @@ typedef struct {
     uint32_t (*encode)(uint32_t type, const float *values, uint8_t *blocks, uint64_t n);
     /* Bytes of [rows, cols] as panels; 0 where the type has none. */
     uint64_t (*panel_bytes)(uint32_t type, uint32_t rows, uint32_t cols);
-    /* Panels `first` to `end` of a matrix. order[i]: the stored row that is row i (NULL: its own). */
+    /* Panels `first` to `end` of a matrix, every so many places: p goes to p * every. order[i]: the stored
+     * row that is row i (NULL: its own). */
     void (*pack)(uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows, uint32_t cols,
-                 uint32_t first, uint32_t end, uint8_t *panels);
+                 uint32_t first, uint32_t end, uint32_t every, uint8_t *panels);
     /* One row of a matrix in panels, as values. */
     void (*unpack_row)(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols, uint32_t row,
                        float *values);
