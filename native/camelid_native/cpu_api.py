@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_word": (c_char_p, (c_uint32,)),
     "cam_op_name": (c_char_p, (c_uint32,)),
     "cam_scratch_bytes": (c_uint64, (c_uint32, c_void_p, c_uint32)),
-    "cam_start": (c_void_p, (c_uint32, c_void_p)),
+    "cam_start": (c_void_p, (c_uint32, c_void_p, c_uint32)),
     "cam_submit": (c_uint32, (c_void_p, c_uint32, c_void_p, c_char_p, c_void_p)),
     "cam_wait": (None, (c_void_p, c_uint32)),
     "cam_stop": (None, (c_void_p,)),
@@ -96,10 +96,10 @@ class Library:
         return 64 * n * self._c.cam_lanes(self._number)
 
     def start(self, cpus: Sequence[int]) -> int:
-        """A pool of as many threads, each bound to its processor where `may_pin` lets it. BackendError if the
-        system gives none."""
+        """A pool of as many threads. Where `may_pin` lets it each is bound to its processor, but the last,
+        which is that of who waits: no processor is left for it. BackendError if the system gives none."""
         pinned = (c_uint32 * len(cpus))(*cpus) if may_pin(cpus) else None
-        pool = self._c.cam_start(len(cpus), pinned)
+        pool = self._c.cam_start(len(cpus), pinned, pinned is not None)
         if not pool:
             raise BackendError("the threads of backend 'cpu' cannot be started", backend="cpu")
         return pool

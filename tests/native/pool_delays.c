@@ -14,7 +14,8 @@ static void hold_up(const char *caller) {
 enum { THREADS = 3, MEETINGS = 250 };
 
 /* Of three threads the first sleeps, and the others come so soon after each other that one need not. */
-static void meet_often(const cam_run *run, uint32_t thread) {
+static void meet_often(cam_run *run, uint32_t thread, uint64_t first) {
+    (void)first;
     for (uint32_t i = 0; i < MEETINGS; i++) {
         if ((thread + i) % THREADS) usleep(1000);
         cam_meet(run, thread);
@@ -24,7 +25,7 @@ static void meet_often(const cam_run *run, uint32_t thread) {
 int main(void) {
     const cam_variant variant = {.execute = meet_often};
     const cam_run run = {0};
-    cam_pool *pool = cam_pool_new(THREADS, NULL);
+    cam_pool *pool = cam_pool_new(THREADS, NULL, 0);
     if (!pool || !cam_pool_submit(pool, &variant, &run) || !cam_pool_submit(pool, &variant, &run)) return 1;
     cam_pool_wait(pool, 0);
     cam_pool_free(pool);

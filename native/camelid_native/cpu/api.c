@@ -53,7 +53,9 @@ EXPORT uint32_t cam_submit(cam_pool *pool, uint32_t variant, const cam_program *
     return (uint32_t)cam_pool_submit(pool, variants[variant], &run);
 }
 EXPORT void cam_wait(cam_pool *pool, uint32_t most) { cam_pool_wait(pool, most); }
-EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus) { return cam_pool_new(n_threads, cpus); }
+EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus, uint32_t with_host) {
+    return cam_pool_new(n_threads, cpus, (int)with_host);
+}
 EXPORT void cam_stop(cam_pool *pool) { cam_pool_free(pool); }
 
 /* For tests alone, as are `order` of cam_pack and cam_unpack_row: what the kernels make of blocks. */

@@ -1,6 +1,10 @@
 /* A pool of threads. Runs may wait behind the one under way, and begin when that has ended, without their
  * host. Threads spin a while for the next run, as one step follows another within microseconds, then sleep
- * until it comes. In a child of fork() they are started anew. */
+ * until it comes. In a child of fork() they are started anew.
+ *
+ * Where there is no processor left for the host it is one of the threads while it waits: it comes in between
+ * two ops, goes when the run that it waits for has ended, and what it does then keeps no thread from the
+ * others, who go on without it. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
@@ -28,21 +32,25 @@ typedef struct {
 typedef struct { const cam_variant *variant; cam_run run; } order;
 
 struct cam_pool {
-    uint32_t n_threads, *cpus, n_cpus;
+    uint32_t n_threads;       /* with the host, if it computes */
+    uint32_t n_own, *cpus, n_cpus;
     pthread_t *threads;
     pid_t owner;              /* the process that the threads live in */
     order orders[CAM_MOST_RUNS];  /* run n is orders[n % CAM_MOST_RUNS] */
     word ordinal;             /* twice the runs that were begun; an odd number ends the threads after them */
     word ended;               /* runs */
     word phase;               /* of cam_meet */
-    atomic_ullong n_finished; /* runs, counted by every thread */
-    char between[CACHE_LINE];
     atomic_uint n_met;
-    char and_between[CACHE_LINE];
+    char between[CACHE_LINE];
+    atomic_uint n_here;       /* threads of the op at hand; changes while all of them meet */
+    atomic_ullong awaited;    /* the run whose end the host waits for; 0: it is away */
+    atomic_uint is_helped;    /* a thread of the host is in help_until: one is let in at a time */
+    cam_run host;             /* with what it comes in, before op `host_op` */
+    uint64_t host_op;
     cam_taken *taken;         /* one a thread; see cam_take */
 };
 
-typedef struct { cam_pool *pool; uint32_t thread; uint64_t seen; } worker;
+typedef struct { cam_pool *pool; uint32_t thread; } worker;
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -51,6 +59,28 @@ static void relax(void) {
     __asm__ volatile("yield");
 #endif
 }
+
+/* To nearest, and with subnormals: some libraries have a thread flush them, and what a row gives must not
+ * depend on who computes it. Returns the mode before. */
+#if defined(__x86_64__)
+enum { FLOAT_MODE = 0x1F80 };
+static uint64_t set_float_mode(uint64_t mode) {
+    const uint64_t before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr((uint32_t)mode);
+    return before;
+}
+#elif defined(__aarch64__)
+enum { FLOAT_MODE = 0 };
+static uint64_t set_float_mode(uint64_t mode) {
+    uint64_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode));
+    return before;
+}
+#else
+enum { FLOAT_MODE = 0 };
+static uint64_t set_float_mode(uint64_t mode) { return mode; }
+#endif
 
 static void start_word(word *at) {
     atomic_store(&at->value, 0);
@@ -97,18 +127,59 @@ static void clear_taken(cam_pool *pool) {
         atomic_store_explicit(&pool->taken[i].ends, 0, memory_order_relaxed);
 }
 
+/* Whether all others of the op are here already. */
+static int is_last(cam_pool *pool, uint32_t n_threads) {
+    return atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 == n_threads;
+}
+
+/* Lets those go on who have met. */
+static void part(cam_pool *pool) {
+    atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
+    clear_taken(pool);
+    add(&pool->phase, 1);
+}
+
 void cam_meet(const cam_run *run, uint32_t thread) {
     (void)thread;
     cam_pool *pool = run->pool;
     if (run->n_threads == 1) return;
     uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 < run->n_threads) {
+    if (is_last(pool, run->n_threads)) part(pool);
+    else wait_until(&pool->phase, phase + 1);
+}
+
+static int is_with_host(const cam_pool *pool) {
+    return atomic_load_explicit(&pool->n_here, memory_order_relaxed) > pool->n_own;
+}
+
+/* The host comes in with this run before op `next`, if it waits for the end of this or a later one. */
+static void let_host_in(cam_pool *pool, const cam_run *run, uint64_t next) {
+    if (is_with_host(pool) || atomic_load(&pool->awaited) < run->number) return;
+    pool->host = *run, pool->host_op = next;
+    atomic_store(&pool->n_here, pool->n_own + 1);
+}
+
+void cam_meet_between(cam_run *run, uint64_t next) {
+    cam_pool *pool = run->pool;
+    if (pool->n_threads == 1) return;
+    uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
+    if (is_last(pool, run->n_threads)) let_host_in(pool, run, next), part(pool);
+    else wait_until(&pool->phase, phase + 1);
+    run->n_threads = atomic_load_explicit(&pool->n_here, memory_order_relaxed);
+}
+
+/* The run has ended when all have met; the host goes then, if it waits for no later one. */
+static void finish(const cam_run *run) {
+    cam_pool *pool = run->pool;
+    uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
+    if (!is_last(pool, run->n_threads)) {
         wait_until(&pool->phase, phase + 1);
         return;
     }
-    atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
-    clear_taken(pool);
-    add(&pool->phase, 1);
+    if (is_with_host(pool) && atomic_load(&pool->awaited) <= run->number)
+        atomic_store(&pool->n_here, pool->n_own);
+    add(&pool->ended, 1);
+    part(pool);
 }
 
 static void pin(const cam_pool *pool, uint32_t thread) {
@@ -123,23 +194,27 @@ static void pin(const cam_pool *pool, uint32_t thread) {
 #endif
 }
 
-/* All meet before one counts, so that none counts for the next run before. */
-static void finish(const cam_run *run, uint32_t thread) {
-    cam_pool *pool = run->pool;
-    cam_meet(run, thread);
-    if ((atomic_fetch_add(&pool->n_finished, 1) + 1) % pool->n_threads == 0) add(&pool->ended, 1);
+static cam_run run_of(const cam_pool *pool, uint64_t number) {
+    return pool->orders[number % CAM_MOST_RUNS].run;
+}
+
+/* A thread's part of a run, from op `first` on. */
+static void execute(cam_run run, uint32_t thread, uint64_t first) {
+    cam_pool *pool = run.pool;
+    run.n_threads = atomic_load_explicit(&pool->n_here, memory_order_relaxed);
+    pool->orders[run.number % CAM_MOST_RUNS].variant->execute(&run, thread, first);
+    finish(&run);
 }
 
 static void *work(void *argument) {
     worker me = *(worker *)argument;
     free(argument);
     pin(me.pool, me.thread);
-    for (;; me.seen += 2) {
-        wait_until(&me.pool->ordinal, me.seen + 1);
-        if (atomic_load(&me.pool->ordinal.value) == me.seen + 1) return NULL;
-        const order *next = &me.pool->orders[(me.seen / 2 + 1) % CAM_MOST_RUNS];
-        next->variant->execute(&next->run, me.thread);
-        finish(&next->run, me.thread);
+    set_float_mode(FLOAT_MODE);
+    for (uint64_t number = 1;; number++) {
+        wait_until(&me.pool->ordinal, 2 * number - 1);
+        if (atomic_load(&me.pool->ordinal.value) == 2 * number - 1) return NULL;
+        execute(run_of(me.pool, number), me.thread, 0);
     }
 }
 
@@ -152,7 +227,7 @@ static void end_threads(cam_pool *pool, uint32_t n) {
 static int start_thread(cam_pool *pool, uint32_t thread) {
     worker *each = malloc(sizeof *each);
     if (!each) return 0;
-    *each = (worker){pool, thread, 0};
+    *each = (worker){pool, thread};
     if (pthread_create(&pool->threads[thread], NULL, work, each) == 0) return 1;
     free(each);
     return 0;
@@ -163,10 +238,12 @@ static int start(cam_pool *pool) {
     start_word(&pool->ordinal);
     start_word(&pool->ended);
     start_word(&pool->phase);
-    atomic_store(&pool->n_finished, 0);
     atomic_store(&pool->n_met, 0);
+    atomic_store(&pool->n_here, pool->n_own);
+    atomic_store(&pool->awaited, 0);
+    atomic_store(&pool->is_helped, 0);
     clear_taken(pool);
-    for (uint32_t i = 0; i < pool->n_threads; i++)
+    for (uint32_t i = 0; i < pool->n_own; i++)
         if (!start_thread(pool, i)) {
             end_threads(pool, i);
             return 0;
@@ -182,10 +259,11 @@ static void release(cam_pool *pool) {
     free(pool);
 }
 
-cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
+cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus, int with_host) {
     cam_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return NULL;
     pool->n_threads = n_threads;
+    pool->n_own = with_host && n_threads > 1 ? n_threads - 1 : n_threads;
     pool->threads = calloc(n_threads, sizeof *pool->threads);
     pool->cpus = calloc(n_threads, sizeof *pool->cpus);
     pool->taken = calloc(n_threads, sizeof *pool->taken);
@@ -197,23 +275,47 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
 
 int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run) {
     if (pool->owner != getpid() && !start(pool)) return 0;  /* threads do not survive a fork */
-    order *next = &pool->orders[(atomic_load(&pool->ordinal.value) / 2 + 1) % CAM_MOST_RUNS];
+    const uint64_t number = atomic_load(&pool->ordinal.value) / 2 + 1;
+    order *next = &pool->orders[number % CAM_MOST_RUNS];
     *next = (order){variant, *run};
     next->run.pool = pool;
     next->run.taken = pool->taken;
-    next->run.n_threads = pool->n_threads;
+    next->run.number = number;
     add(&pool->ordinal, 2);
     return 1;
 }
 
-/* The host sleeps at once: its looking would take a processor from a thread. */
+/* The host computes until a run has ended. */
+static void help_until(cam_pool *pool, uint64_t awaited) {
+    atomic_store(&pool->awaited, awaited);
+    for (uint64_t phase; phase = atomic_load(&pool->phase.value), !is_with_host(pool);) {
+        if (atomic_load(&pool->ended.value) >= awaited) break;
+        wait_until(&pool->phase, phase + 1);
+    }
+    if (is_with_host(pool)) {
+        const uint64_t before = set_float_mode(FLOAT_MODE), first = pool->host.number;
+        execute(pool->host, pool->n_own, pool->host_op);
+        for (uint64_t number = first + 1; number <= awaited; number++)
+            execute(run_of(pool, number), pool->n_own, 0);
+        set_float_mode(before);
+    }
+    atomic_store(&pool->awaited, 0);
+}
+
+/* A host that does not compute sleeps at once: its looking would take a processor from a thread. */
 void cam_pool_wait(cam_pool *pool, uint32_t most) {
     if (pool->owner != getpid()) return;  /* what was under way stayed in the parent */
     const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
-    if (n_begun > most) sleep_until(&pool->ended, n_begun - most);
+    if (n_begun <= most) return;
+    if (pool->n_own == pool->n_threads || atomic_exchange(&pool->is_helped, 1)) {
+        sleep_until(&pool->ended, n_begun - most);
+        return;
+    }
+    help_until(pool, n_begun - most);
+    atomic_store(&pool->is_helped, 0);
 }
 
 void cam_pool_free(cam_pool *pool) {
-    if (pool->owner == getpid()) end_threads(pool, pool->n_threads);
+    if (pool->owner == getpid()) end_threads(pool, pool->n_own);
     release(pool);
 }

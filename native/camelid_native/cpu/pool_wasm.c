@@ -63,6 +63,11 @@ void cam_meet(const cam_run *run, uint32_t thread) {
     set_word(&pool.phase, phase + 1);
 }
 
+void cam_meet_between(cam_run *run, uint64_t next) {
+    (void)next;
+    cam_meet(run, 0);
+}
+
 /* The host may wait for `done` without being counted as asleep, so that it is always woken. */
 static void finish(void) {
     if (atomic_fetch_add(&pool.n_finished.value, 1) + 1 < pool.n_threads) return;
@@ -70,8 +75,8 @@ static void finish(void) {
     __builtin_wasm_memory_atomic_notify((int *)(void *)&pool.done.value, UINT32_MAX);
 }
 
-cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus) {
-    (void)cpus;
+cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus, int with_host) {
+    (void)cpus, (void)with_host;
     if (n_threads > CAM_MOST_THREADS) return 0;
     pool = (cam_pool){.n_threads = n_threads};
     return &pool;
@@ -87,7 +92,7 @@ int cam_pool_submit(cam_pool *unused, const cam_variant *variant, const cam_run 
     atomic_store(&pool.n_finished.value, 0);
     clear_taken();
     if (pool.n_threads > 1) set_word(&pool.ordinal, atomic_load(&pool.ordinal.value) + 2);
-    else variant->execute(&pool.run, 0), finish();
+    else variant->execute(&pool.run, 0, 0), finish();
     return 1;
 }
 
@@ -113,7 +118,8 @@ EXPORT void cam_work(cam_pool *unused, uint32_t thread) {
         wait_while(&pool.ordinal, seen);
         seen = atomic_load(&pool.ordinal.value);
         if (seen % 2) return;
-        pool.variant->execute(&pool.run, thread);
+        cam_run run = pool.run;
+        pool.variant->execute(&run, thread, 0);
         finish();
     }
 }

@@ -1,13 +1,13 @@
-/* Runs a program: every thread calls every op's kernel, and all meet between two. */
+/* Runs a program: threads call each op's kernel, and all meet between two. */
 
 static const char *variant_op_name(uint32_t kind) {
     return kind < sizeof kernels / sizeof *kernels ? kernels[kind].name : NULL;
 }
 
-static void variant_execute(const cam_run *run, uint32_t thread) {
+static void variant_execute(cam_run *run, uint32_t thread, uint64_t first) {
     const cam_op *ops = AT(const cam_op, run->program->ops);
-    for (uint64_t i = 0; i < run->program->n_ops; i++) {
-        if (i) cam_meet(run, thread);
+    for (uint64_t i = first; i < run->program->n_ops; i++) {
+        if (i > first) cam_meet_between(run, i);
         kernels[ops[i].kind].run(&ops[i], run, thread);
     }
 }

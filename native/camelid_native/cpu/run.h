@@ -15,22 +15,26 @@ typedef struct {
     char beyond[CACHE_LINE - sizeof(atomic_ullong)];
 } cam_taken;
 
+/* Each thread has its own. */
 typedef struct {
     const cam_program *program;
     const uint32_t *step;
     uint8_t *result;      /* 16 bytes an output; then candidates; then logits or emitted floats */
     cam_pool *pool;
     cam_taken *taken;     /* of each thread's share; none after each meeting */
-    uint32_t n_threads;
+    uint64_t number;      /* of the run, from 1 on */
+    uint32_t n_threads;   /* of the op at hand */
 } cam_run;
 
-/* A kernel is called by every thread of the run with its number; threads meet between two ops. */
+/* A kernel is called by every thread of the op with its number; threads meet between two ops. */
 typedef void cam_kernel(const cam_op *op, const cam_run *run, uint32_t thread);
 /* Bytes that it wants of the program's scratch; a multiple of 64. */
 typedef uint64_t cam_scratch(const cam_op *op, const cam_program *program, uint32_t n_threads);
 
-/* Waits until all threads of the run are here; what they wrote before is seen after. */
+/* Waits until all threads of the op are here; what they wrote before is seen after. */
 void cam_meet(const cam_run *run, uint32_t thread);
+/* The same before op `next`, of which there may be one thread more. */
+void cam_meet_between(cam_run *run, uint64_t next);
 
 enum { STEP_ROWS, STEP_SEQUENCES, STEP_OUTPUTS, STEP_UPDATES, STEP_COPIES, STEP_ORDINAL };
 enum { ROW_SOURCE, ROW_VALUE, ROW_SEQUENCE, ROW_STATE_ROW, ROW_POSITIONS };

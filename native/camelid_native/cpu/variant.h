@@ -6,8 +6,8 @@ typedef struct {
     const char *name;
     uint32_t lanes;
     const char *(*op_name)(uint32_t kind);   /* NULL past the last */
-    /* Runs the program's ops; called by each thread of the run. */
-    void (*execute)(const cam_run *run, uint32_t thread);
+    /* Runs the program's ops from the first on; called by each thread of the run. */
+    void (*execute)(cam_run *run, uint32_t thread, uint64_t first);
     /* Bytes of scratch that the program wants with so many threads. */
     uint64_t (*scratch_bytes)(const cam_program *program, uint32_t n_threads);
     /* Values of whole blocks, and blocks of values; 1 where the type has no codec for it. */
