@@ -74,12 +74,12 @@ def test_threads_are_bound_only_if_they_take_every_processor(cpus: list[int], wa
 
 @pytest.mark.parametrize(("cpus", "want"), [([1, 2, 5, 7], [1, 2, 5, 7]), ([1, 2], None)])
 def test_a_pool_is_told_so(cpus: list[int], want: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    library, told = Library(), list[tuple[int, list[int] | None]]()
+    library, told = Library(), list[tuple[int, list[int] | None, bool]]()
 
-    def start(n: int, bound: ctypes.Array[ctypes.c_uint32] | None) -> int:
-        told.append((n, None if bound is None else list(bound)))
+    def start(n: int, bound: ctypes.Array[ctypes.c_uint32] | None, with_host: bool) -> int:
+        told.append((n, None if bound is None else list(bound), with_host))
         return 1
 
     monkeypatch.setattr(library, "_c", SimpleNamespace(cam_start=start))
     assert library.start(cpus) == 1
-    assert told == [(len(cpus), want)]
+    assert told == [(len(cpus), want, want is not None)]

@@ -19,8 +19,8 @@ PRELUDE = """
 import ctypes, os, resource, sys, time
 from ctypes import c_char_p, c_uint32, c_void_p
 
-library = ctypes.CDLL(sys.argv[1])
-library.cam_start.restype, library.cam_start.argtypes = c_void_p, [c_uint32, c_void_p]
+library, with_host = ctypes.CDLL(sys.argv[1]), int(sys.argv[2])
+library.cam_start.restype, library.cam_start.argtypes = c_void_p, [c_uint32, c_void_p, c_uint32]
 library.cam_submit.argtypes = [c_void_p, c_uint32, c_void_p, c_char_p, c_void_p]
 library.cam_wait.argtypes, library.cam_stop.argtypes = [c_void_p, c_uint32], [c_void_p]
 program = ctypes.create_string_buffer(library.cam_record_bytes(4))  # of no ops
@@ -45,7 +45,7 @@ def has_threads(n):  # one that has been joined may still be listed for a moment
 """
 
 QUEUE = """
-pool = library.cam_start(2, None)
+pool = library.cam_start(2, None, with_host)
 for _ in range(2000):
     assert submit(pool) == 1 and submit(pool) == 1
     library.cam_wait(pool, 1)
@@ -57,7 +57,7 @@ assert has_threads(1)
 
 # As deep as it goes; the host is told of the run that it waits for, and of no other.
 DEEP = """
-pool = library.cam_start(2, None)
+pool = library.cam_start(2, None, with_host)
 for left in (0, 1, 4, 7) * 500:
     for _ in range(8):
         assert submit(pool) == 1
@@ -69,9 +69,9 @@ assert has_threads(1)
 
 START = """
 limit(300 << 20)
-assert not library.cam_start(200, None)
+assert not library.cam_start(200, None, with_host)
 assert has_threads(1)
-pool = library.cam_start(2, None)
+pool = library.cam_start(2, None, with_host)
 assert pool and submit(pool) == 1
 library.cam_wait(pool, 0)
 library.cam_stop(pool)
@@ -79,12 +79,12 @@ assert has_threads(1)
 """
 
 FORK = """
-pool = library.cam_start(200, None)
+pool = library.cam_start(200 + with_host, None, with_host)
 assert submit(pool) == 1
 library.cam_wait(pool, 0)
 child = os.fork()
 if not child:
-    other = library.cam_start(200, None)  # takes the stacks that the parent's threads left
+    other = library.cam_start(200, None, 0)  # takes the stacks that the parent's threads left
     limit(300 << 20)
     refused = submit(pool) == 0 and has_threads(201)
     library.cam_wait(pool, 0)
@@ -101,32 +101,37 @@ library.cam_stop(pool)
 """
 
 
+@pytest.mark.parametrize("with_host", [0, 1])
 @pytest.mark.parametrize("body", [START, FORK], ids=["start", "fork"])
-def test_threads_that_cannot_be_started(body: str) -> None:
+def test_threads_that_cannot_be_started(body: str, with_host: int) -> None:
     """All or none are there: a run is refused, or ends; those that were started are ended."""
     if sys.platform != "linux":
         pytest.skip("not on this platform: no limit on memory")
-    run_child(body)
+    run_child(body, with_host)
 
 
+@pytest.mark.parametrize("with_host", [0, 1])
 @pytest.mark.skipif(sys.platform != "linux", reason="not on this platform: threads are not listed")
 @pytest.mark.parametrize("body", [QUEUE, DEEP], ids=["one", "seven"])
-def test_runs_wait_behind_another(body: str) -> None:
+def test_runs_wait_behind_another(body: str, with_host: int) -> None:
     """Of runs without ops, too, which one thread may leave before another has begun them."""
-    run_child(body)
+    run_child(body, with_host)
 
 
-def test_nobody_sleeps_on_where_a_waker_is_late(tmp_path: Path) -> None:
-    """Of three threads one may sleep, and another be a meeting ahead, before the sleepers are woken."""
+@pytest.mark.parametrize("name", ["pool_delays", "pool_host"])
+def test_a_program_around_the_pool(name: str, tmp_path: Path) -> None:
+    """pool_delays: of three threads one may sleep, and another be a meeting ahead, before the sleepers are
+    woken. pool_host: who waits computes, from between two ops to the end of a run."""
     compiler = shutil.which("cc")
     if sys.platform != "linux" or not compiler:
         pytest.skip("not on this platform: no C compiler named cc")
-    program, sources = tmp_path / "delays", [f"-I{SOURCES}", str(Path(__file__).parent / "pool_delays.c")]
+    program, sources = tmp_path / name, [f"-I{SOURCES}", str(Path(__file__).parent / f"{name}.c")]
     subprocess.run([compiler, "-std=c11", "-O2", *sources, "-o", str(program), "-lpthread"], check=True)
-    assert subprocess.run([str(program)], timeout=TIMEOUT_S).returncode == 0
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout
 
 
-def run_child(body: str) -> None:
-    command = [sys.executable, "-c", PRELUDE + body, str(find())]
+def run_child(body: str, with_host: int) -> None:
+    command = [sys.executable, "-c", PRELUDE + body, str(find()), str(with_host)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr

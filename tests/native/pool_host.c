@@ -1,0 +1,84 @@
+/* The host comes in between ops and goes at the ends of runs, with one and with three threads beside it: each
+ * thing is done once, after those of the op before, in the pool's float mode, by the host, too. Ends with 0. */
+#define _GNU_SOURCE
+#include "pool.c"
+#include <stdio.h>
+
+enum { OPS = 5, THINGS = 24, RUNS = 600, FLUSHING = 0x8040 /* flushes subnormals */ };
+
+static struct {
+    uint8_t done[CAM_MOST_RUNS][OPS][THINGS];
+    atomic_uint by_host, without_host, wrong;
+} seen;
+static _Thread_local uint32_t is_host;
+
+static void expect(int holds) {
+    if (!holds) atomic_fetch_add(&seen.wrong, 1);
+}
+
+static void do_thing(uint8_t (*ops)[THINGS], uint64_t op, uint32_t i) {
+    expect(ops[op][i]++ == 0);
+    for (uint32_t k = 0; op && k < THINGS; k++) expect(ops[op - 1][k] == 1);
+}
+
+static void some_ops(cam_run *run, uint32_t thread, uint64_t first) {
+    uint8_t (*ops)[THINGS] = seen.done[run->number % CAM_MOST_RUNS];
+    for (uint64_t op = first; op < OPS; op++) {
+        if (op > first) cam_meet_between(run, op);
+        const uint32_t n = run->n_threads;
+        const cam_range mine = share(THINGS, run, thread);
+        const uint64_t mode = set_float_mode(FLOAT_MODE);
+        expect(thread < n && mode == FLOAT_MODE && is_host == (thread == run->pool->n_own));
+        for (uint32_t i = mine.start; i < mine.end; i++) do_thing(ops, op, i);
+        atomic_fetch_add(is_host ? &seen.by_host : &seen.without_host, is_host || n == run->pool->n_own);
+    }
+}
+
+/* Forgets what a run has done, once it has ended. */
+static void check_run(uint64_t number) {
+    uint8_t (*ops)[THINGS] = seen.done[number % CAM_MOST_RUNS];
+    for (uint32_t i = 0; i < OPS * THINGS; i++) expect(ops[i / THINGS][i % THINGS] == 1);
+    memset(ops, 0, OPS * THINGS);
+}
+
+static void wait_and_check(cam_pool *pool, uint64_t *ended, uint64_t begun, uint32_t most) {
+    const uint64_t before = set_float_mode(FLOAT_MODE | FLUSHING);
+    cam_pool_wait(pool, most);
+    expect(set_float_mode(before) == (FLOAT_MODE | FLUSHING));
+    while (*ended + most < begun) check_run(++*ended);
+}
+
+static void *wait_too(void *pool) {
+    is_host = 1;
+    cam_pool_wait(pool, 0);
+    return NULL;
+}
+
+/* Some runs at a time, some of which it waits for; now and then another thread waits, too. */
+static void host(uint32_t n_threads) {
+    const cam_variant variant = {.execute = some_ops};
+    const cam_run run = {0};
+    const uint64_t before = set_float_mode(FLOAT_MODE | FLUSHING);   /* threads begin with that of their maker */
+    cam_pool *pool = cam_pool_new(n_threads, NULL, 1);
+    pthread_t other;
+    uint64_t ended = 0;
+    set_float_mode(before);
+    for (uint64_t begun = 0; begun < RUNS;) {
+        expect(cam_pool_submit(pool, &variant, &run)), begun++;
+        if (begun - ended == CAM_MOST_RUNS || begun % 3 == 0)
+            wait_and_check(pool, &ended, begun, (uint32_t)(begun * 7 % CAM_MOST_RUNS));
+        if (begun % 50) continue;
+        expect(pthread_create(&other, NULL, wait_too, pool) == 0);
+        wait_and_check(pool, &ended, begun, 0);
+        pthread_join(other, NULL);
+    }
+    wait_and_check(pool, &ended, RUNS, 0);
+    cam_pool_free(pool);
+}
+
+int main(void) {
+    is_host = 1;
+    host(2), host(4);
+    printf("%u ops with the host, %u without, %u wrong\n", seen.by_host, seen.without_host, seen.wrong);
+    return seen.by_host && seen.without_host && !seen.wrong ? 0 : 1;
+}
