@@ -130,7 +130,7 @@ class WeightForms:
             ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
 
     def panels(self, weight: Weight, begin: Begin, *, form: int) -> WeightRecord:
-        """Panels of 16 rows, matrix by matrix; of each as many parts of its rows as take turns in the form."""
+        """Panels of 16 rows, matrix by matrix; of a matrix as many parts as take turns in the form."""
         stack, rows, cols = stacked(weight)
         turns, height, stored = TURNS[form], _piece_rows(weight), self._stored(weight)
         rows //= turns

@@ -1,5 +1,5 @@
-/* The host comes in between ops and goes at the ends of runs, with one and with three threads beside it: each
- * thing is done once, after those of the op before, in the pool's float mode, by the host, too. Ends with 0. */
+/* The host comes in between ops and goes at the ends of runs, beside one thread and beside three: each thing
+ * is done once, after those of the op before, in the pool's float mode, by the host, too. Ends with 0. */
 #define _GNU_SOURCE
 #include "pool.c"
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void *wait_too(void *pool) {
 static void host(uint32_t n_threads) {
     const cam_variant variant = {.execute = some_ops};
     const cam_run run = {0};
-    const uint64_t before = set_float_mode(FLOAT_MODE | FLUSHING);   /* threads begin with that of their maker */
+    const uint64_t before = set_float_mode(FLOAT_MODE | FLUSHING);  /* threads begin with their maker's */
     cam_pool *pool = cam_pool_new(n_threads, NULL, 1);
     pthread_t other;
     uint64_t ended = 0;

@@ -24,13 +24,20 @@ from camelid.errors import ModelFormatError
 from camelid.plan.weights import LoadOp, Part, Weight
 from camelid_native import cpu_weights
 from camelid_native.cpu_api import Library
-from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, WeightRecord
+from camelid_native.cpu_records import (
+    FORM_F32,
+    FORM_GATED,
+    FORM_PANELS,
+    FORM_ROWS,
+    PANEL_ROWS,
+    WeightRecord,
+)
 from camelid_native.cpu_weights import WeightForms
 
 F32 = NDArray[np.float32]
 ROWS, COLS, HEAD = 144, 40, 24  # a head is no whole number of panels
 STORED: F32 = np.random.default_rng(6).standard_normal((ROWS, COLS), np.float32)
-PICKED = (5, 0, 5, 143, *range(7, 60))
+PICKED = (5, 0, 5, 143, *range(7, 61))  # two halves, neither of whole panels
 CAST, HEADS = LoadOp("cast", ("f32",)), LoadOp("permute_rows", (ROWS // HEAD, HEAD))
 
 
@@ -105,12 +112,20 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def packed(case: Case, path: Path) -> F32:
+def packed(case: Case, path: Path, form: int = FORM_PANELS) -> F32:
     """The matrices as panels hold them."""
     forms, weight = WeightForms(Library(), 2), case.weight(path)
     forms.add([weight], {"model": str(path)})
-    record = forms.record(weight, FORM_PANELS)
-    return np.stack([[row(record, case.type, i, j) for j in range(record.rows)] for i in range(record.stack)])
+    record = forms.record(weight, form)
+    places = [place(j, record.rows, form) for j in range(record.rows)]
+    return np.stack([[row(record, case.type, i, j) for j in places] for i in range(record.stack)])
+
+
+def place(number: int, rows: int, form: int) -> int:
+    """Where a row stands among the panels' rows."""
+    half, within = divmod(number, rows // 2)
+    panel, line = divmod(within, PANEL_ROWS)
+    return PANEL_ROWS * (2 * panel + half) + line if form == FORM_GATED else number
 
 
 def row(record: WeightRecord, type_name: str, matrix: int, number: int) -> F32:
@@ -120,10 +135,11 @@ def row(record: WeightRecord, type_name: str, matrix: int, number: int) -> F32:
 
 
 @pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("form", [FORM_PANELS, FORM_GATED])
 @pytest.mark.parametrize("name", CASES)
-def test_panels_hold_what_the_load_ops_mean(name: str, tmp_path: Path) -> None:
+def test_panels_hold_what_the_load_ops_mean(name: str, form: int, tmp_path: Path) -> None:
     case = CASES[name]
-    got = packed(case, tmp_path / "model").reshape(case.shape)
+    got = packed(case, tmp_path / "model", form).reshape(case.shape)
     np.testing.assert_array_equal(got, case.values)
 
 

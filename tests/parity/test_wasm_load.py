@@ -21,7 +21,7 @@ from camelid.backends.base import OpenSpec
 from camelid.backends.codecs import encode
 from camelid.errors import BackendError, CamelidError, ModelFormatError
 from camelid.plan.weights import LoadOp, Part, Weight, inline_part
-from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS
+from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, TURNS
 from camelid_native.wasm import WasmBackend
 from camelid_native.wasm_weights import FORMS
 
@@ -64,13 +64,14 @@ def loaded(host: NodeHost, weight: Weight, form: int, sources: dict[str, Path]) 
 def values(data: bytes, form: int, weight: Weight) -> F32:  # [rows, cols]
     """What the buffer holds."""
     numbers = np.frombuffer(data, np.float32 if form == FORM_F32 else DTYPES[weight.type])
-    if form != FORM_PANELS:
+    if form not in TURNS:
         return numbers.astype(np.float32).reshape(weight.rows, weight.cols)
     stack = weight.shape[0] if len(weight.shape) > 2 else 1
-    panels = numbers.reshape(stack, -1, weight.cols, PANEL_ROWS).swapaxes(2, 3)
-    rows = panels.reshape(stack, -1, weight.cols)
-    assert not rows[:, weight.rows // stack :].any(), "what fills the last panel up is zero"
-    return rows[:, : weight.rows // stack].astype(np.float32).reshape(weight.rows, weight.cols)
+    turns, n = TURNS[form], weight.rows // stack // TURNS[form]
+    panels = numbers.reshape(stack, -1, turns, weight.cols, PANEL_ROWS).transpose(0, 2, 1, 4, 3)
+    rows = panels.reshape(stack, turns, -1, weight.cols)
+    assert not rows[:, :, n:].any(), "what fills the last panel up is zero"
+    return rows[:, :, :n].astype(np.float32).reshape(weight.rows, weight.cols)
 
 
 @pytest.mark.parametrize("form", FORMS)
