@@ -95,11 +95,12 @@ class Library:
         self._c.cam_multiply(self._number, n)
         return 64 * n * self._c.cam_lanes(self._number)
 
-    def start(self, cpus: Sequence[int]) -> int:
+    def start(self, cpus: Sequence[int], *, with_host: bool = True) -> int:
         """A pool of as many threads. Where `may_pin` lets it each is bound to its processor, but the last,
-        which is that of who waits: no processor is left for it. BackendError if the system gives none."""
+        which is that of who waits: no processor is left for it. Not `with_host`, it is bound as the others:
+        who waits for each op alone comes too late to compute. BackendError if the system gives none."""
         pinned = (c_uint32 * len(cpus))(*cpus) if may_pin(cpus) else None
-        pool = self._c.cam_start(len(cpus), pinned, pinned is not None)
+        pool = self._c.cam_start(len(cpus), pinned, with_host and pinned is not None)
         if not pool:
             raise BackendError("the threads of backend 'cpu' cannot be started", backend="cpu")
         return pool

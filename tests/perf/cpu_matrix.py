@@ -69,7 +69,7 @@ def product(library: Library, n_threads: int, type_name: str, rows: int, n_out: 
     program = ProgramRecord(ops=ctypes.addressof(op), n_ops=1, capacity_rows=rows)
     scratch = Memory(library.scratch_bytes(ctypes.addressof(program), n_threads))
     program.scratch, program.scratch_bytes = scratch.at, scratch.n_bytes
-    pool = library.start(processors()[:n_threads])
+    pool = library.start(processors()[:n_threads], with_host=False)
     try:
         yield Product(library, pool, program, (x, y, panels, op, scratch))
     finally:

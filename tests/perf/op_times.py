@@ -2,7 +2,8 @@
 
 A step of decode and a full one of prefill, as the engine made them, are run again op by op: each op as a
 program of its own, in order, so that every op finds the caches as it would. What calling a program without
-ops costs is taken off each. Beside their sum stands the whole step in one call, and beside that the engine's
+ops costs is taken off each, so that what takes a few microseconds may come out some ten too long or too short.
+Beside their sum stands the whole step in one call, and beside that the engine's
 time for a token: the difference is Python and sampling's way back. Medians over some passes.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import ctypes
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -63,13 +65,17 @@ class Replay:
     """Runs parts of a kept step again and again."""
 
     def __init__(self, backend: CpuBackend, kept: Kept) -> None:
-        runner = backend._opened()
         own: CpuProgram = kept.program.handle
-        self._library, self._pool, self._own = runner._library, runner._pool, own
+        self._library, self._own = backend._library, own
+        self._pool = self._library.start(backend._cpus, with_host=False)
         self._step = kept.step
         first, each = own.record.ops, ctypes.sizeof(OpRecord)
         self._none = self._part(first, 0)
         self._ops = [self._part(first + i * each, 1) for i in range(own.record.n_ops)]
+
+    def close(self) -> None:
+        """Ends its threads."""
+        self._library.stop(self._pool)
 
     def _part(self, ops: int, n_ops: int) -> ProgramRecord:
         part = ProgramRecord.from_buffer_copy(self._own.record)
@@ -136,8 +142,8 @@ def profile(path: Path, depth: int, threads: int | None, kv_type: str, passes: i
         print(f"{path.name}, {llm.capabilities.device}, {len(prompt)} rows held, {read_gbps():.1f} GB/s read")
         for entry in (DECODE, MIXED):
             kept: Kept = recorder.kept[entry]
-            replay = Replay(backend, kept)
-            seconds, whole = replay.each(passes), replay.whole(passes)
+            with closing(Replay(backend, kept)) as replay:
+                seconds, whole = replay.each(passes), replay.whole(passes)
             n = len(decode_step(kept.step, kept.program.plan.layout).rows)
             print(f"\n{entry}, {n} rows\n| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
             print("\n".join(rows(kept, seconds)))
