@@ -2,9 +2,9 @@
 
 A step of decode and a full one of prefill, as the engine made them, are run again op by op: each op as a
 program of its own, in order, so that every op finds the caches as it would. What calling a program without
-ops costs is taken off each, so that what takes a few microseconds may come out some ten too long or too short.
-Beside their sum stands the whole step in one call, and beside that the engine's
-time for a token: the difference is Python and sampling's way back. Medians over some passes.
+ops costs is taken off each: what takes a few microseconds may come out some ten too long or too short. Beside
+their sum stands the whole step in one call, and beside that the engine's time for a token: the difference is
+Python and sampling's way back. Medians over some passes.
 """
 
 from __future__ import annotations
