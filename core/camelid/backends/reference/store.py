@@ -7,7 +7,7 @@ multiplies and forgets one tile after another. What fits the cache stays decoded
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,8 +27,6 @@ from camelid.plan.weights import INLINE, Part, Weight
 TILE_VALUES = 1 << 18
 CACHE_BYTES = 160 << 20  # of decoded tiles. First come stays: in a cycle, the oldest is what is needed next
 
-Tiles = list[tuple[int, F64]]  # where each starts
-
 
 class WeightStore:
     """Weights by name. `matrix` and `vector` are for small ones, `rows` and the products for any."""
@@ -38,7 +36,6 @@ class WeightStore:
         self._files: dict[str, npt.NDArray[np.uint8]] = {}
         self._decoded: dict[tuple[str, int, int], F64] = {}
         self._decoded_bytes = 0
-        self._whole: dict[tuple[str, int, tuple[int, ...]], Tiles] = {}  # matrices with all tiles decoded
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
         wanted = {part.source for weight in weights for part in weight.parts}
@@ -69,15 +66,10 @@ class WeightStore:
         one = replace(weight, shape=weight.shape[1:])
         return _products(self._tiles(one, expert * one.rows), x, one.rows)
 
-    def _tiles(self, weight: Weight, first: int = 0) -> Iterable[tuple[int, F64]]:
+    def _tiles(self, weight: Weight, first: int = 0) -> Iterator[tuple[int, F64]]:
         """(start, [n, in]) of all tiles of a matrix; of a stack, that matrix whose first row is `first`."""
-        key = (weight.name, first, weight.shape)
-        if key in self._whole:
-            return self._whole[key]
-        places = list(tiles(weight, TILE_VALUES))
-        if all((weight.name, first + start, n) in self._decoded for start, n in places):
-            self._whole[key] = [(start, self._tile(weight, first + start, n)) for start, n in places]
-        return ((start, self._tile(weight, first + start, n)) for start, n in places)
+        for start, n in tiles(weight, TILE_VALUES):
+            yield start, self._tile(weight, first + start, n)
 
     def _tile(self, weight: Weight, start: int, n: int) -> F64:  # [n, in]
         key = (weight.name, start, n)
@@ -104,7 +96,7 @@ def _mapped(path: str) -> npt.NDArray[np.uint8]:
         ) from error
 
 
-def _products(tiles: Iterable[tuple[int, F64]], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
+def _products(tiles: Iterator[tuple[int, F64]], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
     y = np.empty((len(x), n_out))
     for start, tile in tiles:
         for t, row in enumerate(x):
