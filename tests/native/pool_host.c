@@ -1,14 +1,27 @@
 /* The host comes in between ops and goes at the ends of runs, beside one thread and beside three: each thing
  * is done once, after those of the op before, in the pool's float mode, by the host, too. Ends with 0. */
 #define _GNU_SOURCE
-#include "pool.c"
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <unistd.h>
 
-enum { OPS = 5, THINGS = 24, RUNS = 600, FLUSHING = 0x8040 /* flushes subnormals */ };
+/* Now and then a thread is held up around what others see of it. */
+static void hold_up(void) {
+    static _Thread_local uint32_t n;
+    if (++n % 5 == 0) usleep(50);
+}
+#undef atomic_store
+#undef atomic_fetch_add
+#define atomic_store(at, value) (atomic_store_explicit(at, value, memory_order_seq_cst), hold_up())
+#define atomic_fetch_add(at, more) (hold_up(), atomic_fetch_add_explicit(at, more, memory_order_seq_cst))
+#include "pool.c"
+
+enum { OPS = 5, THINGS = 24, RUNS = 300, FLUSHING = 0x8040 /* flushes subnormals */ };
 
 static struct {
     uint8_t done[CAM_MOST_RUNS][OPS][THINGS];
-    atomic_uint by_host, without_host, wrong;
+    atomic_uint by_host, without_host, wrong, is_over;
 } seen;
 static _Thread_local uint32_t is_host;
 
@@ -50,11 +63,11 @@ static void wait_and_check(cam_pool *pool, uint64_t *ended, uint64_t begun, uint
 
 static void *wait_too(void *pool) {
     is_host = 1;
-    cam_pool_wait(pool, 0);
+    for (; !seen.is_over; usleep(1000)) cam_pool_wait(pool, 0);
     return NULL;
 }
 
-/* Some runs at a time, some of which it waits for; now and then another thread waits, too. */
+/* Some runs at a time, some of which it waits for, while another thread waits, too. */
 static void host(uint32_t n_threads) {
     const cam_variant variant = {.execute = some_ops};
     const cam_run run = {0};
@@ -63,16 +76,16 @@ static void host(uint32_t n_threads) {
     pthread_t other;
     uint64_t ended = 0;
     set_float_mode(before);
+    seen.is_over = 0;
+    expect(pthread_create(&other, NULL, wait_too, pool) == 0);
     for (uint64_t begun = 0; begun < RUNS;) {
         expect(cam_pool_submit(pool, &variant, &run)), begun++;
         if (begun - ended == CAM_MOST_RUNS || begun % 3 == 0)
             wait_and_check(pool, &ended, begun, (uint32_t)(begun * 7 % CAM_MOST_RUNS));
-        if (begun % 50) continue;
-        expect(pthread_create(&other, NULL, wait_too, pool) == 0);
-        wait_and_check(pool, &ended, begun, 0);
-        pthread_join(other, NULL);
     }
     wait_and_check(pool, &ended, RUNS, 0);
+    seen.is_over = 1;
+    pthread_join(other, NULL);
     cam_pool_free(pool);
 }
 

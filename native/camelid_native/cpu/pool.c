@@ -45,7 +45,8 @@ struct cam_pool {
     atomic_uint n_here;       /* threads of the op at hand; changes while all of them meet */
     atomic_ullong awaited;    /* the run whose end the host waits for; 0: it is away */
     atomic_uint is_helped;    /* a thread of the host is in help_until: one is let in at a time */
-    cam_run host;             /* with what it comes in, before op `host_op` */
+    atomic_ullong host_phase; /* with which the host has come in; 0: it has not */
+    cam_run host;             /* with what it came, before op `host_op` */
     uint64_t host_op;
     cam_taken *taken;         /* one a thread; see cam_take */
 };
@@ -157,6 +158,7 @@ static void let_host_in(cam_pool *pool, const cam_run *run, uint64_t next) {
     if (is_with_host(pool) || atomic_load(&pool->awaited) < run->number) return;
     pool->host = *run, pool->host_op = next;
     atomic_store(&pool->n_here, pool->n_own + 1);
+    atomic_store(&pool->host_phase, atomic_load(&pool->phase.value) + 1);
 }
 
 void cam_meet_between(cam_run *run, uint64_t next) {
@@ -242,6 +244,7 @@ static int start(cam_pool *pool) {
     atomic_store(&pool->n_here, pool->n_own);
     atomic_store(&pool->awaited, 0);
     atomic_store(&pool->is_helped, 0);
+    atomic_store(&pool->host_phase, 0);
     clear_taken(pool);
     for (uint32_t i = 0; i < pool->n_own; i++)
         if (!start_thread(pool, i)) {
@@ -285,20 +288,31 @@ int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *r
     return 1;
 }
 
-/* The host computes until a run has ended. */
+/* Whether the host has come in, and those who met there have parted: before, it would count among them. */
+static int has_come_in(const cam_pool *pool, uint64_t phase) {
+    const uint64_t came = atomic_load(&pool->host_phase);
+    return came && phase >= came;
+}
+
+/* The rest of a run, and those after it up to the one awaited. */
+static void compute_until(cam_pool *pool, uint64_t awaited) {
+    const uint64_t before = set_float_mode(FLOAT_MODE), first = pool->host.number;
+    atomic_store(&pool->host_phase, 0);
+    execute(pool->host, pool->n_own, pool->host_op);
+    for (uint64_t number = first + 1; number <= awaited; number++)
+        execute(run_of(pool, number), pool->n_own, 0);
+    set_float_mode(before);
+}
+
+/* The host computes until a run has ended, if it can come in before. */
 static void help_until(cam_pool *pool, uint64_t awaited) {
+    uint64_t phase;
     atomic_store(&pool->awaited, awaited);
-    for (uint64_t phase; phase = atomic_load(&pool->phase.value), !is_with_host(pool);) {
+    while (phase = atomic_load(&pool->phase.value), !has_come_in(pool, phase)) {
         if (atomic_load(&pool->ended.value) >= awaited) break;
         wait_until(&pool->phase, phase + 1);
     }
-    if (is_with_host(pool)) {
-        const uint64_t before = set_float_mode(FLOAT_MODE), first = pool->host.number;
-        execute(pool->host, pool->n_own, pool->host_op);
-        for (uint64_t number = first + 1; number <= awaited; number++)
-            execute(run_of(pool, number), pool->n_own, 0);
-        set_float_mode(before);
-    }
+    if (has_come_in(pool, phase)) compute_until(pool, awaited);
     atomic_store(&pool->awaited, 0);
 }
 
