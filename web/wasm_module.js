@@ -25,8 +25,9 @@ export function choose({ variant = "", threads = 0 }) {
   if (!taken) throw new Error("this browser's WebAssembly has no SIMD; use a newer one");
   if (!runs.includes(taken)) throw new Error(`there is no variant '${variant}' here; there is ${runs}`);
   const reasons = taken === "wasm" && !variant ? ["this browser has no relaxed SIMD"] : [];
-  if (threads > MOST_THREADS) reasons.push(`${MOST_THREADS} threads are the most`);
-  const wanted = Math.min(threads || globalThis.navigator?.hardwareConcurrency || 1, MOST_THREADS);
+  const asked = threads || globalThis.navigator?.hardwareConcurrency || 1;
+  const wanted = Math.min(asked, MOST_THREADS);
+  if (wanted < asked) reasons.push(`of ${asked} threads ${MOST_THREADS}, the most there can be`);
   const choice = { variant: taken, threads: wanted, shared: wanted > 1, why: reasons.join("; ") };
   const obstacle = wanted > 1 ? obstacleToThreads() : "";
   return obstacle ? alone(choice, obstacle) : choice;

@@ -16,7 +16,7 @@ export class OneThread {
 
   constructor({ exports }) {
     this.#exports = exports;
-    this.#pool = exports.cam_start(1, 0);
+    this.#pool = exports.cam_start(1, 0, 0);
   }
 
   /** Runs a program on a step's words; all three are addresses. */
@@ -47,7 +47,8 @@ export class ManyThreads {
    * @param {number} n
    */
   static async start(kernels, n) {
-    const pool = kernels.exports.cam_start(n, 0);
+    const pool = kernels.exports.cam_start(n, 0, 0);
+    if (!pool) throw new ThreadError(`the module has no place for ${n} threads`);
     const own = new ManyThreads(kernels, pool, n);
     try {
       const starting = Array.from({ length: n }, (_, thread) => own.#start(kernels, pool, thread));

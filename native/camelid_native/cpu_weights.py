@@ -136,23 +136,25 @@ class WeightForms:
         rows //= turns
         one, part = (self._library.panel_bytes(weight.type, n, cols) for n in (1, rows))
         at = self._memory.block(stack * turns * part)
+        firsts = [at + i * turns * part + turn * one for i in range(stack) for turn in range(turns)]
         pieces = [
-            begin(partial(self._pack, weight, stored, i * rows, start, min(height, rows - start), to, turns))
-            for i in range(stack * turns)
-            for to in (at + i // turns * turns * part + i % turns * one,)
+            begin(
+                partial(
+                    self._pack, weight, stored, i * rows, range(start, min(start + height, rows)), to, turns
+                )
+            )
+            for i, to in enumerate(firsts)
             for start in range(0, rows, height)
         ]
         if _takes_all(weight):
             wait(pieces)  # until then the whole matrix is held; it must not be one of many
         return weight_record(weight, form, at, turns * part)
 
-    def _pack(
-        self, weight: Weight, stored: Stored, first: int, start: int, n: int, at: int, turns: int
-    ) -> None:
-        """Rows `start .. start + n` of those from row `first` on, whose panels begin at `at`."""
-        piece = np.ascontiguousarray(stored(first + start, n))
-        to = at + turns * self._library.panel_bytes(weight.type, start, weight.cols)
-        self._library.pack(weight.type, piece.ctypes.data, n, weight.cols, to, turns)
+    def _pack(self, weight: Weight, stored: Stored, first: int, rows: range, at: int, turns: int) -> None:
+        """These rows of those from row `first` on, whose panels begin at `at`."""
+        piece = np.ascontiguousarray(stored(first + rows.start, len(rows)))
+        to = at + turns * self._library.panel_bytes(weight.type, rows.start, weight.cols)
+        self._library.pack(weight.type, piece.ctypes.data, len(rows), weight.cols, to, turns)
 
     def _stored(self, weight: Weight) -> Stored:
         """What gives rows in the weight's own type, load ops done, and itself does once what can be."""

@@ -81,5 +81,5 @@ def test_a_pool_is_told_so(cpus: list[int], want: list[int] | None, monkeypatch:
         return 1
 
     monkeypatch.setattr(library, "_c", SimpleNamespace(cam_start=start))
-    assert library.start(cpus) == 1
+    assert library.start(cpus, with_host=True) == 1
     assert told == [(len(cpus), want, want is not None)]

@@ -19,7 +19,7 @@ from camelid_native.cpu import open_backend
 pytestmark = pytest.mark.parity
 
 
-Key = tuple[str, int]  # an op, and which of its cases
+Key = tuple[frozenset[str], str, int]  # types of weights, an op, and which of its cases
 
 
 @cache
@@ -42,8 +42,9 @@ async def shared(known: dict[Key, OpResult], key: Key, case: OpCase) -> OpResult
 async def gate(variant: str, op: str, known: dict[Key, OpResult]) -> list[Outcome]:
     backend = open_backend()
     await backend.open(OpenSpec(adapter=variant, threads=2))
-    own = enumerate(cases(backend.capabilities().weight_types, op))
-    outcomes = [await judge(backend, case, partial(shared, known, (op, i))) for i, case in own]
+    types = backend.capabilities().weight_types
+    own = enumerate(cases(types, op))
+    outcomes = [await judge(backend, case, partial(shared, known, (types, op, i))) for i, case in own]
     await backend.close()
     return outcomes
 

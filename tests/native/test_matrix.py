@@ -242,7 +242,7 @@ GATES = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    ("act", "n_out"),  # the rows of `up` begin in the middle of a panel, or not; of many, panels go in turn
+    ("act", "n_out"),  # the last panel of each half is full, or not; of many, panels go in turn
     [*product(GATES, [16, 48, 5, 23]), ("silu", 1290)],
 )
 def test_linear_glu(act: str, n_out: int, variant: str) -> None:

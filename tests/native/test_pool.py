@@ -45,7 +45,7 @@ def has_threads(n):  # one that has been joined may still be listed for a moment
 """
 
 QUEUE = """
-pool = library.cam_start(2, None, with_host)
+pool = library.cam_start(2 + with_host, None, with_host)
 for _ in range(2000):
     assert submit(pool) == 1 and submit(pool) == 1
     library.cam_wait(pool, 1)
@@ -55,9 +55,9 @@ library.cam_stop(pool)
 assert has_threads(1)
 """
 
-# As deep as it goes; the host is told of the run that it waits for, and of no other.
+# As deep as it goes; a host that does not compute is told of the run that it waits for, and of no other.
 DEEP = """
-pool = library.cam_start(2, None, with_host)
+pool = library.cam_start(2 + with_host, None, with_host)
 for left in (0, 1, 4, 7) * 500:
     for _ in range(8):
         assert submit(pool) == 1

@@ -100,7 +100,7 @@ export class Kernels {
 export function openKernels(folder, n) {
   const module = compile(`${folder}/camelid_cpu${n > 1 ? "_threads" : ""}.wasm`);
   const memory = n > 1 ? new WebAssembly.Memory({ initial: 64, maximum: 65535, shared: true }) : undefined;
-  const kernels = new Kernels(module, memory), pool = kernels.c.cam_start(n, 0);
+  const kernels = new Kernels(module, memory), pool = kernels.c.cam_start(n, 0, 0);
   return Object.assign(kernels, { module, nThreads: n, pool, workers: [], ends: [] });
 }
 

@@ -73,7 +73,7 @@ const CHECKS = {
   stop: async () => {
     globalThis.Worker = IdleWorker;
     const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1, maximum: 64, shared: true }), 64);
-    const exports = { cam_start: () => 0, cam_done_at: () => 0, cam_submit: () => {} };
+    const exports = { cam_start: () => 8, cam_done_at: () => 0, cam_submit: () => {} };
     const threads = await ManyThreads.start({ exports, memory }, 2);
     const run = threads.run(0, 0, 0);
     await turns(3);
@@ -91,6 +91,9 @@ const CHECKS = {
     assert.deepEqual(alone, { variant: "wasm", threads: 1, shared: false, why });
     assert.equal(choose({ variant: "wasm", threads: 1 }).why, "", "no more was asked for");
     globalThis.crossOriginIsolated = true;
+    const many = pick(choose({ variant: "wasm", threads: 100 }));
+    const most = "of 100 threads 64, the most there can be";
+    assert.deepEqual(many, { variant: "wasm", why: most, shared: true, threads: 64 });
     WebAssembly.validate = (bytes) => !bytes.includes(0x92);
     const plain = { variant: "wasm", why: "this browser has no relaxed SIMD", ...both };
     assert.deepEqual(pick(choose({ threads: 2 })), plain);

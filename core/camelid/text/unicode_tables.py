@@ -130,10 +130,10 @@ def end_of(text: str) -> int:
 def compile_published(regex: str, end: int = N_CODE_POINTS) -> re.Pattern[str]:
     """Compile a regex as a model publishes it, with its classes (and `\\S`) from the tables.
 
-    Each set becomes the ranges of its union or complement: fewer for `re` to look through. With the `end_of`
-    a text it is for such texts alone, and without ranges above U+FFFF up to ten times as quick. ValueError
-    for a set with other escapes than those of CLASS and CONTROLS, or of a character that is no letter or
-    digit.
+    Each set becomes the ranges of its union or complement: fewer for `re` to look through. With an `end`
+    it is for texts alone whose `end_of` that is; without ranges above U+FFFF it is up to ten times as quick.
+    ValueError for a set with other escapes than those of CLASS and CONTROLS, or of a character that is no
+    letter or digit.
     """
     return re.compile(SYNTAX.sub(partial(_as_set, end), regex))
 

@@ -115,8 +115,12 @@ static void store_outputs(const cam_matrix *matrix, const cam_places *places, ui
 /* Panels taken together, so that they stay in the second-level cache while all rows pass by. */
 enum { CACHED_BYTES = 256 << 10 };
 
+/* Of 16 outputs: of a gated matrix two panels. */
+static uint64_t output_bytes(const cam_matrix *matrix) {
+    return panel_bytes(matrix->layout, matrix->cols) << matrix->is_gated;
+}
 static uint32_t panels_together(const cam_matrix *matrix) {
-    uint64_t n = CACHED_BYTES / (panel_bytes(matrix->layout, matrix->cols) + 1);
+    uint64_t n = CACHED_BYTES / (output_bytes(matrix) + 1);
     return n ? (uint32_t)n : 1;
 }
 
@@ -148,7 +152,7 @@ static cam_range share_panels(const cam_matrix *matrix, const cam_run *run, uint
 enum { BYTES_AT_ONCE = 16 << 10, MANY_ROWS = 32, LEAST_PARTS = 4 };
 
 static uint32_t panels_at_once(const cam_matrix *matrix, uint32_t n_rows) {
-    const uint64_t bytes = panel_bytes(matrix->layout, matrix->cols);
+    const uint64_t bytes = output_bytes(matrix);
     if (n_rows >= MANY_ROWS) return panels_together(matrix);
     return bytes < BYTES_AT_ONCE ? (uint32_t)(BYTES_AT_ONCE / bytes) : 1;
 }

@@ -3,8 +3,8 @@
  * until it comes. In a child of fork() they are started anew.
  *
  * Where there is no processor left for the host it is one of the threads while it waits: it comes in between
- * two ops, goes when the run that it waits for has ended, and what it does then keeps no thread from the
- * others, who go on without it. */
+ * two ops and goes when the run that it waits for has ended. The others go on without it, so that what it does
+ * then holds none of them up. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
@@ -45,6 +45,7 @@ struct cam_pool {
     atomic_uint n_here;       /* threads of the op at hand; changes while all of them meet */
     atomic_ullong awaited;    /* the run whose end the host waits for; 0: it is away */
     atomic_uint is_helped;    /* a thread of the host is in help_until: one is let in at a time */
+    atomic_uint n_waiting;    /* threads of the host in cam_pool_wait */
     atomic_ullong host_phase; /* with which the host has come in; 0: it has not */
     cam_run host;             /* with what it came, before op `host_op` */
     uint64_t host_op;
@@ -244,6 +245,7 @@ static int start(cam_pool *pool) {
     atomic_store(&pool->n_here, pool->n_own);
     atomic_store(&pool->awaited, 0);
     atomic_store(&pool->is_helped, 0);
+    atomic_store(&pool->n_waiting, 0);
     atomic_store(&pool->host_phase, 0);
     clear_taken(pool);
     for (uint32_t i = 0; i < pool->n_own; i++)
@@ -317,19 +319,29 @@ static void help_until(cam_pool *pool, uint64_t awaited) {
 }
 
 /* A host that does not compute sleeps at once: its looking would take a processor from a thread. */
+static void wait_for(cam_pool *pool, uint64_t awaited) {
+    if (pool->n_own == pool->n_threads || atomic_exchange(&pool->is_helped, 1)) {
+        sleep_until(&pool->ended, awaited);
+        return;
+    }
+    help_until(pool, awaited);
+    atomic_store(&pool->is_helped, 0);
+}
+
 void cam_pool_wait(cam_pool *pool, uint32_t most) {
     if (pool->owner != getpid()) return;  /* what was under way stayed in the parent */
     const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
     if (n_begun <= most) return;
-    if (pool->n_own == pool->n_threads || atomic_exchange(&pool->is_helped, 1)) {
-        sleep_until(&pool->ended, n_begun - most);
-        return;
-    }
-    help_until(pool, n_begun - most);
-    atomic_store(&pool->is_helped, 0);
+    atomic_fetch_add(&pool->n_waiting, 1);
+    wait_for(pool, n_begun - most);
+    atomic_fetch_sub(&pool->n_waiting, 1);
 }
 
+/* Some other thread may just have seen that its run has ended. */
 void cam_pool_free(cam_pool *pool) {
-    if (pool->owner == getpid()) end_threads(pool, pool->n_own);
+    if (pool->owner == getpid()) {
+        end_threads(pool, pool->n_own);
+        while (atomic_load(&pool->n_waiting)) sched_yield();
+    }
     release(pool);
 }
