@@ -11,8 +11,8 @@ enum { CACHE_LINE = 64 };
 /* What was taken of a share by cam_take: from its start in the low half, from its end in the high one. Each
  * in a line of its own, as its thread writes to it often and others seldom. */
 typedef struct {
-    atomic_ullong ends;
-    char beyond[CACHE_LINE - sizeof(atomic_ullong)];
+    _Atomic uint64_t ends;
+    char beyond[CACHE_LINE - sizeof(uint64_t)];
 } cam_taken;
 
 /* Each thread has its own. */
