@@ -19,7 +19,10 @@ from camelid_native.targets import SANITIZED, this_target
 
 ROOT = Path(__file__).parents[2]
 # Those of other libraries and of Node, and of memory that runs out, as AddressSanitizer reserves terabytes.
-LEFT_OUT = ("test_build", "test_build_hook", "test_cpu_library", "test_pool", "test_wasm_modules")
+LEFT_OUT = (
+    *("test_build", "test_build_hook", "test_cpu_library", "test_pool", "test_release_targets"),
+    "test_wasm_modules",
+)
 NATIVE = sorted(str(path) for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 PROMISES = ("tests/engine/test_promises.py", "-k", "cpu and greedy")
 SHARE = [f"tests/native/{name}.py" for name in ("test_gate", "test_matrix", "test_panels", "test_state")]

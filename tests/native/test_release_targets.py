@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from camelid_native.build import compiles, run, zig_compilers, zig_program
+from camelid_native.build import compiles, find_compiler, run
 from camelid_native.targets import FLAGS, RELEASED, Target
 
 
-@pytest.mark.skipif(zig_program() is None, reason="not on this platform: no zig")
 @pytest.mark.parametrize("name", RELEASED)
 def test_sources_compile(name: str, tmp_path: Path) -> None:
     """All that is no kernel, which includes every header that threads share."""
     target = Target(name)
-    (compiler,) = zig_compilers(target)
+    compiler = find_compiler(target, by_zig=True)
     flags = (*FLAGS, "-O0", "-Werror", *target.system.flags)
     for made, *source in compiles({}, target.system.baseline):
         done = run((*compiler.command, *flags, *source, "-c", "-o", str(tmp_path / made)))

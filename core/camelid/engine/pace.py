@@ -40,7 +40,7 @@ class Ahead:
     """The steps that may be in flight, by how long those took that only generate.
 
     Of short ones more than a device needs: the host then looks at several at once, and less often. What it
-    does for a look takes 0.4 ms of a processor that may have the step's own threads, a token more 0.1.
+    does for a look takes 0.4 ms, in which a step may have a thread fewer, a token more 0.1.
     """
 
     def __init__(self, most: int) -> None:
