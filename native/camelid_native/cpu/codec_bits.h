@@ -31,21 +31,31 @@ INLINE void store_bytes(void *restrict bytes, const int32_t *restrict codes, uin
     for (uint32_t i = 0; i < n; i++) ((uint8_t *)bytes)[i] = (uint8_t)codes[i];
 }
 
-/* codes[i] |= the i-th unsigned integer in `packed` << up; the lowest bits of a byte come first. In every
- * run of `width` bytes, the first fields of all bytes come before their second fields; so with `width` 1 the
- * integers of a byte are neighbours, and with 16 those of four bits are 16 places apart. */
-INLINE void unpack_bits(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, int bits, uint32_t width,
-                        int up) {
-    const uint32_t mask = (1u << bits) - 1;
-    for (uint32_t run = 0; run < n_bytes; run += width)
-        for (int shift = 0; shift < 8; shift += bits, codes += width)
-            for (uint32_t i = 0; i < width; i++)
-                codes[i] = (int8_t)((uint8_t)codes[i] | (packed[run + i] >> shift & mask) << up);
+/* codes[i] = the i-th unsigned integer in `packed`, times 2^up; the lowest bits of a byte come first. Eight
+ * codes at once, which are `bits` bytes. */
+INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n, int bits, int up) {
+    const uint64_t mask = (1u << bits) - 1;
+    for (uint32_t i = 0; i < n; i += 8, packed += bits) {
+        uint64_t word = 0;
+        for (int j = 0; j < 8; j++) word |= (packed[bits * j / 8] >> bits * j % 8 & mask) << (8 * j + up);
+        *(cam_u64 *)(codes + i) = word;
+    }
 }
 
-/* unpack_bits of widths that eight divides: eight bytes at once, as no field leaves its byte. */
-INLINE void unpack_wide(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, int bits, uint32_t width,
-                        int up) {
+/* The same of integers that lie apart: in every run of `width` bytes, which eight divides, the first fields
+ * of all bytes come before their second fields. Eight bytes at once, as no field leaves its byte. */
+INLINE void unpack_wide(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n_bytes, int bits,
+                        uint32_t width) {
+    const uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
+    for (uint32_t run = 0; run < n_bytes; run += width)
+        for (int shift = 0; shift < 8; shift += bits, codes += width)
+            for (uint32_t i = 0; i < width; i += 8)
+                *(cam_u64 *)(codes + i) = *(const cam_u64 *)(packed + run + i) >> shift & mask;
+}
+
+/* The same, put above the lowest `up` bits that codes have already. */
+INLINE void unpack_above(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n_bytes, int bits,
+                         uint32_t width, int up) {
     const uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
     for (uint32_t run = 0; run < n_bytes; run += width)
         for (int shift = 0; shift < 8; shift += bits, codes += width)

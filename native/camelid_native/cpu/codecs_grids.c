@@ -134,8 +134,8 @@ VALUES_OF_POINTS(iq1_s, iq1_values, 0.125f)
 VALUES_OF_POINTS(iq1_m, iq1_values, 0.125f)
 
 static void values_iq4_nl(const block_iq4_nl *block, float *values) {
-    int8_t codes[32] = {0};
-    unpack_wide(codes, block->q, 16, 4, 16, 0);
+    int8_t codes[32];
+    unpack_wide(codes, block->q, 16, 4, 16);
     look_up_codes(codes, iq4_values, 32);
     scaled_codes(values, half_value(block->d), codes, 0, 32);
 }
@@ -147,9 +147,9 @@ INLINE int scale_iq4_xs(const block_iq4_xs *block, uint32_t g) {
 
 /* value = (d * scale) * iq4_values[q], 32 in a group */
 static void values_iq4_xs(const block_iq4_xs *block, float *values) {
-    int8_t codes[256] = {0};
+    int8_t codes[256];
     float d = half_value(block->d);
-    unpack_wide(codes, block->q, 128, 4, 16, 0);
+    unpack_wide(codes, block->q, 128, 4, 16);
     look_up_codes(codes, iq4_values, 256);
     for (uint32_t g = 0; g < 8; g++)
         scaled_codes(values + 32 * g, d * (float)scale_iq4_xs(block, g), codes + 32 * g, 0, 32);

@@ -4,41 +4,41 @@
 #include "codecs.h"
 
 /* 16 low nibbles, then 16 high ones. */
-INLINE void four_bits(int8_t *codes, const uint8_t *q) { unpack_wide(codes, q, 16, 4, 16, 0); }
+INLINE void four_bits(int8_t *codes, const uint8_t *q) { unpack_wide(codes, q, 16, 4, 16); }
 
 /* A fifth bit for each, in `high`. Eight bits at once: bit i of each of eight copies is kept in byte i, and
  * what is added there takes it to the top of the byte. */
-INLINE void five_bits(int8_t *codes, const uint8_t *q, uint32_t high) {
-    four_bits(codes, q);
+INLINE void five_bits(int8_t *restrict codes, const uint8_t *restrict q, uint32_t high) {
     for (int i = 0; i < 32; i += 8) {
-        uint64_t kept = 0x0101010101010101u * (high >> i & 255) & 0x8040201008040201u;
-        *(cam_u64 *)(codes + i) |= (kept + 0x00406070787C7E7F) >> 3 & 0x1010101010101010;
+        const uint64_t four = *(const cam_u64 *)(q + i % 16) >> i / 16 * 4 & 0x0F0F0F0F0F0F0F0F;
+        const uint64_t kept = 0x0101010101010101u * (high >> i & 255) & 0x8040201008040201u;
+        *(cam_u64 *)(codes + i) = four | ((kept + 0x00406070787C7E7F) >> 3 & 0x1010101010101010);
     }
 }
 
 /* value = d * (q - 8) */
 static void values_q4_0(const block_q4_0 *block, float *values) {
-    int8_t codes[32] = {0};
+    int8_t codes[32];
     four_bits(codes, block->q);
     scaled_codes(values, half_value(block->d), codes, 8, 32);
 }
 
 /* value = d * q + m */
 static void values_q4_1(const block_q4_1 *block, float *values) {
-    int8_t codes[32] = {0};
+    int8_t codes[32];
     four_bits(codes, block->q);
     affine_codes(values, half_value(block->d), codes, half_value(block->m), 32);
 }
 
 /* value = d * (q - 16), the fifth bits in `high` */
 static void values_q5_0(const block_q5_0 *block, float *values) {
-    int8_t codes[32] = {0};
+    int8_t codes[32];
     five_bits(codes, block->q, block->high);
     scaled_codes(values, half_value(block->d), codes, 16, 32);
 }
 
 static void values_q5_1(const block_q5_1 *block, float *values) {
-    int8_t codes[32] = {0};
+    int8_t codes[32];
     five_bits(codes, block->q, block->high);
     affine_codes(values, half_value(block->d), codes, half_value(block->m), 32);
 }

@@ -7,21 +7,19 @@
  * 0-3 and 4-7; the last four have their low bits in bytes 8-11, and their high bits on top of the first. */
 typedef struct { uint8_t scale[8], minimum[8]; } cam_scales;
 INLINE cam_scales scales_of_12(const uint8_t *s) {
+    uint32_t low[2], high, scale[2], minimum[2];   /* four of them in each word */
+    memcpy(low, s, 8), memcpy(&high, s + 8, 4);
+    scale[0] = low[0] & 0x3F3F3F3F, scale[1] = (high & 0x0F0F0F0F) | (low[0] >> 2 & 0x30303030);
+    minimum[0] = low[1] & 0x3F3F3F3F, minimum[1] = (high >> 4 & 0x0F0F0F0F) | (low[1] >> 2 & 0x30303030);
     cam_scales scales;
-    for (uint32_t i = 0; i < 4; i++) {
-        scales.scale[i] = s[i] & 63;
-        scales.minimum[i] = s[i + 4] & 63;
-        scales.scale[i + 4] = (uint8_t)((s[i + 8] & 15) | (s[i] >> 2 & 48));
-        scales.minimum[i + 4] = (uint8_t)(s[i + 8] >> 4 | (s[i + 4] >> 2 & 48));
-    }
+    memcpy(scales.scale, scale, 8), memcpy(scales.minimum, minimum, 8);
     return scales;
 }
 
 /* The 16 scales of q3_k: 16 nibbles in the first 8 bytes, 16 pairs of upper bits in the last 4; less 32. */
 INLINE void six_bits_of_12(int8_t *scales, const uint8_t *s) {
-    unpack_wide(scales, s, 8, 4, 8, 0);
-    unpack_bits(scales, s + 8, 4, 2, 4, 4);
-    for (uint32_t i = 0; i < 16; i++) scales[i] -= 32;
+    unpack_wide(scales, s, 8, 4, 8);
+    for (uint32_t i = 0; i < 16; i++) scales[i] = (int8_t)((scales[i] | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32);
 }
 
 /* 8 groups of 32: value = (d * scale) * q - dmin * minimum */
@@ -38,9 +36,9 @@ INLINE void sixteen_groups(float *values, const int8_t *codes, float d, const in
 
 /* As eight_groups with 16 of 16; low nibbles of `scales` scale, high ones are minimums. */
 static void values_q2_k(const block_q2_k *block, float *values) {
-    int8_t codes[256] = {0};
+    int8_t codes[256];
     float d = half_value(block->d), dmin = half_value(block->dmin);
-    unpack_wide(codes, block->q, 64, 2, 32, 0);
+    unpack_wide(codes, block->q, 64, 2, 32);
     for (uint32_t g = 0; g < 16; g++) {
         uint8_t s = block->scales[g];
         affine_codes(values + 16 * g, d * (s & 15), codes + 16 * g, -(dmin * (s >> 4)), 16);
@@ -49,32 +47,32 @@ static void values_q2_k(const block_q2_k *block, float *values) {
 
 /* The third bit in `high`. */
 static void values_q3_k(const block_q3_k *block, float *values) {
-    int8_t codes[256] = {0}, scales[16] = {0};
-    unpack_wide(codes, block->q, 64, 2, 32, 0);
-    unpack_wide(codes, block->high, 32, 1, 32, 2);
+    int8_t codes[256], scales[16];
+    unpack_wide(codes, block->q, 64, 2, 32);
+    unpack_above(codes, block->high, 32, 1, 32, 2);
     six_bits_of_12(scales, block->scales);
     sixteen_groups(values, codes, half_value(block->d), scales, 4);
 }
 
 static void values_q4_k(const block_q4_k *block, float *values) {
-    int8_t codes[256] = {0};
-    unpack_wide(codes, block->q, 128, 4, 32, 0);
+    int8_t codes[256];
+    unpack_wide(codes, block->q, 128, 4, 32);
     eight_groups(values, codes, block->scales, half_value(block->d), half_value(block->dmin));
 }
 
 /* The fifth bit in `high`. */
 static void values_q5_k(const block_q5_k *block, float *values) {
-    int8_t codes[256] = {0};
-    unpack_wide(codes, block->q, 128, 4, 32, 0);
-    unpack_wide(codes, block->high, 32, 1, 32, 4);
+    int8_t codes[256];
+    unpack_wide(codes, block->q, 128, 4, 32);
+    unpack_above(codes, block->high, 32, 1, 32, 4);
     eight_groups(values, codes, block->scales, half_value(block->d), half_value(block->dmin));
 }
 
 /* The upper two bits in `high`. */
 static void values_q6_k(const block_q6_k *block, float *values) {
-    int8_t codes[256] = {0};
-    unpack_wide(codes, block->low, 128, 4, 64, 0);
-    unpack_wide(codes, block->high, 64, 2, 32, 4);
+    int8_t codes[256];
+    unpack_wide(codes, block->low, 128, 4, 64);
+    unpack_above(codes, block->high, 64, 2, 32, 4);
     sixteen_groups(values, codes, half_value(block->d), block->scales, 32);
 }
 

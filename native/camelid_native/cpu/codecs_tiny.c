@@ -15,16 +15,16 @@ INLINE float half_of_ue4m3(uint32_t code) {
 
 /* value = 2^(e - 127) * E2M1 */
 static void values_mxfp4(const block_mxfp4 *block, float *values) {
-    int8_t codes[32] = {0};
-    unpack_wide(codes, block->q, 16, 4, 16, 0);
+    int8_t codes[32];
+    unpack_wide(codes, block->q, 16, 4, 16);
     look_up_codes(codes, e2m1_values, 32);
     scaled_codes(values, half_of_e8m0(block->e), codes, 0, 32);
 }
 
 /* value = scale * E2M1, 16 in a group */
 static void values_nvfp4(const block_nvfp4 *block, float *values) {
-    int8_t codes[64] = {0};
-    unpack_wide(codes, block->q, 32, 4, 8, 0);
+    int8_t codes[64];
+    unpack_wide(codes, block->q, 32, 4, 8);
     look_up_codes(codes, e2m1_values, 64);
     for (uint32_t g = 0; g < 4; g++)
         scaled_codes(values + 16 * g, half_of_ue4m3(block->scales[g]), codes + 16 * g, 0, 16);
@@ -53,22 +53,22 @@ static void values_tq1_0(const block_tq1_0 *block, float *values) {
 
 /* value = d * (q - 1) */
 static void values_tq2_0(const block_tq2_0 *block, float *values) {
-    int8_t codes[256] = {0};
-    unpack_wide(codes, block->q, 64, 2, 32, 0);
+    int8_t codes[256];
+    unpack_wide(codes, block->q, 64, 2, 32);
     scaled_codes(values, half_value(block->d), codes, 1, 256);
 }
 
 /* value = d where the bit is set, else -d */
 static void values_q1_0(const block_q1_0 *block, float *values) {
-    int8_t codes[128] = {0};
-    unpack_bits(codes, block->q, 16, 1, 1, 1);   /* 2 or 0, less 1 */
+    int8_t codes[128];
+    unpack_bits(codes, block->q, 128, 1, 1);   /* 2 or 0, less 1 */
     scaled_codes(values, half_value(block->d), codes, 1, 128);
 }
 
 /* value = d * (q - 1) */
 static void values_q2_0(const block_q2_0 *block, float *values) {
-    int8_t codes[64] = {0};
-    unpack_bits(codes, block->q, 16, 2, 1, 0);
+    int8_t codes[64];
+    unpack_bits(codes, block->q, 64, 2, 0);
     scaled_codes(values, half_value(block->d), codes, 1, 64);
 }
 

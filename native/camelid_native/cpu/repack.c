@@ -1,47 +1,77 @@
 /* From the rows of a file to panels, and from a panel to the values of a row. */
 #include "panels.h"
 
-/* ---- A row's part of a panel, in words of 4 bytes: four codes of a group, or their bits in a plane */
+/* ---- Codes as words of 4 bytes: four of a group, or their bits in a plane */
 
-typedef uint32_t cam_word __attribute__((may_alias));
-INLINE cam_word *word_at(const uint8_t *group, uint32_t row) {
-    return (cam_word *)(uintptr_t)(group + 4 * row);
+typedef uint32_t cam_four __attribute__((vector_size(16)));
+INLINE cam_four four_at(const void *p) { cam_four v; memcpy(&v, p, sizeof v); return v; }
+
+/* Four rows of four words become their four columns. */
+INLINE void turn_four(cam_four v[4]) {
+    const cam_four a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
+    const cam_four b = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+    const cam_four c = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+    const cam_four d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5), v[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5), v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+/* Eight words of each row of a panel, rows side by side. */
+typedef struct { uint32_t of[GROUPS][PANEL_ROWS]; } cam_words;
+
+/* Those from byte `at` of each row on. */
+INLINE void gather_words(cam_words *words, const void *const rows[PANEL_ROWS], uint64_t at) {
+    for (uint32_t r = 0; r < PANEL_ROWS; r += 4)
+        for (uint32_t g = 0; g < GROUPS; g += 4) {
+            cam_four v[4];
+            for (uint32_t i = 0; i < 4; i++) v[i] = four_at((const uint8_t *)rows[r + i] + at + 4 * g);
+            turn_four(v);
+            for (uint32_t i = 0; i < 4; i++) memcpy(words->of[g + i] + r, &v[i], sizeof v[i]);
+        }
 }
 
 /* The bits of a plane of so many, in each byte of a word. */
 INLINE uint32_t plane_mask(uint32_t width) { return 0x01010101 * ((1u << width) - 1); }
 
-INLINE void write_codes(const cam_layout layout, const int8_t *codes, uint8_t *block, uint32_t row) {
-    uint32_t words[GROUPS], low = 0;
-    memcpy(words, codes, sizeof words);
+INLINE void write_codes(const cam_layout layout, const cam_words *codes, uint8_t *block) {
+    uint32_t low = 0;
     for (uint32_t width = 8; width; low += layout.bits & width, width /= 2)
-        for (uint32_t line = 0; line < (layout.bits & width); line++, block += GROUP_BYTES) {
-            uint32_t word = 0, first = line * (8 / width);
-            for (uint32_t i = 0; i < 8 / width; i++)
-                word |= (words[first + i] >> low & plane_mask(width)) << width * i;
-            *word_at(block, row) = word;
-        }
+        for (uint32_t line = 0; line < (layout.bits & width); line++)
+            for (uint32_t r = 0; r < PANEL_ROWS; r += LANES, block += sizeof(vu)) {
+                vu word = {0};
+                for (uint32_t i = 0, g = line * (8 / width); i < 8 / width; i++)
+                    word |= ((vu)vb_load(codes->of[g + i] + r) >> low & plane_mask(width)) << width * i;
+                vb_store(block, (vb)word);
+            }
 }
 
 INLINE void read_codes(const cam_layout layout, int8_t *codes, const uint8_t *block, uint32_t row) {
     uint32_t words[GROUPS] = {0}, low = 0;
     for (uint32_t width = 8; width; low += layout.bits & width, width /= 2)
         for (uint32_t line = 0; line < (layout.bits & width); line++, block += GROUP_BYTES) {
-            const uint32_t word = *word_at(block, row), first = line * (8 / width);
-            for (uint32_t i = 0; i < 8 / width; i++)
-                words[first + i] |= (word >> width * i & plane_mask(width)) << low;
+            uint32_t word;
+            memcpy(&word, block + 4 * row, sizeof word);
+            for (uint32_t i = 0, g = line * (8 / width); i < 8 / width; i++)
+                words[g + i] |= (word >> width * i & plane_mask(width)) << low;
         }
     memcpy(codes, words, sizeof words);
 }
 
-INLINE void write_piece(const cam_layout layout, const cam_piece *piece, uint8_t *at, uint32_t row) {
+/* A span of all rows. */
+typedef struct { cam_piece of[PANEL_ROWS]; } cam_pieces;
+
+INLINE void write_span(const cam_layout layout, const cam_pieces *pieces, uint8_t *at) {
     for (uint32_t i = 0; i < n_halves[layout.scales]; i++)
-        memcpy(at + 2 * (PANEL_ROWS * i + row), &piece->halves[i], 2);
-    at += head_bytes(layout);
-    for (uint32_t b = 0; b < layout.span; b++, at += block_bytes(layout)) {
-        uint8_t *bytes = at + code_bytes(layout) + row;
-        write_codes(layout, piece->codes + BLOCK * b, at, row);
-        for (uint32_t i = 0; i < n_bytes[layout.scales]; i++) bytes[PANEL_ROWS * i] = piece->bytes[b][i];
+        for (uint32_t r = 0; r < PANEL_ROWS; r++, at += 2) memcpy(at, &pieces->of[r].halves[i], 2);
+    const void *codes[PANEL_ROWS];
+    for (uint32_t r = 0; r < PANEL_ROWS; r++) codes[r] = pieces->of[r].codes;
+    for (uint32_t b = 0; b < layout.span; b++) {
+        cam_words words;
+        gather_words(&words, codes, BLOCK * b);
+        write_codes(layout, &words, at);
+        at += code_bytes(layout);
+        for (uint32_t i = 0; i < n_bytes[layout.scales]; i++)
+            for (uint32_t r = 0; r < PANEL_ROWS; r++) *at++ = pieces->of[r].bytes[b][i];
     }
 }
 
@@ -116,26 +146,45 @@ static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t ro
 /* ---- Matrices */
 
 /* The stored rows of a panel; one beyond the matrix's last is NULL, and stays zeros. */
-typedef struct { const uint8_t *rows[PANEL_ROWS]; } cam_sources;
+typedef struct { const void *rows[PANEL_ROWS]; } cam_sources;
 
-static void pack_floats(const cam_layout layout, const cam_sources *from, uint32_t cols, uint8_t *panel) {
-    for (uint32_t r = 0; r < PANEL_ROWS; r++)
-        for (uint32_t c = 0; c < cols && from->rows[r]; c++) {
-            uint8_t *to = panel + layout.stored * (PANEL_ROWS * (uint64_t)c + r);
-            if (layout.stored == 4) memcpy(to, from->rows[r] + 4 * (uint64_t)c, 4);
-            else memcpy(to, from->rows[r] + 2 * (uint64_t)c, 2);
+/* Columns of floats from `first` on: of the last panel, and those that are left of whole words. */
+static void pack_columns(uint32_t each, const cam_sources *from, uint32_t first, uint32_t cols,
+                         uint8_t *panel) {
+    for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++)
+        for (uint32_t c = first; c < cols; c++)
+            memcpy(panel + each * (PANEL_ROWS * (uint64_t)c + r), from->rows[r] + each * (uint64_t)c, each);
+}
+
+/* Columns of float32 or, two in each word, of two bytes. */
+INLINE void write_floats(uint32_t each, const cam_words *words, uint8_t *to) {
+    uint16_t halves[GROUPS][2][PANEL_ROWS];
+    for (uint32_t g = 0; g < GROUPS; g++)
+        for (uint32_t r = 0; r < PANEL_ROWS; r++) {
+            halves[g][0][r] = (uint16_t)words->of[g][r];
+            halves[g][1][r] = (uint16_t)(words->of[g][r] >> 16);
         }
+    memcpy(to, each == 4 ? (const void *)words : (const void *)halves, sizeof halves);
+}
+
+static void pack_floats(uint32_t each, const cam_sources *from, uint32_t cols, uint8_t *panel) {
+    const uint32_t at_once = 4 * GROUPS / each, n_whole = from->rows[PANEL_ROWS - 1] ? cols / at_once : 0;
+    for (uint32_t i = 0; i < n_whole; i++) {
+        cam_words words;
+        gather_words(&words, from->rows, 4 * GROUPS * (uint64_t)i);
+        write_floats(each, &words, panel + sizeof words * (uint64_t)i);
+    }
+    pack_columns(each, from, at_once * n_whole, cols, panel);
 }
 
 static void pack_codes(const cam_layout layout, cam_fetch *fetch, const cam_sources *from, uint32_t cols,
                        uint8_t *panel) {
-    cam_piece piece = {0};   /* each fetch writes all that its type has; to codes it may add bits */
-    for (uint32_t s = 0; s < cols / span_cols(layout); s++, panel += span_bytes(layout))
-        for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++) {
-            for (uint32_t b = 0; b < layout.span; b++) memset(piece.codes + BLOCK * b, 0, BLOCK);
-            fetch(from->rows[r] + (uint64_t)s * layout.stored, &piece);
-            write_piece(layout, &piece, panel, r);
-        }
+    cam_pieces pieces = {0};   /* each fetch writes all that its type has */
+    for (uint32_t s = 0; s < cols / span_cols(layout); s++, panel += span_bytes(layout)) {
+        for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++)
+            fetch(from->rows[r] + (uint64_t)s * layout.stored, &pieces.of[r]);
+        write_span(layout, &pieces, panel);
+    }
 }
 
 static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows,
@@ -150,7 +199,7 @@ static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *o
         uint8_t *panel = panels + (uint64_t)p * every * bytes;
         if (!from.rows[PANEL_ROWS - 1]) memset(panel, 0, bytes);
         if (layout.span) pack_codes(layout, fetches[type], &from, cols, panel);
-        else pack_floats(layout, &from, cols, panel);
+        else pack_floats(layout.stored, &from, cols, panel);
     }
 }
 

@@ -49,36 +49,36 @@ static void fetch_q4_k(const void *stored, cam_piece *piece) {
     const block_q4_k *block = stored;
     piece->halves[0] = block->d, piece->halves[1] = block->dmin;
     fetch_scales(block->scales, piece);
-    unpack_wide(piece->codes, block->q, 128, 4, 32, 0);
+    unpack_wide(piece->codes, block->q, 128, 4, 32);
 }
 static void fetch_q5_k(const void *stored, cam_piece *piece) {
     const block_q5_k *block = stored;
     piece->halves[0] = block->d, piece->halves[1] = block->dmin;
     fetch_scales(block->scales, piece);
-    unpack_wide(piece->codes, block->q, 128, 4, 32, 0);
-    unpack_wide(piece->codes, block->high, 32, 1, 32, 4);
+    unpack_wide(piece->codes, block->q, 128, 4, 32);
+    unpack_above(piece->codes, block->high, 32, 1, 32, 4);
 }
 static void fetch_q6_k(const void *stored, cam_piece *piece) {
     const block_q6_k *block = stored;
     piece->halves[0] = block->d;
     memcpy(piece->bytes, block->scales, sizeof block->scales);
-    unpack_wide(piece->codes, block->low, 128, 4, 64, 0);
-    unpack_wide(piece->codes, block->high, 64, 2, 32, 4);
+    unpack_wide(piece->codes, block->low, 128, 4, 64);
+    unpack_above(piece->codes, block->high, 64, 2, 32, 4);
 }
 static void fetch_q2_k(const void *stored, cam_piece *piece) {
     const block_q2_k *block = stored;
     piece->halves[0] = block->d, piece->halves[1] = block->dmin;
     memcpy(piece->bytes, block->scales, sizeof block->scales);
-    unpack_wide(piece->codes, block->q, 64, 2, 32, 0);
+    unpack_wide(piece->codes, block->q, 64, 2, 32);
 }
 static void fetch_q3_k(const void *stored, cam_piece *piece) {
     const block_q3_k *block = stored;
-    int8_t scales[2 * MAX_SPAN] = {0};
+    int8_t scales[2 * MAX_SPAN];
     piece->halves[0] = block->d;
     six_bits_of_12(scales, block->scales);
     memcpy(piece->bytes, scales, sizeof scales);
-    unpack_wide(piece->codes, block->q, 64, 2, 32, 0);
-    unpack_wide(piece->codes, block->high, 32, 1, 32, 2);
+    unpack_wide(piece->codes, block->q, 64, 2, 32);
+    unpack_above(piece->codes, block->high, 32, 1, 32, 2);
 }
 
 /* ---- A table of 16 values */
@@ -92,7 +92,7 @@ static void fetch_iq4_xs(const void *stored, cam_piece *piece) {
     const block_iq4_xs *block = stored;
     piece->halves[0] = block->d;
     for (uint32_t b = 0; b < MAX_SPAN; b++) piece->bytes[b][0] = (uint8_t)scale_iq4_xs(block, b);
-    unpack_wide(piece->codes, block->q, 128, 4, 16, 0);
+    unpack_wide(piece->codes, block->q, 128, 4, 16);
 }
 static void fetch_mxfp4(const void *stored, cam_piece *piece) {
     const block_mxfp4 *block = stored;
@@ -102,7 +102,7 @@ static void fetch_mxfp4(const void *stored, cam_piece *piece) {
 static void fetch_nvfp4(const void *stored, cam_piece *piece) {
     const block_nvfp4 *block = stored;
     memcpy(piece->bytes, block->scales, sizeof block->scales);
-    unpack_wide(piece->codes, block->q, 32, 4, 8, 0);
+    unpack_wide(piece->codes, block->q, 32, 4, 8);
 }
 
 #define CAM_FETCH(name, ...)                                                              \
@@ -126,17 +126,17 @@ static void fetch_tq1_0(const void *stored, cam_piece *piece) {
 static void fetch_tq2_0(const void *stored, cam_piece *piece) {
     const block_tq2_0 *block = stored;
     piece->halves[0] = block->d;
-    unpack_wide(piece->codes, block->q, 64, 2, 32, 0);
+    unpack_wide(piece->codes, block->q, 64, 2, 32);
 }
 static void fetch_q1_0(const void *stored, cam_piece *piece) {
     const block_q1_0 *block = stored;
     piece->halves[0] = block->d;
-    unpack_bits(piece->codes, block->q, 16, 1, 1, 1);
+    unpack_bits(piece->codes, block->q, 128, 1, 1);
 }
 static void fetch_q2_0(const void *stored, cam_piece *piece) {
     const block_q2_0 *block = stored;
     piece->halves[0] = block->d;
-    unpack_bits(piece->codes, block->q, 16, 2, 1, 0);
+    unpack_bits(piece->codes, block->q, 64, 2, 0);
 }
 
 static cam_fetch *const fetches[N_TYPES] = {
