@@ -36,7 +36,9 @@ from camelid_native.targets import (
     this_target,
 )
 
-JOBS = 2  # compiles side by side: one of kernels.c takes a core and a few hundred megabytes
+# Side by side, of targets and of each target's compiles: one of kernels.c takes a core and a few hundred
+# megabytes.
+JOBS = 2
 TRACED = ("-g", "-fno-omit-frame-pointer")
 # What a library is built to watch -> the flags for that.
 SANITIZE: Mapping[str, tuple[str, ...]] = {
@@ -298,22 +300,30 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def attempt(name: str, options: argparse.Namespace) -> Built | BuildError:
+    """Builds one target as the options say."""
+    out: Path = options.out or SANITIZED.get(options.sanitize, LIB)
+    extra = (*SANITIZE.get(options.sanitize, ()), *(("-Werror",) if options.werror else ()))
+    try:
+        return build(find_target(name), out, extra=extra, only=options.variant, by_zig=options.zig)
+    except BuildError as error:
+        return error
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Builds what is asked for, all of it even if some fails; exit code 1 if some failed."""
     options = parse(arguments)
-    out: Path = options.out or SANITIZED.get(options.sanitize, LIB)
-    extra = (*SANITIZE.get(options.sanitize, ()), *(("-Werror",) if options.werror else ()))
     n_failed = 0
     names: Sequence[str] = RELEASED if options.all else options.target or [this_target().name]
-    for name in () if options.optional and os.environ.get(NO_NATIVE) == "1" else names:
-        try:
-            only, by_zig = options.variant, options.zig
-            built = build(find_target(name), out, extra=extra, only=only, by_zig=by_zig)
-            if built.is_new or not options.quiet:
-                print(report(built))
-        except BuildError as error:
-            print(f"camelid: {error}", file=sys.stderr)
-            n_failed += not (options.optional and isinstance(error, NoCompilerError))
+    if options.optional and os.environ.get(NO_NATIVE) == "1":
+        names = ()
+    with ThreadPoolExecutor(JOBS) as pool:
+        for done in pool.map(attempt, names, [options] * len(names)):
+            if isinstance(done, BuildError):
+                print(f"camelid: {done}", file=sys.stderr)
+                n_failed += not (options.optional and isinstance(done, NoCompilerError))
+            elif done.is_new or not options.quiet:
+                print(report(done), flush=True)
     return int(n_failed > 0)
 
 
