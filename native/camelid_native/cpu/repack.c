@@ -156,15 +156,15 @@ static void pack_columns(uint32_t each, const cam_sources *from, uint32_t first,
             memcpy(panel + each * (PANEL_ROWS * (uint64_t)c + r), from->rows[r] + each * (uint64_t)c, each);
 }
 
-/* Columns of float32 or, two in each word, of two bytes. */
-INLINE void write_floats(uint32_t each, const cam_words *words, uint8_t *to) {
+/* Columns of two bytes, two in each word. */
+INLINE void write_pairs(const cam_words *words, uint8_t *to) {
     uint16_t halves[GROUPS][2][PANEL_ROWS];
     for (uint32_t g = 0; g < GROUPS; g++)
         for (uint32_t r = 0; r < PANEL_ROWS; r++) {
             halves[g][0][r] = (uint16_t)words->of[g][r];
             halves[g][1][r] = (uint16_t)(words->of[g][r] >> 16);
         }
-    memcpy(to, each == 4 ? (const void *)words : (const void *)halves, sizeof halves);
+    memcpy(to, halves, sizeof halves);
 }
 
 static void pack_floats(uint32_t each, const cam_sources *from, uint32_t cols, uint8_t *panel) {
@@ -172,7 +172,9 @@ static void pack_floats(uint32_t each, const cam_sources *from, uint32_t cols, u
     for (uint32_t i = 0; i < n_whole; i++) {
         cam_words words;
         gather_words(&words, from->rows, 4 * GROUPS * (uint64_t)i);
-        write_floats(each, &words, panel + sizeof words * (uint64_t)i);
+        uint8_t *to = panel + sizeof words * (uint64_t)i;
+        if (each == 4) memcpy(to, &words, sizeof words);
+        else write_pairs(&words, to);
     }
     pack_columns(each, from, at_once * n_whole, cols, panel);
 }
