@@ -32,6 +32,7 @@ run: .venv/.run
 	@$(BIN)/camelid run -p "$$PROMPT" $(ARGS)
 
 web: .venv/.web
+	@$(KERNELS)
 	@$(MODULES)
 	@$(BIN)/python web/build.py
 	@$(BIN)/camelid web $(ARGS)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Semaphore
 
 from camelid_native.targets import (
     FACTS,
@@ -36,9 +37,8 @@ from camelid_native.targets import (
     this_target,
 )
 
-# Side by side, of targets and of each target's compiles: one of kernels.c takes a core and a few hundred
-# megabytes.
-JOBS = 2
+JOBS = 2  # compiles side by side: one of kernels.c takes a core and a few hundred megabytes
+TURNS = Semaphore(JOBS)  # whatever their targets
 TRACED = ("-g", "-fno-omit-frame-pointer")
 # What a library is built to watch -> the flags for that.
 SANITIZE: Mapping[str, tuple[str, ...]] = {
@@ -167,7 +167,8 @@ def compiles(variants: Variants, baseline: Iterable[str]) -> Iterator[tuple[str,
 
 def run_or_fail(command: Sequence[str], what: str) -> None:
     """Runs a compile; what it complains of is the error's text, its warnings go to stderr."""
-    done = run(command)
+    with TURNS:
+        done = run(command)
     if done.returncode:
         raise BuildError(f"{what} failed:\n{shlex.join(command)}\n{done.stderr.strip()}")
     sys.stderr.write(done.stderr)
@@ -301,7 +302,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def attempt(name: str, options: argparse.Namespace) -> Built | BuildError:
-    """Builds one target as the options say."""
+    """Builds one target as the options say. Gives the error if it cannot."""
     out: Path = options.out or SANITIZED.get(options.sanitize, LIB)
     extra = (*SANITIZE.get(options.sanitize, ()), *(("-Werror",) if options.werror else ()))
     try:
@@ -314,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Builds what is asked for, all of it even if some fails; exit code 1 if some failed."""
     options = parse(arguments)
     n_failed = 0
-    names: Sequence[str] = RELEASED if options.all else options.target or [this_target().name]
+    names = RELEASED if options.all else [*dict.fromkeys(options.target or [this_target().name])]
     if options.optional and os.environ.get(NO_NATIVE) == "1":
         names = ()
     with ThreadPoolExecutor(JOBS) as pool:

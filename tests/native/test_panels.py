@@ -75,6 +75,18 @@ def test_size_of_panels(variant: str) -> None:
     assert panel_bytes(variant, "f32", 33, 7) == 48 * 7 * 4  # any number of columns
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("type_name", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("cols", [1, 7, 8, 15, 16, 17, 33])  # eight words of a row are packed at once
+def test_floats_of_any_number_of_columns(cols: int, type_name: str, variant: str) -> None:
+    each = QUANTS[type_name].block_bytes
+    for rows in (1, 15, 16, ROWS):
+        stored = random_blocks(type_name, cols, n=rows * cols, finite=True).reshape(rows, each * cols)
+        panels = pack(variant, type_name, stored, cols)
+        got = np.stack([panels.row(i) for i in range(rows)])
+        np.testing.assert_array_equal(got, values(type_name, stored))
+
+
 @pytest.mark.parametrize("type_name", NONE)
 def test_types_without_panels(type_name: str) -> None:
     assert panel_bytes(VARIANTS[-1], type_name, 16, 256) == 0

@@ -33,7 +33,8 @@ INLINE void store_bytes(void *restrict bytes, const int32_t *restrict codes, uin
 
 /* codes[i] = the i-th unsigned integer in `packed`, times 2^up; the lowest bits of a byte come first. Eight
  * codes at once, which are `bits` bytes. */
-INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n, int bits, int up) {
+INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n, int bits,
+                        int up) {
     const uint64_t mask = (1u << bits) - 1;
     for (uint32_t i = 0; i < n; i += 8, packed += bits) {
         uint64_t word = 0;

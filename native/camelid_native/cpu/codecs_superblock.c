@@ -19,7 +19,10 @@ INLINE cam_scales scales_of_12(const uint8_t *s) {
 /* The 16 scales of q3_k: 16 nibbles in the first 8 bytes, 16 pairs of upper bits in the last 4; less 32. */
 INLINE void six_bits_of_12(int8_t *scales, const uint8_t *s) {
     unpack_wide(scales, s, 8, 4, 8);
-    for (uint32_t i = 0; i < 16; i++) scales[i] = (int8_t)((scales[i] | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32);
+    for (uint32_t i = 0; i < 16; i++) {
+        const int upper = s[8 + i % 4] >> i / 4 * 2 & 3;
+        scales[i] = (int8_t)((scales[i] | upper << 4) - 32);
+    }
 }
 
 /* 8 groups of 32: value = (d * scale) * q - dmin * minimum */

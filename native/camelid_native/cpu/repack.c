@@ -20,11 +20,11 @@ INLINE void turn_four(cam_four v[4]) {
 typedef struct { uint32_t of[GROUPS][PANEL_ROWS]; } cam_words;
 
 /* Those from byte `at` of each row on. */
-INLINE void gather_words(cam_words *words, const void *const rows[PANEL_ROWS], uint64_t at) {
+INLINE void gather_words(cam_words *words, const uint8_t *const rows[PANEL_ROWS], uint64_t at) {
     for (uint32_t r = 0; r < PANEL_ROWS; r += 4)
         for (uint32_t g = 0; g < GROUPS; g += 4) {
             cam_four v[4];
-            for (uint32_t i = 0; i < 4; i++) v[i] = four_at((const uint8_t *)rows[r + i] + at + 4 * g);
+            for (uint32_t i = 0; i < 4; i++) v[i] = four_at(rows[r + i] + at + 4 * g);
             turn_four(v);
             for (uint32_t i = 0; i < 4; i++) memcpy(words->of[g + i] + r, &v[i], sizeof v[i]);
         }
@@ -63,8 +63,8 @@ typedef struct { cam_piece of[PANEL_ROWS]; } cam_pieces;
 INLINE void write_span(const cam_layout layout, const cam_pieces *pieces, uint8_t *at) {
     for (uint32_t i = 0; i < n_halves[layout.scales]; i++)
         for (uint32_t r = 0; r < PANEL_ROWS; r++, at += 2) memcpy(at, &pieces->of[r].halves[i], 2);
-    const void *codes[PANEL_ROWS];
-    for (uint32_t r = 0; r < PANEL_ROWS; r++) codes[r] = pieces->of[r].codes;
+    const uint8_t *codes[PANEL_ROWS];
+    for (uint32_t r = 0; r < PANEL_ROWS; r++) codes[r] = (const uint8_t *)pieces->of[r].codes;
     for (uint32_t b = 0; b < layout.span; b++) {
         cam_words words;
         gather_words(&words, codes, BLOCK * b);
@@ -146,14 +146,17 @@ static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t ro
 /* ---- Matrices */
 
 /* The stored rows of a panel; one beyond the matrix's last is NULL, and stays zeros. */
-typedef struct { const void *rows[PANEL_ROWS]; } cam_sources;
+typedef struct { const uint8_t *rows[PANEL_ROWS]; } cam_sources;
 
 /* Columns of floats from `first` on: of the last panel, and those that are left of whole words. */
 static void pack_columns(uint32_t each, const cam_sources *from, uint32_t first, uint32_t cols,
                          uint8_t *panel) {
     for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++)
-        for (uint32_t c = first; c < cols; c++)
-            memcpy(panel + each * (PANEL_ROWS * (uint64_t)c + r), from->rows[r] + each * (uint64_t)c, each);
+        for (uint32_t c = first; c < cols; c++) {
+            uint8_t *to = panel + each * (PANEL_ROWS * (uint64_t)c + r);
+            if (each == 4) memcpy(to, from->rows[r] + 4 * (uint64_t)c, 4);  /* of a constant size: no call */
+            else memcpy(to, from->rows[r] + 2 * (uint64_t)c, 2);
+        }
 }
 
 /* Columns of two bytes, two in each word. */
