@@ -1,9 +1,9 @@
-// adjust: logit bias and penalties, in place. Each id is one lane's, which holds what was there before.
+// adjust: logit bias and penalties, in place. Each id is one lane's, which holds what was there before; there
+// are as many lanes as may be touched, or more.
 const BIASES: u32 = 16u;   // at most
 const HISTORY: u32 = 64u;  // positions at most
 const TOUCHED: u32 = BIASES + HISTORY;
 var<workgroup> touched: array<u32, TOUCHED>;  // ids: of biases, then of the ring, V where there is none
-var<workgroup> before: array<f32, TOUCHED>;
 
 struct Penalties { repeat: f32, frequency: f32, presence: f32, last_n: u32, biases: u32, first_bias: u32 }
 
@@ -17,50 +17,51 @@ fn penalties_at(sampling: u32) -> Penalties {
 }
 
 fn note_touched(p: Penalties, ring_at: u32, position: u32, lane: u32) {
-  let n = min(p.last_n, position);
-  for (var i = lane; i < TOUCHED; i += LANES) {
-    touched[i] = V;
-    if (i < p.biases) { touched[i] = min(step[BIASES_AT + 2u * (p.first_bias + i)], V); }
-    if (i >= BIASES && i - BIASES < n) {
-      touched[i] = min(ring[ring_at + (position - 1u - (i - BIASES)) % RING_ROWS], V);
-    }
+  let back = lane - BIASES;
+  var id = V;
+  if (lane < p.biases) { id = step[BIASES_AT + 2u * (p.first_bias + lane)]; }
+  if (lane >= BIASES && back < min(p.last_n, position)) {
+    id = ring[ring_at + (position - 1u - back) % RING_ROWS];
   }
+  if (lane < TOUCHED) { touched[lane] = min(id, V); }
   workgroupBarrier();
 }
 
-fn is_own(i: u32) -> bool {  // the first place of a token
-  for (var j = 0u; j < i; j++) {
-    if (touched[j] == touched[i]) { return false; }
-  }
-  return touched[i] < V;
+// The first lane of those that touch an id has it as its own, with the logit before; V: the lane has none.
+struct Own { id: u32, before: f32 }
+
+fn own_id(lane: u32) -> u32 {
+  if (lane >= TOUCHED) { return V; }
+  var id = touched[lane];
+  for (var i = 0u; i < lane; i++) { id = select(id, V, touched[i] == id); }
+  return id;
 }
 
-fn adjusted(v: f32, id: u32, p: Penalties) -> f32 {
-  var logit = v;
-  for (var i = 0u; i < p.biases; i++) {
-    if (touched[i] == id) { logit += bitcast<f32>(step[BIASES_AT + 2u * (p.first_bias + i) + 1u]); }
-  }
+fn adjusted(own: Own, p: Penalties) -> f32 {
+  var logit = own.before;
   var count = 0u;
-  for (var i = BIASES; i < TOUCHED; i++) { count += u32(touched[i] == id); }
-  if (count == 0u) { return logit; }
-  let repeated = select(logit / p.repeat, logit * p.repeat, logit <= 0.0);
-  return repeated - (f32(count) * p.frequency + p.presence);
-}
-
-fn adjust(row: u32, p: Penalties, lane: u32) {
-  for (var i = lane; i < TOUCHED; i += LANES) {
-    if (is_own(i)) {
-      before[i] = logits[row + touched[i]];
-      logits[row + touched[i]] = adjusted(before[i], touched[i], p);
+  for (var i = 0u; i < TOUCHED; i++) {
+    if (touched[i] == own.id) {
+      if (i < BIASES) { logit += bitcast<f32>(step[BIASES_AT + 2u * (p.first_bias + i) + 1u]); }
+      if (i >= BIASES) { count++; }
     }
   }
-  storageBarrier();
+  let repeated = select(logit / p.repeat, logit * p.repeat, logit <= 0.0);
+  return select(logit, repeated - (f32(count) * p.frequency + p.presence), count > 0u);
 }
 
-fn restore(row: u32, lane: u32) {
-  storageBarrier();
-  for (var i = lane; i < TOUCHED; i += LANES) {
-    if (is_own(i)) { logits[row + touched[i]] = before[i]; }
+fn adjust(row: u32, p: Penalties, lane: u32) -> Own {
+  var own = Own(own_id(lane), 0.0);
+  if (own.id < V) {
+    own.before = logits[row + own.id];
+    logits[row + own.id] = adjusted(own, p);
   }
+  storageBarrier();
+  return own;
+}
+
+fn restore(row: u32, own: Own) {
+  storageBarrier();
+  if (own.id < V) { logits[row + own.id] = own.before; }
   storageBarrier();
 }

@@ -39,8 +39,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let want = min(MOST, V);
   keep_highest(row, want, lane_top, lane);
   for (var i = lane; i < want; i += LANES) {
-    candidates[to + i] = ~kept[i].y;
-    candidates[to + MOST + i] = bitcast<u32>(value_of(kept[i].x));
+    candidates[to + i] = ~sorted[i].y;
+    candidates[to + MOST + i] = bitcast<u32>(value_of(sorted[i].x));
   }
   if (lane == 0u) {
     candidates[to + 2u * MOST] = bitcast<u32>(mean);

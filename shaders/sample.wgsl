@@ -35,7 +35,7 @@ struct How {
 var<workgroup> flags: atomic<u32>;
 var<workgroup> parts: array<vec2<f32>, LANES>;
 var<workgroup> weights: array<f32, MOST_TOP_K>;
-var<workgroup> n_alive: u32;
+var<workgroup> enough: f32;
 
 fn how_at(sampling: u32, position: u32) -> How {
   let temperature = bitcast<f32>(step[sampling]);
@@ -91,48 +91,53 @@ fn lane_highest(row: u32, lane: u32) -> vec2<u32> {
 // The score of a logit so much beyond the largest, which is at most 0, and its place among scores.
 fn score(beyond: f32, id: u32, how: How) -> vec2<u32> {
   let level = beyond / how.temperature;
-  if (level < HOPELESS || beyond < how.log_min_p) { return vec2<u32>(0u); }
+  if ((level < HOPELESS) | (beyond < how.log_min_p)) { return vec2<u32>(0u); }
   return place_of(level + gumbel(vec4<u32>(id, how.draw, how.choice, 0u), how.seed), id);
 }
 
-fn draw_of_all(row: u32, top: f32, how: How, lane: u32) -> vec2<u32> {
-  var best = vec2<u32>(0u);
-  for (var id = lane; id < V; id += LANES) { best = higher(best, score(logits[row + id] - top, id, how)); }
-  return best;
-}
-
-fn count_alive(n: u32, top_p: f32) -> u32 {  // the fewest of the first n whose weights sum to top p of all
-  var total = 0.0;
-  for (var i = 0u; i < n; i++) { total += weights[i]; }
-  var sum = weights[0];
-  var alive = 1u;
-  while (alive < n && sum < top_p * total) {
-    sum += weights[alive];
-    alive++;
-  }
-  return alive;
-}
-
-fn draw_of_few(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u32> {
-  let n = min(how.top_k, V);
-  keep_highest(row, n, lane_top, lane);
-  for (var i = lane; i < n; i += LANES) { weights[i] = small_exp(value_of(kept[i].x) - top); }
+// Of each of the n sorted: what those before it weigh, and the share of the whole that is enough of that.
+fn weigh(n: u32, top: f32, top_p: f32, lane: u32) {
+  for (var i = lane; i < n; i += LANES) { weights[i] = small_exp(value_of(sorted[i].x) - top); }
   workgroupBarrier();
-  if (lane == 0u) { n_alive = n; }
-  if (lane == 0u && how.top_p < 1.0) { n_alive = count_alive(n, how.top_p); }
-  let alive = workgroupUniformLoad(&n_alive);
+  if (lane == 0u) {
+    var sum = 0.0;
+    for (var i = 0u; i < n; i++) {
+      let weight = weights[i];
+      weights[i] = sum;
+      sum += weight;
+    }
+    enough = select(-LOWEST, top_p * sum, top_p < 1.0);
+  }
+  workgroupBarrier();
+}
+
+// The best of the lane's: of all, or of the top k those that top p leaves, of which the first is always one.
+fn draw(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u32> {
+  let is_few = how.top_k > 0u;
+  var n = V;
+  if (is_few) {
+    n = min(how.top_k, V);
+    keep_highest(row, n, lane_top, lane);
+    weigh(n, top, how.top_p, lane);
+  }
   var best = vec2<u32>(0u);
-  for (var i = lane; i < alive; i += LANES) {
-    best = higher(best, score(value_of(kept[i].x) - top, ~kept[i].y, how));
+  for (var i = lane; i < n; i += LANES) {
+    var id = i;
+    if (is_few) {
+      if (i > 0u && weights[i] >= enough) { break; }
+      id = ~sorted[i].y;
+    }
+    best = higher(best, score(logits[row + id] - top, id, how));
   }
   return best;
 }
 
-fn is_last(output: u32) -> bool {  // of its sequence
+fn is_last(output: u32, sequence: u32) -> bool {  // of its sequence
+  var is_alone = true;
   for (var later = output + 1u; later < step[OUTPUTS]; later++) {
-    if (step[OUTPUTS_AT + 3u * later + 1u] == step[OUTPUTS_AT + 3u * output + 1u]) { return false; }
+    is_alone &= step[OUTPUTS_AT + 3u * later + 1u] != sequence;
   }
-  return true;
+  return is_alone;
 }
 
 @compute @workgroup_size(LANES)
@@ -146,24 +151,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var lane_top = scanned.lane_top;
   let penalties = penalties_at(sampling);
   let adjusts = penalties.last_n + penalties.biases > 0u;
+  var own: Own;
   if (adjusts) {
     note_touched(penalties, ring_at, position, lane);
-    adjust(row, penalties, lane);
+    own = adjust(row, penalties, lane);
     lane_top = lane_highest(row, lane);
   }
   let how = how_at(sampling, position);
   var best = highest(lane_top, lane);
   if (how.temperature > 0.0) {
-    let top = value_of(best.x);
-    if (how.top_k > 0u) { best = draw_of_few(row, lane_top, top, how, lane); }
-    if (how.top_k == 0u) { best = draw_of_all(row, top, how, lane); }
-    best = highest(best, lane);
+    best = highest(draw(row, lane_top, value_of(best.x), how, lane), lane);
   }
-  if (adjusts) { restore(row, lane); }
+  if (adjusts) { restore(row, own); }
   if (lane != 0u) { return; }
   let id = min(~best.y, V - 1u);
   let seen = atomicLoad(&flags);
-  if (is_last(group.x)) { ring[ring_at + position % RING_ROWS] = id; }
+  if (is_last(group.x, sequence)) { ring[ring_at + position % RING_ROWS] = id; }
   result[4u * group.x] = id;
   result[4u * group.x + 1u] = select(select(2u, 0u, (seen & NOT_ZERO) != 0u), 1u, (seen & NOT_A_NUMBER) != 0u);
   result[4u * group.x + 2u] = bitcast<u32>(logits[row + id]);

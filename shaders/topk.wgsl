@@ -1,102 +1,78 @@
-// topk: the highest `want` (at most 256) of a row of V logits, exactly, in order, in `kept`.
+// topk: the highest `want` (at most LANES) of a row of V logits, exactly, in order, in `sorted`. LANES is 256.
 const KEPT: u32 = 512u;  // that are sorted
-const BINS: u32 = 256u;
+const DIGITS: u32 = 8u;  // of a place, of 8 bits each
+var<workgroup> tops: array<vec2<u32>, LANES>;
+var<workgroup> guess: vec2<u32>;
 var<workgroup> kept: array<vec2<u32>, KEPT>;
 var<workgroup> n_kept: atomic<u32>;
-var<workgroup> bins: array<atomic<u32>, BINS>;
+var<workgroup> sorted: array<vec2<u32>, LANES>;
+var<workgroup> bins: array<atomic<u32>, LANES>;
 var<workgroup> cut: vec3<u32>;
 
 // Of the lanes' highest places the want-th: as many of the row are not below it, and most often few more.
-fn first_guess(lane_top: vec2<u32>, want: u32, lane: u32) -> vec2<u32> {
-  if (want > LANES) { return vec2<u32>(0u); }
-  workgroupBarrier();
-  places[lane] = lane_top;
+fn make_guess(lane_top: vec2<u32>, want: u32, lane: u32) {
+  tops[lane] = lane_top;
   workgroupBarrier();
   var above = 0u;
-  for (var i = 0u; i < LANES; i++) { above += u32(is_below(lane_top, places[i])); }
-  if (above + 1u == want) { cut = vec3<u32>(lane_top, 0u); }
-  return workgroupUniformLoad(&cut).xy;
+  for (var i = 0u; i < LANES; i++) { above += u32(is_below(lane_top, tops[i])); }
+  if (above + 1u == want) { guess = lane_top; }
 }
 
-fn collect(row: u32, low: vec2<u32>, lane: u32) -> u32 {  // how many are not below; kept if they have room
-  workgroupBarrier();
-  if (lane == 0u) { atomicStore(&n_kept, 0u); }
-  workgroupBarrier();
-  for (var id = lane; id < V; id += LANES) {
-    let place = place_of(logits[row + id], id);
-    if (!is_below(place, low)) {
-      let slot = atomicAdd(&n_kept, 1u);
-      if (slot < KEPT) { kept[slot] = place; }
-    }
-  }
-  workgroupBarrier();
-  if (lane == 0u) { cut.z = atomicLoad(&n_kept); }
-  return workgroupUniformLoad(&cut).z;
-}
-
-// The digit of the want-th place, counting from the highest: how many are above that digit, how many not below.
-fn cut_bins(taken: u32, want: u32) -> vec3<u32> {
-  var bin = BINS - 1u;
-  var above = taken;
-  while (bin > 0u && above + atomicLoad(&bins[bin]) < want) {
-    above += atomicLoad(&bins[bin]);
+// The bin, from the highest on, that holds the want-th place, and which of that bin's places it is.
+fn cut_bins(want: u32) -> vec2<u32> {
+  var bin = LANES - 1u;
+  var left = want;
+  loop {
+    let held = atomicLoad(&bins[bin]);
+    if ((bin == 0u) | (held >= left)) { break; }
+    left -= held;
     bin--;
   }
-  return vec3<u32>(bin, above, above + atomicLoad(&bins[bin]));
+  return vec2<u32>(bin, left);
 }
 
-// Radix selection, a digit of 8 bits a time, until those that are not below the place have room. More than that
-// are not below the guess, so the place is above it, and none of those below need be counted.
-fn narrow(row: u32, want: u32, guess: vec2<u32>, lane: u32) -> vec2<u32> {
-  var low = vec2<u32>(0u);
-  var mask = vec2<u32>(0u);
-  var taken = 0u;
-  for (var digit = 0u; digit < 8u; digit++) {
-    let part = digit / 4u;
-    let shift = 24u - 8u * (digit % 4u);
-    for (var bin = lane; bin < BINS; bin += LANES) { atomicStore(&bins[bin], 0u); }
-    workgroupBarrier();
-    for (var id = lane; id < V; id += LANES) {
-      let place = place_of(logits[row + id], id);
-      if (!is_below(place, guess) && all((place & mask) == low)) {
-        atomicAdd(&bins[(place[part] >> shift) & 255u], 1u);
-      }
-    }
-    workgroupBarrier();
-    if (lane == 0u) { cut = cut_bins(taken, want); }
-    let found = workgroupUniformLoad(&cut);
-    low[part] |= found.x << shift;
-    mask[part] |= 255u << shift;
-    taken = found.y;
-    if (found.z <= KEPT) { break; }
-  }
-  return low;
-}
-
-fn sort_kept(n: u32, lane: u32) {  // bitonic, highest first
-  var size = 2u;
-  while (size < n) { size *= 2u; }
-  for (var i = n + lane; i < size; i += LANES) { kept[i] = vec2<u32>(0u); }
-  for (var run = 2u; run <= size; run *= 2u) {
-    for (var gap = run / 2u; gap > 0u; gap /= 2u) {
-      workgroupBarrier();
-      for (var i = lane; i < size / 2u; i += LANES) {
-        let a = 2u * gap * (i / gap) + i % gap;
-        let first = kept[a];
-        let second = kept[a + gap];
-        if (is_below(first, second) == ((a & run) == 0u)) {
-          kept[a] = second;
-          kept[a + gap] = first;
-        }
-      }
-    }
+fn sort_kept(n: u32, want: u32, lane: u32) {  // each to its rank: no steps that wait for each other
+  for (var i = lane; i < n; i += LANES) {
+    let place = kept[i];
+    var above = 0u;
+    for (var j = 0u; j < n; j++) { above += u32(is_below(place, kept[j])); }
+    if (above < want) { sorted[above] = place; }
   }
   workgroupBarrier();
 }
 
+// Keeps what is not below the guess. While that is more than has room, radix selection, a digit a pass: the
+// want-th place is then above the guess, and none of those below need be counted.
 fn keep_highest(row: u32, want: u32, lane_top: vec2<u32>, lane: u32) {
-  let guess = first_guess(lane_top, want, lane);
-  var n = collect(row, guess, lane);
-  if (n > KEPT) { n = collect(row, narrow(row, want, guess, lane), lane); }
-  sort_kept(n, lane);
+  make_guess(lane_top, want, lane);
+  var low = vec2<u32>(0u);   // the digits of the want-th place that are known
+  var mask = vec2<u32>(0u);  // where these are
+  var left = want;           // which it is of the places with these digits
+  var n = 0u;
+  for (var digit = 0u; digit <= DIGITS; digit++) {
+    let shift = 24u - 8u * (digit % 4u);
+    let here = select(vec2<u32>(0u, 255u), vec2<u32>(255u, 0u), digit < 4u) << vec2<u32>(shift);
+    atomicStore(&bins[lane], 0u);
+    if (lane == 0u) { atomicStore(&n_kept, 0u); }
+    workgroupBarrier();
+    let least = higher(guess, low);
+    for (var id = lane; id < V; id += LANES) {
+      let place = place_of(logits[row + id], id);
+      if (!is_below(place, least)) {
+        let slot = atomicAdd(&n_kept, 1u);
+        if (slot < KEPT) { kept[slot] = place; }
+        let part = place & here;
+        if (all((place & mask) == low)) { atomicAdd(&bins[(part.x | part.y) >> shift], 1u); }
+      }
+    }
+    workgroupBarrier();
+    if (lane == 0u) { cut = vec3<u32>(cut_bins(left), atomicLoad(&n_kept)); }
+    let found = workgroupUniformLoad(&cut);
+    n = found.z;
+    if (n <= KEPT) { break; }
+    low |= vec2<u32>(found.x << shift) & here;
+    mask |= here;
+    left = found.y;
+  }
+  sort_kept(n, want, lane);
 }

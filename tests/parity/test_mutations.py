@@ -27,7 +27,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "reduce": ("width = LANES / 2u", "width = LANES / 4u"),
     "philox": ("round < 10u", "round < 9u"),
     "place": ("bits > 0x80000000u", "bits > 0xff800000u"),
-    "topk": ("(a & run) == 0u", "(a & run) != 0u"),
+    "topk": ("is_below(place, kept[j])", "is_below(kept[j], place)"),
     "adjust": ("logit <= 0.0", "logit > 0.0"),
     "candidates": ("squares += off * off", "squares += off"),
     "codec_f32": ("weights[at + 7u]", "weights[at + 6u]"),
@@ -83,7 +83,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "kv_q4_0": ("(i & 4u)", "(i & 0u)"),
     "attention": ("next - WINDOW)", "next - WINDOW + 1u)"),
     "gather_rows": ("3u * id.y", "3u"),
-    "sample": ("sum < top_p * total", "sum <= total"),
+    "sample": ("top_p * sum", "sum"),
 }
 
 MOST_CASES = 8  # of those that join a shader, besides one of each kind: this keeps it fast
