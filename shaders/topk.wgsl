@@ -66,7 +66,12 @@ fn keep_highest(row: u32, want: u32, lane_top: vec2<u32>, lane: u32) {
       }
     }
     workgroupBarrier();
-    if (lane == 0u) { cut = vec3<u32>(cut_bins(left), atomicLoad(&n_kept)); }
+    if (lane == 0u) {
+      let held = atomicLoad(&n_kept);
+      var next = vec2<u32>(0u);
+      if (held > KEPT) { next = cut_bins(left); }
+      cut = vec3<u32>(next, held);
+    }
     let found = workgroupUniformLoad(&cut);
     n = found.z;
     if (n <= KEPT) { break; }
