@@ -84,7 +84,8 @@ def run(script: str, env: Mapping[str, str]) -> Start:
 
 
 def measure(path: Path, n_prompt: int, threads: int, repetitions: int) -> dict[str, list[Start]]:
-    """All sides in turns, the first of each not counted."""
+    """All sides in turns, every second time backwards, as what a process leaves behind in memory is felt by
+    the next. The first of each is not counted."""
     ids = [1 + i * 37 % 1000 for i in range(n_prompt)]
     scripts = {
         name: script.format(path=str(path), backend=backend, threads=threads, ids=ids)
@@ -93,9 +94,9 @@ def measure(path: Path, n_prompt: int, threads: int, repetitions: int) -> dict[s
     found: dict[str, list[Start]] = {name: [] for name in scripts}
     with tempfile.TemporaryDirectory() as folder:
         env = with_bytecode(folder)
-        for _ in range(repetitions + 1):
-            for name, script in scripts.items():
-                found[name].append(run(script, env))
+        for i in range(repetitions + 1):
+            for name in list(scripts)[:: -1 if i % 2 else 1]:
+                found[name].append(run(scripts[name], env))
     return {name: starts[1:] for name, starts in found.items()}
 
 
