@@ -42,8 +42,11 @@ fn adjusted(own: Own, p: Penalties) -> f32 {
   var count = 0u;
   for (var i = 0u; i < TOUCHED; i++) {
     if (touched[i] == own.id) {
-      if (i < BIASES) { logit += bitcast<f32>(step[BIASES_AT + 2u * (p.first_bias + i) + 1u]); }
-      if (i >= BIASES) { count++; }
+      if (i < BIASES) {
+        logit += bitcast<f32>(step[BIASES_AT + 2u * (p.first_bias + i) + 1u]);
+      } else {
+        count++;
+      }
     }
   }
   let repeated = select(logit / p.repeat, logit * p.repeat, logit <= 0.0);

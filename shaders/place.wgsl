@@ -19,7 +19,8 @@ fn higher(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, is_belo
 var<workgroup> best_key: atomic<u32>;
 var<workgroup> best_rest: atomic<u32>;
 
-fn highest(place: vec2<u32>, lane: u32) -> vec2<u32> {  // of all lanes
+// Of all lanes: the largest key, then of those that have it the largest rest.
+fn highest(place: vec2<u32>, lane: u32) -> vec2<u32> {
   workgroupBarrier();  // the last reader may still be reading
   if (lane == 0u) {
     atomicStore(&best_key, 0u);

@@ -65,8 +65,8 @@ def pytest_collection_finish() -> None:
     often: that was 2 % of all, and tests that bound the memory of a loop hold with it."""
     gc.collect()
     gc.freeze()
-    often, *seldom = gc.get_threshold()
-    gc.set_threshold(10 * often, seldom[0], 100)
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(10 * young, middle, 100)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

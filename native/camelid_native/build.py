@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
@@ -301,7 +302,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def attempt(name: str, options: argparse.Namespace) -> Built | BuildError:
+def attempt(options: argparse.Namespace, name: str) -> Built | BuildError:
     """Builds one target as the options say. Gives the error if it cannot."""
     out: Path = options.out or SANITIZED.get(options.sanitize, LIB)
     extra = (*SANITIZE.get(options.sanitize, ()), *(("-Werror",) if options.werror else ()))
@@ -319,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.optional and os.environ.get(NO_NATIVE) == "1":
         names = ()
     with ThreadPoolExecutor(JOBS) as pool:
-        for done in pool.map(attempt, names, [options] * len(names)):
+        for done in pool.map(partial(attempt, options), names):
             if isinstance(done, BuildError):
                 print(f"camelid: {done}", file=sys.stderr)
                 n_failed += not (options.optional and isinstance(done, NoCompilerError))

@@ -44,24 +44,20 @@ INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, 
 }
 
 /* The same of integers that lie apart: in every run of `width` bytes, which eight divides, the first fields
- * of all bytes come before their second fields. Eight bytes at once, as no field leaves its byte. */
-INLINE void unpack_wide(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n_bytes, int bits,
-                        uint32_t width) {
-    const uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
-    for (uint32_t run = 0; run < n_bytes; run += width)
-        for (int shift = 0; shift < 8; shift += bits, codes += width)
-            for (uint32_t i = 0; i < width; i += 8)
-                *(cam_u64 *)(codes + i) = *(const cam_u64 *)(packed + run + i) >> shift & mask;
-}
-
-/* The same, put above the lowest `up` bits that codes have already. */
+ * of all bytes come before their second fields. Eight bytes at once, as no field leaves its byte. Put above
+ * the lowest `up` bits, which codes have already; with 0 nothing of what they had is read. */
 INLINE void unpack_above(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n_bytes, int bits,
                          uint32_t width, int up) {
     const uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
     for (uint32_t run = 0; run < n_bytes; run += width)
         for (int shift = 0; shift < 8; shift += bits, codes += width)
-            for (uint32_t i = 0; i < width; i += 8)
-                *(cam_u64 *)(codes + i) |= (*(const cam_u64 *)(packed + run + i) >> shift & mask) << up;
+            for (uint32_t i = 0; i < width; i += 8) {
+                const uint64_t fields = *(const cam_u64 *)(packed + run + i) >> shift & mask;
+                *(cam_u64 *)(codes + i) = up ? *(cam_u64 *)(codes + i) | fields << up : fields;
+            }
+}
+INLINE void unpack_wide(int8_t *codes, const uint8_t *packed, uint32_t n_bytes, int bits, uint32_t width) {
+    unpack_above(codes, packed, n_bytes, bits, width, 0);
 }
 
 /* codes[i] = table[codes[i]]. */

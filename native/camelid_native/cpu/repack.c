@@ -1,4 +1,5 @@
 /* From the rows of a file to panels, and from a panel to the values of a row. */
+#include "lanes.h"
 #include "panels.h"
 
 /* ---- Codes as words of 4 bytes: four of a group, or their bits in a plane */
@@ -8,12 +9,12 @@ INLINE cam_four four_at(const void *p) { cam_four v; memcpy(&v, p, sizeof v); re
 
 /* Four rows of four words become their four columns. */
 INLINE void turn_four(cam_four v[4]) {
-    const cam_four a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
-    const cam_four b = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
-    const cam_four c = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
-    const cam_four d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
-    v[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5), v[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    v[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5), v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+    const cam_four a = SHUFFLE(v[0], v[1], 0, 4, 1, 5);
+    const cam_four b = SHUFFLE(v[2], v[3], 0, 4, 1, 5);
+    const cam_four c = SHUFFLE(v[0], v[1], 2, 6, 3, 7);
+    const cam_four d = SHUFFLE(v[2], v[3], 2, 6, 3, 7);
+    v[0] = SHUFFLE(a, b, 0, 1, 4, 5), v[1] = SHUFFLE(a, b, 2, 3, 6, 7);
+    v[2] = SHUFFLE(c, d, 0, 1, 4, 5), v[3] = SHUFFLE(c, d, 2, 3, 6, 7);
 }
 
 /* Eight words of each row of a panel, rows side by side. */
@@ -148,7 +149,7 @@ static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t ro
 /* The stored rows of a panel; one beyond the matrix's last is NULL, and stays zeros. */
 typedef struct { const uint8_t *rows[PANEL_ROWS]; } cam_sources;
 
-/* Columns of floats from `first` on: of the last panel, and those that are left of whole words. */
+/* Columns of floats from `first` on: of a panel that is not full, and those that are left of whole words. */
 static void pack_columns(uint32_t each, const cam_sources *from, uint32_t first, uint32_t cols,
                          uint8_t *panel) {
     for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++)
@@ -171,7 +172,9 @@ INLINE void write_pairs(const cam_words *words, uint8_t *to) {
 }
 
 static void pack_floats(uint32_t each, const cam_sources *from, uint32_t cols, uint8_t *panel) {
-    const uint32_t at_once = 4 * GROUPS / each, n_whole = from->rows[PANEL_ROWS - 1] ? cols / at_once : 0;
+    const int is_full = from->rows[PANEL_ROWS - 1] != NULL;
+    const uint32_t at_once = 4 * GROUPS / each, n_whole = is_full ? cols / at_once : 0;
+    if (!is_full) memset(panel, 0, each * PANEL_ROWS * (uint64_t)cols);
     for (uint32_t i = 0; i < n_whole; i++) {
         cam_words words;
         gather_words(&words, from->rows, 4 * GROUPS * (uint64_t)i);
@@ -202,7 +205,6 @@ static void variant_pack(uint32_t type, const uint8_t *stored, const uint32_t *o
         for (uint32_t r = 0, i = PANEL_ROWS * p; r < PANEL_ROWS && i < rows; r++, i++)
             from.rows[r] = stored + (order ? order[i] : i) * row_bytes;
         uint8_t *panel = panels + (uint64_t)p * every * bytes;
-        if (!from.rows[PANEL_ROWS - 1]) memset(panel, 0, bytes);
         if (layout.span) pack_codes(layout, fetches[type], &from, cols, panel);
         else pack_floats(layout.stored, &from, cols, panel);
     }
