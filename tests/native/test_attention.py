@@ -40,6 +40,7 @@ SHAPES = (
     Shape(attrs={"mask": "held"}, first_kept=64),
     Shape(attrs={"softcap": 2.0, "scale": 3.0}, sinks=True),
     Shape(bias=20, attrs={"window": 90}),
+    Shape(kv_type="f16", attrs={"scale": 40.0}),  # most weights are nothing beside the largest
 )
 DEPTH = 420  # rows of a prompt: chunks of keys full and begun, the border of two tiers in several
 

@@ -36,12 +36,17 @@ INLINE vf stored_values(uint32_t type, const uint8_t *row, uint32_t i) {
     return vi_float(codes - 8) * scale_of(block->d);
 }
 
-/* Asks for what is read next of a row: machines see no pattern in heads of rows in pages. */
-INLINE void fetch_ahead(const chunk_rows *rows, uint32_t j) {
+/* Where asking for rows ahead has come to. */
+typedef struct { uint32_t row, line; } ahead_cursor;
+
+/* Asks for some lines of the rows ahead, in the order of memory: machines see no pattern in heads of rows. */
+INLINE void fetch_ahead(const chunk_rows *rows, ahead_cursor *next) {
     enum { INTO_SECOND_LEVEL = 2 };
-    if (j < rows->ahead_start || j >= rows->ahead_end) return;
-    for (uint32_t i = 0; i < rows->ahead_lines; i++)
-        __builtin_prefetch(rows->ahead[j] + rows->ahead_at + i * CACHE_LINE, 0, INTO_SECOND_LEVEL);
+    for (uint32_t i = 0; i < rows->ahead_pace && next->row < rows->ahead_end; i++) {
+        __builtin_prefetch(rows->ahead[next->row] + rows->ahead_at + next->line * CACHE_LINE, 0,
+                           INTO_SECOND_LEVEL);
+        if (++next->line == rows->ahead_lines) next->line = 0, next->row++;
+    }
 }
 
 /* Products of queries with keys [start, end); those of the last key may stand after its own, too. */
@@ -49,6 +54,7 @@ INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const att
                      const chunk_rows *keys, uint32_t start, uint32_t end, float (*scores)[ROOM]) {
     enum { SIDE_BY_SIDE = 4 };
     const uint32_t n_keys = SCORES / (n == 3 ? 4 : n), step = n_keys < SIDE_BY_SIDE ? n_keys : SIDE_BY_SIDE;
+    ahead_cursor next = {keys->ahead_start, 0};
     for (uint32_t at = start; at < end; at += n_keys) {
         vf sums[SCORES] = {0};
         UNROLLED for (uint32_t first = 0; first < n_keys; first += step) {
@@ -69,7 +75,7 @@ INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const att
                 }
             }
         }
-        for (uint32_t j = at; j < at + n_keys && j < CHUNK_KEYS; j++) fetch_ahead(keys, j);
+        for (uint32_t j = at; j < at + n_keys; j++) fetch_ahead(keys, &next);
         float found[SCORES];
         UNROLLED for (uint32_t i = 0; i < SCORES; i += LANES) vf_store(found + i, lane_sums(sums + i));
         UNROLLED for (uint32_t i = 0; i < n; i++)
@@ -110,7 +116,7 @@ typedef struct { vf before, part; } merge_factors;
 INLINE merge_factors merge_tops(float *tops, vf top) {
     const vf before = vf_load(tops);
     const vi is_lower = before < top;
-    vf falls = vf_exp(vf_min(before, top) - vf_max(before, top));
+    vf falls = vf_exp_weight(vf_min(before, top) - vf_max(before, top));
     vf_store(tops, vf_pick(is_lower, top, before));
     return (merge_factors){vf_pick(is_lower, falls, vf_set(1.0f)), vf_pick(is_lower, vf_set(1.0f), falls)};
 }
@@ -118,31 +124,49 @@ INLINE void merge_vector(float *total, vf part, merge_factors factors) {
     vf_store(total, vf_fma(part, factors.part, vf_load(total) * factors.before));
 }
 
-/* Scores become weights, which are 1 for the largest; sums and largest scores are merged. */
-static merge_factors weigh_keys(const attend_how *how, const attend_query *query, uint32_t start,
-                                uint32_t end, float *scores) {
+/* Scores of n queries become weights, 1 for the largest of each; sums and largest scores are merged. Queries
+ * stand side by side: by itself each would wait for one exponential after the other. */
+INLINE void weigh_keys(uint32_t n, const attend_how *how, const attend_query *queries, uint32_t start,
+                       uint32_t end, float (*scores)[ROOM], merge_factors *factors) {
     const uint32_t low = start / LANES * LANES;
-    vf top = vf_set(LOWEST), sum = {0};
-    for (uint32_t j = low; j < end; j += LANES) top = vf_max(vf_load(scores + j), top);
-    top = vf_top_all(top);
-    for (uint32_t j = low; j < end; j += LANES) {
-        vf weights = vf_exp(vf_load(scores + j) - top);
-        vf_store(scores + j, weights);
-        sum += weights;
+    vf tops[MOST_QUERIES], sums[MOST_QUERIES] = {0};
+    UNROLLED for (uint32_t i = 0; i < n; i++) tops[i] = vf_set(LOWEST);
+    for (uint32_t j = low; j < end; j += LANES)
+        UNROLLED for (uint32_t i = 0; i < n; i++) tops[i] = vf_max(vf_load(scores[i] + j), tops[i]);
+    UNROLLED for (uint32_t i = 0; i < n; i++) tops[i] = vf_top_all(tops[i]);
+    for (uint32_t j = low; j < end; j += LANES)
+        UNROLLED for (uint32_t i = 0; i < n; i++) {
+            const vf weights = vf_exp_weight(vf_load(scores[i] + j) - tops[i]);
+            vf_store(scores[i] + j, weights);
+            sums[i] += weights;
+        }
+    UNROLLED for (uint32_t i = 0; i < n; i++) {
+        float *total = queries[i].total + how->v_vectors * LANES;
+        factors[i] = merge_tops(total + LANES, tops[i]);
+        merge_vector(total, sums[i], factors[i]);
     }
-    float *sums = query->total + how->v_vectors * LANES;
-    merge_factors factors = merge_tops(sums + LANES, top);
-    merge_vector(sums, sum, factors);
-    return factors;
 }
+
+/* One for each number of queries, whatever the type of keys. */
+#define WEIGH(n)                                                                                          \
+    static void weigh_keys_##n(const attend_how *how, const attend_query *queries, uint32_t start,        \
+                               uint32_t end, float (*scores)[ROOM], merge_factors *factors) {             \
+        weigh_keys(n, how, queries, start, end, scores, factors);                                         \
+    }
+WEIGH(1) WEIGH(2) WEIGH(3) WEIGH(4)
+
+typedef void weigh_kernel(const attend_how *how, const attend_query *queries, uint32_t start, uint32_t end,
+                          float (*scores)[ROOM], merge_factors *factors);
+static weigh_kernel *const weigh_kernels[] = {weigh_keys_1, weigh_keys_2, weigh_keys_3, weigh_keys_4};
 
 /* Merges the weighted sum of values [start, end), `width` vectors of them from the c-th on. */
 INLINE void add_columns(uint32_t type, uint32_t n, uint32_t width, const attend_query *queries,
                         const merge_factors *factors, const chunk_rows *values, uint32_t start, uint32_t end,
                         const float (*weights)[ROOM], uint32_t c) {
     vf sums[MOST_QUERIES * VALUE_SUMS] = {0};
+    ahead_cursor next = {values->ahead_start, 0};
     for (uint32_t j = start; j < end; j++) {
-        if (c == 0) fetch_ahead(values, j);
+        if (c == 0) fetch_ahead(values, &next);
         UNROLLED for (uint32_t v = 0; v < width; v++) {
             vf value = stored_values(type, values->rows[j], values->column + (c + v) * LANES);
             UNROLLED for (uint32_t i = 0; i < n; i++)
@@ -163,10 +187,8 @@ INLINE void attend(uint32_t type, uint32_t n, const attend_how *how, const atten
     /* Vectors of values side by side: enough sums that none waits for itself. */
     const uint32_t most = VALUE_SUMS / (n == 1 ? 2 : n == 3 ? 4 : n), few = most / 2;
     dot_keys(type, n, how, queries, keys, start, end, scores);
-    for (uint32_t i = 0; i < n; i++) {
-        make_scores(how, &queries[i], (int32_t)first, start, end, scores[i]);
-        factors[i] = weigh_keys(how, &queries[i], start, end, scores[i]);
-    }
+    for (uint32_t i = 0; i < n; i++) make_scores(how, &queries[i], (int32_t)first, start, end, scores[i]);
+    weigh_kernels[n - 1](how, queries, start, end, scores, factors);
     uint32_t c = 0;
     for (; c + most <= how->v_vectors; c += most)
         add_columns(type, n, most, queries, factors, values, start, end, scores, c);

@@ -9,11 +9,11 @@ enum { CHUNK_KEYS = 64, KEY_VECTORS = CHUNK_KEYS / LANES };
 enum { MOST_QUERIES = 4 };   /* that share each read of a key */
 
 /* Rows of keys or of values of a chunk, in one type; a head begins at value `column` of each. `ahead` are
- * those of the chunk after it, from `ahead_start` to `ahead_end`, where the same head has so many cache lines
- * from byte `ahead_at` on. */
+ * those of the chunk after it: while a head is computed, of those from `ahead_start` to `ahead_end` so many
+ * cache lines from byte `ahead_at` on are asked for, `ahead_pace` of them with each key. */
 typedef struct {
     const uint8_t *rows[CHUNK_KEYS], *ahead[CHUNK_KEYS];
-    uint32_t type, column, ahead_start, ahead_end, ahead_at, ahead_lines;
+    uint32_t type, column, ahead_start, ahead_end, ahead_at, ahead_lines, ahead_pace;
 } chunk_rows;
 
 /* What all queries of an op have in common. */

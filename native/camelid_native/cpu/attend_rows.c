@@ -60,7 +60,7 @@ static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, ui
     const cam_codec *codec = &codecs[rows->type];
     const uint32_t first = rows->column / codec->block, last = (rows->column + dim - 1) / codec->block;
     const uint32_t width = (dim + LANES - 1) / LANES * LANES;
-    found->type = KEYS_F32, found->column = 0, found->ahead_start = found->ahead_end = 0;
+    found->type = KEYS_F32, found->column = 0, found->ahead_pace = 0;
     for (uint32_t j = start; j < end; j++, tile += width) {
         codec->decode(rows->rows[j] + (uint64_t)first * codec->block_bytes, decoded,
                       (last - first + 1) * codec->block);
@@ -73,11 +73,11 @@ static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, ui
 /* A chunk's keys and values: where they lie, and decoded. */
 typedef struct { chunk_rows rows[N_TENSORS], tiles[N_TENSORS]; } found_chunk;
 
-/* Turns rows of one tensor to a kv head. */
-static void turn_to(chunk_rows *rows, uint32_t column) {
-    const cam_codec *codec = &codecs[rows->type];
+/* Turns rows of one tensor to a kv head, with which some of the rows ahead are asked for. */
+static void turn_to(chunk_rows *rows, uint32_t column, uint32_t n_keys, cam_range ahead) {
     rows->column = column;
-    rows->ahead_at = column / codec->block * codec->block_bytes;
+    rows->ahead_start = ahead.start, rows->ahead_end = ahead.end;
+    rows->ahead_pace = ((ahead.end - ahead.start) * rows->ahead_lines + n_keys - 1) / n_keys;
 }
 
 /* Whether few queries want a head, of which neither keys nor values share a vector with another. */
@@ -89,7 +89,7 @@ static uint32_t is_read_in_place(const chunk_rows *rows, const uint32_t *dims, u
 
 /* Finds a head's keys and values: both where they lie or both decoded, as one kernel reads them. */
 static void find_head(const attend_block *block, found_chunk *chunk, cam_range keys, uint32_t n_queries,
-                      const chunk_rows *found[N_TENSORS]) {
+                      chunk_rows *found[N_TENSORS]) {
     const uint32_t dims[N_TENSORS] = {block->a->q_dim, block->a->v_dim};
     const uint32_t is_in_place = is_read_in_place(chunk->rows, dims, n_queries);
     for (uint32_t i = 0; i < N_TENSORS; i++) {
@@ -103,17 +103,19 @@ static void find_head(const attend_block *block, found_chunk *chunk, cam_range k
 /* Queries that see the same keys of a chunk, until they are enough to be computed. */
 typedef struct {
     const attend_how *how;
-    const chunk_rows *const *found;
+    chunk_rows *const *found;
     uint32_t first, n;
     cam_range keys;
     attend_query queries[MOST_QUERIES];
 } attend_batch;
 
+/* Rows ahead are asked for with the first queries alone. */
 static void flush_batch(attend_batch *batch) {
-    if (batch->n)
-        attend_kernels[batch->found[KEYS]->type][batch->n - 1](
-            batch->how, batch->queries, batch->found[KEYS], batch->found[VALUES], batch->first,
-            batch->keys.start, batch->keys.end);
+    if (batch->n == 0) return;
+    chunk_rows *keys = batch->found[KEYS], *values = batch->found[VALUES];
+    attend_kernels[keys->type][batch->n - 1](batch->how, batch->queries, keys, values, batch->first,
+                                             batch->keys.start, batch->keys.end);
+    keys->ahead_pace = values->ahead_pace = 0;
     batch->n = 0;
 }
 
@@ -146,7 +148,7 @@ static rows_seeing find_seeing(const attend_block *block, uint32_t chunk, uint32
 
 /* The block's queries of one kv head. */
 static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier, uint32_t kv_head,
-                        const chunk_rows *const found[N_TENSORS]) {
+                        chunk_rows *const found[N_TENSORS]) {
     const attend_op *a = block->a;
     attend_batch batch = {.how = &a->how, .found = found, .first = chunk * CHUNK_KEYS};
     for (uint32_t row = block->first_row; row < block->end_row; row++) {
@@ -160,18 +162,24 @@ static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier
     flush_batch(&batch);
 }
 
-/* Rows of one tensor of a chunk. A block of one row reads each key once: for it also what it reads next. */
-static void find_chunk(const attend_block *block, key_place place, uint32_t chunk, uint32_t tier,
-                       cam_range keys, uint32_t dim, chunk_rows *found) {
+/* Keys that a block of one row sees of the chunk after this one, if it reads some kv heads there. It reads each
+ * but once, so that they are asked for now. */
+static cam_range seen_next(const attend_block *block, uint32_t chunk, uint32_t tier, cam_range kv_heads) {
+    if (block->end_row > block->first_row + 1 || kv_heads.start == kv_heads.end) return (cam_range){0, 0};
+    return seen_in_tier(block->a, block->first_row, chunk + 1, tier);
+}
+
+/* Rows of one tensor: `keys` of a chunk, and those ahead, for some kv heads. */
+static void find_chunk(key_place place, uint32_t chunk, cam_range keys, cam_range ahead, cam_range next_heads,
+                       chunk_rows *found) {
     const uint32_t first = chunk * CHUNK_KEYS;
-    cam_range next = {0, 0};
-    if (block->end_row == block->first_row + 1)
-        next = seen_in_tier(block->a, block->first_row, chunk + 1, tier);
+    const uint64_t at = codec_row_bytes(place.type, next_heads.start * place.head_cols);
+    const uint64_t end = codec_row_bytes(place.type, next_heads.end * place.head_cols);
     found->type = place.type;
     find_rows(place, first, keys.start, keys.end, found->rows);
-    find_rows(place, first + CHUNK_KEYS, next.start, next.end, found->ahead);
-    found->ahead_start = next.start, found->ahead_end = next.end;
-    found->ahead_lines = (uint32_t)(whole_lines(codec_row_bytes(place.type, dim)) / CACHE_LINE);
+    find_rows(place, first + CHUNK_KEYS, ahead.start, ahead.end, found->ahead);
+    found->ahead_at = (uint32_t)at;
+    found->ahead_lines = (uint32_t)(whole_lines(end - at) / CACHE_LINE);
 }
 
 /* Reads a byte of each cache line. Asked for instead, most would not come: a machine drops what it is asked
@@ -195,23 +203,28 @@ static void warm_chunk(const attend_block *block, uint32_t chunk, cam_range kv_h
     }
 }
 
-/* All that the block's rows see of a chunk, for some kv heads. */
-static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv_heads) {
+/* All that the block's rows see of a chunk, for some kv heads; what they read after it, for which ones. Each
+ * head asks for its part of that. */
+static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv_heads,
+                         cam_range next_heads) {
     const attend_op *a = block->a;
-    const uint32_t dims[N_TENSORS] = {a->q_dim, a->v_dim};
+    const uint32_t n_heads = kv_heads.end - kv_heads.start;
     for (uint32_t tier = 0; tier < N_TIERS && kv_heads.start < kv_heads.end; tier++) {
         const rows_seeing seeing = find_seeing(block, chunk, tier);
         if (!seeing.n) continue;
+        const cam_range ahead = seen_next(block, chunk, tier, next_heads);
         found_chunk here;
-        const chunk_rows *found[N_TENSORS];
+        chunk_rows *found[N_TENSORS];
         uint32_t head_cols[N_TENSORS];
         for (uint32_t i = 0; i < N_TENSORS; i++) {
             const key_place place = a->place(a, block->first_row, tier, i);
             head_cols[i] = place.head_cols;
-            find_chunk(block, place, chunk, tier, seeing.keys, dims[i], &here.rows[i]);
+            find_chunk(place, chunk, seeing.keys, ahead, next_heads, &here.rows[i]);
         }
         for (uint32_t kv_head = kv_heads.start; kv_head < kv_heads.end; kv_head++) {
-            for (uint32_t i = 0; i < N_TENSORS; i++) turn_to(&here.rows[i], kv_head * head_cols[i]);
+            const cam_range own = cut_range(ahead, kv_head - kv_heads.start, n_heads);
+            for (uint32_t i = 0; i < N_TENSORS; i++)
+                turn_to(&here.rows[i], kv_head * head_cols[i], seeing.keys.end - seeing.keys.start, own);
             find_head(block, &here, seeing.keys, seeing.n * a->group, found);
             attend_head(block, chunk, tier, kv_head, found);
         }

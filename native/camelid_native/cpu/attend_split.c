@@ -65,14 +65,15 @@ static float *part_of(const attend_worker *w, uint32_t thread, uint32_t chunk) {
 }
 
 /* A chunk of a row of which another thread has the first chunk. */
-static void keep_part(const attend_worker *w, uint32_t chunk, uint32_t number, cam_range kv_heads) {
+static void keep_part(const attend_worker *w, uint32_t chunk, uint32_t number, cam_range kv_heads,
+                      cam_range next_heads) {
     const attend_op *a = w->a;
     attend_block block = w->block;
     if (kv_heads.start >= kv_heads.end) return;
     block.totals = part_of(w, w->thread, number);
     for (uint32_t head = kv_heads.start * a->group; head < kv_heads.end * a->group; head++)
         clear_total(&a->how, total_of(&block, block.first_row, head));
-    attend_chunk(&block, chunk, kv_heads);
+    attend_chunk(&block, chunk, kv_heads, next_heads);
 }
 
 /* Whether all of a head's units are this thread's, given that the first is. */
@@ -90,14 +91,15 @@ static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
     const keys_seen seen = a->seen(a, row);
     const cam_range chunks = chunks_of(seen);
     const cam_range own = heads_between(a, seen, at, chunks.start, w->low, w->high);
+    cam_range here = own, next = {0, 0};
     uint32_t is_warm = 0;
     begin_block(&w->block, row, row + 1, (cam_range){0, a->n_kv_heads});
-    for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++) {
-        const cam_range here = heads_between(a, seen, at, chunk, w->low, w->high);
+    for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++, here = next) {
+        if (chunk + 1 < chunks.end) next = heads_between(a, seen, at, chunk + 1, w->low, w->high);
         if (!is_warm && here.start < here.end) warm_chunk(&w->block, chunk, here), is_warm = 1;
         const uint32_t cut = here.end < own.start ? here.end : own.start;
-        keep_part(w, chunk, chunk - chunks.start, (cam_range){here.start, cut});
-        attend_chunk(&w->block, chunk, (cam_range){cut > here.start ? cut : here.start, here.end});
+        keep_part(w, chunk, chunk - chunks.start, (cam_range){here.start, cut}, next);
+        attend_chunk(&w->block, chunk, (cam_range){cut > here.start ? cut : here.start, here.end}, next);
     }
     for (uint32_t kv_head = own.start; kv_head < own.end; kv_head++) {
         if (is_whole_head(w, seen, at, kv_head)) finish_kv_head(&w->block, row, kv_head);
@@ -115,9 +117,10 @@ static void attend_whole_rows(attend_worker *w, uint32_t row, uint32_t end, uint
             if (own.start < chunks.start) chunks.start = own.start;
             if (own.end > chunks.end) chunks.end = own.end;
         }
-        begin_block(&w->block, row, end, (cam_range){kv_head, kv_head + 1});
+        const cam_range this = {kv_head, kv_head + 1};
+        begin_block(&w->block, row, end, this);
         for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++)
-            attend_chunk(&w->block, chunk, (cam_range){kv_head, kv_head + 1});
+            attend_chunk(&w->block, chunk, this, this);
         for (uint32_t r = row; r < end; r++) finish_kv_head(&w->block, r, kv_head);
     }
 }

@@ -70,10 +70,15 @@ INLINE uint64_t whole_lines(uint64_t n_bytes) { return (n_bytes + CACHE_LINE - 1
 
 typedef struct { uint32_t start, end; } cam_range;
 
+/* The i-th of n parts of a range, which differ by one at most. */
+INLINE cam_range cut_range(cam_range all, uint32_t i, uint32_t n) {
+    const uint64_t length = all.end - all.start;
+    return (cam_range){all.start + (uint32_t)(length * i / n), all.start + (uint32_t)(length * (i + 1) / n)};
+}
+
 /* Thread's share of n things, neighbours together. What is computed never depends on it. */
 INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
-    uint64_t start = (uint64_t)n * thread / run->n_threads, end = (uint64_t)n * (thread + 1) / run->n_threads;
-    return (cam_range){(uint32_t)start, (uint32_t)end};
+    return cut_range((cam_range){0, n}, thread, run->n_threads);
 }
 
 /* So many at most of what is left of a range, from its end or from its start; empty when nothing is. */
