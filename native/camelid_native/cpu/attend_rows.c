@@ -162,8 +162,8 @@ static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier
     flush_batch(&batch);
 }
 
-/* Keys that a block of one row sees of the chunk after this one, if it reads some kv heads there. It reads each
- * but once, so that they are asked for now. */
+/* Keys that a block of one row sees of the chunk after this one, if it reads some kv heads there. It reads
+ * each but once, so that they are asked for now. */
 static cam_range seen_next(const attend_block *block, uint32_t chunk, uint32_t tier, cam_range kv_heads) {
     if (block->end_row > block->first_row + 1 || kv_heads.start == kv_heads.end) return (cam_range){0, 0};
     return seen_in_tier(block->a, block->first_row, chunk + 1, tier);
