@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+import tracemalloc
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -115,6 +116,20 @@ def test_a_long_run_takes_linear_time(name: str, unit: str) -> None:
         assert "".join(splitter(name).split(text + tail)) == text + tail
     # At most 0.1 s each; anything quadratic would take minutes.
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "exaone-moe", "laguna"])
+@pytest.mark.parametrize("text", ["a", "word ", "Word", "漢"])
+def test_a_long_line_takes_little_memory(name: str, text: str) -> None:
+    """Beside its pieces: an atomic group keeps something of each round until it ends."""
+    line = "\n" + text * (1_000_000 // len(text))
+    row = splitter(name)
+    row.split(line[:100])
+    tracemalloc.start()
+    pieces = row.split(line)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "".join(pieces) == line and peak - held < 24e6
 
 
 def test_a_prompt_of_two_thousand_tokens_is_cut_within_100_ms() -> None:

@@ -3,7 +3,8 @@
 Python's `re` does not recurse, and is linear on a regex that nests no repeat in a repeat and scans no run
 from each of its characters. Regexes that do so are rewritten with possessive repeats, or a function of a few
 lines stands for them; tests hold both to the published regex. A repeat of a group is an atomic group in place
-of a possessive repeat, which Python before 3.11.5 matches wrong (github.com/python/cpython/issues/106052).
+of a possessive repeat, which Python before 3.11.5 matches wrong (github.com/python/cpython/issues/106052); it
+takes some memory for each round, so that rounds are made few.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def camel_case(suffix: str = "", without: str = "") -> str:
     both = rf"\p{{Lm{without}}}\p{{Lo{without}}}\p{{M{without}}}"
     first = r"[^\r\n\p{L}\p{N}]?"
     capitals = rf"[\p{{Lu}}\p{{Lt}}{both}]"
+    mixed = rf"[\p{{Lu}}\p{{Lt}}]*+[{both}]++(?>(?:[\p{{Lu}}\p{{Lt}}]++[{both}]++)*)"
     return (
-        rf"{first}(?:{capitals}*+\p{{Ll}}[\p{{Ll}}{both}]*+|(?>(?:[\p{{Lu}}\p{{Lt}}]*+[{both}]++)+)){suffix}"
+        rf"{first}(?:{capitals}*+\p{{Ll}}[\p{{Ll}}{both}]*+|{mixed}){suffix}"
         rf"|{first}{capitals}++{suffix}"
     )
 
@@ -44,9 +46,9 @@ REWRITTEN = (
     (published.CAMEL_CASE_NOT_HAN, camel_case(published.CONTRACTIONS + "?", "-Han")),
     (published.CAMEL_CASE_CONTRACTED, camel_case(published.CONTRACTIONS + "?")),
     (published.CAMEL_CASE, camel_case()),
-    (r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+", r"\p{L}\p{M}*+(?>(?: ?+\p{L}\p{M}*+)*)"),
+    (r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+", r"\p{L}[\p{L}\p{M}]*+(?>(?: \p{L}[\p{L}\p{M}]*+)*)"),
     (r"\s+$", r"(?<!\s)\s++\Z"),  # not at line ends too: no text with line ends in it comes to it
-    (published.LAGUNA_LINES, r"(?>(?:\r?+\n)+)(?>(?:[^\r\n]|\r(?!\n))*)"),
+    (published.LAGUNA_LINES, r"(?>(?:\r?+\n)+)[^\r\n]*+(?>(?:\r(?!\n)[^\r\n]*+)*)"),
     # Python has no sets within sets.
     (r"[^(\s|[.,!?…。，、।۔،])]", r"[^(\s|.,!?…。，、।۔،)]"),
     # Groups that capture would change what findall gives.
