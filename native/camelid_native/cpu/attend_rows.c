@@ -60,7 +60,8 @@ static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, ui
     const cam_codec *codec = &codecs[rows->type];
     const uint32_t first = rows->column / codec->block, last = (rows->column + dim - 1) / codec->block;
     const uint32_t width = (dim + LANES - 1) / LANES * LANES;
-    found->type = KEYS_F32, found->column = 0, found->ahead_pace = 0;
+    found->type = KEYS_F32, found->column = 0;
+    found->ahead_start = found->ahead_end = found->ahead_pace = 0;
     for (uint32_t j = start; j < end; j++, tile += width) {
         codec->decode(rows->rows[j] + (uint64_t)first * codec->block_bytes, decoded,
                       (last - first + 1) * codec->block);

@@ -97,9 +97,9 @@ static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
     for (uint32_t chunk = chunks.start; chunk < chunks.end; chunk++, here = next) {
         if (chunk + 1 < chunks.end) next = heads_between(a, seen, at, chunk + 1, w->low, w->high);
         if (!is_warm && here.start < here.end) warm_chunk(&w->block, chunk, here), is_warm = 1;
-        const uint32_t cut = here.end < own.start ? here.end : own.start;
-        keep_part(w, chunk, chunk - chunks.start, (cam_range){here.start, cut}, next);
-        attend_chunk(&w->block, chunk, (cam_range){cut > here.start ? cut : here.start, here.end}, next);
+        keep_part(w, chunk, chunk - chunks.start, range_before(here, own.start),
+                  range_before(next, own.start));
+        attend_chunk(&w->block, chunk, range_from(here, own.start), range_from(next, own.start));
     }
     for (uint32_t kv_head = own.start; kv_head < own.end; kv_head++) {
         if (is_whole_head(w, seen, at, kv_head)) finish_kv_head(&w->block, row, kv_head);

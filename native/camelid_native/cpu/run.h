@@ -76,6 +76,16 @@ INLINE cam_range cut_range(cam_range all, uint32_t i, uint32_t n) {
     return (cam_range){all.start + (uint32_t)(length * i / n), all.start + (uint32_t)(length * (i + 1) / n)};
 }
 
+/* What of a range lies before a place, and what from there on. */
+INLINE cam_range range_before(cam_range all, uint32_t place) {
+    const uint32_t end = place < all.end ? place : all.end;
+    return (cam_range){all.start, end > all.start ? end : all.start};
+}
+INLINE cam_range range_from(cam_range all, uint32_t place) {
+    const uint32_t start = place > all.start ? place : all.start;
+    return (cam_range){start < all.end ? start : all.end, all.end};
+}
+
 /* Thread's share of n things, neighbours together. What is computed never depends on it. */
 INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
     return cut_range((cam_range){0, n}, thread, run->n_threads);

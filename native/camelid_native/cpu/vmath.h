@@ -42,13 +42,14 @@ INLINE vf vf_exp(vf x) {
     return vf_keep_nan(x, (part + 1.0f) * vf_power2(half) * vf_power2(n - half));
 }
 
-/* exp(x) for x <= 0, a weight beside the largest, which is 1. One below 2^-64 is 0: it would change nothing,
- * and products that are subnormal cost some machines a hundred cycles each. */
+/* exp(x) for x <= 0, a weight beside the largest, which is 1. One below 2^-64 is 0: of the weights' sum it
+ * would change nothing, and products that are subnormal cost some machines a hundred cycles each. */
 INLINE vf vf_exp_weight(vf x) {
     vi n;
     vf part = vf_exp_parts(vf_max(x, VF(-45.0f)), &n);
+    const float log_least = -44.3614196f;   /* of 2^-64 */
     vf weight = (part + 1.0f) * vf_power2(n);
-    return vf_keep_nan(x, vf_pick(x < -44.3614196f, VF(0.0f), weight));
+    return vf_keep_nan(x, vf_pick(x < log_least, VF(0.0f), weight));
 }
 
 /* exp(x) - 1 for x <= 0, as accurate near 0 as elsewhere. */
