@@ -40,17 +40,17 @@ def attend(
     sinks: F64 | None = None,
     bias: F64 | None = None,
 ) -> F64:  # q [H, D], k [keys, K, D], v [keys, K, V], sinks [H], bias [keys, H] -> [H*V]
-    """One row's heads, each by itself."""
-    group = len(q) // k.shape[1]
-    own_k, own_v = np.ascontiguousarray(k.transpose(1, 0, 2)), np.ascontiguousarray(v.transpose(1, 2, 0))
-    heads: list[F64] = []
-    for h, head in enumerate(q):
-        scores = _capped(own_k[h // group] @ head * scale, cap)  # [keys]
-        scores = scores if bias is None else scores + bias[:, h]
-        sink = scores[:0] if sinks is None else sinks[h : h + 1]
-        probs = softmax(np.concatenate([scores, sink]))[: len(scores)]
-        heads.append(own_v[h // group] @ probs)
-    return np.concatenate(heads)
+    """One row's heads."""
+    n_keys, n_kv_heads, head_dim = k.shape
+    groups = q.reshape(n_kv_heads, len(q) // n_kv_heads, head_dim)  # heads that share keys and values
+    scores = (groups @ k.transpose(1, 2, 0)).reshape(len(q), n_keys)
+    scores = _capped(scores * scale, cap)
+    if bias is not None:
+        scores = scores + bias.T
+    if sinks is not None:
+        scores = np.concatenate([scores, sinks[:, None]], axis=1)
+    probs = softmax(scores)[:, :n_keys].reshape(*groups.shape[:2], n_keys)
+    return (probs @ v.transpose(1, 0, 2)).ravel()
 
 
 def _attend(op: Op, f: Frame, row: StepRow, q: F64) -> F64:  # q [H, D] -> [H*V]

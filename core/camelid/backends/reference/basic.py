@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F64, mean, per_row, sigmoid
+from camelid.backends.reference.rows import F64, mean, sigmoid, total
 from camelid.plan.plan import Op
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow
 
@@ -56,9 +56,7 @@ def op_embed_position(op: Op, f: Frame) -> None:
 def op_norm(op: Op, f: Frame) -> None:
     x, eps, size = f.read(op.view("x")), op.number("eps"), op.integer("size")
     width = size or x.shape[1]
-    norm = NORMS[op.word("kind")]
-    y = per_row(lambda row: norm(row, eps), x.reshape(-1, width))
-    y = y.reshape(len(x), x.shape[1] // width, width)  # [T, groups, size]
+    y = NORMS[op.word("kind")](x.reshape(len(x), x.shape[1] // width, width), eps)  # [T, groups, size]
     if op.has("gain"):
         y = y * f.store.vector(op.weight("gain")).reshape(-1, width)
     if op.has("bias"):
@@ -73,7 +71,7 @@ def op_add(op: Op, f: Frame) -> None:
 def op_add_norm(op: Op, f: Frame) -> None:
     op_add(op, f)
     gain, eps = f.store.vector(op.weight("gain")), op.number("eps")
-    f.write(op.view("y"), per_row(lambda row: _rms(row, eps) * gain, f.read(op.view("x"))))
+    f.write(op.view("y"), _rms(f.read(op.view("x")), eps) * gain)
 
 
 def op_mul(op: Op, f: Frame) -> None:
@@ -147,7 +145,7 @@ def _layer(x: F64, eps: float) -> F64:
 
 
 def _l2(x: F64, eps: float) -> F64:
-    return x / np.sqrt(max(np.add.reduce(x * x), eps * eps))
+    return x / np.sqrt(np.maximum(total(x * x), eps * eps))
 
 
 def _gelu_tanh(x: F64) -> F64:

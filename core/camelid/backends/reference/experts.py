@@ -7,19 +7,19 @@ from collections.abc import Callable
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F64, per_row, sigmoid, softmax
+from camelid.backends.reference.rows import F64, sigmoid, softmax
 from camelid.plan.plan import Op
 
 
 def op_router(op: Op, f: Frame) -> None:
     logits, n_used = f.read(op.view("logits")), op.view("ids").cols
-    probs = per_row(SCORES[op.word("gate")], logits)
+    probs = SCORES[op.word("gate")](logits)
     biased = probs + f.store.vector(op.weight("bias")) if op.has("bias") else probs
     allowed = _in_best_groups(biased, op.integer("n_groups"), op.integer("n_groups_used"))
     ids = np.argsort(-allowed, axis=1, kind="stable")[:, :n_used]  # ties: lowest id
     chosen = np.take_along_axis(probs, ids, axis=1)
     if op.word("gate") == "topk_softmax":
-        chosen = per_row(softmax, chosen)
+        chosen = softmax(chosen)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
     f.write(op.view("ids"), ids)

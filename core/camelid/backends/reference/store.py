@@ -1,14 +1,15 @@
 """Weights of the reference: mapped files, decoded to float64 a tile of rows at a time.
 
 No big matrix is ever whole in memory: an embedding decodes the rows that are looked up, a product decodes,
-multiplies and forgets one tile after another. What fits the cache stays decoded.
+multiplies and forgets one tile after another. A matrix that fits the cache stays decoded.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ from camelid.plan.weights import INLINE, Part, Weight
 # product took two to ten times as long (measured with 2048 columns on two cores).
 TILE_VALUES = 1 << 18
 CACHE_BYTES = 160 << 20  # of decoded tiles. First come stays: in a cycle, the oldest is what is needed next
+Tile: TypeAlias = tuple[int, F64]  # its first row within the matrix, [n, in]
+U8: TypeAlias = npt.NDArray[np.uint8]
 
 
 class WeightStore:
@@ -33,8 +36,9 @@ class WeightStore:
 
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
-        self._files: dict[str, npt.NDArray[np.uint8]] = {}
-        self._decoded: dict[tuple[str, int, int], F64] = {}
+        self._files: dict[str, U8] = {}
+        self._inline: dict[str, U8] = {}
+        self._decoded: dict[tuple[str, int], list[Tile]] = {}
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
@@ -66,28 +70,30 @@ class WeightStore:
         one = replace(weight, shape=weight.shape[1:])
         return _products(self._tiles(one, expert * one.rows), x, one.rows)
 
-    def _tiles(self, weight: Weight, first: int = 0) -> Iterator[tuple[int, F64]]:
-        """(start, [n, in]) of all tiles of a matrix; of a stack, that matrix whose first row is `first`."""
+    def _tiles(self, weight: Weight, first: int = 0) -> Iterable[Tile]:
+        """All tiles of a matrix; of a stack, that matrix whose first row is `first`."""
+        key = weight.name, first
+        if key not in self._decoded:
+            n_bytes = 8 * weight.rows * weight.cols
+            if self._decoded_bytes + n_bytes > CACHE_BYTES:
+                return self._decode(weight, first)
+            self._decoded[key] = list(self._decode(weight, first))
+            self._decoded_bytes += n_bytes
+        return self._decoded[key]
+
+    def _decode(self, weight: Weight, first: int) -> Iterator[Tile]:
         for start, n in tiles(weight, TILE_VALUES):
-            yield start, self._tile(weight, first + start, n)
+            yield start, load_rows(weight, self._read, first + start, n).astype(np.float64)
 
-    def _tile(self, weight: Weight, start: int, n: int) -> F64:  # [n, in]
-        key = (weight.name, start, n)
-        if key in self._decoded:
-            return self._decoded[key]
-        tile = load_rows(weight, self._read, start, n).astype(np.float64)
-        if self._decoded_bytes + tile.nbytes <= CACHE_BYTES:
-            self._decoded[key] = tile
-            self._decoded_bytes += tile.nbytes
-        return tile
-
-    def _read(self, part: Part, offset: int, n_bytes: int) -> npt.NDArray[np.uint8]:
-        if part.source == INLINE:
-            return np.frombuffer(base64.b64decode(part.data), np.uint8)[offset : offset + n_bytes]
-        return self._files[part.source][part.offset + offset : part.offset + offset + n_bytes]
+    def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
+        if part.source != INLINE:
+            return self._files[part.source][part.offset + offset : part.offset + offset + n_bytes]
+        if part.data not in self._inline:
+            self._inline[part.data] = np.frombuffer(base64.b64decode(part.data), np.uint8)
+        return self._inline[part.data][offset : offset + n_bytes]
 
 
-def _mapped(path: str) -> npt.NDArray[np.uint8]:
+def _mapped(path: str) -> U8:
     try:
         return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
     except (OSError, ValueError) as error:  # ValueError: it has become empty
@@ -96,9 +102,9 @@ def _mapped(path: str) -> npt.NDArray[np.uint8]:
         ) from error
 
 
-def _products(tiles: Iterator[tuple[int, F64]], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
-    y = np.empty((len(x), n_out))
+def _products(tiles: Iterable[Tile], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
+    y = np.empty((len(x), n_out, 1))
     for start, tile in tiles:
-        for t, row in enumerate(x):
-            y[t, start : start + len(tile)] = tile @ row
-    return y
+        # With columns of its own each row is a product of its own, whose bits know of no other row.
+        np.matmul(tile, x[:, :, None], out=y[:, start : start + len(tile)])
+    return y[:, :, 0]

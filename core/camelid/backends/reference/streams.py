@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import per_row
+from camelid.backends.reference.rows import mean, total
 from camelid.plan.plan import Op
 
 
@@ -25,7 +25,7 @@ def op_concat(op: Op, f: Frame) -> None:
 def op_length(op: Op, f: Frame) -> None:
     n_groups = op.view("y").cols
     groups = f.read(op.view("x")).reshape(-1, op.view("x").cols // n_groups)
-    f.write(op.view("y"), per_row(lambda row: np.sqrt(np.sum(row * row)), groups).reshape(-1, n_groups))
+    f.write(op.view("y"), np.sqrt(total(groups * groups)).reshape(-1, n_groups))
 
 
 def op_mix(op: Op, f: Frame) -> None:
@@ -44,6 +44,7 @@ def op_affine(op: Op, f: Frame) -> None:
 
 
 def op_cutoff(op: Op, f: Frame) -> None:
-    n = op.number("deviations")
-    x = per_row(lambda row: np.maximum(row - row.mean() - n * row.std(), 0.0), f.read(op.view("x")))
-    f.write(op.view("x"), x)
+    x = f.read(op.view("x"))
+    centred = x - mean(x)
+    deviation = np.sqrt(mean(centred * centred))
+    f.write(op.view("x"), np.maximum(centred - op.number("deviations") * deviation, 0.0))
