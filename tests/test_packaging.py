@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PYODIDE = ROOT / "node_modules" / "pyodide"
 pytestmark = pytest.mark.slow
 Python = Callable[..., str]
 
@@ -179,6 +181,50 @@ from camelid import shaders
 print(len(shaders.join(*shaders.names())))
 """
     assert int(run(sys.executable, "-I", "-S", "-c", code)) > 100
+
+
+@pytest.fixture
+def site(build: ModuleType, tmp_path: Path) -> Path:
+    """A site's two archives, from sources."""
+    (tmp_path / "pyodide").mkdir()
+    shutil.copy(PYODIDE / "python_stdlib.zip", tmp_path / "pyodide")
+    build.write_archive(tmp_path / "camelid.zip")
+    return tmp_path
+
+
+def files_of(archive: Path) -> set[str]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name for name in opened.namelist() if not name.endswith("/")}
+
+
+def test_pages_get_the_same_modules_as_bytecode(build: ModuleType, site: Path) -> None:
+    """The core's all, and of the standard library those that a page loads; e2e runs them."""
+    core, stdlib = site / "camelid.zip", site / "pyodide" / "python_stdlib.zip"
+    sources, library = files_of(core), files_of(stdlib)
+    cache = ROOT / "build" / "web.cache"  # where `make test` has just built them
+    cache.mkdir(parents=True, exist_ok=True)
+    build.precompile(site, PYODIDE, cache)
+    assert files_of(core) == {f"{name}c" if name.endswith(".py") else name for name in sources}
+    names = files_of(stdlib)
+    assert {name.removesuffix("c") if name.endswith(".pyc") else name for name in names} == library
+    assert {"json/__init__.pyc", "asyncio/events.pyc", "smtplib.py"} <= names
+
+
+def test_without_node_pages_get_sources(
+    build: ModuleType, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "find_node", lambda: None)
+    sources = files_of(site / "camelid.zip")
+    build.precompile(site, PYODIDE, site)
+    assert files_of(site / "camelid.zip") == sources
+    assert "no Node.js" in capsys.readouterr().err
+
+
+def test_modules_that_do_not_compile_end_the_build(build: ModuleType, site: Path) -> None:
+    with zipfile.ZipFile(site / "camelid.zip", "a") as archive:
+        archive.writestr("camelid/broken.py", "def\n")
+    with pytest.raises(SystemExit, match=r"did not compile: [\s\S]*SyntaxError"):
+        build.precompile(site, PYODIDE, site)
 
 
 def test_lock_file_names_no_host() -> None:

@@ -1,17 +1,21 @@
 """Builds the static site: `python web/build.py` fills build/web with all that the page needs.
 
-The page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive, cria, and a
-compressed sibling of each file that shrinks. Nothing is fetched, and the same inputs give the same bytes.
+The page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive, both with bytecode
+for what a page loads, cria, and a compressed sibling of each file that shrinks. Nothing is fetched, and the
+same inputs give the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import shutil
+import subprocess
 import sys
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,6 +61,8 @@ NATIVE_IN_BROWSER = (
 )  # fmt: skip
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders with a module for one thread and one for several
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
+BYTECODE = ROOT / "web" / "bytecode"
+ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
 EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: the archive must not depend on when it was made
 
 
@@ -122,6 +128,43 @@ def copy_cria(site: Path) -> None:
         print(f"web/build.py: no {cria}; the page will ask for a model", file=sys.stderr)
 
 
+def find_node() -> str | None:
+    """Node.js of the path, or of this environment."""
+    return shutil.which("node") or shutil.which("node", path=str(Path(sys.executable).parent))
+
+
+def precompile(site: Path, pyodide: Path, cache: Path) -> None:
+    """Bytecode in the archives, which `cache` keeps. Without Node.js they stay as they are."""
+    archives = [site / name for name in ARCHIVES]
+    stamp = digest(*archives, pyodide / "pyodide.asm.wasm", *sorted(BYTECODE.glob("*.*")))
+    made = {archive: cache / f"bytecode-{stamp}-{archive.name}" for archive in archives}
+    if not all(path.exists() for path in made.values()):
+        node = find_node()
+        if node is None:
+            print("web/build.py: no Node.js: pages will compile their Python at each visit", file=sys.stderr)
+            return
+        for old in cache.glob("bytecode-*"):
+            old.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            run_precompile([node, BYTECODE / "precompile.mjs", pyodide, *archives, folder])
+            for archive, path in made.items():
+                (Path(folder) / archive.name).replace(path)
+    for archive, path in made.items():
+        shutil.copyfile(path, archive)
+
+
+def run_precompile(command: Sequence[str | Path]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"web/build.py: the page's Python did not compile: {done.stderr[-2000:]}")
+
+
+def digest(*files: Path) -> str:
+    """Names what is made of these files' bytes."""
+    hashes = [hashlib.sha256(path.read_bytes()).digest() for path in files]
+    return hashlib.sha256(b"".join(hashes)).hexdigest()[:16]
+
+
 def encoders() -> dict[str, Callable[[bytes], bytes]]:
     """Suffix to compressor; Brotli only where its package is installed."""
     found: dict[str, Callable[[bytes], bytes]] = {".gz": lambda data: gzip.compress(data, 9, mtime=0)}
@@ -138,15 +181,14 @@ def compress(path: Path, site: Path, cache: Path) -> None:
     """Write .gz and .br beside a file where they save a tenth; `cache` keeps the last build's work."""
     data, name = path.read_bytes(), "-".join(path.relative_to(site).parts)
     for suffix, encode in encoders().items():
-        packed = cached(cache / f"{name}{suffix}", path, lambda encode=encode: encode(data))
+        packed = cached(cache / f"{name}{suffix}", data, lambda encode=encode: encode(data))
         if len(packed) < 0.9 * len(data):
             Path(f"{path}{suffix}").write_bytes(packed)
 
 
-def cached(entry: Path, source: Path, make: Callable[[], bytes]) -> bytes:
-    """`make()`, or what it gave for the same file before (newer than the file, same size noted)."""
-    stat = source.stat()
-    stamp = f"{stat.st_size} {stat.st_mtime_ns}\n".encode()
+def cached(entry: Path, source: bytes, make: Callable[[], bytes]) -> bytes:
+    """`make()`, or what it gave for the same bytes before."""
+    stamp = hashlib.sha256(source).digest()
     if entry.exists() and (old := entry.read_bytes()).startswith(stamp):
         return old.removeprefix(stamp)
     packed = make()
@@ -165,6 +207,7 @@ def build(site: Path, pyodide: Path) -> None:
     copy_kernels(site)
     copy_cria(site)
     write_archive(site / "camelid.zip")
+    precompile(site, pyodide, cache)
     for path in sorted(site.rglob("*")):
         if path.suffix in COMPRESSIBLE:
             compress(path, site, cache)

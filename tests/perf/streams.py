@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import json
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +22,7 @@ from tests.gguf_files import write_tiny_llama
 from tests.parity.adapters import show_drivers
 
 import camelid
-from camelid.backends.reference.store import WeightStore
+from camelid.backends.reference import store
 from camelid.backends.webgpu.kernel import Context
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.engine.programs import DECODE
@@ -48,16 +48,19 @@ async def tokens_per_second(llm: LLM, n_streams: int, n_tokens: int) -> float:
 
 
 @contextmanager
-def counted_tiles() -> Iterator[list[int]]:
+def counted_values() -> Iterator[list[int]]:
     """Values of the weights that products went through on the reference."""
-    values, tile = [0], WeightStore._tile
+    values, products = [0], store._products
 
-    def counting(self: WeightStore, *args: Any) -> Any:
-        found = tile(self, *args)
-        values[0] += found.size
-        return found
+    def counting(tiles: Iterable[store.Tile], *args: Any) -> Any:
+        def counted() -> Iterator[store.Tile]:
+            for tile in tiles:
+                values[0] += tile[1].size
+                yield tile
 
-    with patch.object(WeightStore, "_tile", counting):
+        return products(counted(), *args)
+
+    with patch.object(store, "_products", counting):
         yield values
 
 
@@ -66,7 +69,7 @@ async def reference_reads(llm: LLM, run: Callable[[], Awaitable[object]]) -> flo
     weights = {w.name: w for op in llm.plan(DECODE).ops for w in op.weights()}
     size = sum(w.rows * w.cols for w in weights.values() if len(w.shape) > 1 and "rope" not in w.name)
     before = llm.counters.steps_submitted
-    with counted_tiles() as values:
+    with counted_values() as values:
         await run()
     return values[0] / size / (llm.counters.steps_submitted - before)
 

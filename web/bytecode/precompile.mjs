@@ -1,0 +1,19 @@
+// node precompile.mjs PYODIDE STDLIB CORE OUT: both archives with bytecode in place of sources, in folder OUT.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { basename } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [pyodideFolder, stdlib, core, out] = process.argv.slice(2);
+const { loadPyodide } = await import(pathToFileURL(`${pyodideFolder}/pyodide.mjs`).href);
+const python = await loadPyodide({ indexURL: `${pyodideFolder}/` });
+python.FS.writeFile("/stdlib.zip", new Uint8Array(readFileSync(stdlib)));
+python.FS.writeFile("/core.zip", new Uint8Array(readFileSync(core)));
+try {
+  python.runPython(readFileSync(new URL("inside.py", import.meta.url), "utf8"));
+} catch (error) {
+  console.error(error.message); // Python's traceback; Node.js would print the line of Pyodide that threw
+  process.exit(1);
+}
+writeFileSync(`${out}/${basename(stdlib)}`, python.FS.readFile("/stdlib.out"));
+writeFileSync(`${out}/${basename(core)}`, python.FS.readFile("/core.out"));
