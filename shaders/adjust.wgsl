@@ -19,7 +19,7 @@ fn penalties_at(sampling: u32) -> Penalties {
 fn note_touched(p: Penalties, ring_at: u32, position: u32, lane: u32) {
   let back = lane - BIASES;
   var id = V;
-  if (lane < p.biases) { id = step[BIASES_AT + 2u * (p.first_bias + lane)]; }
+  if (lane < p.biases) { id = step[step[BIASES_AT] + 2u * (p.first_bias + lane)]; }
   if (lane >= BIASES && back < min(p.last_n, position)) {
     id = ring[ring_at + (position - 1u - back) % RING_ROWS];
   }
@@ -43,7 +43,7 @@ fn adjusted(own: Own, p: Penalties) -> f32 {
   for (var i = 0u; i < TOUCHED; i++) {
     if (touched[i] == own.id) {
       if (i < BIASES) {
-        logit += bitcast<f32>(step[BIASES_AT + 2u * (p.first_bias + i) + 1u]);
+        logit += bitcast<f32>(step[step[BIASES_AT] + 2u * (p.first_bias + i) + 1u]);
       } else {
         count++;
       }

@@ -8,7 +8,7 @@ override WORDS: u32 = 1u;  // of a row
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let at = COPIES_AT + 4u * id.y;
+  let at = step[COPIES_AT] + 4u * id.y;
   if (step[at] != GROUP || id.x >= step[at + 3u] * WORDS) { return; }
   let unit = UNIT_ROWS * WORDS;
   pool[step[at + 2u] * unit + id.x] = pool[step[at + 1u] * unit + id.x];

@@ -21,7 +21,7 @@ fn token_of(row: Row) -> u32 {
 }
 
 fn goes_to_ring(t: u32, row: Row) -> bool {
-  let sequence = SEQUENCES_AT + row.sequence * SEQUENCE_WORDS;
+  let sequence = sequence_at(row.sequence);
   return row.source == FROM_ID && t + RING_ROWS >= step[sequence] + step[sequence + 1u];
 }
 

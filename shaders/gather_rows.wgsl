@@ -11,6 +11,6 @@ override X_OFFSET: u32 = 0u;
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= C) { return; }
-  let row = step[OUTPUTS_AT + 3u * id.y];
+  let row = step[output_at(id.y)];
   y[id.y * Y_STRIDE + Y_OFFSET + id.x] = x[row * X_STRIDE + X_OFFSET + id.x];
 }

@@ -1,20 +1,21 @@
-// prelude: the step, as every kernel sees it. Word offsets come from plan/step.py as overrides.
+// prelude: the step, as every kernel sees it. Its header tells where its sections begin: programs of other
+// capacities share pipelines.
 @group(0) @binding(0) var<storage, read> step: array<u32>;
 
 const ROWS: u32 = 0u;  // header words
 const OUTPUTS: u32 = 2u;
 const UPDATES: u32 = 3u;
 const COPIES: u32 = 4u;
+const SEQUENCES_AT: u32 = 6u;
+const OUTPUTS_AT: u32 = 7u;
+const SAMPLING_AT: u32 = 8u;
+const BIASES_AT: u32 = 9u;
+const UPDATES_AT: u32 = 10u;
+const COPIES_AT: u32 = 11u;
+const ROWS_AT: u32 = 12u;  // where the header ends
 
-override ROWS_AT: u32 = 6u;
 override ROW_WORDS: u32 = 5u;
-override SEQUENCES_AT: u32 = 6u;
 override SEQUENCE_WORDS: u32 = 4u;
-override OUTPUTS_AT: u32 = 6u;
-override SAMPLING_AT: u32 = 6u;
-override BIASES_AT: u32 = 6u;
-override UPDATES_AT: u32 = 6u;
-override COPIES_AT: u32 = 6u;
 
 struct Row { source: u32, value: u32, sequence: u32, state_row: u32, position: u32 }
 struct Group { read: u32, write: u32, held: u32 }
@@ -24,8 +25,12 @@ fn row_at(row: u32) -> Row {
   return Row(step[at], step[at + 1u], step[at + 2u], step[at + 3u], step[at + 4u]);
 }
 
+fn sequence_at(sequence: u32) -> u32 { return step[SEQUENCES_AT] + sequence * SEQUENCE_WORDS; }
+
+fn output_at(output: u32) -> u32 { return step[OUTPUTS_AT] + 3u * output; }
+
 fn group_at(sequence: u32, group: u32) -> Group {
-  let at = SEQUENCES_AT + sequence * SEQUENCE_WORDS + 4u + 3u * group;
+  let at = sequence_at(sequence) + 4u + 3u * group;
   return Group(step[at], step[at + 1u], step[at + 2u]);
 }
 

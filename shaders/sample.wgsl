@@ -135,16 +135,16 @@ fn draw(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u3
 fn is_last(output: u32, sequence: u32) -> bool {  // of its sequence
   var is_alone = true;
   for (var later = output + 1u; later < step[OUTPUTS]; later++) {
-    is_alone &= step[OUTPUTS_AT + 3u * later + 1u] != sequence;
+    is_alone &= step[output_at(later) + 1u] != sequence;
   }
   return is_alone;
 }
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let sequence = step[OUTPUTS_AT + 3u * group.x + 1u];
-  let position = step[OUTPUTS_AT + 3u * group.x + 2u];
-  let sampling = SAMPLING_AT + SAMPLING_WORDS * step[SEQUENCES_AT + sequence * SEQUENCE_WORDS + 3u];
+  let sequence = step[output_at(group.x) + 1u];
+  let position = step[output_at(group.x) + 2u];
+  let sampling = step[SAMPLING_AT] + SAMPLING_WORDS * step[sequence_at(sequence) + 3u];
   let row = group.x * LOGITS_STRIDE + LOGITS_OFFSET;
   let ring_at = group_at(sequence, GROUP).write * RING_ROWS;
   let scanned = scan(row, lane);

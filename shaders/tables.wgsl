@@ -7,7 +7,7 @@ override TABLE_COLS: u32 = 1u;
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let at = UPDATES_AT + 4u * id.x;
+  let at = step[UPDATES_AT] + 4u * id.x;
   if (id.x >= step[UPDATES] || step[at] != GROUP) { return; }
   pages[TABLE_AT + step[at + 1u] * TABLE_COLS + step[at + 2u]] = step[at + 3u];
 }

@@ -10,8 +10,8 @@ from camelid import shaders
 from camelid.backends.webgpu import kernel, kernels_basic, kernels_matrix, kernels_state
 from camelid.plan import step
 
-WORDS = ("rows", "outputs", "updates", "copies")
-HEADER = {name.upper(): step.StepLayout.header_word(name) for name in WORDS}
+WORDS = ("rows", "outputs", "updates", "copies", *step.PLACES)
+HEADER = {name.upper(): step.StepLayout.header_word(name) for name in WORDS} | {"ROWS_AT": len(step.HEADER)}
 ROUTER_GATES = {name.upper(): number for name, number in kernels_matrix.ROUTER_GATES.items()}
 NUMBERS = {
     "prelude": HEADER,

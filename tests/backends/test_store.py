@@ -104,8 +104,10 @@ def test_memory_is_that_of_cache_and_tile(
     monkeypatch.setattr(store_module, "CACHE_BYTES", 8 * MIB)
     store = opened(weight)
     assert peak_of(lambda: store.rows(weight, [5] * 100)) < MIB
-    assert peak_of(lambda: store.multiply(weight, X)) < 8 * MIB + 6 * MIB + 5 * ROWS * 8
-    assert peak_of(lambda: store.multiply(weight, X)) < 6 * MIB + 5 * ROWS * 8
+    assert peak_of(lambda: store.multiply(weight, X)) < 6 * MIB + 5 * ROWS * 8  # too large for the cache
+    small = cut_rows(weight, "cut", 0, 4096)  # 8 MiB
+    assert 8 * MIB < peak_of(lambda: store.multiply(small, X)) < 8 * MIB + 6 * MIB + 5 * 4096 * 8
+    assert peak_of(lambda: store.multiply(small, X)) < 5 * 4096 * 8 + MIB
 
 
 def test_a_full_cache_keeps_what_it_has(
@@ -119,9 +121,10 @@ def test_a_full_cache_keeps_what_it_has(
         return load_rows(weight, read, start, n)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(store_module, "load_rows", counted)
-    monkeypatch.setattr(store_module, "CACHE_BYTES", 8 * MIB)  # four tiles
+    monkeypatch.setattr(store_module, "CACHE_BYTES", 8 * MIB)
+    first, second = (cut_rows(weight, f"cut{start}", start, 2048) for start in (0, 4096))  # 4 MiB each
     store = opened(weight)
-    store.multiply(weight, X)
-    store.multiply(weight, X)
-    tiles = [*range(0, ROWS, 1024)]
-    assert decoded == tiles + tiles[4:]
+    for one in (first, weight, second) * 2:
+        store.multiply(one, X)
+    tiles = [*range(0, ROWS, 1024)]  # of the whole, which would not fit beside the first
+    assert decoded == [0, 1024, *tiles, 0, 1024, *tiles]

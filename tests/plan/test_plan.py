@@ -54,6 +54,7 @@ STEP = Step(
 )
 WORDS = [
     *(1, 1, 1, 1, 1, 99),  # rows, sequences, outputs, updates, copies, ordinal
+    *(22, 29, 32, 46, 52, 56),  # where sequences, outputs, sampling, biases, updates and copies begin
     *(1, 7, 0, 40, 41),  # source, value, sequence, state row, position
     *(0, 0, 0, 0, 0),  # the second row is not used
     *(0, 1, 3, 0, 1, 2, 40),  # first row, rows, adapter, sampling; table row, first kept, held

@@ -1,9 +1,9 @@
 """The step: one block of little-endian u32 words that tells a program what to do this time.
 
-This file owns the only encoding. Word offsets depend on the `ProgramKey` and the declared state alone, so
-WGSL, C, CUDA and JavaScript read the same words at constant places:
+This file owns the only encoding. Word offsets depend on the `ProgramKey` and the declared state alone,
+and the header tells them, so that a compiled kernel serves programs of any capacity:
 
-    header    rows, sequences, outputs, table updates, copies, ordinal
+    header    rows, sequences, outputs, table updates, copies, ordinal; where the sections after rows begin
     rows      per row: source, value, sequence, state row, position (1-4 channels)
     sequences per sequence: first row, rows, adapter slot, sampling row; per state group 3 words
     outputs   per output: row, sequence, position of the sampled token
@@ -36,7 +36,9 @@ CANDIDATE_WORDS = 2 * CANDIDATES + 2  # ids, logits, then mean and variance of a
 MOST_TOP_K, MOST_BIASES, MOST_LAST_N = CANDIDATES, 16, 64  # what a device's chain takes
 STATUS = ("ok", "nan", "zero")  # of a row's logits: fine, NaN or +inf among them, all 0
 
-HEADER = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
+COUNTS = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
+PLACES = ("sequences_at", "outputs_at", "sampling_at", "biases_at", "updates_at", "copies_at")
+HEADER = (*COUNTS, *PLACES)
 ROW = ("source", "value", "sequence", "state_row")
 SEQUENCE = ("first_row", "rows", "adapter", "sampling")
 GROUP = ("read", "write", "held")
@@ -124,6 +126,11 @@ class StepLayout:
     @cached_property
     def copies_at(self) -> int:
         return self.updates_at + len(UPDATE) * self.capacity.updates
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """The header's last words."""
+        return tuple(getattr(self, name) for name in PLACES)
 
     @cached_property
     def n_words(self) -> int:
@@ -245,7 +252,7 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
     c, at = layout.capacity, layout
     counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
     sections = (
-        ((counts, (step.ordinal & 0xFFFFFFFF,)), at.rows_at),
+        ((counts, (step.ordinal & 0xFFFFFFFF,), at.places), at.rows_at),
         ([row.words() for row in step.rows], at.sequences_at - at.rows_at),
         ([sequence.words() for sequence in step.sequences], at.outputs_at - at.sequences_at),
         (step.outputs, at.sampling_at - at.outputs_at),
@@ -260,7 +267,7 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
 def decode_step(data: bytes, layout: StepLayout) -> Step:
     """The inverse of `encode_step`, for backends that interpret."""
     words = struct.unpack(f"<{layout.n_words}I", data)
-    n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(HEADER)]
+    n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(COUNTS)]
     biases = _take(words, layout.biases_at, layout.capacity.biases, len(BIAS))
     return Step(
         rows=[_row(r) for r in _take(words, layout.rows_at, n_rows, layout.row_words)],

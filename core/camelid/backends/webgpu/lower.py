@@ -203,18 +203,8 @@ class _Lowering:
 
 
 def step_constants(layout: StepLayout) -> dict[str, float]:
-    """Word offsets of the step, by the names that prelude.wgsl declares."""
-    return {
-        "ROWS_AT": layout.rows_at,
-        "ROW_WORDS": layout.row_words,
-        "SEQUENCES_AT": layout.sequences_at,
-        "SEQUENCE_WORDS": layout.sequence_words,
-        "OUTPUTS_AT": layout.outputs_at,
-        "SAMPLING_AT": layout.sampling_at,
-        "BIASES_AT": layout.biases_at,
-        "UPDATES_AT": layout.updates_at,
-        "COPIES_AT": layout.copies_at,
-    }
+    """Widths of the step's records, by the names that prelude.wgsl declares."""
+    return {"ROW_WORDS": layout.row_words, "SEQUENCE_WORDS": layout.sequence_words}
 
 
 def _declared(wgsl: str, known: Constants) -> Constants:
