@@ -26,7 +26,7 @@ def limited(**values: Any) -> StepSampling:
 
 
 def draw_cases() -> Iterator[OpCase]:
-    tied = array(19, 3, 1000)
+    tied = array(19, 3, 1024)
     tied[:, [3, 77, 999]] = 9.0  # the lowest id wins
     yield case(tied)
     yield case(array(20, 2, 37), features=ALL)
@@ -39,13 +39,13 @@ def draw_cases() -> Iterator[OpCase]:
     far = np.full((1, 1024), -1e3, np.float32)
     far[0, [561, 541]] = -19.3, 0.0  # the same u, and noise of -2.02 for the other: it wins from afar
     yield case(far, StepSampling(temperature=1.0, seed=332))
-    yield case(empty(1, 64))
-    yield case(empty(4, 700), WARM)  # all are equal: noise alone decides
+    yield case(empty(1, 60))
+    yield case(empty(4, 600), WARM)  # all are equal: noise alone decides
 
 
 def broken_cases() -> Iterator[OpCase]:
     """NaN and what overflowed are told by the status; -inf is never drawn while another may be."""
-    broken = array(22, 6, 64)
+    broken = array(22, 6, 60)
     broken[1::2, 40] = np.nan
     broken[4, 7] = np.inf
     yield case(broken, StepSampling(), limited(top_k=7, top_p=0.5), limited(min_p=0.1))
@@ -70,7 +70,7 @@ LIMITS: tuple[dict[str, Any], ...] = (
 
 def limit_cases() -> Iterator[OpCase]:
     ways = [limited(**values) for values in LIMITS]
-    yield case(array(61, 4 * len(ways), 1500, scale=2.0), *ways)
+    yield case(array(61, 4 * len(ways), 1024, scale=2.0), *ways)
     for n in (1, 37, 255, 256, 257):  # fewer than k, and just as many
         yield case(array(62, 2, n, scale=2.0), limited(top_k=256, top_p=0.9), features=CANDIDATES)
     halves = np.log(np.array([[0.5, 0.25, 0.125, 0.0625, 0.0625]], np.float32))
@@ -119,7 +119,7 @@ def penalty_cases() -> Iterator[OpCase]:
     yield case(
         array(66, 4 * len(ways), 60, scale=2.0), *ways, history=HISTORY, first_output=150, features=ALL
     )
-    start = array(73, 4, 50)
+    start = array(73, 4, 60)
     start[:, 0] = 9.0  # what an empty place of the ring holds is no id that was seen
     how = limited(temperature=0.0, frequency_penalty=5.0, penalty_last_n=64)
     yield case(start, how, history=[5, 6, 7], first_output=0)
@@ -156,9 +156,9 @@ def company_cases() -> Iterator[OpCase]:
         limited(min_p=0.3, frequency_penalty=0.5, penalty_last_n=5, biases=((1, -9.0),)),
         StepSampling(),
     )
-    yield case(array(69, 5, 333), *ways, history=HISTORY[:140], first_output=136)
+    yield case(array(69, 5, 300), *ways, history=HISTORY[:140], first_output=136)
     how = limited(repeat_penalty=2.0, penalty_last_n=64, temperature=0.5)
-    yield case(array(70, 6, 50), how, history=HISTORY[:75], first_output=70)
+    yield case(array(70, 6, 60), how, history=HISTORY[:75], first_output=70)
 
 
 MAKERS = (

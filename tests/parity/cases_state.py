@@ -81,9 +81,11 @@ def attention_case(
     way: Mapping[str, Any],
     weights: Mapping[str, Quantized],
     first_kept: int,
+    n_held: int = 0,
     **more: Any,
 ) -> OpCase:
-    n = max(positions) + 1
+    """Rows beyond the last position, of which a state may hold more, are seen by none."""
+    n = max(*positions, n_held - 1) + 1
     sizes = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "scale": head_dim**-0.5}
     views = {"y": empty(len(positions), n_heads * v_dim), "q": array(13, len(positions), n_heads * head_dim)}
     return OpCase(
@@ -118,7 +120,7 @@ def stored_cases() -> Iterator[OpCase]:
         for n_heads, n_kv_heads, head_dim, v_dim in ((4, 2, 64, 64), (4, 2, 48, 80), (2, 2, 256, 16)):
             for positions, first_kept in (([66, 3, 67], 0), ([200], 33)):
                 heads = (n_heads, n_kv_heads, head_dim, v_dim)
-                yield attention_case(positions, *heads, {}, {}, first_kept, kv_type=kv_type)
+                yield attention_case(positions, *heads, {}, {}, first_kept, 201, kv_type=kv_type)
 
 
 def rough(seed: int, rows: int, cols: int) -> Any:
@@ -135,8 +137,12 @@ def rough(seed: int, rows: int, cols: int) -> Any:
 
 
 def tail_cases() -> Iterator[OpCase]:
-    """Two tiers, at both sides of where the border moves and with nothing in one of them."""
+    """Two tiers, at both sides of where the border moves and with nothing in one of them.
+
+    All hold as many rows: with tables of equal sizes they share pipelines, of which each takes half a second.
+    """
     border = TAIL + BATCH - 1  # the first row that reads the store
+    n = 701
     ways: tuple[tuple[Mapping[str, Any], Mapping[str, Quantized]], ...] = (
         ({}, {}),
         ({"softcap": 2.0}, {"sinks": vector(64, 4)}),
@@ -146,9 +152,9 @@ def tail_cases() -> Iterator[OpCase]:
         for positions in ([5], [TAIL - 1, TAIL], [border - 1, border, border + 1], [border + BATCH, 700]):
             for way, weights in ways:
                 heads = (4, 2, 48, 32)
-                yield attention_case(positions, *heads, way, weights, 0, kv_type=kv_type, has_tail=True)
+                yield attention_case(positions, *heads, way, weights, 0, n, kv_type=kv_type, has_tail=True)
         heads, tiers = (2, 1, 32, 32), {"kv_type": kv_type, "has_tail": True}
         for first_kept in (33, BATCH, 300):  # in the store, at the border, in the tail
-            yield attention_case([border], *heads, {}, {}, first_kept, **tiers)
+            yield attention_case([border], *heads, {}, {}, first_kept, n, **tiers)
         for tail_kept in (BATCH + 32, border - 15):  # what a tail gave up beyond the border is seen by none
-            yield attention_case([border], *heads, {}, {}, 0, **tiers, tail_kept=tail_kept)
+            yield attention_case([border], *heads, {}, {}, 0, n, **tiers, tail_kept=tail_kept)

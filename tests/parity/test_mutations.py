@@ -82,7 +82,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "kv_q8_0": ("(width / 32u + 1u) / 2u", "width / 64u"),
     "kv_q4_0": ("(i & 4u)", "(i & 0u)"),
     "attention": ("next - WINDOW)", "next - WINDOW + 1u)"),
-    "gather_rows": ("3u * id.y", "3u"),
+    "gather_rows": ("output_at(id.y)", "output_at(0u)"),
     "sample": ("top_p * sum", "sum"),
 }
 

@@ -1,15 +1,17 @@
-// Calls a function of a Python file inside Pyodide: node pyodide.mjs ARCHIVE FILE FUNCTION DATA
-// ARCHIVE is the page's own camelid.zip, so what runs is what a page gets. FUNCTION takes the path of DATA and
+// Calls a function of a Python file inside Pyodide: node pyodide.mjs SITE FILE FUNCTION DATA
+// SITE holds the page's own archives, so what runs is what a page gets. FUNCTION takes the path of DATA and
 // returns JSON text, which is printed; {"error"} where it fails.
 import { readFileSync } from "node:fs";
 import { loadPyodide } from "../../node_modules/pyodide/pyodide.mjs";
 
-const [archive, file, name, data] = process.argv.slice(2);
+const [site, file, name, data] = process.argv.slice(2);
 const bytes = (path) => new Uint8Array(readFileSync(path));  // Pyodide does not know Node's Buffer
 const print = (text) => process.stdout.write(`${text}\n`);
 try {
-  const pyodide = await loadPyodide({ stdout: () => {}, stderr: (line) => process.stderr.write(`${line}\n`) });
-  pyodide.unpackArchive(bytes(archive), "zip", { extractDir: "/camelid" });
+  const stderr = (line) => process.stderr.write(`${line}\n`);
+  const stdLibURL = `${site}/pyodide/python_stdlib.zip`;
+  const pyodide = await loadPyodide({ stdLibURL, stdout: () => {}, stderr });
+  pyodide.unpackArchive(bytes(`${site}/camelid.zip`), "zip", { extractDir: "/camelid" });
   pyodide.FS.writeFile("/camelid/called.py", readFileSync(file, "utf8"));
   pyodide.FS.writeFile("/data.gz", bytes(data));
   pyodide.runPython("import sys; sys.path.insert(0, '/camelid')");

@@ -15,6 +15,7 @@ from tests.text.schema_cases import CASES
 from tests.text.splitter_cases import ORACLES
 from tests.text.texts import random_texts
 from tests.text.unigrams import as_metadata, decided, processor, trained
+from tests.text.words_oracle import words_of
 from tests.vectors.replay import Vector
 
 from camelid.formats.gguf import open_gguf
@@ -42,7 +43,7 @@ def splitters(share: float) -> Iterator[Vector]:
     texts = random_texts(150, seed=31)
     for name, oracle in ORACLES.items():
         inputs = [*code_points(1.0 if name in FULL else share), *texts]
-        answers = [[len(word) for word, _ in oracle.pre_tokenize_str(text)] for text in inputs]
+        answers = [[len(word) for word in words_of(oracle, text)] for text in inputs]
         yield {"kind": "splitter", "name": name, "facts": name, "inputs": inputs, "answers": answers}
 
 
