@@ -85,14 +85,20 @@ def serve_site(site: Path, *, without: Sequence[str] = ()) -> Iterator[str]:
 
 
 def build_site(site: Path, extra: Mapping[str, bytes]) -> None:
-    """build/web, built anew, as hard links in `site`; `extra` adds or replaces files by name."""
-    subprocess.run([sys.executable, ROOT / "web" / "build.py"], check=True, capture_output=True)
-    link_site(ROOT / "build" / "web", site, extra)
+    """The page, built anew in `site`; `extra` adds or replaces files by name."""
+    command = [sys.executable, ROOT / "web" / "build.py", site, "--cache", ROOT / "build" / "web.cache"]
+    subprocess.run(command, check=True, capture_output=True)
+    add_files(site, extra)
 
 
 def link_site(source: Path, site: Path, extra: Mapping[str, bytes]) -> None:
-    """The same files once more; `extra` adds or replaces some."""
+    """The same files once more, as hard links; `extra` adds or replaces some."""
     shutil.copytree(source, site, copy_function=link_or_copy, dirs_exist_ok=True)
+    add_files(site, extra)
+
+
+def add_files(site: Path, extra: Mapping[str, bytes]) -> None:
+    """Files that take the place of what is there, and of its compressed siblings."""
     for name, data in extra.items():
         for suffix in ("", ".br", ".gz"):
             (site / f"{name}{suffix}").unlink(missing_ok=True)

@@ -6,13 +6,13 @@ const ROWS: u32 = 0u;  // header words
 const OUTPUTS: u32 = 2u;
 const UPDATES: u32 = 3u;
 const COPIES: u32 = 4u;
-const SEQUENCES_AT: u32 = 6u;
+const SEQUENCES_AT: u32 = 6u;  // header words that hold where a section begins
 const OUTPUTS_AT: u32 = 7u;
 const SAMPLING_AT: u32 = 8u;
 const BIASES_AT: u32 = 9u;
 const UPDATES_AT: u32 = 10u;
 const COPIES_AT: u32 = 11u;
-const ROWS_AT: u32 = 12u;  // where the header ends
+const ROWS_AT: u32 = 12u;  // rows begin where the header ends
 
 override ROW_WORDS: u32 = 5u;
 override SEQUENCE_WORDS: u32 = 4u;

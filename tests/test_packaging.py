@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.vectors.inside import CACHE, PYODIDE
 
 ROOT = Path(__file__).parents[1]
-PYODIDE = ROOT / "node_modules" / "pyodide"
 pytestmark = pytest.mark.slow
 Python = Callable[..., str]
 
@@ -186,6 +186,7 @@ print(len(shaders.join(*shaders.names())))
 @pytest.fixture
 def site(build: ModuleType, tmp_path: Path) -> Path:
     """A site's two archives, from sources."""
+    assert PYODIDE.is_dir(), "npm ci --ignore-scripts installs Pyodide"
     (tmp_path / "pyodide").mkdir()
     shutil.copy(PYODIDE / "python_stdlib.zip", tmp_path / "pyodide")
     build.write_archive(tmp_path / "camelid.zip")
@@ -199,25 +200,49 @@ def files_of(archive: Path) -> set[str]:
 
 def test_pages_get_the_same_modules_as_bytecode(build: ModuleType, site: Path) -> None:
     """The core's all, and of the standard library those that a page loads; e2e runs them."""
+    assert build.find_node(), "Node.js is missing; .ci/setup test installs it"
     core, stdlib = site / "camelid.zip", site / "pyodide" / "python_stdlib.zip"
     sources, library = files_of(core), files_of(stdlib)
-    cache = ROOT / "build" / "web.cache"  # where `make test` has just built them
-    cache.mkdir(parents=True, exist_ok=True)
-    build.precompile(site, PYODIDE, cache)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    build.precompile(site, PYODIDE, CACHE)
     assert files_of(core) == {f"{name}c" if name.endswith(".py") else name for name in sources}
     names = files_of(stdlib)
     assert {name.removesuffix("c") if name.endswith(".pyc") else name for name in names} == library
     assert {"json/__init__.pyc", "asyncio/events.pyc", "smtplib.py"} <= names
 
 
+@pytest.mark.parametrize("node", [None, sys.executable], ids=["absent", "of no use"])
 def test_without_node_pages_get_sources(
-    build: ModuleType, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    node: str | None,
+    build: ModuleType,
+    site: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(build, "find_node", lambda: None)
+    monkeypatch.setattr(build, "find_node", lambda: node)
     sources = files_of(site / "camelid.zip")
     build.precompile(site, PYODIDE, site)
     assert files_of(site / "camelid.zip") == sources
-    assert "no Node.js" in capsys.readouterr().err
+    assert "pages will compile their Python" in capsys.readouterr().err
+    assert not list(site.glob("bytecode-*"))
+
+
+def test_a_cache_that_is_half_there_is_made_anew(
+    build: ModuleType, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another build took one of its files away: what is in the site is whole, and of one make."""
+    made = [b"library", b"core"]
+    monkeypatch.setattr(build, "make_bytecode", lambda *_: made)
+    archives = [site / name for name in build.ARCHIVES]
+    sources = [path.read_bytes() for path in archives]
+    for gone in ("", "python_stdlib", "camelid"):
+        for path in site.glob(f"bytecode-*-{gone}*") if gone else ():
+            path.unlink()
+        for path, data in zip(archives, sources, strict=True):
+            path.write_bytes(data)
+        build.precompile(site, PYODIDE, site)
+        assert [path.read_bytes() for path in archives] == made
+        assert len(list(site.glob("bytecode-*"))) == 2
 
 
 def test_modules_that_do_not_compile_end_the_build(build: ModuleType, site: Path) -> None:

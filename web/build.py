@@ -16,6 +16,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +64,7 @@ KERNELS = ("wasm-simd", "wasm-relaxed")  # folders with a module for one thread 
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
 BYTECODE = ROOT / "web" / "bytecode"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
+WRONG_PYTHON = 3  # the exit code of precompile.mjs where a module does not compile
 EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: the archive must not depend on when it was made
 
 
@@ -129,34 +131,45 @@ def copy_cria(site: Path) -> None:
 
 
 def find_node() -> str | None:
-    """Node.js of the path, or of this environment."""
-    return shutil.which("node") or shutil.which("node", path=str(Path(sys.executable).parent))
+    """Node.js of this environment, which has one where the path's is too old, else of the path."""
+    return shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
 
 
 def precompile(site: Path, pyodide: Path, cache: Path) -> None:
-    """Bytecode in the archives, which `cache` keeps. Without Node.js they stay as they are."""
+    """Bytecode in the archives, which `cache` keeps. Where nothing can make it, they stay as they are."""
     archives = [site / name for name in ARCHIVES]
     stamp = digest(*archives, pyodide / "pyodide.asm.wasm", *sorted(BYTECODE.glob("*.*")))
-    made = {archive: cache / f"bytecode-{stamp}-{archive.name}" for archive in archives}
-    if not all(path.exists() for path in made.values()):
-        node = find_node()
-        if node is None:
-            print("web/build.py: no Node.js: pages will compile their Python at each visit", file=sys.stderr)
-            return
-        for old in cache.glob("bytecode-*"):
+    kept = [cache / f"bytecode-{stamp}-{archive.name}" for archive in archives]
+    try:
+        made = [path.read_bytes() for path in kept]
+    except FileNotFoundError:
+        made = make_bytecode(pyodide, archives)
+        for path, data in zip(kept, made, strict=False):
+            keep(path, data)
+        for old in {*cache.glob("bytecode-*")} - {*kept} if made else ():
             old.unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            run_precompile([node, BYTECODE / "precompile.mjs", pyodide, *archives, folder])
-            for archive, path in made.items():
-                (Path(folder) / archive.name).replace(path)
-    for archive, path in made.items():
-        shutil.copyfile(path, archive)
+    for archive, data in zip(archives, made, strict=False):
+        archive.write_bytes(data)
 
 
-def run_precompile(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"web/build.py: the page's Python did not compile: {done.stderr[-2000:]}")
+def make_bytecode(pyodide: Path, archives: Sequence[Path]) -> list[bytes]:
+    """These archives with bytecode, by Pyodide under Node.js; [] where that does not run here."""
+    node = find_node()
+    if node is None:
+        return no_bytecode("no Node.js")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [node, BYTECODE / "precompile.mjs", pyodide, *archives, folder]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
+        if done.returncode == WRONG_PYTHON:
+            sys.exit(f"web/build.py: the page's Python did not compile: {done.stderr[-2000:]}")
+        if done.returncode:
+            return no_bytecode(f"{node} failed ({done.stderr.strip()[-300:]})")
+        return [Path(folder, archive.name).read_bytes() for archive in archives]
+
+
+def no_bytecode(why: str) -> list[bytes]:
+    print(f"web/build.py: {why}: pages will compile their Python at each visit", file=sys.stderr)
+    return []
 
 
 def digest(*files: Path) -> str:
@@ -192,14 +205,22 @@ def cached(entry: Path, source: bytes, make: Callable[[], bytes]) -> bytes:
     if entry.exists() and (old := entry.read_bytes()).startswith(stamp):
         return old.removeprefix(stamp)
     packed = make()
-    entry.write_bytes(stamp + packed)
+    keep(entry, stamp + packed)
     return packed
 
 
-def build(site: Path, pyodide: Path) -> None:
+def keep(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all: several builds may share a cache, and any may be killed."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        new = Path(folder, path.name)
+        new.write_bytes(data)
+        with suppress(PermissionError):  # on Windows, while another build reads what is there
+            new.replace(path)
+
+
+def build(site: Path, pyodide: Path, cache: Path) -> None:
     """Make `site` afresh."""
     shutil.rmtree(site, ignore_errors=True)
-    cache = site.with_name(f"{site.name}.cache")
     cache.mkdir(parents=True, exist_ok=True)
     site.mkdir(parents=True)
     copy_page(site)
@@ -217,8 +238,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build the page into a folder of static files.")
     parser.add_argument("site", nargs="?", type=Path, default=ROOT / "build" / "web")
     parser.add_argument("--pyodide", type=Path, default=ROOT / "node_modules" / "pyodide", metavar="DIR")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="what builds share (SITE.cache)")
     options = parser.parse_args()
-    build(options.site, options.pyodide)
+    site: Path = options.site
+    build(site, options.pyodide, options.cache or site.with_name(f"{site.name}.cache"))
     size = sum(path.stat().st_size for path in options.site.rglob("*") if path.suffix not in {".br", ".gz"})
     print(f"{options.site}: {size / 1e6:.1f} MB before compression")
 

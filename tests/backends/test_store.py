@@ -128,3 +128,17 @@ def test_a_full_cache_keeps_what_it_has(
         store.multiply(one, X)
     tiles = [*range(0, ROWS, 1024)]  # of the whole, which would not fit beside the first
     assert decoded == [0, 1024, *tiles, 0, 1024, *tiles]
+
+
+def test_a_name_that_is_loaded_again_is_decoded_again(weight: Weight, opened: Open, tmp_path: Path) -> None:
+    """Another shape, then another file of the same shape, as where a model is changed."""
+    store = opened(cut_rows(weight, "w", 0, 1000))
+    store.multiply(store.weights["w"], X)
+    store.add([weight], {"file": str(tmp_path / "weights")})
+    want = store.multiply(weight, X)
+    (tmp_path / "zeros").write_bytes(bytes((tmp_path / "weights").stat().st_size))
+    store.add([weight], {"file": str(tmp_path / "zeros")})
+    assert store.multiply(weight, X).tobytes() == bytes(want.nbytes)
+    assert want.any(axis=0).all() and store.multiply(weight, X[:0]).shape == (0, ROWS)
+    store.add([weight], {"file": str(tmp_path / "weights")})
+    assert store.multiply(weight, X).tobytes() == want.tobytes()

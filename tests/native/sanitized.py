@@ -1,8 +1,8 @@
-"""The kernels' tests under AddressSanitizer and UBSan: `make sanitize`, or `make sanitize ARGS="-k rope"`.
+"""The kernels' tests, promises and whole models under AddressSanitizer and UBSan: `make sanitize`.
 
---share: one variant and some of the tests, which CI runs. --threads: under ThreadSanitizer, one variant and
-the tests in which threads share most. Needs GCC, whose library is loaded before all else. A fault ends the
-run, with the place in C on stderr.
+With pytest's options, as in `make sanitize ARGS="-k rope"`. --share: one variant and some of the tests, which
+CI runs. --threads: under ThreadSanitizer, one variant and the tests in which threads share most. Needs GCC,
+whose library is loaded before all else. A fault ends the run, with the place in C on stderr.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ LEFT_OUT = (
 )
 NATIVE = sorted(str(path) for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 PROMISES = ("tests/engine/test_promises.py", "-k", "cpu and greedy")
+PARITY = ("tests/parity/test_cpu_archs.py", "tests/engine/test_staged_promises.py")
 SHARE = [f"tests/native/{name}.py" for name in ("test_gate", "test_matrix", "test_panels", "test_state")]
 MEETINGS = [
     f"tests/native/{name}.py"
@@ -79,7 +80,7 @@ def run(watch: Watch, tests: tuple[str, ...], preload: str) -> int:
 def main(options: list[str]) -> int:
     """Builds, then runs all of it even if some fails."""
     rest = tuple(option for option in options if option not in ("--share", "--threads"))
-    watch, suites = MEMORY, [tuple(NATIVE), PROMISES]
+    watch, suites = MEMORY, [tuple(NATIVE), PROMISES, PARITY]
     if "--threads" in options:
         watch, suites = THREADS, [tuple(MEETINGS), PROMISES]
     elif "--share" in options:

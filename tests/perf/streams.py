@@ -50,7 +50,7 @@ async def tokens_per_second(llm: LLM, n_streams: int, n_tokens: int) -> float:
 @contextmanager
 def counted_values() -> Iterator[list[int]]:
     """Values of the weights that products went through on the reference."""
-    values, products = [0], store._products
+    values, products = [0], store.products
 
     def counting(tiles: Iterable[store.Tile], *args: Any) -> Any:
         def counted() -> Iterator[store.Tile]:
@@ -60,7 +60,7 @@ def counted_values() -> Iterator[list[int]]:
 
         return products(counted(), *args)
 
-    with patch.object(store, "_products", counting):
+    with patch.object(store, "products", counting):
         yield values
 
 

@@ -17,8 +17,9 @@ CACHE = ROOT / "build" / "web.cache"  # bytecode that the site's build has made
 
 def inside_pyodide(file: str, function: str, data: Path) -> Any:
     """What `function` of `file` returns, as JSON text, for the file `data`. RuntimeError if it fails."""
-    site = archives(data.parent / "site")
-    command = ["node", HERE / "pyodide.mjs", site, HERE / file, function, data]
+    build = runpy.run_path(str(ROOT / "web" / "build.py"))
+    site = archives(build, data.parent / "site")
+    command = [build["find_node"](), HERE / "pyodide.mjs", site, HERE / file, function, data]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     found = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {"error": "no output"}
     if done.returncode:
@@ -26,9 +27,8 @@ def inside_pyodide(file: str, function: str, data: Path) -> Any:
     return found
 
 
-def archives(site: Path) -> Path:
+def archives(build: dict[str, Any], site: Path) -> Path:
     """The archives of the library and of the core, as web/build.py makes them, in `site`."""
-    build = runpy.run_path(str(ROOT / "web" / "build.py"))
     (site / "pyodide").mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     shutil.copy(PYODIDE / "python_stdlib.zip", site / "pyodide")

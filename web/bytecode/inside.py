@@ -37,7 +37,9 @@ def convert(source: str, target: str, is_wanted: Callable[[str], bool]) -> None:
 def load_all(archive: str) -> None:
     """Imports every module of an archive, and so what these need."""
     sys.path.insert(0, archive)
-    for path in map(Path, zipfile.ZipFile(archive).namelist()):
+    with zipfile.ZipFile(archive) as opened:
+        paths = list(map(Path, opened.namelist()))
+    for path in paths:
         if path.suffix == ".py":
             parts = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
             import_module(".".join(parts))

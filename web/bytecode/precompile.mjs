@@ -13,7 +13,7 @@ try {
   python.runPython(readFileSync(new URL("inside.py", import.meta.url), "utf8"));
 } catch (error) {
   console.error(error.message); // Python's traceback; Node.js would print the line of Pyodide that threw
-  process.exit(1);
+  process.exit(3); // build.py's WRONG_PYTHON
 }
 writeFileSync(`${out}/${basename(stdlib)}`, python.FS.readFile("/stdlib.out"));
 writeFileSync(`${out}/${basename(core)}`, python.FS.readFile("/core.out"));

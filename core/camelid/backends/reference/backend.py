@@ -1,8 +1,8 @@
 """The oracle: every op of the plan in a few lines of NumPy, one row at a time.
 
-Each row is computed alone (one matrix-vector product a row, accumulated in float64, softmax over exactly the
-keys that the row sees), because batched matmul is not row-invariant, in float32 nor in float64. So a row's
-bits depend on nothing but the row: the backend holds promises A and B.
+Each row is computed alone (a matrix-vector product of its own, stacked with others' but never merged, in
+float64, softmax over exactly the keys that the row sees), because a product of matrices is not row-invariant,
+in float32 nor in float64. So a row's bits depend on nothing but the row: the backend holds promises A and B.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from camelid.plan.weights import INLINE, Part, Weight
 # BLAS may sum a row in another order when the matrix around it has another height. From 2**19 values on a
 # product took two to ten times as long (measured with 2048 columns on two cores).
 TILE_VALUES = 1 << 18
-CACHE_BYTES = 160 << 20  # of decoded tiles. First come stays: in a cycle, the oldest is what is needed next
+CACHE_BYTES = 160 << 20  # of decoded matrices. First come stays: in a cycle, the oldest is needed next
 Tile: TypeAlias = tuple[int, F64]  # its first row within the matrix, [n, in]
 U8: TypeAlias = npt.NDArray[np.uint8]
 
@@ -37,14 +37,16 @@ class WeightStore:
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
         self._files: dict[str, U8] = {}
-        self._inline: dict[str, U8] = {}
-        self._decoded: dict[tuple[str, int], list[Tile]] = {}
+        self._inline: dict[str, U8] = {}  # by base64, which is longer and stays in the plan
+        self._decoded: dict[str, dict[tuple[int, int], list[Tile]]] = {}  # by name; first row and rows
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
         wanted = {part.source for weight in weights for part in weight.parts}
         self._files |= {name: _mapped(path) for name, path in sources.items() if name in wanted}
-        self.weights.update({w.name: w for w in weights})
+        for weight in weights:
+            self.weights[weight.name] = weight
+            self._forget(weight.name)
 
     def matrix(self, weight: Weight) -> F64:  # [out, in]
         """All of it, decoded. Small weights only."""
@@ -63,23 +65,28 @@ class WeightStore:
 
     def multiply(self, weight: Weight, x: F64) -> F64:  # x [T, in] -> [T, out]
         """weight @ row for each row alone."""
-        return _products(self._tiles(weight), x, weight.rows)
+        return products(self._tiles(weight), x, weight.rows)
 
     def multiply_expert(self, weight: Weight, expert: int, x: F64) -> F64:  # x [n, in] -> [n, out]
         """The same with one matrix of a stack."""
         one = replace(weight, shape=weight.shape[1:])
-        return _products(self._tiles(one, expert * one.rows), x, one.rows)
+        return products(self._tiles(one, expert * one.rows), x, one.rows)
 
     def _tiles(self, weight: Weight, first: int = 0) -> Iterable[Tile]:
         """All tiles of a matrix; of a stack, that matrix whose first row is `first`."""
-        key = weight.name, first
-        if key not in self._decoded:
+        decoded, key = self._decoded.setdefault(weight.name, {}), (first, weight.rows)
+        if key not in decoded:
             n_bytes = 8 * weight.rows * weight.cols
             if self._decoded_bytes + n_bytes > CACHE_BYTES:
                 return self._decode(weight, first)
-            self._decoded[key] = list(self._decode(weight, first))
+            decoded[key] = list(self._decode(weight, first))
             self._decoded_bytes += n_bytes
-        return self._decoded[key]
+        return decoded[key]
+
+    def _forget(self, name: str) -> None:
+        """A weight that is loaded anew may have another shape, or lie in another file."""
+        for decoded in self._decoded.pop(name, {}).values():
+            self._decoded_bytes -= sum(tile.nbytes for _, tile in decoded)
 
     def _decode(self, weight: Weight, first: int) -> Iterator[Tile]:
         for start, n in tiles(weight, TILE_VALUES):
@@ -102,7 +109,7 @@ def _mapped(path: str) -> U8:
         ) from error
 
 
-def _products(tiles: Iterable[Tile], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
+def products(tiles: Iterable[Tile], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
     y = np.empty((len(x), n_out, 1))
     for start, tile in tiles:
         # With columns of its own each row is a product of its own, whose bits know of no other row.
