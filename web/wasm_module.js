@@ -7,6 +7,7 @@ const FOLDERS = { wasm_relaxed: "wasm-relaxed", wasm: "wasm-simd" };
 const FILES = { alone: "camelid_cpu.wasm", shared: "camelid_cpu_threads.wasm" };
 /** The last bytes of the one instruction that a variant is known by. */
 const INSTRUCTIONS = { wasm_relaxed: [0x92, 2], wasm: [0x8e, 0] }; // relaxed dot of bytes; swizzle
+const NOT_BUILT = "this site was built without the processor's kernels, which `make web` builds";
 const INITIAL_PAGES = 256; // of a shared memory; more than the module's own data
 const MOST_PAGES = 65535; // as the module says
 const MOST_THREADS = 64; // of a module: abi.h
@@ -58,6 +59,7 @@ function obstacleToThreads() {
 export async function fetchFile(path) {
   const url = new URL(path, import.meta.url);
   const response = await fetch(url);
+  if (response.status === 404) throw new Error(`${url}: the server answered 404; ${NOT_BUILT}`);
   if (!response.ok) throw new Error(`${url}: the server answered ${response.status}`);
   return response.arrayBuffer();
 }
