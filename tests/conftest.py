@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection() -> None:
-    """Nothing that is collected is garbage: to look for some took a fifth of the time."""
+    """Nothing that is collected is garbage: to look for some took a tenth of the time or more."""
     gc.disable()
 
 

@@ -144,11 +144,14 @@ def precompile(site: Path, pyodide: Path, cache: Path) -> None:
         made = [path.read_bytes() for path in kept]
     except FileNotFoundError:
         made = make_bytecode(pyodide, archives)
-        for path, data in zip(kept, made, strict=False):
+        if not made:
+            return
+        for path, data in zip(kept, made, strict=True):
             keep(path, data)
-        for old in {*cache.glob("bytecode-*")} - {*kept} if made else ():
-            old.unlink(missing_ok=True)
-    for archive, data in zip(archives, made, strict=False):
+        for old in {*cache.glob("bytecode-*")} - {*kept}:
+            with suppress(OSError):  # another build has taken it away, or on Windows reads it
+                old.unlink()
+    for archive, data in zip(archives, made, strict=True):
         archive.write_bytes(data)
 
 

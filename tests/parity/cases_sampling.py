@@ -70,7 +70,7 @@ LIMITS: tuple[dict[str, Any], ...] = (
 
 def limit_cases() -> Iterator[OpCase]:
     ways = [limited(**values) for values in LIMITS]
-    yield case(array(61, 4 * len(ways), 1024, scale=2.0), *ways)
+    yield case(array(61, 4 * len(ways), 1500, scale=2.0), *ways)
     for n in (1, 37, 255, 256, 257):  # fewer than k, and just as many
         yield case(array(62, 2, n, scale=2.0), limited(top_k=256, top_p=0.9), features=CANDIDATES)
     halves = np.log(np.array([[0.5, 0.25, 0.125, 0.0625, 0.0625]], np.float32))

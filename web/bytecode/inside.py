@@ -11,7 +11,6 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: equal sources give equal bytes
 IN_STDLIB = f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip/"
 
 
@@ -29,7 +28,7 @@ def convert(source: str, target: str, is_wanted: Callable[[str], bool]) -> None:
             name, data = info.filename, old.read(info)
             if name.endswith(".py") and is_wanted(name):
                 name, data = f"{name}c", bytecode(name, data)
-            one = zipfile.ZipInfo(name, EPOCH)
+            one = zipfile.ZipInfo(name, info.date_time)
             one.external_attr = info.external_attr
             new.writestr(one, data, zipfile.ZIP_DEFLATED, 9)
 

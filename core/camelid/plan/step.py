@@ -1,7 +1,7 @@
 """The step: one block of little-endian u32 words that tells a program what to do this time.
 
 This file owns the only encoding. Word offsets depend on the `ProgramKey` and the declared state alone.
-WGSL finds them in the header, so that a pipeline serves programs of any capacity; C in the program's record:
+WGSL finds them in the header, so that a pipeline can serve several programs; C in the program's record:
 
     header    rows, sequences, outputs, table updates, copies, ordinal; where the sections after rows begin
     rows      per row: source, value, sequence, state row, position (1-4 channels)
