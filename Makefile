@@ -1,7 +1,8 @@
 # One entry for tasks. Each target sets up what it needs and no more; a stamp in .venv remembers it.
 #   make run      answer a first prompt with cria          make run PROMPT="Who are you?"
 #   make web      build the page and serve it on loopback
-#   make test     every test that this machine can run     make test ARGS="-m 'not slow' -k gguf"
+#   make test     every part, on all that this machine has   make test ARGS="-m 'not slow' -k gguf"
+#   make exhaustive  whole domains and second drivers, of which `make test` tries a part
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
 #   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
@@ -13,7 +14,7 @@
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
-.PHONY: run web test lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
+.PHONY: run web test exhaustive lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -37,11 +38,12 @@ web: .venv/.web
 	@$(BIN)/python web/build.py
 	@$(BIN)/camelid web $(ARGS)
 
-test: .venv/.test
+exhaustive: MARK := -m exhaustive
+test exhaustive: .venv/.test
 	@$(KERNELS)
 	@$(MODULES)
 	@$(BIN)/python web/build.py
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(MARK) $(ARGS)
 
 lint: .venv/.lint
 	@$(BIN)/ruff check

@@ -36,7 +36,7 @@ from e2e.visit import (
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
-N_PROMPTS, SEED, MAX_TOKENS = 50, 0, 32
+FEW, ALL, SEED, MAX_TOKENS = 8, 50, 0, 32  # prompts; tokens an answer
 BAD_SETTINGS = (
     *("tempperature=1", "max_tokens=abc", "max_tokens=0", "temperature=", "seed=9007199254740993"),
     *("backend=gpu", "backend=", "threads=0", "threads=two"),
@@ -159,18 +159,33 @@ def address(tmp_path_factory: pytest.TempPathFactory, cria: Path) -> Iterator[st
 
 @pytest.fixture(scope="module")
 def seen(address: str, tiny: Path) -> Visit:
-    return asyncio.run(visit(address, first_prompts(SEED, N_PROMPTS), tiny))
+    return asyncio.run(visit(address, first_prompts(SEED, FEW), tiny))
 
 
 def test_backend_and_adapter_are_named(seen: Visit) -> None:
     assert "webgpu" in seen.status and "swiftshader" in seen.status.lower()
 
 
-def test_token_ids_equal_the_reference(seen: Visit, cria: Path) -> None:
-    prompts = first_prompts(SEED, N_PROMPTS)
+def check_answers(answers: list[list[int]], cria: Path, n_prompts: int) -> None:
+    prompts = first_prompts(SEED, n_prompts)
     wanted = reference_ids(cria, prompts, MAX_TOKENS)
-    assert len(seen.answers) == N_PROMPTS and all(wanted)
-    assert not differences(cria, prompts, seen.answers, wanted)
+    assert len(answers) == n_prompts and all(wanted)
+    assert not differences(cria, prompts, answers, wanted)
+
+
+def test_token_ids_equal_the_reference(seen: Visit, cria: Path) -> None:
+    check_answers(seen.answers, cria, FEW)
+
+
+@pytest.mark.exhaustive
+def test_token_ids_of_many_answers_equal_the_reference(address: str, cria: Path) -> None:
+    async def answers() -> list[list[int]]:
+        async with open_browser() as browser:
+            page, _ = await open_page(browser, f"{address}?{ON_GPU}&max_tokens={MAX_TOKENS}")
+            await wait_ready(page)
+            return [(await ask(page, prompt))["token_ids"] for prompt in first_prompts(SEED, ALL)]
+
+    check_answers(asyncio.run(answers()), cria, ALL)
 
 
 def test_no_other_host_is_asked(seen: Visit, address: str) -> None:

@@ -1,13 +1,17 @@
-"""Every op in a real browser against the reference. The page holds web/executor.js and nothing else."""
+"""Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
+
+One case of each kind in every run, all where exhaustive tests are asked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.parity.cases import OP_CASES, case_id
+from tests.parity.cases import OP_CASES, case_id, kind_of
 from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -17,6 +21,12 @@ from e2e.browser import open_browser, serve_site
 from e2e.page_host import PageHost, write_bare_site
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
+
+FEW = set({kind_of(case): i for i, case in enumerate(OP_CASES)}.values())
+CASES = [
+    pytest.param(i, id=case_id(case), marks=[] if i in FEW else [pytest.mark.exhaustive])
+    for i, case in enumerate(OP_CASES)
+]
 
 
 async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResult]:
@@ -30,13 +40,16 @@ async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResul
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[OpResult]:
+def results(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[int, OpResult]:
+    """One page computes the cases that this run asks for."""
     site: Path = tmp_path_factory.mktemp("bare")
     write_bare_site(site)
+    asked = [item.callspec.params["i"] for item in request.session.items if item.path == request.path]
     with serve_site(site) as address:
-        return asyncio.run(run_in_chromium(address, OP_CASES))
+        results = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in asked]))
+    return dict(zip(asked, results, strict=True))
 
 
-@pytest.mark.parametrize("i", range(len(OP_CASES)), ids=[case_id(case) for case in OP_CASES])
-def test_op_matches_reference_in_chromium(i: int, results: list[OpResult]) -> None:
+@pytest.mark.parametrize("i", CASES)
+def test_op_matches_reference_in_chromium(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE

@@ -108,8 +108,8 @@ async def refuse(page: Page, folder: Path, seen: Visit) -> None:
 
 
 async def overflow(browser: Browser, address: str, seen: Visit) -> None:
-    """Goes on until the context is full, and on."""
-    page, _ = await open_page(browser, f"{address}?{ON_GPU}&model=tiny.gguf&max_tokens=60")
+    """Goes on until the context is full, and on; on the processor, which has no shaders to compile."""
+    page, _ = await open_page(browser, f"{address}?backend=cpu&model=tiny.gguf&max_tokens=60")
     await wait_ready(page)
     for _ in range(4):
         seen.long.append(await page.evaluate("() => window.camelid.say('the llama')"))

@@ -1,4 +1,5 @@
-"""The rule of conftest.py: under CI an unknown skip, or a tier in which nothing passed, is a failure."""
+"""The rules of conftest.py: under CI an unknown skip, or a tier in which nothing passed, is a failure; what
+is exhaustive is left out, and told, unless it is asked for."""
 
 from __future__ import annotations
 
@@ -12,19 +13,26 @@ import pytest
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
+NAMES = ("unit", "conformance", "parity", "e2e", "faults", "exhaustive")
+ALONE, TWO = pytest.param((), id="alone"), ("-n", "2")
+BOTH = pytest.mark.parametrize("options", [ALONE, pytest.param(TWO, id="two processes")])
+BOTH_IN_TIME = pytest.mark.parametrize(
+    "options", [ALONE, pytest.param(TWO, id="two processes", marks=pytest.mark.exhaustive)]
+)
 PASSES = "def test_passes(): pass\n"
+EXHAUSTIVE = "import pytest\n@pytest.mark.exhaustive\ndef test_fails(): assert False\n"
 SKIPS = "import pytest\n@pytest.mark.{tier}\ndef test_skips(): pytest.skip({reason!r})\n"
 
 
 def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tuple[int, str]:
-    shutil.copy(ROOT / "tests" / "conftest.py", folder)
+    shutil.copy(ROOT / "conftest.py", folder)
     (folder / "test_sample.py").write_text(text)
-    markers = "\n".join(f"  {name}: a tier" for name in ("unit", "conformance", "parity", "e2e", "faults"))
+    markers = "\n".join(f"  {name}: a tier" for name in NAMES)
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n")
     clean = {key: value for key, value in os.environ.items() if key not in {"CI", "CAMELID_NO_SKIPS"}}
     clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # half of a run would be their imports
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist.plugin"]
-    command += [*options, str(folder)]
+    command += options
     done = subprocess.run(command, env=clean | environment, capture_output=True, text=True, cwd=folder)
     return done.returncode, done.stdout
 
@@ -37,7 +45,7 @@ def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tup
         ("parity", "shared material absent: nothing there", "tier parity: 1 tests, none passed"),
     ],
 )
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "two processes"])
+@BOTH_IN_TIME
 def test_ci_accepts_known_skips_only(
     tmp_path: Path, tier: str, reason: str, complaint: str | None, options: tuple[str, ...]
 ) -> None:
@@ -48,9 +56,19 @@ def test_ci_accepts_known_skips_only(
     assert complaint is None or complaint in out
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "two processes"])
+@BOTH
 def test_ci_sees_a_file_that_skips_itself(tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "test_whole.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     code, out = pytest_in(tmp_path, PASSES, *options, CI="true")
     assert code != 0
     assert "could not import 'no_such_module'" in out
+
+
+@BOTH
+def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, options: tuple[str, ...]) -> None:
+    code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *options, CI="true")
+    assert code == 0 and "1 passed" in out
+    assert out.count("exhaustive tests left out: 1 (`make exhaustive` runs them)") == 1
+    for asked in (["-m", "exhaustive"], ["test_sample.py::test_fails"]):
+        code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *options, *asked)
+        assert code == 1 and "1 failed" in out and "passed" not in out and "left out" not in out

@@ -28,6 +28,11 @@ def ci() -> Yaml:
 
 
 @pytest.fixture(scope="module")
+def weekly() -> Yaml:
+    return read(".github/workflows/exhaustive.yml")
+
+
+@pytest.fixture(scope="module")
 def hooks() -> dict[str, Yaml]:
     repos = read(".pre-commit-config.yaml")["repos"]
     return {hook["id"]: repo | hook for repo in repos for hook in repo["hooks"]}
@@ -37,12 +42,21 @@ def steps(ci: Yaml) -> list[Yaml]:
     return [step for job in ci["jobs"].values() for step in job["steps"]]
 
 
-def test_every_step_does_one_thing_and_actions_are_pinned(ci: Yaml) -> None:
-    assert all(("run" in step) != ("uses" in step) for step in steps(ci))
-    used = {step["uses"] for step in steps(ci) if "uses" in step}
+@pytest.mark.parametrize("name", ["ci", "weekly"])
+def test_every_step_does_one_thing_and_actions_are_pinned(name: str, request: pytest.FixtureRequest) -> None:
+    workflow: Yaml = request.getfixturevalue(name)
+    assert all(("run" in step) != ("uses" in step) for step in steps(workflow))
+    used = {step["uses"] for step in steps(workflow) if "uses" in step}
     assert used and all(PINNED.fullmatch(name) for name in used)
-    assert ci["permissions"] == {"contents": "read"}
-    assert all(job["timeout-minutes"] <= 60 for job in ci["jobs"].values())
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all(job["timeout-minutes"] <= 60 for job in workflow["jobs"].values())
+
+
+def test_what_is_left_out_runs_weekly_and_accepts_no_unknown_skip(weekly: Yaml) -> None:
+    assert weekly[True]["schedule"]  # YAML 1.1 reads the key "on" so
+    commands = {step.get("run", "") for step in steps(weekly)}
+    assert {"make exhaustive", "make sanitize", "make sanitize ARGS=--threads"} <= commands
+    assert all(job["env"]["CI"] == "true" for job in weekly["jobs"].values())
 
 
 def test_steps_name_files_that_are_there(ci: Yaml) -> None:

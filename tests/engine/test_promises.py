@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.gguf_files import write_tiny_llama
 from tests.hf_models import load_case, write_hf
 from tests.model.stress.shapes import SHAPES
@@ -34,8 +35,9 @@ NEEDS_DEVICE_DRAWS = {("hosted", "run ahead"), ("hosted", "speculated")}
 TWO_TIER = ("two-tier", "two-tier-q4_0")
 KV_TYPES = ("f16", "q8_0", "q4_0", *TWO_TIER)
 FEW_CHUNKS = [name for name in SITUATIONS if name not in ("chunks of 2", "chunks of 16", "chunks of 512")]
-BOTH = ("reference", "cpu")  # backends that hold A and B
+BOTH = ("cpu", "reference")  # which hold A and B
 # On webgpu a prompt's rows go through other kernels than generated ones: promise A alone is kept to the bit.
+SCHEDULES = share_of(["chunks of 7", "prefix found", "preempted", "forked", "speculated"], 2)
 COMPANY = ("among 8 others", "run ahead")
 
 
@@ -109,7 +111,7 @@ def test_other_groups_of_state_keep_both_promises(
 
 @pytest.mark.parametrize("situation", FEW_CHUNKS)
 @pytest.mark.parametrize("kv_type", KV_TYPES)
-@pytest.mark.parametrize("backend", BOTH)
+@pytest.mark.parametrize("backend", share_of(BOTH))
 def test_every_kv_type_keeps_both_promises(
     cases: dict[str, Case], answers: Answers, backend: str, kv_type: str, situation: str
 ) -> None:
@@ -133,7 +135,7 @@ def test_host_draws_what_the_device_draws(cases: dict[str, Case], context: int) 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", COMPANY)
-@pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
+@pytest.mark.parametrize("kv_type", share_of(["q8_0", "f32"]))
 def test_company_changes_no_bit_on_webgpu(
     cases: dict[str, Case], answers: Answers, kv_type: str, situation: str
 ) -> None:
@@ -144,7 +146,7 @@ def test_company_changes_no_bit_on_webgpu(
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("situation", ["prefix found", "chunks of 7", "preempted", "forked", "speculated"])
+@pytest.mark.parametrize("situation", SCHEDULES)
 def test_schedule_changes_little_on_webgpu(cases: dict[str, Case], answers: Answers, situation: str) -> None:
     """Promise B within rounding: the same greedy tokens, log-probabilities to five digits."""
     case = replace(cases["llama"], sampling=GREEDY, backend="webgpu", adapter=need_driver("llvmpipe"))

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.exhaustive import share_of
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.run import judge, run_case
 from tests.fuzz.targets import TARGETS, Target
@@ -31,10 +32,11 @@ def traced() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_damaged_files_give_clear_errors(target: Target) -> None:
-    """The same 250 cases each time, and more from hypothesis, which also shrinks what it finds."""
+@pytest.mark.parametrize("n_cases", share_of([100, 250]))
+def test_damaged_files_give_clear_errors(target: Target, n_cases: int) -> None:
+    """The same cases each time, and more from hypothesis, which also shrinks what it finds."""
     kinds: Counter[str] = Counter()
-    for n in range(250):
+    for n in range(n_cases):
         _, outcome = run_case(target, Random(f"{target.name}/{n}"))
         assert outcome.kind != "finding", outcome.why
         kinds[outcome.kind] += 1
@@ -43,11 +45,15 @@ def test_damaged_files_give_clear_errors(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=SLOW_OR_LARGE)
-@given(rng=st.randoms(use_true_random=False))
-def test_hypothesis_finds_nothing(target: Target, rng: Random) -> None:
-    _, outcome = run_case(target, rng)
-    assert outcome.kind != "finding", outcome.why
+@pytest.mark.parametrize("n_examples", share_of([25, 100]))
+def test_hypothesis_finds_nothing(target: Target, n_examples: int) -> None:
+    @settings(max_examples=n_examples, derandomize=True, deadline=None, suppress_health_check=SLOW_OR_LARGE)
+    @given(rng=st.randoms(use_true_random=False))
+    def finds_nothing(rng: Random) -> None:
+        _, outcome = run_case(target, rng)
+        assert outcome.kind != "finding", outcome.why
+
+    finds_nothing()
 
 
 def refuse(message: str) -> object:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.exhaustive import share_of
 from tests.native.kernels import VARIANTS
 
 from camelid.backends.reference.basic import ACTS, GATES
@@ -74,9 +75,10 @@ def vmath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return ctypes.CDLL(str(library))
 
 
-@pytest.fixture(scope="module")
-def inputs() -> F32:
-    bits = np.arange(0, 2**32, 997).astype(np.uint32)
+@pytest.fixture(scope="module", params=share_of([4999, 997]))
+def inputs(request: pytest.FixtureRequest) -> F32:
+    """Every so manieth bit pattern, and those that are special."""
+    bits = np.arange(0, 2**32, request.param).astype(np.uint32)
     return np.concatenate([bits[: len(bits) // 16 * 16].view(np.float32), SPECIAL])
 
 

@@ -161,6 +161,20 @@ def _n_rows(case: OpCase) -> int:
 OP_CASES = make_cases()
 
 
+def one_of_each_kind(cases: Sequence[OpCase]) -> list[OpCase]:
+    return list({kind_of(case): case for case in cases}.values())
+
+
+def kind_of(case: OpCase) -> tuple[object, ...]:
+    """The types of weights and how they are made, names, with or without a window, a tail, candidates, ids in
+    the ring, rows of outputs."""
+    types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
+    names = tuple(value for value in case.attrs.values() if isinstance(value, str))
+    is_windowed = bool(case.attrs.get("window"))
+    reads = (case.kv_type, is_windowed, case.has_tail, case.features, bool(case.history), case.of_outputs)
+    return (case.op, *types, *names, *reads)
+
+
 def case_id(case: OpCase) -> str:
     type_ = next((w.type for w in case.weights.values()), "")
     shapes = "_".join("x".join(map(str, a.shape)) for a in case.views.values())

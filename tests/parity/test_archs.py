@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.exhaustive import share_of
 from tests.hf_models import HfCase, load_cases, nmse, write_hf
 from tests.model.file_runs import Logits, load_hf, reference_logits, run
 from tests.parity.adapters import need_driver
@@ -16,11 +17,11 @@ pytestmark = pytest.mark.parity
 
 CASES = load_cases()
 MAX_NMSE = 1e-10  # measured: up to about 1e-12
-DTYPES = ("f32", "bf16")
+DTYPES = ("bf16", "f32")
 CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", share_of(DTYPES))
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_logits_equal_the_reference(case: HfCase, dtype: str, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype=dtype))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.parity.adapters import DRIVERS, need_driver
 from tests.parity.case_tools import array, empty, weight
 from tests.parity.cases import OP_CASES, TYPES
@@ -51,7 +52,7 @@ def outputs(driver: str, cases: Sequence[OpCase]) -> list[Any]:
     return [result.views["y"] for result in asyncio.run(run_on(open_backend("Vulkan"), spec, list(cases)))]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", share_of(DRIVERS))
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("op", [op for op, *_ in MATRICES])
 def test_a_row_has_the_bits_that_it_has_alone(op: str, type_: str, driver: str) -> None:

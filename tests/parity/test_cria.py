@@ -1,18 +1,20 @@
-"""cria, greedy, over the grader's first 50 prompts: the same tokens on every adapter as on the reference.
+"""cria, greedy, over the grader's first prompts: the same tokens on every adapter as on the reference.
 
 The reference answers one prompt at a time, a device eight, and some of them alone: company may change no
-token.
+token. Some prompts in every run, 50 where exhaustive tests are asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.parity.adapters import DRIVERS, need_driver
 
 import camelid
@@ -20,7 +22,8 @@ from cria.graded_items import first_prompts
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
-SEED, N_PROMPTS, MAX_TOKENS, PARALLEL, N_ALONE = 0, 50, 48, 8, 3
+SEED, MAX_TOKENS, PARALLEL, N_ALONE = 0, 48, 8, 3
+FEW, ALL = 12, 50  # prompts
 Answers = list[list[int]]
 
 
@@ -29,21 +32,16 @@ def path(checkout: Path) -> Path:
     return Path(os.environ.get("CAMELID_CRIA") or checkout / "core" / "camelid" / "data" / "cria.gguf")
 
 
-@pytest.fixture(scope="module")
-def prompts() -> list[str]:
-    return first_prompts(SEED, N_PROMPTS)
-
-
 async def answer(llm: camelid.LLM, prompt: str) -> list[int]:
     turn = [{"role": "user", "content": prompt}]
     return (await llm.achat(turn, max_tokens=MAX_TOKENS, temperature=0)).token_ids
 
 
-@pytest.fixture(scope="module")
-def wanted(path: Path, prompts: list[str]) -> Answers:
+@cache
+def wanted(path: Path, n_prompts: int) -> Answers:
     async def one_by_one() -> Answers:
         async with await camelid.aload(str(path), backend="reference") as llm:
-            return [await answer(llm, prompt) for prompt in prompts]
+            return [await answer(llm, prompt) for prompt in first_prompts(SEED, n_prompts)]
 
     return asyncio.run(one_by_one())
 
@@ -66,13 +64,17 @@ def mismatches(path: Path, prompts: list[str], got: Answers, want: Answers) -> l
     return found
 
 
-def test_reference_answers_something(wanted: Answers) -> None:
-    assert len(wanted) == N_PROMPTS and all(wanted)
-    assert len({tuple(answer) for answer in wanted}) > N_PROMPTS // 2
+@pytest.mark.parametrize("n_prompts", share_of([FEW, ALL]))
+def test_reference_answers_something(path: Path, n_prompts: int) -> None:
+    assert len(wanted(path, n_prompts)) == n_prompts and all(wanted(path, n_prompts))
+    assert len({tuple(answer) for answer in wanted(path, n_prompts)}) > n_prompts // 2
 
 
-@pytest.mark.parametrize("name", DRIVERS)
-def test_tokens_equal_the_reference(name: str, path: Path, prompts: list[str], wanted: Answers) -> None:
+@pytest.mark.parametrize("n_prompts", share_of([FEW, ALL]))
+@pytest.mark.parametrize("name", share_of(DRIVERS))
+def test_tokens_equal_the_reference(name: str, path: Path, n_prompts: int) -> None:
+    prompts, want = first_prompts(SEED, n_prompts), wanted(path, n_prompts)
+
     async def alone_and_in_company() -> tuple[Answers, Answers]:
         how: Any = {"backend": "vulkan", "adapter": need_driver(name), "parallel": PARALLEL}
         async with await camelid.aload(str(path), **how) as llm:
@@ -81,5 +83,5 @@ def test_tokens_equal_the_reference(name: str, path: Path, prompts: list[str], w
             return alone, list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
 
     alone, together = asyncio.run(alone_and_in_company())
-    assert mismatches(path, prompts, together, wanted) == []
-    assert alone == wanted[:N_ALONE]
+    assert mismatches(path, prompts, together, want) == []
+    assert alone == want[:N_ALONE]

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.parity.adapters import need_driver
-from tests.parity.cases import OP_CASES
+from tests.parity.cases import OP_CASES, one_of_each_kind
 from tests.parity.compare import TOLERANCE, errors, reference_result
 from tests.parity.sections import module_names
 
@@ -100,14 +102,7 @@ def cases_with(name: str) -> list[OpCase]:
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
-    kinds = {kind_of(case): case for case in cases}
-    return [*kinds.values(), *cases[:: max(1, len(cases) // MOST_CASES)]]
-
-
-def kind_of(case: OpCase) -> tuple[object, ...]:
-    """With or without bias, gain, sinks, a window, a tail, candidates, ids in the ring."""
-    is_windowed = bool(case.attrs.get("window"))
-    return (case.op, *case.weights, is_windowed, case.has_tail, case.features, bool(case.history))
+    return [*one_of_each_kind(cases), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
 
 async def first_wrong(cases: Sequence[OpCase]) -> OpCase | None:
@@ -133,7 +128,13 @@ def test_every_shader_has_a_mutation() -> None:
     assert sorted(MUTATIONS) == sorted(shaders.names())
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+def test_one_case_of_each_kind_joins_every_shader() -> None:
+    names = module_names(one_of_each_kind(OP_CASES))
+    few = {file for name in chain.from_iterable(names) for file in name.split("+")}
+    assert few == set.union(*modules()) >= {"matvec", "attention"}
+
+
+@pytest.mark.parametrize("name", share_of(MUTATIONS, 6))
 def test_mutation_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_driver("llvmpipe")
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Every op of the webgpu backend against the reference, on two Vulkan drivers, and planted errors."""
+"""Every op of the webgpu backend against the reference, on two Vulkan drivers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.exhaustive import share_of
 from tests.parity.adapters import DRIVERS, need_driver
 from tests.parity.cases import OP_CASES, case_id
 from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
@@ -31,7 +32,7 @@ def wanted() -> list[OpResult]:
     return [reference_result(case) for case in OP_CASES]
 
 
-@pytest.fixture(scope="module", params=list(DRIVERS))
+@pytest.fixture(scope="module", params=share_of(DRIVERS))
 def results(request: Any) -> list[OpResult]:
     backend = open_backend("Vulkan")
     spec = OpenSpec(adapter=need_driver(request.param), default_limits=True)

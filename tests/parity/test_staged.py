@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.gguf_files import write_tiny_llama
 from tests.hf_models import load_case, nmse, write_hf
 from tests.parity.adapters import need_driver
@@ -21,8 +22,8 @@ pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 MAX_NMSE = 1e-6
 DEVICE = "llvmpipe"
-# Windows and a tied head; learned positions.
-CASES = ("gemma3", "gpt2")
+# Learned positions; windows and a tied head.
+CASES = ("gpt2", "gemma3")
 N_CRIA = 4  # layers
 TEXTS = ("the llama and the alpaca walked over the mountain", "to the other side of the river where")
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
@@ -42,15 +43,16 @@ def logits(path: Path, ids: list[int], **how: Any) -> Any:
         return np.array(llm.logits(ids))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_logits_are_those_of_each_alone(name: str, tmp_path: Path) -> None:
-    """In float32, so that neither rounds activations."""
+@pytest.mark.parametrize("n_cuts", share_of([1, None]))
+@pytest.mark.parametrize("name", share_of(CASES))
+def test_logits_are_those_of_each_alone(name: str, n_cuts: int | None, tmp_path: Path) -> None:
+    """In float32, so that neither rounds activations. One layer on webgpu, or every number of them."""
     case = load_case(name)
     path = write_hf(tmp_path / name, case, dtype="f32")
     (ids, *_), n_layers = case.token_ids, case.config.get("num_hidden_layers") or case.config["n_layer"]
     both = {k: logits(path, ids, gpu_layers=k) for k in (0, -1)}
     assert not np.array_equal(both[0], both[-1]), "they are two backends"
-    for k in range(1, n_layers + 1):
+    for k in range(1, n_layers + 1)[:n_cuts]:
         got = logits(path, ids, gpu_layers=k)
         errors = [nmse(got, want) for want in both.values()]
         print(f"{name}, {k} of {n_layers} layers: NMSE {errors[0]:.1e} to cpu, {errors[1]:.1e} to webgpu")
@@ -74,7 +76,7 @@ def wanted() -> list[list[int]]:
         return answers(llm)
 
 
-@pytest.mark.parametrize("gpu_layers", [0, 1, 2, N_CRIA, N_CRIA + 1])
+@pytest.mark.parametrize("gpu_layers", share_of([2, 0, 1, N_CRIA, N_CRIA + 1]))
 def test_cria_says_what_it_says_on_cpu(gpu_layers: int, wanted: list[list[int]]) -> None:
     with load("cria", gpu_layers, parallel=1, context=256) as llm:
         assert answers(llm) == wanted
@@ -138,7 +140,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("before", "after", "kv_type"),
-    [(2, None, "f32"), (None, 2, "f32"), (2, 3, "q8_0"), (2, -1, "f32"), (3, None, "q8_0")],
+    share_of([(2, None, "f32"), (None, 2, "f32"), (2, 3, "q8_0"), (2, -1, "f32"), (3, None, "q8_0")], 2),
 )
 def test_sessions_go_on_elsewhere(
     before: int | None, after: int | None, kv_type: str, tiny: Path, tmp_path: Path

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.node_host import wasm_host
 
 from camelid.backends.base import OpenSpec, Ticket
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.parity
 
 # Other ways to run than relaxed SIMD on one thread: variant, threads.
 WAYS = {
-    "plain": ("wasm", 1),
     "plain on two threads": ("wasm", 2),
+    "plain": ("wasm", 1),
     "relaxed on two threads": ("wasm_relaxed", 2),
 }
 EVERY = 11  # case of an op, the first among them, in those ways
@@ -43,7 +44,7 @@ def relaxed() -> Iterator[WasmBackend]:
     yield from opened("wasm_relaxed", 1)
 
 
-@pytest.fixture(scope="module", params=list(WAYS))
+@pytest.fixture(scope="module", params=share_of(WAYS))
 def other(request: Any) -> Iterator[WasmBackend]:
     yield from opened(*WAYS[request.param])
 

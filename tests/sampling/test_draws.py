@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.exhaustive import share_of
 from tests.samplers_oracle import Case, drawn, ranked, softmax, survivors
 from tests.sampling.test_samplers import all_of, packed, random_case, row_of, sampler_of
 
@@ -108,7 +109,7 @@ def zipf_logits(n: int, exponent: float, rng: np.random.Generator) -> F64:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("tau", [2.0, 4.0, 6.0])
+@pytest.mark.parametrize("tau", share_of([2.0, 4.0, 6.0]))
 def test_mirostats_trace_is_the_papers_and_its_mean_surprise_nears_the_target(
     version: int, tau: float
 ) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import pytest
+from tests.exhaustive import share_of
 from tests.text.texts import random_texts
 from tokenizers import normalizers
 
 from camelid.text.normalize import NORMALIZERS, bert, strip
+from camelid.text.unicode_tables import BMP_END, N_CODE_POINTS
 
 BERT = {
     "BertNormalizer": {},
@@ -37,10 +39,11 @@ CASES = {
 
 
 @cache
-def code_points() -> dict[str, str]:
+def code_points(end: int) -> dict[str, str]:
     """Texts by name: in order; and those that may be affected also after a letter, and between marks."""
-    affected = [*range(0, 0x20000, 0x1000), 0x2F000]  # no other block of 4,096 holds mappings or marks
-    everything = range(0, 0x110000, 0x1000)
+    blocks = (*range(0, 0x20000, 0x1000), 0x2F000)  # no other block of 4,096 holds mappings or marks
+    affected = [block for block in blocks if block < end]
+    everything = range(0, end, 0x1000)
     return {
         f"from U+{first:04X}, between {between!a}": between.join(
             chr(c) for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000
@@ -51,9 +54,10 @@ def code_points() -> dict[str, str]:
 
 
 @pytest.mark.conformance
+@pytest.mark.parametrize("end", share_of([BMP_END, N_CODE_POINTS]))
 @pytest.mark.parametrize("name", CASES)
-def test_every_code_point_becomes_what_the_oracle_makes_of_it(name: str) -> None:
-    for what, text in code_points().items():
+def test_every_code_point_becomes_what_the_oracle_makes_of_it(name: str, end: int) -> None:
+    for what, text in code_points(end).items():
         assert CASES[name].ours(text) == CASES[name].oracle.normalize_str(text), what
 
 

@@ -22,7 +22,7 @@ from camelid.text.unicode_tables import (
 
 
 @pytest.mark.conformance
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_tables_are_what_the_oracle_says() -> None:
     for name, text in make_unicode.files().items():
         assert (make_unicode.DATA / name).read_text("utf-8") == text

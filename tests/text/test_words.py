@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import pytest
+from tests.exhaustive import share_of
 from tests.text.texts import random_texts
 from tests.text.words_oracle import words_of
 from tokenizers import Regex, pre_tokenizers
 
+from camelid.text.unicode_tables import BMP_END, N_CODE_POINTS
 from camelid.text.words import (
     BEHAVIORS,
     PRE_TOKENIZERS,
@@ -70,21 +72,22 @@ def oracle(case: Case, text: str) -> list[str]:
 
 
 @cache
-def code_points() -> dict[str, str]:
+def code_points(end: int) -> dict[str, str]:
     """Texts by their names: in order; and those that may be affected also between letters."""
     return {
         f"from U+{first:04X}, between {between!a}": between.join(
             chr(c) for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000
         )
-        for between, last in (("", 0x110000), ("a", 0x20000))
+        for between, last in (("", end), ("a", min(end, 0x20000)))
         for first in range(0, last, 0x1000)
     }
 
 
 @pytest.mark.conformance
+@pytest.mark.parametrize("end", share_of([BMP_END, N_CODE_POINTS]))
 @pytest.mark.parametrize("name", CASES)
-def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
-    for what, text in code_points().items():
+def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str, end: int) -> None:
+    for what, text in code_points(end).items():
         assert CASES[name].ours(text) == oracle(CASES[name], text), what
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.vectors`: the text layer inside Pyodide under Node, against oracles that ran natively.
 
-`--all` has every code point for every splitter (minutes); without it three splitters have all, the others a
-seeded 2 %. `--speed` times the text layer instead, natively and in Pyodide.
+`--all` has every code point for every splitter (minutes), without it a seeded 2 %. `--speed` times the text
+layer instead, natively and in Pyodide.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.exhaustive import share_of
 from tests.vectors import replay
 from tests.vectors.__main__ import shared_material
 from tests.vectors.inside import ROOT, inside_pyodide
@@ -16,11 +17,12 @@ KINDS = {"splitter", "family", "tokenizer", "schema"}
 
 @pytest.mark.slow
 @pytest.mark.conformance
-def test_pyodide_gives_the_oracles_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", share_of([SHARE, 1.0]))
+def test_pyodide_gives_the_oracles_answers(share: float, tmp_path: Path) -> None:
     assert shutil.which("node"), "Node.js is missing; .ci/setup test installs it"
     assert (ROOT / "node_modules" / "pyodide").is_dir(), "npm ci --ignore-scripts installs Pyodide"
     path = tmp_path / "vectors.gz"
-    replay.write(str(path), vectors(SHARE, shared_material()))
+    replay.write(str(path), vectors(share, shared_material()))
     rows = inside_pyodide("replay.py", "report_json", path)
     assert {row["kind"] for row in rows} >= KINDS
     assert sum(row["inputs"] for row in rows) > 5000

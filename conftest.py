@@ -3,6 +3,9 @@
 A test without a tier marker is `unit`. Under CI (or CAMELID_NO_SKIPS=1) the run fails when a test was
 skipped for a reason that ALLOWED_SKIPS does not list, or when a tier that has tests passed none: a tier
 that silently stops running is worse than a red one.
+
+Tests marked `exhaustive` try the whole of what others try a part of. They are left out, and counted in a line
+at the end, unless they are asked for: by `-m exhaustive` (`make exhaustive`), or by name.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +41,7 @@ ALLOWED_SKIPS = (
 )
 begun: Counter[str] = Counter()
 passed: Counter[str] = Counter()
+left_out: Counter[str] = Counter()  # by process: each collects all tests
 
 
 def strict() -> bool:
@@ -49,7 +54,34 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not asks_for_exhaustive(config):
+        rest = [item for item in items if item.get_closest_marker("exhaustive")]
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=rest)
+        note_left_out(config, len(rest))
+    put_in_order(items)
+
+
+def asks_for_exhaustive(config: pytest.Config) -> bool:
+    """`-m` speaks of them, or a test is named by its file and `::`."""
+    return "exhaustive" in config.option.markexpr or any("::" in arg for arg in config.args)
+
+
+def note_left_out(config: pytest.Config, number: int) -> None:
+    """In a process of pytest-xdist, for the one that prints."""
+    output: dict[str, Any] = getattr(config, "workeroutput", {})
+    output["left_out"] = left_out["here"] = number
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    number = getattr(node, "workeroutput", {}).get("left_out", 0)
+    left_out["other processes"] = max(left_out["other processes"], number)
+
+
+def put_in_order(items: list[pytest.Item]) -> None:
     """Files with slow tests first, then those with many, so that the processes end together."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     sizes = Counter(item.path for item in items)
@@ -127,6 +159,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if number := max(left_out.values(), default=0):
+        terminalreporter.write_line(f"exhaustive tests left out: {number} (`make exhaustive` runs them)")
     if strict():
         for line in complaints():
             terminalreporter.write_line(f"CI: {line}", red=True)
@@ -145,7 +179,7 @@ def short_results() -> Generator[None]:
     """asyncio.run prints what it returns, twice, and drops it: signal.getsignal looks for a handler that
     holds its task among the values of an enum. Arrays would be a third of some tests' time; names will do."""
 
-    def named(value: object, level: int) -> str:
+    def named(value: object, _: int) -> str:
         return f"<{type(value).__name__}>"
 
     with pytest.MonkeyPatch.context() as patch:
@@ -156,13 +190,13 @@ def short_results() -> Generator[None]:
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The root of the repository."""
-    return Path(__file__).parents[1]
+    return Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Material that is not in the repository: $CAMELID_SHARED, or `shared` beside the checkout."""
-    place = Path(os.environ.get("CAMELID_SHARED") or Path(__file__).parents[2] / "shared")
+    place = Path(os.environ.get("CAMELID_SHARED") or Path(__file__).parents[1] / "shared")
     if not (place / "data").is_dir():
         pytest.skip(f"shared material absent: no {place / 'data'}; set CAMELID_SHARED")
     return place
