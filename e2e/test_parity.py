@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.parity.cases import OP_CASES, case_id, kind_of
+from tests.parity.case_numbers import asked, numbers
+from tests.parity.cases import OP_CASES
 from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -21,12 +22,6 @@ from e2e.browser import open_browser, serve_site
 from e2e.page_host import PageHost, write_bare_site
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
-
-FEW = set({kind_of(case): i for i, case in enumerate(OP_CASES)}.values())
-CASES = [
-    pytest.param(i, id=case_id(case), marks=[] if i in FEW else [pytest.mark.exhaustive])
-    for i, case in enumerate(OP_CASES)
-]
 
 
 async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResult]:
@@ -44,12 +39,12 @@ def results(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
     """One page computes the cases that this run asks for."""
     site: Path = tmp_path_factory.mktemp("bare")
     write_bare_site(site)
-    asked = [item.callspec.params["i"] for item in request.session.items if item.path == request.path]
+    chosen = asked(request)
     with serve_site(site) as address:
-        results = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in asked]))
-    return dict(zip(asked, results, strict=True))
+        results = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in chosen]))
+    return dict(zip(chosen, results, strict=True))
 
 
-@pytest.mark.parametrize("i", CASES)
+@pytest.mark.parametrize("i", numbers())
 def test_op_matches_reference_in_chromium(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE

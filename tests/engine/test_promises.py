@@ -92,7 +92,7 @@ def holds(case: Case, name: str, situation: str, answers: Answers) -> None:
     ("sampling", "situation"),
     [(s, how) for s in SAMPLINGS for how in SITUATIONS if (s, how) not in NEEDS_DEVICE_DRAWS],
 )
-@pytest.mark.parametrize("backend", BOTH)
+@pytest.mark.parametrize("backend", share_of(BOTH))
 def test_both_promises_are_kept(
     cases: dict[str, Case], answers: Answers, backend: str, sampling: str, situation: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_both_promises_are_kept(
 
 @pytest.mark.parametrize("situation", FEW_CHUNKS)
 @pytest.mark.parametrize("model", ["window", "recurrent"])
-@pytest.mark.parametrize("backend", BOTH)
+@pytest.mark.parametrize("backend", share_of(BOTH))
 def test_other_groups_of_state_keep_both_promises(
     cases: dict[str, Case], answers: Answers, backend: str, model: str, situation: str
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.gguf_files import write_tiny_llama
 
 from camelid.errors import ModelFormatError
@@ -140,7 +141,7 @@ def test_a_tiny_llama_holds_the_weights_it_returned(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # it is the gguf package's reader that takes seconds
 @pytest.mark.conformance
-@pytest.mark.parametrize("name", VOCABS)
+@pytest.mark.parametrize("name", share_of(VOCABS, 2))
 def test_real_vocabularies(name: str, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shared / f"data/vocab/{name}.gguf"
     got = open_gguf(path)

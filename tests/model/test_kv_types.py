@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.kv_oracle import held
 from tests.model.kv_models import MODELS
 from tests.model.kv_runs import Loss, run
@@ -77,7 +78,7 @@ def wholes() -> dict[tuple[str, str], Any]:
     return {(n, t): run(MODELS[n], prompt_of(t), len(prompt_of(t)), t) for n, t in pairs}
 
 
-@pytest.mark.parametrize("chunk", [1, 5, 64, 512])
+@pytest.mark.parametrize("chunk", share_of([5, 1, 64, 512], 2))
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("name", MODELS)
 def test_chunks_give_identical_bits(name: str, kv_type: str, chunk: int, wholes: Any) -> None:

@@ -77,9 +77,10 @@ def test_every_row_has_an_oracle() -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.parametrize("n_texts", share_of([500, 1500]))
 @pytest.mark.parametrize("name", ORACLES)
-def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str) -> None:
-    for text in random_texts(1500, seed=1):
+def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str, n_texts: int) -> None:
+    for text in random_texts(n_texts, seed=1):
         assert splitter(name).split(text) == oracle(name, text), ascii(text)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from posixpath import commonprefix
 
 import pytest
+from tests.exhaustive import share_of
 from tests.text.toolcall_cases import CASES, JSON_WRITERS, PLAIN, TEXT_WRITERS, TOOLS, WEATHER, Case
 
 from camelid.errors import UnsupportedModelError
@@ -138,12 +139,13 @@ def test_arguments_stream_as_they_come(name: str) -> None:
     assert name in {"lfm2", "gemma4"} or max(map(len, deltas)) < 40
 
 
+@pytest.mark.parametrize("step", share_of([4, 1]))
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_text_cut_off_anywhere_keeps_what_came(name: str) -> None:
+def test_a_text_cut_off_anywhere_keeps_what_came(name: str, step: int) -> None:
     text = written(name, "", "", (("get_weather", PLAIN), ("now", {"days": 1})))
     full = gather(parts_of(name, [text], tools=TOOLS)).tool_calls
     longest = max(map(len, FAMILIES[family_of(name)].markers))
-    for end in range(len(text)):
+    for end in range(0, len(text), step):
         message = gather(agreed(name, text[:end], n_random=0, tools=TOOLS))
         for call, whole in zip(message.tool_calls, full, strict=False):
             common = len(commonprefix([whole.arguments, call.arguments]))
@@ -183,12 +185,13 @@ def is_subsequence(small: str, large: str) -> bool:
     return all(char in rest for char in small)
 
 
+@pytest.mark.parametrize("n_outputs", share_of([40, 200]))
 @pytest.mark.parametrize("name", WRITERS)
-def test_broken_outputs_raise_nothing_and_lose_nothing(name: str) -> None:
+def test_broken_outputs_raise_nothing_and_lose_nothing(name: str, n_outputs: int) -> None:
     rng = random.Random(name)
     markers = sorted(FAMILIES[family_of(name)].markers)
     seen: set[str] = set()
-    for _ in range(100):
+    for _ in range(n_outputs):
         scene = rng.choice(["two calls", "text first", "thoughts and text first", "three calls, plain"])
         text = mutated(written(name, *SCENES[scene]), rng, markers)
         parts = agreed(name, text, n_random=1, tools=rng.choice([None, TOOLS]))  # type: ignore[arg-type]
