@@ -33,9 +33,9 @@ def run_case(target: Target, rng: Random) -> tuple[bytes, Outcome]:
     data = target.make(rng)
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
-    begun = time.perf_counter()
+    begun = time.process_time()  # on a busy machine the clock would find what is not there
     kind, why = judge(target, data)
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     peak = tracemalloc.get_traced_memory()[1] - before
     limits = {f"{seconds:.1f} s": seconds > MAX_SECONDS, f"{peak >> 20} MiB": peak > MAX_PEAK}
     over = [text for text, is_over in limits.items() if is_over]
