@@ -3,6 +3,7 @@
 #   make web      build the page and serve it on loopback
 #   make test     every part, on all that this machine has   make test ARGS="-m 'not slow' -k gguf"
 #   make exhaustive  whole domains and second drivers, of which `make test` tries a part
+#   make build    what `make test` needs: kernels, native and for pages, and the page
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
 #   make fuzz     ten minutes of damaged files             make fuzz ARGS="--minutes 60"
@@ -14,7 +15,7 @@
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
-.PHONY: run web test exhaustive lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
+.PHONY: run web test exhaustive build lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -38,12 +39,15 @@ web: .venv/.web
 	@$(BIN)/python web/build.py
 	@$(BIN)/camelid web $(ARGS)
 
-exhaustive: MARK := -m exhaustive
-test exhaustive: .venv/.test
+test: WHICH :=
+exhaustive: WHICH := --exhaustive
+test exhaustive: build
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(WHICH) $(ARGS)
+
+build: .venv/.test
 	@$(KERNELS)
 	@$(MODULES)
 	@$(BIN)/python web/build.py
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(MARK) $(ARGS)
 
 lint: .venv/.lint
 	@$(BIN)/ruff check

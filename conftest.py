@@ -4,8 +4,9 @@ A test without a tier marker is `unit`. Under CI (or CAMELID_NO_SKIPS=1) the run
 skipped for a reason that ALLOWED_SKIPS does not list, or when a tier that has tests passed none: a tier
 that silently stops running is worse than a red one.
 
-Tests marked `exhaustive` try the whole of what others try a part of. They are left out, and counted in a line
-at the end, unless they are asked for: by `-m exhaustive` (`make exhaustive`), or by name.
+Tests marked `exhaustive` try the rest of what others try a part of. They are left out, and counted in a line
+at the end, unless they are asked for: `--exhaustive` (`make exhaustive`) runs them and no others, and where a
+test is named by its file and `::`, or those run that failed last, nothing is left out.
 """
 
 from __future__ import annotations
@@ -54,25 +55,31 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exhaustive", action="store_true", help="run what an ordinary run leaves out, alone")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not asks_for_exhaustive(config):
-        rest = [item for item in items if item.get_closest_marker("exhaustive")]
-        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+    wanted = bool(config.getoption("exhaustive"))
+    if wanted or not asks_for_some(config):
+        rest = [item for item in items if bool(item.get_closest_marker("exhaustive")) != wanted]
+        items[:] = [item for item in items if bool(item.get_closest_marker("exhaustive")) == wanted]
         config.hook.pytest_deselected(items=rest)
-        note_left_out(config, len(rest))
+        note_left_out(config, 0 if wanted else len(rest))
     put_in_order(items)
 
 
-def asks_for_exhaustive(config: pytest.Config) -> bool:
-    """`-m` speaks of them, or a test is named by its file and `::`."""
-    return "exhaustive" in config.option.markexpr or any("::" in arg for arg in config.args)
+def asks_for_some(config: pytest.Config) -> bool:
+    return config.getoption("lf", False) or any("::" in arg for arg in config.args)
 
 
 def note_left_out(config: pytest.Config, number: int) -> None:
     """In a process of pytest-xdist, for the one that prints."""
-    output: dict[str, Any] = getattr(config, "workeroutput", {})
-    output["left_out"] = left_out["here"] = number
+    left_out["here"] = number
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = number
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,6 @@
 """Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
 
-One case of each kind in every run, all where exhaustive tests are asked for.
+One case of each kind in every run, the others where exhaustive tests are asked for.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.parity.case_numbers import asked, numbers
@@ -29,20 +28,20 @@ async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResul
         page = await browser.new_page()
         await page.goto(f"{address}bare.html")
         backend = WebGpuBackend(PageHost(page))
-        results = await run_on(backend, OpenSpec(adapter="swiftshader"), list(cases))
+        computed = await run_on(backend, OpenSpec(adapter="swiftshader"), list(cases))
         assert "swiftshader" in backend.capabilities().device.lower()
-        return results
+        return computed
 
 
 @pytest.fixture(scope="module")
-def results(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[int, OpResult]:
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[int, OpResult]:
     """One page computes the cases that this run asks for."""
     site: Path = tmp_path_factory.mktemp("bare")
     write_bare_site(site)
     chosen = asked(request)
     with serve_site(site) as address:
-        results = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in chosen]))
-    return dict(zip(chosen, results, strict=True))
+        computed = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in chosen]))
+    return dict(zip(chosen, computed, strict=True))
 
 
 @pytest.mark.parametrize("i", numbers())

@@ -10,15 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.exhaustive import share_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
-NAMES = ("unit", "conformance", "parity", "e2e", "faults", "exhaustive")
-ALONE, TWO = pytest.param((), id="alone"), ("-n", "2")
-BOTH = pytest.mark.parametrize("options", [ALONE, pytest.param(TWO, id="two processes")])
-BOTH_IN_TIME = pytest.mark.parametrize(
-    "options", [ALONE, pytest.param(TWO, id="two processes", marks=pytest.mark.exhaustive)]
-)
+MARKERS = ("unit", "conformance", "parity", "e2e", "faults", "exhaustive")
+WAYS = {"two processes": ("-n", "2"), "alone": ()}
+in_both_ways = pytest.mark.parametrize("way", WAYS)
+as_make_test_does = pytest.mark.parametrize("way", share_of(WAYS))
 PASSES = "def test_passes(): pass\n"
 EXHAUSTIVE = "import pytest\n@pytest.mark.exhaustive\ndef test_fails(): assert False\n"
 SKIPS = "import pytest\n@pytest.mark.{tier}\ndef test_skips(): pytest.skip({reason!r})\n"
@@ -27,7 +26,7 @@ SKIPS = "import pytest\n@pytest.mark.{tier}\ndef test_skips(): pytest.skip({reas
 def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tuple[int, str]:
     shutil.copy(ROOT / "conftest.py", folder)
     (folder / "test_sample.py").write_text(text)
-    markers = "\n".join(f"  {name}: a tier" for name in NAMES)
+    markers = "\n".join(f"  {name}: a tier" for name in MARKERS)
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n")
     clean = {key: value for key, value in os.environ.items() if key not in {"CI", "CAMELID_NO_SKIPS"}}
     clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # half of a run would be their imports
@@ -45,30 +44,37 @@ def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tup
         ("parity", "shared material absent: nothing there", "tier parity: 1 tests, none passed"),
     ],
 )
-@BOTH_IN_TIME
+@as_make_test_does
 def test_ci_accepts_known_skips_only(
-    tmp_path: Path, tier: str, reason: str, complaint: str | None, options: tuple[str, ...]
+    tmp_path: Path, tier: str, reason: str, complaint: str | None, way: str
 ) -> None:
     text = PASSES + SKIPS.format(tier=tier, reason=reason)
-    assert pytest_in(tmp_path, text, *options)[0] == 0
-    code, out = pytest_in(tmp_path, text, *options, CI="true")
+    assert pytest_in(tmp_path, text, *WAYS[way])[0] == 0
+    code, out = pytest_in(tmp_path, text, *WAYS[way], CI="true")
     assert code == (1 if complaint else 0)
     assert complaint is None or complaint in out
 
 
-@BOTH
-def test_ci_sees_a_file_that_skips_itself(tmp_path: Path, options: tuple[str, ...]) -> None:
+@in_both_ways
+def test_ci_sees_a_file_that_skips_itself(tmp_path: Path, way: str) -> None:
     (tmp_path / "test_whole.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
-    code, out = pytest_in(tmp_path, PASSES, *options, CI="true")
+    code, out = pytest_in(tmp_path, PASSES, *WAYS[way], CI="true")
     assert code != 0
     assert "could not import 'no_such_module'" in out
 
 
-@BOTH
-def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, options: tuple[str, ...]) -> None:
-    code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *options, CI="true")
+@in_both_ways
+def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, way: str) -> None:
+    code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *WAYS[way], CI="true")
     assert code == 0 and "1 passed" in out
     assert out.count("exhaustive tests left out: 1 (`make exhaustive` runs them)") == 1
-    for asked in (["-m", "exhaustive"], ["test_sample.py::test_fails"]):
-        code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *options, *asked)
+    for asked in (["--exhaustive", "-m", "unit"], ["test_sample.py::test_fails"]):
+        code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *WAYS[way], *asked)
         assert code == 1 and "1 failed" in out and "passed" not in out and "left out" not in out
+
+
+def test_an_exhaustive_test_that_failed_runs_again(tmp_path: Path) -> None:
+    kept = ("-p", "cacheprovider")
+    pytest_in(tmp_path, EXHAUSTIVE + PASSES, *kept, "--exhaustive")
+    code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *kept, "--last-failed")
+    assert code == 1 and "1 failed" in out and "passed" not in out

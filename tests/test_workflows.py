@@ -54,9 +54,17 @@ def test_every_step_does_one_thing_and_actions_are_pinned(name: str, request: py
 
 def test_what_is_left_out_runs_weekly_and_accepts_no_unknown_skip(weekly: Yaml) -> None:
     assert weekly[True]["schedule"]  # YAML 1.1 reads the key "on" so
-    commands = {step.get("run", "") for step in steps(weekly)}
-    assert {"make exhaustive", "make sanitize", "make sanitize ARGS=--threads"} <= commands
+    commands = [step["run"] for step in steps(weekly) if "run" in step]
+    assert {"make exhaustive", "make sanitize", "make sanitize ARGS=--threads"} <= {*commands}
+    assert "python -m pytest --exhaustive -m unit" in commands
     assert all(job["env"]["CI"] == "true" for job in weekly["jobs"].values())
+
+
+def test_what_make_is_asked_for_are_its_targets(ci: Yaml, weekly: Yaml) -> None:
+    words = [step.get("run", "").split() for step in [*steps(ci), *steps(weekly)]]
+    asked = {command[1] for command in words if command[:1] == ["make"]}
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert targets and asked and asked <= {*targets[1].split()}
 
 
 def test_steps_name_files_that_are_there(ci: Yaml) -> None:
@@ -68,12 +76,19 @@ def test_steps_name_files_that_are_there(ci: Yaml) -> None:
     assert sys.platform == "win32" or all(os.access(script, os.X_OK) for script in scripts)
 
 
-def test_every_system_runs_the_oldest_and_a_new_python(ci: Yaml) -> None:
+def matrices(workflow: Yaml) -> tuple[Yaml, Yaml]:
+    linux, desktop = (workflow["jobs"][name]["strategy"]["matrix"] for name in ("linux", "desktop"))
+    return linux, desktop
+
+
+def test_every_system_runs_the_oldest_and_a_new_python(ci: Yaml, weekly: Yaml) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     oldest = project["requires-python"].removeprefix(">=")
-    linux, desktop = (ci["jobs"][name]["strategy"]["matrix"] for name in ("linux", "desktop"))
+    (linux, desktop), (linux_weekly, desktop_weekly) = matrices(ci), matrices(weekly)
     for pythons in ([row["python"] for row in linux["include"]], desktop["python"]):
         assert pythons == [oldest, "3.13"]
+    assert (linux_weekly, desktop_weekly["os"]) == (linux, desktop["os"])
+    assert desktop_weekly["python"] == desktop["python"]
     apis = {row["os"].split("-")[0]: row["api"] for row in desktop["include"]}
     assert apis == {"macos": "metal", "windows": "dx12"}
     assert {row["os"] for row in desktop["include"]} == set(desktop["os"])

@@ -37,8 +37,8 @@ KV_TYPES = ("f16", "q8_0", "q4_0", *TWO_TIER)
 FEW_CHUNKS = [name for name in SITUATIONS if name not in ("chunks of 2", "chunks of 16", "chunks of 512")]
 BOTH = ("cpu", "reference")  # which hold A and B
 # On webgpu a prompt's rows go through other kernels than generated ones: promise A alone is kept to the bit.
-SCHEDULES = share_of(["chunks of 7", "prefix found", "preempted", "forked", "speculated"], 2)
 COMPANY = ("among 8 others", "run ahead")
+SCHEDULES = share_of(["chunks of 7", "prefix found", "preempted", "forked", "speculated"], 2)
 
 
 def opened_case(path: Path, **more: Any) -> Case:

@@ -19,7 +19,7 @@ from camelid.formats.gguf import Gguf, GgufTensor, fetch_gguf, open_gguf, read_g
 from camelid.formats.quants import QUANTS
 from camelid.formats.source import Ask, Source
 
-VOCABS = ["bert-bge", "deepseek-coder", "falcon", "gpt-2", "llama-spm"]
+VOCABS = ["bert-bge", "llama-spm", "deepseek-coder", "falcon", "gpt-2"]
 EXTREMES: dict[str, list[int | float | bool]] = {
     "uint8": [0, 255],
     "int8": [-128, 127],

@@ -12,7 +12,8 @@ from tests.fuzz.targets import Target
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
 
-MAX_SECONDS = 2.0
+MAX_SECONDS = 2.0  # of the processor
+MAX_WAIT = 60.0  # by the clock, for a reader that waits; a busy machine takes longer than its work
 MAX_PEAK = 64 << 20
 MAX_MESSAGE = 1000
 
@@ -33,11 +34,15 @@ def run_case(target: Target, rng: Random) -> tuple[bytes, Outcome]:
     data = target.make(rng)
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
-    begun = time.process_time()  # on a busy machine the clock would find what is not there
+    begun, clock = time.process_time(), time.perf_counter()
     kind, why = judge(target, data)
-    seconds = time.process_time() - begun
+    seconds, waited = time.process_time() - begun, time.perf_counter() - clock
     peak = tracemalloc.get_traced_memory()[1] - before
-    limits = {f"{seconds:.1f} s": seconds > MAX_SECONDS, f"{peak >> 20} MiB": peak > MAX_PEAK}
+    limits = {
+        f"{seconds:.1f} s of the processor": seconds > MAX_SECONDS,
+        f"{waited:.1f} s": waited > MAX_WAIT,
+        f"{peak >> 20} MiB": peak > MAX_PEAK,
+    }
     over = [text for text, is_over in limits.items() if is_over]
     if over and kind != "finding":
         kind, why = "finding", f"a file of {len(data)} bytes took {over[0]}"

@@ -78,7 +78,7 @@ def wholes() -> dict[tuple[str, str], Any]:
     return {(n, t): run(MODELS[n], prompt_of(t), len(prompt_of(t)), t) for n, t in pairs}
 
 
-@pytest.mark.parametrize("chunk", share_of([5, 1, 64, 512], 2))
+@pytest.mark.parametrize("chunk", share_of([5, 1, 64, 512]))
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("name", MODELS)
 def test_chunks_give_identical_bits(name: str, kv_type: str, chunk: int, wholes: Any) -> None:

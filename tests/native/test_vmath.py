@@ -77,7 +77,7 @@ def vmath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module", params=share_of([4999, 997]))
 def inputs(request: pytest.FixtureRequest) -> F32:
-    """Every so manieth bit pattern, and those that are special."""
+    """Every 4,999th or 997th bit pattern, and those that are special."""
     bits = np.arange(0, 2**32, request.param).astype(np.uint32)
     return np.concatenate([bits[: len(bits) // 16 * 16].view(np.float32), SPECIAL])
 

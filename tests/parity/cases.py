@@ -166,13 +166,13 @@ def one_of_each_kind(cases: Sequence[OpCase]) -> list[OpCase]:
 
 
 def kind_of(case: OpCase) -> tuple[object, ...]:
-    """The types of weights and how they are made, names, with or without a window, a tail, candidates, ids in
-    the ring, rows of outputs."""
+    """The types of weights and how they are made, names, one row or more, with or without a window, a tail,
+    candidates, ids in the ring, rows of outputs."""
     types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
-    is_windowed = bool(case.attrs.get("window"))
-    reads = (case.kv_type, is_windowed, case.has_tail, case.features, bool(case.history), case.of_outputs)
-    return (case.op, *types, *names, *reads)
+    shape = (_n_rows(case) > 1, bool(case.attrs.get("window")), case.has_tail)
+    reads = (case.kv_type, case.features, bool(case.history), case.of_outputs)
+    return (case.op, *types, *names, *shape, *reads)
 
 
 def case_id(case: OpCase) -> str:

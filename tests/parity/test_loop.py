@@ -50,10 +50,12 @@ class CountingDevice:
         return getattr(self.device, name)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("loop") / "tiny.gguf"
-    write_tiny_llama(path, seed=5, n_layers=3, hidden=64, head_dim=16, ffn=96, context=512)
+@pytest.fixture(scope="module", params=share_of([64, 256]))
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As wide as other tests' models, whose compiled pipelines drivers keep; and wider."""
+    path, width = tmp_path_factory.mktemp("loop") / "tiny.gguf", request.param
+    wide = {"hidden": width, "head_dim": width // 4, "ffn": width * 3 // 2}
+    write_tiny_llama(path, seed=5, n_layers=3, context=512, **wide)
     return path
 
 

@@ -88,6 +88,8 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "sample": ("top_p * sum", "sum"),
 }
 
+# A file of each kind, tried in every run; the others where exhaustive tests are asked for.
+IN_EVERY_RUN = ("reduce", "codec_q4_0", "matvec", "attention", "kv_q8_0", "sample")
 MOST_CASES = 8  # of those that join a shader, besides one of each kind: this keeps it fast
 
 
@@ -126,6 +128,8 @@ def mutated(name: str) -> Callable[[str], str]:
 
 def test_every_shader_has_a_mutation() -> None:
     assert sorted(MUTATIONS) == sorted(shaders.names())
+    for name in MUTATIONS:
+        assert mutated(name)(name) != shaders.text(name)
 
 
 def test_one_case_of_each_kind_joins_every_shader() -> None:
@@ -134,7 +138,7 @@ def test_one_case_of_each_kind_joins_every_shader() -> None:
     assert few == set.union(*modules()) >= {"matvec", "attention"}
 
 
-@pytest.mark.parametrize("name", share_of(MUTATIONS, 6))
+@pytest.mark.parametrize("name", share_of(dict.fromkeys([*IN_EVERY_RUN, *MUTATIONS]), len(IN_EVERY_RUN)))
 def test_mutation_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_driver("llvmpipe")
     with monkeypatch.context() as patch:

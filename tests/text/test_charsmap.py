@@ -86,10 +86,10 @@ def test_the_longest_string_counts_and_nothing_is_replaced_twice() -> None:
     assert made.normalize_clusters(["a\u0301", "a\u0301\u0301\u0301", "é"]) == "bb\u0301\u0301\u0301"
 
 
-UNITS = ("a", "\u0301", "e\u0301", "☎\u200d", "\u0600", "\u1100", "क\u094d", "\r")
+UNITS = ("e\u0301", "☎\u200d", "a", "\u0301", "\u0600", "\u1100", "क\u094d", "\r")
 
 
-@pytest.mark.parametrize("unit", share_of(UNITS, 3))
+@pytest.mark.parametrize("unit", share_of(UNITS, 2))
 def test_a_megabyte_takes_linear_time(unit: str) -> None:
     text = unit * (1_000_000 // len(unit.encode()))
     start = time.process_time()

@@ -101,7 +101,7 @@ def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", ORACLES)
-@pytest.mark.parametrize("unit", share_of([" ", "1", "\n", "A", "\u0301"], 3))
+@pytest.mark.parametrize("unit", share_of([" ", "A", "1", "\n", "\u0301"], 2))
 def test_runs_of_every_length_are_cut_as_the_oracle_cuts_them(name: str, unit: str) -> None:
     for length, (before, after) in product(LENGTHS, AROUND):
         text = before + unit * length + after

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from tests.tools import make_unicode
+from tokenizers import normalizers
 
 from camelid.text.pretokenize import SPLITTERS
 from camelid.text.splitting import FUNCTIONS, compiled
@@ -19,6 +20,18 @@ from camelid.text.unicode_tables import (
     rows,
     runs,
 )
+
+
+@pytest.mark.conformance
+def test_a_class_and_a_mapping_are_what_the_oracle_says() -> None:
+    """Of every code point, so that tables that were not made anew after a change are seen at once."""
+    word, lower = make_unicode.matched(r"\w"), make_unicode.mapped(normalizers.Lowercase())
+    assert make_unicode.set_row("word", word) in lines("unicode.txt")
+    assert make_unicode.map_row("Lowercase", lower) in lines("unicode_maps.txt")
+
+
+def lines(name: str) -> list[str]:
+    return (make_unicode.DATA / name).read_text("utf-8").splitlines()
 
 
 @pytest.mark.conformance
