@@ -37,9 +37,9 @@ def code_points(share: float) -> list[str]:
     return [*("".join(map(chr, batch)) for batch in batches), *("a".join(map(chr, b)) for b in batches)]
 
 
-def splitters(share: float) -> Iterator[Vector]:
+def splitters(share: float, n_texts: int) -> Iterator[Vector]:
     """The published regexes, run by `tokenizers`."""
-    texts = random_texts(150, seed=31)
+    texts = random_texts(n_texts, seed=31)
     for name, oracle in ORACLES.items():
         inputs = [*code_points(share), *texts]
         answers = [[len(word) for word in words_of(oracle, text)] for text in inputs]
@@ -75,21 +75,21 @@ def rendered(source: str, context: Mapping[str, Any]) -> str | None:
         return None
 
 
-def families() -> Iterator[Vector]:
+def families(n_texts: int) -> Iterator[Vector]:
     """Tokenizers of every kind, as tokenizer.json has them, trained and run by `tokenizers`."""
     for name, make in FAMILIES.items():
         made = make()
         made.encode_special_tokens = False
-        inputs = random_texts(150, seed=47)
+        inputs = random_texts(n_texts, seed=47)
         answers = [made.encode(text, add_special_tokens=False).ids for text in inputs]
         yield {"kind": "family", "name": name, "facts": made.to_str(), "inputs": inputs, "answers": answers}
 
 
-def unigrams() -> Iterator[Vector]:
+def unigrams(n_texts: int) -> Iterator[Vector]:
     """GGUF's kind t5, trained and run by `sentencepiece`."""
     model = trained()
     judge = processor(model)
-    inputs = [text for text in random_texts(150, seed=53) if decided(judge, text)]
+    inputs = [text for text in random_texts(n_texts, seed=53) if decided(judge, text)]
     answers = [judge.EncodeAsIds(text) for text in inputs]
     facts = as_metadata(model)
     yield {"kind": "tokenizer", "name": "unigram", "facts": facts, "inputs": inputs, "answers": answers}
@@ -109,11 +109,11 @@ def schemas() -> Iterator[Vector]:
         }
 
 
-def vectors(share: float, shared: Path | None) -> Iterator[Vector]:
+def vectors(share: float, shared: Path | None, n_texts: int = 150) -> Iterator[Vector]:
     """All of them; those from shared material only where that is at hand."""
-    yield from splitters(share)
-    yield from families()
-    yield from unigrams()
+    yield from splitters(share, n_texts)
+    yield from families(n_texts)
+    yield from unigrams(n_texts)
     yield from schemas()
     if shared:
         yield from vocabularies(shared)
