@@ -12,7 +12,7 @@ from tests.exhaustive import share_of
 
 from camelid.engine.metrics import Counters
 
-SCENARIOS = (250, 800)
+SCENARIOS = (160, 800)
 # What must have happened, or the fuzz proves nothing about it: every counter of the engine, every end of a
 # request, every action.
 MUST_HAPPEN = {

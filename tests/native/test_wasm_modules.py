@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exhaustive import share_of
 from tests.golden.quant_oracle import oracle_decode
 from tests.node_host import WASM_TARGETS, need_modules, need_node, wasm_backend
 from tests.perf.shapes import HALVES
@@ -79,7 +80,7 @@ def test_every_float16(folder: str) -> None:
     assert np.isnan(ours[~numbers]).all()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("threads", share_of([2, 4, 1, 3], 2))
 def test_pool(folder: str, threads: int) -> None:
     """Threads see what others wrote, wake from sleep, tell the host of every end, and end when told to."""
     said = said_by("wasm_pool.mjs", folder, str(threads))

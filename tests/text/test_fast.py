@@ -6,6 +6,7 @@ import time
 from itertools import product
 
 import pytest
+from tests.exhaustive import share_of
 from tests.text.made import byte_level
 from tests.text.splitter_cases import ORACLES
 from tests.text.test_bpe import metadata
@@ -26,7 +27,7 @@ def made(name: str) -> Pipeline:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("name", BYTE_LEVEL)
+@pytest.mark.parametrize("name", share_of(BYTE_LEVEL, 14))
 def test_both_ways_give_the_same_ids(name: str) -> None:
     slow = made(name)
     assert slow.fast, "the tokenizers package is installed"

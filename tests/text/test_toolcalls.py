@@ -292,7 +292,7 @@ def test_hostile_text_takes_linear_time(name: str) -> None:
     assert time.process_time() - start < 10
 
 
-@pytest.mark.parametrize("unit", ["<", '{"a":[', "<tool_call>", " "])
+@pytest.mark.parametrize("unit", share_of(["<", '{"a":[', "<tool_call>", " "], 2))
 def test_text_fed_by_character_takes_linear_time(unit: str) -> None:
     start = time.process_time()
     text = '<tool_call>{"name": "f", "arguments": ' + unit * (200_000 // len(unit))

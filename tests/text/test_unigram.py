@@ -52,7 +52,7 @@ def score(way: str, token_ids: list[int]) -> float:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("way", share_of(WAYS, 5))
+@pytest.mark.parametrize("way", share_of(WAYS, 4))
 def test_ids_equal_sentencepieces(way: str) -> None:
     """Or are another permutation of them with a sum as good, which is rare."""
     judge, differing = processor(model(way)), 0
