@@ -6,7 +6,7 @@ that silently stops running is worse than a red one.
 
 Tests marked `exhaustive` try the rest of what others try a part of. They are left out, and counted in a line
 at the end, unless they are asked for: `--exhaustive` (`make exhaustive`) runs them and no others, and where a
-test is named by its file and `::`, or those run that failed last, nothing is left out.
+test is named (by its file and `::`, or with `-k`), or those run that failed last, nothing is left out.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def asks_for_some(config: pytest.Config) -> bool:
-    return config.getoption("lf", False) or any("::" in arg for arg in config.args)
+    by_name = config.option.keyword or any("::" in arg for arg in config.args)
+    return bool(by_name or config.getoption("lf", False))
 
 
 def note_left_out(config: pytest.Config, number: int) -> None:

@@ -68,7 +68,7 @@ def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, way: str)
     code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *WAYS[way], CI="true")
     assert code == 0 and "1 passed" in out
     assert out.count("exhaustive tests left out: 1 (`make exhaustive` runs them)") == 1
-    for asked in (["--exhaustive", "-m", "unit"], ["test_sample.py::test_fails"]):
+    for asked in (["--exhaustive", "-m", "unit"], ["test_sample.py::test_fails"], ["-k", "fails"]):
         code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *WAYS[way], *asked)
         assert code == 1 and "1 failed" in out and "passed" not in out and "left out" not in out
 
