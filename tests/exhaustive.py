@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import pytest
+
+Value = TypeVar("Value")
 
 
 def share_of(values: Iterable[object], n: int = 1) -> list[object]:
     """The first `n` in every run, the others where exhaustive tests are asked for."""
     few = list(values)
     return [*few[:n], *map(exhaustive, few[n:])]
+
+
+def first_of_each(values: Sequence[Value], kind: Callable[[Value], object]) -> list[object]:
+    """The first of each kind in every run, the others where exhaustive tests are asked for."""
+    first = {kind(value): value for value in reversed(values)}
+    return [value if first[kind(value)] is value else exhaustive(value) for value in values]
 
 
 def exhaustive(value: object) -> object:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
+from tests.exhaustive import first_of_each
 from tests.golden.arch_mutations import MUTATIONS, Mutation
 from tests.hf_models import HfCase, load_case, load_cases, nmse, write_hf
 from tests.model.file_runs import Loaded, Logits, load_hf, reference_logits
@@ -45,11 +46,7 @@ REFUSED = {
 }
 
 
-FIRST = {mutation.case: mutation for mutation in reversed(MUTATIONS)}.values()  # of each model
-IN_ORDER = sorted(MUTATIONS, key=lambda mutation: mutation not in FIRST)
-
-
-@pytest.mark.parametrize("mutation", share_of(IN_ORDER, len(FIRST)), ids=str)
+@pytest.mark.parametrize("mutation", first_of_each(MUTATIONS, attrgetter("case")), ids=str)
 def test_a_wrong_fact_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
     case = load_case(mutation.case)
     path = write_hf(tmp_path / "m", case, config_changes=mutation.config, neutral=mutation.neutral)

@@ -3,11 +3,12 @@ written from its papers, and no chunk, neighbour or dropped step changes a bit."
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
+from tests.exhaustive import first_of_each
 from tests.model.runs import cuts
 from tests.model.stress import gpt_oss
 from tests.model.stress.shape import Shape
@@ -18,8 +19,6 @@ from tests.parity.compare import nmse
 from camelid.plan.fuse import fuse
 
 MUTATIONS = [(name, mutation) for name, shape in SHAPES.items() for mutation in shape.mutations]
-FIRST = dict(reversed(MUTATIONS)).items()  # of each shape
-MUTATIONS.sort(key=lambda pair: pair not in FIRST)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def test_fused_plan_means_the_same(name: str, wholes: Any) -> None:
     assert nmse(fused, wholes[name]) <= 1e-12
 
 
-@pytest.mark.parametrize(("name", "mutation"), share_of(MUTATIONS, len(FIRST)))
+@pytest.mark.parametrize(("name", "mutation"), first_of_each(MUTATIONS, itemgetter(0)))
 def test_each_feature_counts(name: str, mutation: str, wants: Any) -> None:
     shape = SHAPES[name]
     assert nmse(shape.logits(shape.mutations[mutation]), wants[name]) > 1e-5
