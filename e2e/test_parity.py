@@ -1,6 +1,7 @@
 """Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
 
-One case of each kind in every run, the others where exhaustive tests are asked for.
+Each shader in every run, by one case for all that decides which run; the other cases where exhaustive
+tests are asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.parity.case_numbers import asked, numbers
-from tests.parity.cases import OP_CASES
+from tests.parity.cases import OP_CASES, shaders_of
 from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -44,6 +45,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return dict(zip(chosen, computed, strict=True))
 
 
-@pytest.mark.parametrize("i", numbers())
+@pytest.mark.parametrize("i", numbers(kind=shaders_of))
 def test_op_matches_reference_in_chromium(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
+from tests.gguf_files import write_tiny_llama
 
 import camelid
 from e2e.browser import ISOLATION, ROOT, build_site, link_site, open_browser, serve_site
@@ -39,11 +40,13 @@ class Seen:
 
 @dataclass
 class Visits:
-    """All pages, by what was special there; and a session that went on in one."""
+    """All pages, by what was special there; a session that went on in one, and one until it was full."""
 
     pages: dict[str, Seen] = field(default_factory=dict)
     opened: str = ""  # the figures of a session
     next: Json = field(default_factory=dict)
+    long: list[Json] = field(default_factory=list)
+    long_figures: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,17 @@ async def visit(addresses: dict[str, str], session: Path) -> Visits:
         await look(browser, addresses["no kernels"], "no kernels", visits)
     async with open_browser() as browser:
         await look(browser, isolated, "software", visits)
-        await look(browser, f"{isolated}?backend=cpu&threads=1", "asked", visits)
+        await overflow(browser, isolated, visits)
     return visits
+
+
+async def overflow(browser: Browser, address: str, visits: Visits) -> None:
+    """On the processor because that was asked for; and on, until the context of a small model is full."""
+    query = "backend=cpu&threads=1&model=tiny.gguf&max_tokens=60"
+    page = await look(browser, f"{address}?{query}", "asked", visits)
+    for _ in range(4):
+        visits.long.append(await page.evaluate("() => window.camelid.say('the llama')"))
+    visits.long_figures = await page.inner_text("#figures")
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +124,10 @@ def terminal(folder: Path) -> Terminal:
 @pytest.fixture(scope="module")
 def addresses(folder: Path, terminal: Terminal) -> Iterator[dict[str, str]]:
     """The same page isolated; without the headers for that, and without WebGPU; and without its kernels."""
-    cria = {"cria.gguf": (folder / "cria.gguf").read_bytes()}
+    write_tiny_llama(folder / "tiny.gguf", seed=7)
+    models = {name: (folder / name).read_bytes() for name in ("cria.gguf", "tiny.gguf")}
     worker = (ROOT / "web" / "worker.js").read_bytes()
-    build_site(folder / "whole", cria)
+    build_site(folder / "whole", models)
     link_site(folder / "whole", folder / "bare", {"worker.js": NO_WEBGPU + worker})
     link_site(folder / "whole", folder / "empty", {})
     for kernels in (folder / "empty").glob("wasm-*"):
@@ -132,13 +145,18 @@ def seen(addresses: dict[str, str], folder: Path) -> Visits:
     return asyncio.run(visit(addresses, folder / "terminal.camelid"))
 
 
-ANSWERED = ("no adapter", "not isolated", "software", "asked")
+ANSWERED = ("no adapter", "not isolated", "software")
 
 
 @pytest.mark.parametrize("name", ANSWERED)
 def test_answers_are_those_of_the_terminal(name: str, seen: Visits, terminal: Terminal) -> None:
+    assert seen.pages[name].answer["token_ids"] == terminal.token_ids
+
+
+@pytest.mark.parametrize("name", [*ANSWERED, "asked"])
+def test_the_processor_computes(name: str, seen: Visits) -> None:
     page = seen.pages[name]
-    assert page.answer["token_ids"] == terminal.token_ids
+    assert page.answer["token_ids"]
     assert "cpu on wasm_relaxed" in page.status
     assert page.notes.errors == []
 
@@ -163,7 +181,7 @@ def test_threads_share_memory_where_the_page_is_isolated(seen: Visits) -> None:
 
 
 def test_one_module_is_fetched(seen: Visits) -> None:
-    kernels = {name: [f for f in seen.pages[name].fetched if "camelid" in f] for name in ANSWERED}
+    kernels = {name: [f for f in page.fetched if "camelid" in f] for name, page in seen.pages.items()}
     assert kernels["no adapter"] == kernels["software"] == ["camelid_cpu_threads.wasm"]
     assert kernels["not isolated"] == kernels["asked"] == ["camelid_cpu.wasm"]
 
@@ -172,6 +190,13 @@ def test_a_session_of_the_terminal_goes_on(seen: Visits, terminal: Terminal) -> 
     assert seen.opened.endswith(f" tokens, {terminal.n_cached} cached")
     assert seen.next["token_ids"] == terminal.next_ids
     assert seen.next["cached_tokens"] == terminal.n_cached > len(terminal.token_ids)
+
+
+def test_a_full_context_forgets_the_first_turns(seen: Visits) -> None:
+    """The random model goes on for long, and its context has 256 tokens."""
+    assert sum(len(answer["token_ids"]) for answer in seen.long) > 150
+    assert seen.long[0]["n_forgotten"] == 0 < seen.long[-1]["n_forgotten"]
+    assert f"the first {seen.long[-1]['n_forgotten']} messages no longer fit" in seen.long_figures
 
 
 def test_problems_are_told_in_words(seen: Visits) -> None:

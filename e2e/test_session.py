@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Page
 from tests.gguf_files import write_tiny_llama
 
 import camelid
@@ -39,8 +39,6 @@ class Visit:
     answer: Json = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
     fresh: Json = field(default_factory=dict)
-    long: list[Json] = field(default_factory=list)
-    long_figures: str = ""
     refused: str = ""
     damaged: str = ""
     after_refusal: list[str] = field(default_factory=list)
@@ -91,8 +89,6 @@ async def visit(address: str, folder: Path) -> Visit:
         await page.click("#clear")
         seen.fresh = await page.evaluate("(text) => window.camelid.say(text)", TEXTS[0])
         await refuse(page, folder, seen)
-        await page.context.close()
-        await overflow(browser, address, seen)
     return seen
 
 
@@ -105,16 +101,6 @@ async def refuse(page: Page, folder: Path, seen: Visit) -> None:
         await screen(page, f"session-{name}")
         await page.evaluate("() => document.getElementById('problem').hidden = true")
     seen.after_refusal = await turns(page)
-
-
-async def overflow(browser: Browser, address: str, seen: Visit) -> None:
-    """Goes on until the context is full, and on; on the processor, which has no shaders to compile."""
-    page, _ = await open_page(browser, f"{address}?backend=cpu&model=tiny.gguf&max_tokens=60")
-    await wait_ready(page)
-    for _ in range(4):
-        seen.long.append(await page.evaluate("() => window.camelid.say('the llama')"))
-    seen.long_figures = await page.inner_text("#figures")
-    await page.context.close()
 
 
 async def small_screen(page: Page, name: str) -> None:
@@ -170,8 +156,7 @@ def address(
     tmp_path_factory: pytest.TempPathFactory, model: Path, folder: Path, terminal: Terminal
 ) -> Iterator[str]:
     site = tmp_path_factory.mktemp("page") / "site"
-    tiny = (folder / "tiny.gguf").read_bytes()
-    build_site(site, {"cria.gguf": model.read_bytes(), "tiny.gguf": tiny})
+    build_site(site, {"cria.gguf": model.read_bytes()})
     with serve_site(site) as url:
         yield url
 
@@ -217,10 +202,3 @@ def test_files_that_cannot_be_used_change_nothing(seen: Visit) -> None:
     assert "damaged" in seen.damaged
     assert seen.after_refusal == [TEXTS[0], seen.fresh["text"]]
     assert seen.notes.errors == []
-
-
-def test_a_full_context_forgets_the_first_turns(seen: Visit) -> None:
-    """The random model goes on for long, and its context has 256 tokens."""
-    assert sum(len(answer["token_ids"]) for answer in seen.long) > 150
-    assert seen.long[0]["n_forgotten"] == 0 < seen.long[-1]["n_forgotten"]
-    assert f"the first {seen.long[-1]['n_forgotten']} messages no longer fit" in seen.long_figures

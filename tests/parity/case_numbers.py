@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
-from tests.parity.cases import OP_CASES, case_id, one_of_each_kind
+from tests.parity.cases import OP_CASES, case_id, kind_of, one_of_each_kind
+
+from camelid.backends.single import OpCase
 
 
-def numbers(share: float = 0.0) -> list[object]:
+def numbers(share: float = 0.0, kind: Callable[[OpCase], object] = kind_of) -> list[object]:
     """One case of each kind, and a share of all, are in each run. The share is drawn by lot: every type has
     the same row of shapes, and each n-th case would leave out the same shapes of all of them."""
     drawn = Random(1).sample(OP_CASES, int(share * len(OP_CASES)))
-    few = set(map(id, [*one_of_each_kind(OP_CASES), *drawn]))
+    few = set(map(id, [*one_of_each_kind(OP_CASES, kind), *drawn]))
     return [
         pytest.param(i, id=case_id(case), marks=[] if id(case) in few else [pytest.mark.exhaustive])
         for i, case in enumerate(OP_CASES)

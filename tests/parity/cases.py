@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -161,10 +161,6 @@ def _n_rows(case: OpCase) -> int:
 OP_CASES = make_cases()
 
 
-def one_of_each_kind(cases: Sequence[OpCase]) -> list[OpCase]:
-    return list({kind_of(case): case for case in cases}.values())
-
-
 def kind_of(case: OpCase) -> tuple[object, ...]:
     """The types of weights and how they are made, names, one row or more, with or without a window, a tail,
     candidates, ids in the ring, rows of outputs."""
@@ -173,6 +169,20 @@ def kind_of(case: OpCase) -> tuple[object, ...]:
     shape = (_n_rows(case) > 1, bool(case.attrs.get("window")), case.has_tail)
     reads = (case.kv_type, case.features, bool(case.history), case.of_outputs)
     return (case.op, *types, *names, *shape, *reads)
+
+
+def shaders_of(case: OpCase) -> tuple[object, ...]:
+    """A coarser kind, for where a case costs a quarter of a second: what decides which shaders run."""
+    types = tuple((role, w.type) for role, w in case.weights.items())
+    names = tuple(value for value in case.attrs.values() if isinstance(value, str))
+    is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
+    return (case.op, *types, *names, case.kv_type, case.features, is_moved)
+
+
+def one_of_each_kind(
+    cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of
+) -> list[OpCase]:
+    return list({kind(case): case for case in cases}.values())
 
 
 def case_id(case: OpCase) -> str:

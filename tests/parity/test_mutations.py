@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.exhaustive import share_of
 from tests.parity.adapters import need_driver
-from tests.parity.cases import OP_CASES, one_of_each_kind
+from tests.parity.cases import OP_CASES, kind_of, one_of_each_kind, shaders_of
 from tests.parity.compare import TOLERANCE, errors, reference_result
 from tests.parity.sections import module_names
 
@@ -132,8 +132,9 @@ def test_every_shader_has_a_mutation() -> None:
         assert mutated(name)(name) != shaders.text(name)
 
 
-def test_one_case_of_each_kind_joins_every_shader() -> None:
-    names = module_names(one_of_each_kind(OP_CASES))
+@pytest.mark.parametrize("kind", [kind_of, shaders_of])
+def test_one_case_of_each_kind_joins_every_shader(kind: Callable[[OpCase], object]) -> None:
+    names = module_names(one_of_each_kind(OP_CASES, kind))
     few = {file for name in chain.from_iterable(names) for file in name.split("+")}
     assert few == set.union(*modules()) >= {"matvec", "attention"}
 
