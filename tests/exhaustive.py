@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import TypeVar
 
 import pytest
@@ -14,6 +15,13 @@ def share_of(values: Iterable[object], n: int = 1) -> list[object]:
     """The first `n` in every run, the others where exhaustive tests are asked for."""
     few = list(values)
     return [*few[:n], *map(exhaustive, few[n:])]
+
+
+def by_lot(values: Iterable[object], one_in: int, seed: int | str = 1) -> list[object]:
+    """One of so many in every run, drawn by lot: a stride would always meet the same place of a pattern."""
+    every = list(values)
+    few = set(Random(seed).sample(range(len(every)), -(-len(every) // one_in)))
+    return [value if i in few else exhaustive(value) for i, value in enumerate(every)]
 
 
 def first_of_each(values: Sequence[Value], kind: Callable[[Value], object]) -> list[object]:

@@ -45,7 +45,7 @@ def test_damaged_files_give_clear_errors(target: Target, n_cases: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("n_examples", share_of([15, 100]))
+@pytest.mark.parametrize("n_examples", share_of([8, 100]))
 def test_hypothesis_finds_nothing(target: Target, n_examples: int) -> None:
     @settings(max_examples=n_examples, derandomize=True, deadline=None, suppress_health_check=SLOW_OR_LARGE)
     @given(rng=st.randoms(use_true_random=False))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from ctypes import CDLL, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.exhaustive import by_lot
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.single import OpCase, case_plan, run_case
@@ -33,6 +35,14 @@ FUNCTIONS = {
 NUMBERS = {name: i for i, name in enumerate(Library().variants)}
 ROW = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,))
 VARIANTS = [name for name, can in Library().variants.items() if can]
+
+
+def with_variants(values: Iterable[object]) -> list[object]:
+    """Pairs for `parametrize`. The variant that is taken here has all values in every run, each of the others
+    a third of them, drawn by lot."""
+    every, last = list(values), VARIANTS[-1]
+    others = [by_lot([(value, name) for value in every], 3, seed=name) for name in VARIANTS[:-1]]
+    return [*chain.from_iterable(others), *((value, last) for value in every)]
 
 
 @cache

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import exhaustive
 from tests.native.attention_oracle import F32, Shape, definition, normal, run
-from tests.native.kernels import VARIANTS
+from tests.native.kernels import VARIANTS, with_variants
 
 from camelid.backends import single
 from camelid.backends.codecs import CODECS
@@ -55,8 +53,7 @@ def bits(values: F32) -> bytes:
     return np.ascontiguousarray(values).tobytes()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "variant"), with_variants(SHAPES), ids=str)
 def test_definition(shape: Shape, variant: str) -> None:
     for positions in (range(DEPTH - 1, DEPTH), range(DEPTH - 70, DEPTH)):
         got = run(shape.case(positions, DEPTH), variant, threads=2).views["y"]
@@ -64,15 +61,10 @@ def test_definition(shape: Shape, variant: str) -> None:
         assert error <= MAX_NMSE, f"{len(positions)} rows: {error:.1e}"
 
 
-def shapes_of_variants() -> Iterator[object]:
-    """The variant that is taken here has all in every run, each of the others a third of them."""
-    shapes = [shape for shape in SHAPES if shape.attrs.get("mask") != "held"]
-    for (i, shape), (j, variant) in product(enumerate(shapes), enumerate(VARIANTS)):
-        is_in_every_run = variant == VARIANTS[-1] or i % 3 == j % 3
-        yield (shape, variant) if is_in_every_run else exhaustive((shape, variant))
+ALONE = [shape for shape in SHAPES if shape.attrs.get("mask") != "held"]
 
 
-@pytest.mark.parametrize(("shape", "variant"), [*shapes_of_variants()], ids=str)
+@pytest.mark.parametrize(("shape", "variant"), with_variants(ALONE), ids=str)
 def test_a_row_has_its_bits_from_itself_alone(shape: Shape, variant: str) -> None:
     """Promises A and B: whatever the chunk, the company, the threads."""
     positions, q = range(DEPTH - 70, DEPTH), shape.queries(70)

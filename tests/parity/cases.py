@@ -179,9 +179,7 @@ def shaders_of(case: OpCase) -> tuple[object, ...]:
     return (case.op, *types, *names, case.kv_type, case.features, is_moved)
 
 
-def one_of_each_kind(
-    cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of
-) -> list[OpCase]:
+def one_of_each_kind(cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of) -> list[OpCase]:
     return list({kind(case): case for case in cases}.values())
 
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.exhaustive import by_lot
 from tests.hf_models import HfCase, load_cases
+from tests.native.kernels import VARIANTS, with_variants
 from tests.parity.arch_runs import check_chunks, check_logits
 
 from camelid_native.cpu import open_backend
-from camelid_native.cpu_api import Library
 
 pytestmark = pytest.mark.parity
 
 CASES = load_cases()
-VARIANTS = [name for name, can in Library().variants.items() if can]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(("case", "variant"), with_variants(CASES), ids=str)
 def test_logits_equal_the_reference(case: HfCase, variant: str, tmp_path: Path) -> None:
     check_logits(open_backend, case, variant, tmp_path)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", by_lot(CASES, 3), ids=str)
 def test_logits_of_bf16_are_near_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_backend, case, VARIANTS[-1], tmp_path, "bf16")
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from tests.exhaustive import by_lot
 from tests.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own_ids, talks, tools_of
 
 from camelid.answers import AnswerText
@@ -52,7 +53,7 @@ def turns(name: str, chat: ChatTemplate, messages: Talk) -> Iterator[tuple[Past,
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("name", "vocabulary"), PAIRS)
+@pytest.mark.parametrize(("name", "vocabulary"), by_lot(PAIRS, 3))
 def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str, shared: Path) -> None:
     """The text is that of a full tokenization, answers that still stand keep their ids, and most do."""
     chat = chat_of(shared, name, vocabulary)

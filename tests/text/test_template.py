@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
+from tests.exhaustive import share_of
 from tests.text.conversations import CHATML, CONVERSATIONS, contexts, digest, strftime_now
 from tests.text.jinja_oracle import oracle_render
 from tests.text.template_cases import DATA, EXPRESSIONS, STATEMENTS
@@ -101,16 +103,17 @@ def test_chatml_is_rendered_byte_for_byte(conversation: str) -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.parametrize("share", share_of([3, 1]))
 @pytest.mark.parametrize("name", GOLDEN)
-def test_published_templates_are_rendered_byte_for_byte(name: str, shared: Path) -> None:
+def test_published_templates_are_rendered_byte_for_byte(name: str, share: int, shared: Path) -> None:
     """As jinja2 does, and as transformers did when the golden file was made."""
     source = (shared / "data" / "templates" / f"{name}.jinja").read_text("utf-8")
     rendered = 0
-    for conversation, want in GOLDEN[name].items():
+    for conversation, want in Random(name).sample([*GOLDEN[name].items()], len(GOLDEN[name]) // share):
         found = [assert_same(source, context) for context in contexts(conversation)]
         rendered += sum(text is not None for text in found)
         assert digest(found) == want, conversation
-    assert rendered > 60
+    assert rendered > 60 // share
 
 
 @pytest.mark.conformance

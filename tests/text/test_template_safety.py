@@ -138,8 +138,8 @@ def test_random_operations_never_lend_trust() -> None:
 def test_a_hostile_template_is_stopped_soon(attack: str) -> None:
     start = time.process_time()
     with pytest.raises(TemplateError):
-        compile_template(HOSTILE[attack], max_steps=100_000).render([{"content": "x" * 10**4}])
-    assert time.process_time() - start < 4
+        compile_template(HOSTILE[attack], max_steps=40_000).render([{"content": "x" * 10**4}])
+    assert time.process_time() - start < 2
 
 
 LOOP = "{% set t = 'a b\\n' * 5000 %}{% for i in range(90000) %}{% set v = ... %}{% endfor %}"
@@ -246,8 +246,8 @@ def test_values_that_share_their_parts_are_charged_for_each() -> None:
 def test_a_long_source_is_parsed_in_linear_time() -> None:
     start = time.process_time()
     for source in ("a ~ ", "a or ", "1 < "):
-        compile_template(f"{{{{ {source * 30_000} a }}}}")
-    assert time.process_time() - start < 8
+        compile_template(f"{{{{ {source * 15_000} a }}}}")
+    assert time.process_time() - start < 4
 
 
 def test_a_long_conversation_is_rendered_within_a_second() -> None:

@@ -34,7 +34,11 @@ WAYS: dict[str, dict[str, Any]] = {
 # How many of the texts SentencePiece may cut in another way that is as good: it rounds sums to float32.
 MOST_TIES = 30
 NAMED = ("<tool>", "=>")
-TEXTS = [*random_texts(2500, seed=11), *lines(), "", " ", "  ", "\u3000", "▁", "a ▁", "\x01"]
+
+
+@cache
+def texts() -> list[str]:
+    return [*random_texts(2500, seed=11), *lines(), "", " ", "  ", "\u3000", "▁", "a ▁", "\x01"]
 
 
 @cache
@@ -56,7 +60,7 @@ def score(way: str, token_ids: list[int]) -> float:
 def test_ids_equal_sentencepieces(way: str) -> None:
     """Or are another permutation of them with a sum as good, which is rare."""
     judge, differing = processor(model(way)), 0
-    for text in TEXTS:
+    for text in texts():
         if any(name in text for name in NAMED):
             continue  # SentencePiece puts no space before what follows a named token; llama.cpp does
         want, got = judge.encode(text), ours(way).encode(text)
@@ -71,7 +75,7 @@ def test_ids_equal_sentencepieces(way: str) -> None:
 @pytest.mark.parametrize("way", ["as T5", "with all spaces", "with bytes"])
 def test_decoding_equals_sentencepieces(way: str) -> None:
     judge = processor(model(way))
-    for text in TEXTS:
+    for text in texts():
         token_ids = judge.encode(text)
         if judge.unk_id() not in token_ids:  # which is hidden here and marked there
             assert ours(way).decode(token_ids) == judge.decode(token_ids)
@@ -104,7 +108,7 @@ def test_ids_equal_those_of_tokenizers(way: str, byte_fallback: bool) -> None:
     judge = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=byte_fallback))
     made = from_pieces(pieces, 0, byte_fallback=byte_fallback)
     rng = random.Random(2)
-    for text in TEXTS:
+    for text in texts():
         text = text.replace(" ", "▁") + rng.choice(("", "<unk>", "<unk>꙰", "<0x41>", "<s>"))
         assert list(made.encode_word(text)) == judge.encode(text).ids, repr(text)
 
@@ -139,7 +143,7 @@ def test_words_apart_are_cut_as_within_their_text() -> None:
     """The model that cuts whole texts must agree with the tokenizer, which cuts them at spaces first."""
     made = ours("as T5")
     whole, cuts = made._encode_word, 0
-    for text in TEXTS:
+    for text in texts():
         prepared = made._prepare(text, True)
         words = list(made._split(prepared))
         assert [i for word in words for i in whole(word)] == list(whole(prepared))
@@ -165,7 +169,7 @@ def test_a_text_is_framed_with_its_end() -> None:
     assert tokenizer_from_gguf(facts).frame == Frame(after=(1,))  # llama.cpp's default
 
 
-@pytest.mark.parametrize("unit", share_of(["a", "\u0301", " ", "▁a", "é", "ab ", "\u0bcd"], 2))
+@pytest.mark.parametrize("unit", share_of(["a", "\u0301", " ", "▁a", "é", "ab ", "\u0bcd"]))
 def test_a_megabyte_is_encoded_within_ten_seconds(unit: str) -> None:
     text = unit * (1_000_000 // len(unit.encode()))
     for way in ("as T5", "across words"):

@@ -20,7 +20,12 @@ from camelid.text.tokenizer import framed, tokenizer_from_gguf
 from camelid.text.wordpiece import WordPiece
 
 NORMAL, CONTROL = 1, 3
-TEXTS = [text for text in random_texts(6000, seed=11) if "▁" not in text]  # which llama.cpp reads as its mark
+
+
+@cache
+def texts() -> list[str]:
+    """Without "▁", which llama.cpp reads as its mark."""
+    return [text for text in random_texts(6000, seed=11) if "▁" not in text]
 
 
 @cache
@@ -69,7 +74,7 @@ def test_ids_equal_those_of_tokenizers(lowercase: bool, shared: Path) -> None:
     facts = dict(open_gguf(shared / "data" / "vocab" / "bert-bge.gguf").metadata)
     made = tokenizer_from_gguf(facts | {"tokenizer.ggml.normalizer.lowercase": lowercase})
     used: set[int] = set()
-    for text in TEXTS:
+    for text in texts():
         token_ids = made.encode(text)
         assert token_ids == judge.encode(text).ids, repr(text)
         used.update(token_ids)
