@@ -5,8 +5,9 @@ skipped for a reason that ALLOWED_SKIPS does not list, or when a tier that has t
 that silently stops running is worse than a red one.
 
 Tests marked `exhaustive` try the rest of what others try a part of. They are left out, and counted in a line
-at the end, unless they are asked for: `--exhaustive` (`make exhaustive`) runs them and no others, and where a
-test is named (by its file and `::`, or with `-k`), or those run that failed last, nothing is left out.
+at the end, unless they are asked for: `--exhaustive` (`make exhaustive`) runs them and no others, and with
+`--whole`, where a test is named (by its file and `::`, or with `-k`), or where those run that failed last,
+nothing is left out.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run what an ordinary run leaves out, alone")
+    parser.addoption("--whole", action="store_true", help="leave nothing out")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = bool(config.getoption("exhaustive"))
-    if wanted or not asks_for_some(config):
+    if wanted or not leaves_nothing_out(config):
         rest = [item for item in items if bool(item.get_closest_marker("exhaustive")) != wanted]
         items[:] = [item for item in items if bool(item.get_closest_marker("exhaustive")) == wanted]
         config.hook.pytest_deselected(items=rest)
@@ -70,9 +72,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     put_in_order(items)
 
 
-def asks_for_some(config: pytest.Config) -> bool:
+def leaves_nothing_out(config: pytest.Config) -> bool:
     by_name = config.option.keyword or any("::" in arg for arg in config.args)
-    return bool(by_name or config.getoption("lf", False))
+    return bool(by_name or config.getoption("whole") or config.getoption("lf", False))
 
 
 def note_left_out(config: pytest.Config, number: int) -> None:

@@ -85,7 +85,7 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
 
 async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> None:
     """There is no such model; a file from disk takes its place, and answers."""
-    query = f"{ON_GPU}&model=absent.gguf&max_tokens=64"
+    query = f"{ON_GPU}&model=absent.gguf&max_tokens=96"
     page, _ = await open_page(browser, f"{address}?{query}", color_scheme="dark")
     seen.no_model.append(await problem(page))
     await screen(page, "no-model-dark")
@@ -99,7 +99,7 @@ async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> 
 async def talk(page: Page, seen: Visit) -> None:
     """Types, stops in the middle, asks again; at last as wide as a telephone.
 
-    The random model runs on for 64 tokens and more after this prompt, so there is a middle.
+    The random model runs on for 96 tokens and more after this prompt, so there is a middle.
     """
     await type_prompt(page, "What is 12 plus 30?")
     await page.wait_for_function(BUSY_WITH_TEXT)
@@ -122,6 +122,8 @@ async def refuse_settings(browser: Browser, address: str, seen: Visit) -> None:
     """And on the backend that the page chooses there is no such model either."""
     page, _ = await open_page(browser, f"{address}?model=absent.gguf")
     seen.no_model.append(await problem(page))
+    await page.context.close()
+    page, _ = await open_page(browser, "about:blank")
     for setting in BAD_SETTINGS:
         await page.goto(f"{address}?model=cria.gguf&{setting}")
         seen.bad_settings.append(await problem(page))

@@ -1,7 +1,6 @@
 """Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
 
-Each shader in every run, by one case for all that decides which run; the other cases where exhaustive
-tests are asked for.
+Every run has a case for each op, type of weight and shader; `make exhaustive` has the others.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ def share_of(values: Iterable[object], n: int = 1) -> list[object]:
     return [*few[:n], *map(exhaustive, few[n:])]
 
 
-def by_lot(values: Iterable[object], one_in: int, seed: int | str = 1) -> list[object]:
-    """One of so many in every run, drawn by lot: a stride would always meet the same place of a pattern."""
+def by_lot(values: Iterable[object], one_in: int, seed: str) -> list[object]:
+    """One in so many in every run, the others where exhaustive tests are asked for. Drawn by lot, as a stride
+    would always meet the same place of a pattern; families that share values have seeds of their own."""
     every = list(values)
     few = set(Random(seed).sample(range(len(every)), -(-len(every) // one_in)))
     return [value if i in few else exhaustive(value) for i, value in enumerate(every)]

@@ -52,6 +52,10 @@ class HfCase:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def model_type(self) -> str:
+        return self.config["model_type"]
+
 
 def load_cases() -> list[HfCase]:
     return [load_case(path.stem) for path in sorted(FOLDER.glob("*.json"))]

@@ -245,7 +245,6 @@ def test_a_cache_that_is_half_there_is_made_anew(
         assert len(list(site.glob("bytecode-*"))) == 2
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_modules_that_do_not_compile_end_the_build(build: ModuleType, site: Path) -> None:
     with zipfile.ZipFile(site / "camelid.zip", "w") as archive:

@@ -41,8 +41,8 @@ def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tup
     share_of(
         [
             ("parity", "shared material absent: nothing there", "tier parity: 1 tests, none passed"),
-            ("unit", "no adapter", "'no adapter' is not in ALLOWED_SKIPS"),
             ("unit", "shared material absent: nothing there", None),
+            ("unit", "no adapter", "'no adapter' is not in ALLOWED_SKIPS"),
         ],
         2,
     ),
@@ -74,6 +74,11 @@ def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, way: str)
     for asked in (["--exhaustive", "-m", "unit"], ["test_sample.py::test_fails"], ["-k", "fails"]):
         code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *WAYS[way], *asked)
         assert code == 1 and "1 failed" in out and "passed" not in out and "left out" not in out
+
+
+def test_nothing_is_left_out_of_the_whole(tmp_path: Path) -> None:
+    code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, "--whole")
+    assert code == 1 and "1 failed, 1 passed" in out and "left out" not in out
 
 
 def test_an_exhaustive_test_that_failed_runs_again(tmp_path: Path) -> None:

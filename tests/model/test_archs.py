@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.exhaustive import by_lot, first_of_each
+from tests.exhaustive import first_of_each
 from tests.golden.arch_mutations import MUTATIONS, Mutation
 from tests.hf_models import HfCase, load_case, load_cases, nmse, write_hf
 from tests.model.file_runs import Loaded, Logits, load_hf, reference_logits
@@ -57,7 +57,7 @@ def test_a_wrong_fact_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
     assert nmse(alone(load_hf(path), case), case.logits) > MAX_NMSE
 
 
-@pytest.mark.parametrize("case", by_lot(CASES, 2), ids=str)
+@pytest.mark.parametrize("case", first_of_each(CASES, attrgetter("model_type")), ids=str)
 def test_company_and_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, n_shards=2, dtype="bf16"))
     longest = max(contexts(case))

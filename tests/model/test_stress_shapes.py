@@ -40,7 +40,7 @@ def test_logits_equal_the_plain_model(name: str, wants: Any, wholes: Any) -> Non
     assert nmse(wholes[name], wants[name]) <= 1e-10
 
 
-@pytest.mark.parametrize("chunk", share_of([2, 17, 1, 3], 2))
+@pytest.mark.parametrize("chunk", share_of([1, 17, 2, 3], 2))
 @pytest.mark.parametrize("name", SHAPES)
 def test_chunks_give_identical_bits(name: str, chunk: int, wholes: Any) -> None:
     """Chunks shorter than a convolution too: its state then spans several of them."""

@@ -87,7 +87,7 @@ def run(row: Row, options: list[str]) -> int:
     if chosen != row.variant:
         print(f"-cpu {row.cpu}: expected {row.variant}, but it chooses\n{chosen}", flush=True)
         return 1
-    pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *FORKS)
+    pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--whole", *FORKS)
     done = python(row, *pytest, *map(str, row.tests), *options)
     print(f"-cpu {row.cpu}: chooses {chosen}\n{done.stdout}", flush=True)
     return int(done.returncode not in ({0, NO_TESTS} if options else {0}))

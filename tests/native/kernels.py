@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from ctypes import CDLL, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from random import Random
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.exhaustive import by_lot
+from tests.exhaustive import exhaustive
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.single import OpCase, case_plan, run_case
@@ -38,11 +38,19 @@ VARIANTS = [name for name, can in Library().variants.items() if can]
 
 
 def with_variants(values: Iterable[object]) -> list[object]:
-    """Pairs for `parametrize`. The variant that is taken here has all values in every run, each of the others
-    a third of them, drawn by lot."""
-    every, last = list(values), VARIANTS[-1]
-    others = [by_lot([(value, name) for value in every], 3, seed=name) for name in VARIANTS[:-1]]
-    return [*chain.from_iterable(others), *((value, last) for value in every)]
+    """(value, variant) for `parametrize`. In every run the variant that is taken here has all values, and
+    each value is tried on one of the others, dealt by lot."""
+    pairs = list[object]()
+    for i, value in enumerate(shuffled(values)):
+        for j, variant in enumerate(VARIANTS):
+            is_dealt = variant == VARIANTS[-1] or i % (len(VARIANTS) - 1) == j
+            pairs.append((value, variant) if is_dealt else exhaustive((value, variant)))
+    return pairs
+
+
+def shuffled(values: Iterable[object]) -> list[object]:
+    every = list(values)
+    return Random(1).sample(every, len(every))
 
 
 @cache

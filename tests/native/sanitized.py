@@ -85,7 +85,9 @@ def main(options: list[str]) -> int:
         watch, suites = THREADS, [tuple(MEETINGS), PROMISES]
     elif "--share" in options:
         suites = [tuple(SHARE)]
-    only = [] if tuple(NATIVE) in suites else ["--variant", ONE_VARIANT.get(this_target().arch, "portable")]
+    is_all = tuple(NATIVE) in suites
+    only = [] if is_all else ["--variant", ONE_VARIANT.get(this_target().arch, "portable")]
+    rest += ("--whole",) if is_all else ()
     try:
         preload = find_runtime(watch.runtime)
     except build.BuildError as error:

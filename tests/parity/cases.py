@@ -172,7 +172,7 @@ def kind_of(case: OpCase) -> tuple[object, ...]:
 
 
 def shaders_of(case: OpCase) -> tuple[object, ...]:
-    """A coarser kind, for where a case costs a quarter of a second: what decides which shaders run."""
+    """A coarser kind, for where a case costs a quarter of a second: what decides which shader files run."""
     types = tuple((role, w.type) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
@@ -180,7 +180,8 @@ def shaders_of(case: OpCase) -> tuple[object, ...]:
 
 
 def one_of_each_kind(cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of) -> list[OpCase]:
-    return list({kind(case): case for case in cases}.values())
+    """Of each the one with the most rows."""
+    return list({kind(case): case for case in sorted(cases, key=_n_rows)}.values())
 
 
 def case_id(case: OpCase) -> str:

@@ -1,12 +1,16 @@
-"""Architectures on lavapipe: the logits of their golden models are the reference's."""
+"""Every architecture on lavapipe: the logits of its golden model are the reference's.
+
+Of each model type one in every run, its other shapes where exhaustive tests are asked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
-from tests.exhaustive import by_lot, exhaustive
+from tests.exhaustive import exhaustive, first_of_each
 from tests.hf_models import HfCase, load_cases, nmse, write_hf
 from tests.model.file_runs import Logits, load_hf, reference_logits, run
 from tests.parity.adapters import need_driver
@@ -21,7 +25,7 @@ CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside 
 
 
 @pytest.mark.parametrize("dtype", ["bf16", exhaustive("f32")])
-@pytest.mark.parametrize("case", by_lot(CASES, 2), ids=str)
+@pytest.mark.parametrize("case", first_of_each(CASES, attrgetter("model_type")), ids=str)
 def test_logits_equal_the_reference(case: HfCase, dtype: str, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype=dtype))
     longest = max(map(len, case.token_ids))

@@ -6,12 +6,13 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from tests.exhaustive import by_lot
+from tests.exhaustive import first_of_each
 from tests.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own_ids, talks, tools_of
 
 from camelid.answers import AnswerText
@@ -28,6 +29,7 @@ CONTROL = 1000
 LOSE_ALL = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}
 # Its control tokens stand within answers, where SentencePiece would write spaces that nobody asked for.
 PAIRS = [(n, v) for n in TEMPLATES for v in VOCABULARIES if (n, v) != ("openai-gpt-oss-120b", "llama-spm")]
+random.Random(1).shuffle(PAIRS)  # so that the first of a template is not always of the same vocabulary
 
 
 def plain(text: str, vocabulary: str) -> str:
@@ -53,7 +55,7 @@ def turns(name: str, chat: ChatTemplate, messages: Talk) -> Iterator[tuple[Past,
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("name", "vocabulary"), by_lot(PAIRS, 3))
+@pytest.mark.parametrize(("name", "vocabulary"), first_of_each(PAIRS, itemgetter(0)))
 def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str, shared: Path) -> None:
     """The text is that of a full tokenization, answers that still stand keep their ids, and most do."""
     chat = chat_of(shared, name, vocabulary)

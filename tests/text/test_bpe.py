@@ -174,7 +174,7 @@ def test_borders_of_spans_leave_no_trace_in_words() -> None:
         assert ours().encode_spans(spans) == ours().encode(text)
 
 
-@pytest.mark.parametrize("unit", share_of(["a", "<", " ", "\u0301"]))
+@pytest.mark.parametrize("unit", share_of(["a", "\u0301", "<", " "], 2))
 def test_a_megabyte_without_borders_is_encoded_within_ten_seconds(unit: str) -> None:
     text = unit * (1_000_000 // len(unit.encode()))
     start = time.process_time()

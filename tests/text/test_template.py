@@ -103,17 +103,17 @@ def test_chatml_is_rendered_byte_for_byte(conversation: str) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("share", share_of([3, 1]))
+@pytest.mark.parametrize("one_in", share_of([3, 1]))
 @pytest.mark.parametrize("name", GOLDEN)
-def test_published_templates_are_rendered_byte_for_byte(name: str, share: int, shared: Path) -> None:
+def test_published_templates_are_rendered_byte_for_byte(name: str, one_in: int, shared: Path) -> None:
     """As jinja2 does, and as transformers did when the golden file was made."""
     source = (shared / "data" / "templates" / f"{name}.jinja").read_text("utf-8")
     rendered = 0
-    for conversation, want in Random(name).sample([*GOLDEN[name].items()], len(GOLDEN[name]) // share):
+    for conversation, want in Random(name).sample([*GOLDEN[name].items()], len(GOLDEN[name]) // one_in):
         found = [assert_same(source, context) for context in contexts(conversation)]
         rendered += sum(text is not None for text in found)
         assert digest(found) == want, conversation
-    assert rendered > 60 // share
+    assert rendered > 60 // one_in
 
 
 @pytest.mark.conformance
