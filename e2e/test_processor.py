@@ -54,6 +54,7 @@ class Terminal:
     """What cpu answers natively, and to the next question in the same session."""
 
     token_ids: list[int]
+    small_ids: list[int]  # of the small model
     next_ids: list[int]
     n_cached: int
 
@@ -97,7 +98,7 @@ async def visit(addresses: dict[str, str], session: Path) -> Visits:
 
 async def overflow(browser: Browser, address: str, visits: Visits) -> None:
     """On the processor because its address asks for that; then on, until a small model's context is full."""
-    query = "backend=cpu&threads=1&model=tiny.gguf&max_tokens=60"
+    query = "backend=cpu&threads=1&model=tiny.gguf&max_tokens=60&temperature=0"
     page = await look(browser, f"{address}?{query}", "asked", visits)
     for _ in range(4):
         visits.long.append(await page.evaluate("() => window.camelid.say('the llama')"))
@@ -118,13 +119,17 @@ def terminal(folder: Path) -> Terminal:
         first = session.generate(QUESTION)
         session.save(folder / "terminal.camelid")
         done = session.generate(NEXT)
-    return Terminal(first.token_ids, done.token_ids, done.usage.cached_tokens)
+    # Of f32: roundings of Q8_0's activations may differ by variant, and a random model has near ties.
+    write_tiny_llama(folder / "tiny.gguf", seed=7, type="f32")
+    with camelid.load(folder / "tiny.gguf", backend="cpu") as llm:
+        turn = [{"role": "user", "content": QUESTION}]
+        small = llm.chat(turn, max_tokens=60, temperature=0.0)
+    return Terminal(first.token_ids, small.token_ids, done.token_ids, done.usage.cached_tokens)
 
 
 @pytest.fixture(scope="module")
 def addresses(folder: Path, terminal: Terminal) -> Iterator[dict[str, str]]:
     """The same page isolated; without the headers for that, and without WebGPU; and without its kernels."""
-    write_tiny_llama(folder / "tiny.gguf", seed=7)
     models = {name: (folder / name).read_bytes() for name in ("cria.gguf", "tiny.gguf")}
     worker = (ROOT / "web" / "worker.js").read_bytes()
     build_site(folder / "whole", models)
@@ -145,19 +150,14 @@ def seen(addresses: dict[str, str], folder: Path) -> Visits:
     return asyncio.run(visit(addresses, folder / "terminal.camelid"))
 
 
-ANSWERED = ("no adapter", "not isolated", "software")
+ANSWERED = ("no adapter", "not isolated", "software", "asked")
 
 
 @pytest.mark.parametrize("name", ANSWERED)
 def test_answers_are_those_of_the_terminal(name: str, seen: Visits, terminal: Terminal) -> None:
-    """Not so in "asked": among the near ties of a random model each variant of the kernels may go its way."""
-    assert seen.pages[name].answer["token_ids"] == terminal.token_ids
-
-
-@pytest.mark.parametrize("name", [*ANSWERED, "asked"])
-def test_the_processor_computes(name: str, seen: Visits) -> None:
     page = seen.pages[name]
-    assert page.answer["token_ids"]
+    wanted = terminal.small_ids if name == "asked" else terminal.token_ids
+    assert page.answer["token_ids"] == wanted
     assert "cpu on wasm_relaxed" in page.status
     assert page.notes.errors == []
 

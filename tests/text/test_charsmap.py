@@ -48,7 +48,7 @@ def members(row: str) -> list[str]:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", NAMES)
-def test_texts_equal_sentencepiece_normalizer(name: str) -> None:
+def test_texts_equal_sentencepieces(name: str) -> None:
     judge = sentencepiece_normalizer(name)
     changed = 0
     for text in texts():
@@ -60,7 +60,7 @@ def test_texts_equal_sentencepiece_normalizer(name: str) -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("one_in", share_of([8, 1]))
-def test_code_points_equal_sentencepiece_normalizer(one_in: int) -> None:
+def test_code_points_equal_sentencepieces(one_in: int) -> None:
     judge = sentencepiece_normalizer("nmt_nfkc")
     for c in random.Random(one_in).sample(code_points(), len(code_points()) // one_in):
         assert charsmap("nmt_nfkc").normalize(c) == judge.normalize(c), ascii(c)

@@ -64,7 +64,7 @@ def code_points() -> list[str]:
         for between in ("", "a")
     ]
     texts = (*ends, *batches(varied, ""), *batches(varied, "a"), *batches(shuffled, ""))
-    return [*texts, *map(chr, shuffled[:500])]
+    return [*texts, *map(chr, shuffled[:1000])]
 
 
 def test_no_group_is_repeated_possessively() -> None:

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 
 import pytest
+from tests.exhaustive import share_of
 from tests.text.conversations import CHATML
 from tests.text.made import byte_level
 from tests.text.template_cases import HOSTILE
@@ -134,12 +135,13 @@ def test_random_operations_never_lend_trust() -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("max_steps", share_of([40_000, 100_000]))
 @pytest.mark.parametrize("attack", HOSTILE)
-def test_a_hostile_template_is_stopped_soon(attack: str) -> None:
+def test_a_hostile_template_is_stopped_soon(attack: str, max_steps: int) -> None:
     start = time.process_time()
     with pytest.raises(TemplateError):
-        compile_template(HOSTILE[attack], max_steps=40_000).render([{"content": "x" * 10**4}])
-    assert time.process_time() - start < 2
+        compile_template(HOSTILE[attack], max_steps=max_steps).render([{"content": "x" * 10**4}])
+    assert time.process_time() - start < max_steps / 25_000
 
 
 LOOP = "{% set t = 'a b\\n' * 5000 %}{% for i in range(90000) %}{% set v = ... %}{% endfor %}"
@@ -243,11 +245,12 @@ def test_values_that_share_their_parts_are_charged_for_each() -> None:
 
 
 @pytest.mark.faults
-def test_a_long_source_is_parsed_in_linear_time() -> None:
+@pytest.mark.parametrize("n", share_of([15_000, 30_000]))
+def test_a_long_source_is_parsed_in_linear_time(n: int) -> None:
     start = time.process_time()
     for source in ("a ~ ", "a or ", "1 < "):
-        compile_template(f"{{{{ {source * 15_000} a }}}}")
-    assert time.process_time() - start < 4
+        compile_template(f"{{{{ {source * n} a }}}}")
+    assert time.process_time() - start < n / 3750
 
 
 def test_a_long_conversation_is_rendered_within_a_second() -> None:
