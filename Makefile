@@ -63,7 +63,7 @@ fuzz: .venv/.test
 
 fuzz-engine: .venv/.test
 	@$(KERNELS)
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.engine_fuzz $(ARGS)
+	@PYTHONPATH=core:native:. $(BIN)/python -m tests.support.engine_fuzz $(ARGS)
 
 goldens: .venv/.goldens
 	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page
-from tests.parity.add_one import ADD_ONE, FORBIDDEN, OWN_PIPELINES, program, step
+from tests.support.parity.add_one import ADD_ONE, FORBIDDEN, OWN_PIPELINES, program, step
 
 from e2e.browser import ROOT, open_browser, serve_site
 from e2e.page_host import PageHost, write_bare_site

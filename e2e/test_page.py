@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Browser, Page
-from tests.gguf_files import write_tiny_llama
+from tests.support.gguf_files import write_tiny_llama
 
 from cria.graded_items import first_prompts
 from e2e.browser import ROOT, build_site, open_browser, probed_worker, serve_site

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.parity.case_numbers import asked, numbers
-from tests.parity.cases import OP_CASES, shaders_of
-from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.parity.case_numbers import asked, numbers
+from tests.support.parity.cases import OP_CASES, shaders_of
+from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase, OpResult
+from camelid.backends.common.op_runner import OpCase, OpResult
 from camelid.backends.webgpu.backend import WebGpuBackend
 from e2e.browser import open_browser, serve_site
 from e2e.page_host import PageHost, write_bare_site

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
-from tests.gguf_files import write_tiny_llama
+from tests.support.gguf_files import write_tiny_llama
 
 import camelid
 from e2e.browser import ISOLATION, ROOT, build_site, link_site, open_browser, serve_site

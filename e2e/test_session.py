@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page
-from tests.gguf_files import write_tiny_llama
+from tests.support.gguf_files import write_tiny_llama
 
 import camelid
-from camelid.llm import LLM
-from camelid.sessions.session import Session
+from camelid.api.llm import LLM
+from camelid.api.sessions.session import Session
 from e2e.browser import ROOT, build_site, open_browser, serve_site
 from e2e.visit import ON_GPU, Json, Notes, open_page, screen, settled, type_prompt, wait_ready
 

@@ -20,8 +20,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from camelid_native import build as builder
-from camelid_native import targets
+from camelid_native.build import library as builder
+from camelid_native.build import targets
 
 ZIG = "ziglang>=0.17"
 MAX_BYTES = 6_000_000  # of a wheel's libraries, compressed
@@ -46,7 +46,7 @@ def wheel_tag(built: Iterable[builder.Built]) -> str:
     return f"py3-none-{platform_of(facts[0])}" if len(facts) == 1 else "py3-none-any"
 
 
-def platform_of(facts: targets.Facts) -> str:
+def platform_of(facts: targets.BuildRecord) -> str:
     """The platform that a library asks for. A system's compiler on Linux links what just this system has."""
     target = targets.Target(facts.target)
     if target.name.startswith(("linux", "musl")) and not facts.is_zig:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine_fakes import HashBackend, make_engine, request
+from tests.support.engine_fakes import HashBackend, make_engine, request
 
-from camelid import errors, shaders
-from camelid.backends.select import open_backend
+from camelid import errors
+from camelid.backends.registry import open_backend
+from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.host_browser import fail
 from camelid.backends.webgpu.limits import check_buffers
 from camelid.errors import CamelidError

@@ -32,7 +32,7 @@ before = set(sys.modules)
 import camelid
 new = set(sys.modules) - before
 loaded = sorted(name for name in new if name.split(".")[0] not in sys.stdlib_module_names)
-from camelid import shaders
+from camelid.backends.webgpu import shaders
 import camelid_native
 print(json.dumps({"file": camelid.__file__, "version": camelid.__version__, "loaded": loaded,
                   "native": camelid_native.__file__, "shaders": len(shaders.join(*shaders.names()))}))
@@ -108,8 +108,8 @@ def test_wheel_is_pure_and_complete(wheel: Path) -> None:
     source |= {
         f"camelid/{path.relative_to(ROOT / 'core/camelid')}" for path in (ROOT / "core/camelid").rglob("*.py")
     }
-    kernels = ROOT / "native/camelid_native/cpu"  # so that they can be compiled later, too
-    source |= {f"camelid_native/cpu/{path.relative_to(kernels)}" for path in kernels.rglob("*.[ch]")}
+    kernels = ROOT / "native/camelid_native/cpu/c"  # so that they can be compiled later, too
+    source |= {f"camelid_native/cpu/c/{path.relative_to(kernels)}" for path in kernels.rglob("*.[ch]")}
     assert source <= names
     assert {"camelid/_web/build.py", "camelid/py.typed", "camelid_native/__init__.py"} <= names
     assert {
@@ -177,7 +177,7 @@ def test_browser_archive_is_standard_library_only(build: ModuleType, tmp_path: P
 import sys; sys.path.insert(0, {str(tmp_path / "camelid.zip")!r})
 from importlib import import_module
 for name in {modules!r}: import_module(name)
-from camelid import shaders
+from camelid.backends.webgpu import shaders
 print(len(shaders.join(*shaders.names())))
 """
     assert int(run(sys.executable, "-I", "-S", "-c", code)) > 100

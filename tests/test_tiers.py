@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.exhaustive import share_of
+from tests.support.exhaustive import share_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

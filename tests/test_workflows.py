@@ -112,8 +112,8 @@ def test_hooks_are_local_and_pinned_as_the_project_pins(hooks: dict[str, Yaml]) 
     [
         ("shaders/norm.wgsl", True),
         ("core/camelid/backends/webgpu/kernels.py", True),
-        ("core/camelid/shaders.py", True),
-        ("core/camelid/llm.py", False),
+        ("core/camelid/backends/webgpu/shaders.py", True),
+        ("core/camelid/api/llm.py", False),
     ],
 )
 def test_what_makes_a_shader_starts_the_shader_hook(

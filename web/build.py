@@ -35,12 +35,20 @@ NOT_IN_BROWSER = (
     "server/",
     "cli/",
     "__main__.py",
+    "backends/common/codecs/",
+    "backends/common/load_ops.py",
+    "backends/common/op_runner.py",
+    "backends/common/part_reader.py",
+    "backends/proof/availability.py",
+    "backends/proof/cases.py",
+    "backends/proof/compare.py",
+    "backends/proof/gate.py",
+    "backends/proof/inputs.py",
+    "backends/proof/rows_",
     "backends/reference/",
-    "backends/load_ops.py",
-    "backends/part_reader.py",
-    "converting.py",
     "engine/thread.py",
-    "backends/codecs/",
+    "loading/convert.py",
+    "text/to_gguf/",
     "data/iq_grids.bin",
     "formats/gguf_values.py",
     "formats/gguf_writer.py",
@@ -51,14 +59,13 @@ NOT_IN_BROWSER = (
     "formats/hub/fetch.py",
     "model/hf.py",
     "model/hf_facts.py",
-    "backends/single.py",
-    "backends/gate/",
     "backends/webgpu/host_python.py",
 )
 # Of the native package: sections for the kernels as WebAssembly, and the records in them.
 NATIVE = ROOT / "native" / "camelid_native"
 NATIVE_IN_BROWSER = (
-    "__init__.py", "cpu_records.py", "state_layout.py", "wasm.py", "wasm_tape.py", "wasm_weights.py",
+    "__init__.py", "cpu/__init__.py", "cpu/records.py", "cpu/state_layout.py", "wasm/__init__.py",
+    "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders with a module for one thread and one for several
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}

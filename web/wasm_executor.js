@@ -1,4 +1,4 @@
-// Executes sections on the CPU kernels as WebAssembly (camelid_native/wasm_tape.py says what they are). Knows
+// Executes sections on the CPU kernels as WebAssembly (camelid_native/wasm/tape.py says what they are). Knows
 // nothing of models. It has the interface of executor.js, so that one backend's host drives either.
 
 import { fromBase64 } from "./section.js";

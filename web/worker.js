@@ -13,7 +13,7 @@ const ARCHIVE = "camelid.zip";
 // What core/camelid/backends/webgpu/host_browser.py finds.
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
-/** @type {Promise<any>} Python's side of the conversation, core/camelid/web.py */
+/** @type {Promise<any>} Python's side of the conversation, core/camelid/page/session.py */
 const python = startPython();
 python.catch(() => {}); // told to whoever asks first
 let chat = null;
@@ -35,7 +35,7 @@ async function load({ model, options, defaults }) {
   progress(source.size, source.size);
   const { BrowserSource } = camelid.host_browser;
   const words = [JSON.stringify(options), JSON.stringify(defaults)];
-  chat = await camelid.web.start(BrowserSource(source), tellJson, ...words);
+  chat = await camelid.page.session.start(BrowserSource(source), tellJson, ...words);
 }
 
 async function ask({ text, options, alone }) {
@@ -64,7 +64,7 @@ async function startPython() {
   progress(1);
   pyodide.unpackArchive(archive, "zip", { extractDir: "/camelid" });
   pyodide.runPython("import sys; sys.path.insert(0, '/camelid')");
-  const web = pyodide.pyimport("camelid.web");
+  const web = pyodide.pyimport("camelid.page.session");
   const host_browser = pyodide.pyimport("camelid.backends.webgpu.host_browser");
   progress(2);
   return { web, host_browser };

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from camelid.api.llm import LLM, Completion, aload, load, load_tokenizer
     from camelid.errors import (
         BackendError,
         CamelidError,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         TensorShapeError,
         UnsupportedModelError,
     )
-    from camelid.llm import LLM, Completion, aload, load, load_tokenizer
 
 __version__ = "0.1.0"
 
@@ -50,11 +50,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "LLM": "camelid.llm",
-    "Completion": "camelid.llm",
-    "aload": "camelid.llm",
-    "load": "camelid.llm",
-    "load_tokenizer": "camelid.llm",
+    "LLM": "camelid.api.llm",
+    "Completion": "camelid.api.llm",
+    "aload": "camelid.api.llm",
+    "load": "camelid.api.llm",
+    "load_tokenizer": "camelid.api.llm",
 }
 
 

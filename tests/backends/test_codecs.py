@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tests.golden.quant_oracle import FILE, FINITE, NOT_STORED, oracle_decode, oracle_type, random_blocks
 from tests.tools import make_iq_grids
 
-from camelid.backends.codecs import CODECS, codec, decode, encode
-from camelid.backends.codecs.grids import GRIDS, grid
+from camelid.backends.common.codecs import CODECS, codec, decode, encode
+from camelid.backends.common.codecs.grids import GRIDS, grid
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.quants import QUANTS
 
@@ -123,7 +123,7 @@ def test_grids_are_read_on_first_use_only() -> None:
 import sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-from camelid.backends.codecs import decode
+from camelid.backends.common.codecs import decode
 assert not any("iq_grids" in path for path in opened)
 decode("iq2_xs", bytes(74), 256)
 assert sum("iq_grids" in path for path in opened) == 1

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kv_oracle import attend, border, held, stored
-from tests.parity.case_tools import vector, weight
-from tests.parity.compare import nmse
+from tests.support.kv_oracle import attend, border, held, stored
+from tests.support.parity.case_tools import vector, weight
+from tests.support.parity.compare import nmse
 
-from camelid.backends.codecs import decode
+from camelid.backends.common.codecs import decode
+from camelid.backends.common.op_runner import OpCase, Quantized, run_case
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.reference.stored import store_rows
-from camelid.backends.single import OpCase, Quantized, run_case
 from camelid.errors import BackendError
 from camelid.plan.plan import StateSpec
 from camelid.plan.tiers import BATCH, TAIL, TAIL_WINDOW, first_tail_row

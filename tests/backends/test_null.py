@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from tests.model.stress.shapes import SHAPES
+from tests.support.model.stress.shapes import SHAPES
 
 from camelid.backends.base import Program, Result
-from camelid.backends.null import NullBackend, Work, output_words
+from camelid.backends.null.backend import NullBackend, QueuedStep, output_words
 from camelid.engine.programs import DECODE, Limits, program_key
 from camelid.model.decoder import lower
 from camelid.plan.plan import Plan
@@ -27,7 +27,7 @@ class Noting(NullBackend):
         super().__init__(lambda sequence, position: 100 * sequence + position, late=late)
         self.done: list[int] = []
 
-    def effect(self, work: Work) -> Result:
+    def effect(self, work: QueuedStep) -> Result:
         self.done.append(work.number)
         return super().effect(work)
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from camelid.backends.common.op_runner import OpCase, OpResult, Quantized, run_case
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.reference.sampling import philox
-from camelid.backends.single import OpCase, OpResult, Quantized, run_case
 from camelid.plan.step import StepSampling
 
 EVERYTHING = frozenset({"all_logits", "candidates"})

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from camelid import shaders
-from camelid.backends.webgpu import kernel, kernels_basic, kernels_matrix, kernels_state
+from camelid.backends.webgpu import kernel, kernels_basic, kernels_matrix, kernels_state, shaders
 from camelid.plan import step
 
 WORDS = ("rows", "outputs", "updates", "copies", *step.PLACES)

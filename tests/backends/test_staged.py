@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.model import runs
-from tests.model.stress.shapes import SHAPES
+from tests.support.model import runs
+from tests.support.model.stress.shapes import SHAPES
 
 from camelid.backends.base import Backend, Capabilities, OpenSpec, Program, Result, Sources, Ticket
-from camelid.backends.null import NullBackend
+from camelid.backends.null.backend import NullBackend
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.staged import StagedBackend
+from camelid.backends.staged.backend import StagedBackend
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
-from camelid.loading import Limits, LoadOptions, backend_plan, open_layers
+from camelid.loading.start import Limits, LoadOptions, backend_plan, open_layers
 from camelid.plan.plan import Plan
 from camelid.plan.step import encode_step
 from camelid.plan.weights import Weight
@@ -348,7 +348,7 @@ def test_a_late_device_between_others(seed: int) -> None:
 
 def test_a_gpu_that_does_not_open_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {"cpu": Kept(), "webgpu": Kept(open=BackendError("no driver", backend="webgpu"))}
-    monkeypatch.setattr("camelid.loading.open_backend", parts.__getitem__)
+    monkeypatch.setattr("camelid.loading.start.open_backend", parts.__getitem__)
     with pytest.raises(BackendError, match="no driver"):
         asyncio.run(open_layers(LoadOptions(), 2, MODEL, Limits()))
     assert parts["cpu"].is_closed

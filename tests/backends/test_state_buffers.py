@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from camelid.backends.base import Pool
+from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.limits import DEFAULTS, check_buffers
 from camelid.backends.webgpu.lower import allocate_section
 from camelid.backends.webgpu.state_buffers import (
@@ -73,7 +73,7 @@ def test_tensors_of_a_layer_lie_side_by_side_where_they_can_be_bound(kv_type: st
 
 def test_page_tables_follow_each_other() -> None:
     states = (spec("kv"), spec("kv_tail"), StateSpec("tokens", "ring", (), (("id", 1),), 128))
-    pools = {"kv": Pool(9, 3, 4), "kv_tail": Pool(9, 3, 5), "tokens": Pool(4)}
+    pools = {"kv": PoolSize(9, 3, 4), "kv_tail": PoolSize(9, 3, 5), "tokens": PoolSize(4)}
     assert [table_at(states, pools, s.name) for s in states] == [0, 12, 27]
     assert tables_bytes(states, pools) == 4 * 27
 
@@ -81,10 +81,10 @@ def test_page_tables_follow_each_other() -> None:
 def test_a_layer_may_be_larger_than_what_is_bound_at_once() -> None:
     """Keys and values are bound apart: 128 MiB each, 256 MiB together, by WebGPU's defaults."""
     state = StateSpec("kv", "paged", (0,), (("k", 1024), ("v", 1024)), 16)
-    fits = allocate_section([state], {"kv": Pool(2048, 1, 1)}).json()
+    fits = allocate_section([state], {"kv": PoolSize(2048, 1, 1)}).json()
     check_buffers(fits, DEFAULTS)
     with pytest.raises(OutOfMemoryError, match=r"state/kv\.0 binds"):
-        check_buffers(allocate_section([state], {"kv": Pool(2049, 1, 1)}).json(), DEFAULTS)
+        check_buffers(allocate_section([state], {"kv": PoolSize(2049, 1, 1)}).json(), DEFAULTS)
     with pytest.raises(OutOfMemoryError, match=r"state/kv\.0 needs"):
         check_buffers(fits, DEFAULTS | {"maxBufferSize": 255 << 20})
 
@@ -92,6 +92,6 @@ def test_a_layer_may_be_larger_than_what_is_bound_at_once() -> None:
 def test_a_tail_is_bound_whole() -> None:
     """Attention reads both its tensors through one binding, for want of more."""
     tail = StateSpec("kv_tail", "window", (0,), (("k", 1024), ("v", 1024)), 16, "f16", 320)
-    check_buffers(allocate_section([tail], {"kv_tail": Pool(2048, 1, 1)}).json(), DEFAULTS)
+    check_buffers(allocate_section([tail], {"kv_tail": PoolSize(2048, 1, 1)}).json(), DEFAULTS)
     with pytest.raises(OutOfMemoryError, match=r"state/kv_tail\.0 binds"):
-        check_buffers(allocate_section([tail], {"kv_tail": Pool(2049, 1, 1)}).json(), DEFAULTS)
+        check_buffers(allocate_section([tail], {"kv_tail": PoolSize(2049, 1, 1)}).json(), DEFAULTS)

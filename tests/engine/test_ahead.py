@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.engine_fakes import STATES, HashBackend, collect, expected_ids, open_engine, request
+from tests.support.engine_fakes import STATES, HashBackend, collect, expected_ids, open_engine, request
 
 from camelid.engine.engine import StepEngine
-from camelid.engine.metrics import StepFacts
-from camelid.engine.pace import AHEAD_S, Ahead, rows_ahead
+from camelid.engine.metrics import StepStats
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.engine.results import Clock
+from camelid.engine.step_budget import RUN_AHEAD_S, RunAhead, rows_ahead
 from camelid.plan.plan import StateSpec
 
 DEEP = 8
@@ -62,16 +62,16 @@ def answer(engine: StepEngine, n: int) -> None:
         (8, (1e-6,), 8),
         (8, (0.0,), 2),
         (1, (1e-6,), 1),
-        (8, (AHEAD_S / 5,), 5),
-        (3, (AHEAD_S / 5,), 3),
-        (8, (AHEAD_S,), 2),
+        (8, (RUN_AHEAD_S / 5,), 5),
+        (3, (RUN_AHEAD_S / 5,), 3),
+        (8, (RUN_AHEAD_S,), 2),
         (8, (10.0,), 2),
-        (8, (10.0, *[AHEAD_S / 6.5] * 60), 6),  # it forgets
-        (8, (AHEAD_S / 4.5, AHEAD_S / 2), 3),  # a fifth of the way
+        (8, (10.0, *[RUN_AHEAD_S / 6.5] * 60), 6),  # it forgets
+        (8, (RUN_AHEAD_S / 4.5, RUN_AHEAD_S / 2), 3),  # a fifth of the way
     ],
 )
 def test_steps_by_the_time_they_took(most: int, seconds: tuple[float, ...], steps: int) -> None:
-    ahead = Ahead(most)
+    ahead = RunAhead(most)
     for each in seconds:
         ahead.note(each)
     assert ahead.steps() == steps
@@ -83,7 +83,7 @@ def test_rows_in_flight(depth: int, rows: int) -> None:
 
 
 def test_short_steps_are_looked_at_by_fours() -> None:
-    backend, seen = Paced(1e-3), list[StepFacts]()
+    backend, seen = Paced(1e-3), list[StepStats]()
     engine = engine_of(backend)
     engine.hooks.append(seen.append)
     answer(engine, 200)
@@ -93,7 +93,7 @@ def test_short_steps_are_looked_at_by_fours() -> None:
 
 
 def test_long_steps_are_looked_at_one_by_one() -> None:
-    backend = Paced(AHEAD_S)
+    backend = Paced(RUN_AHEAD_S)
     engine = engine_of(backend)
     answer(engine, 50)
     assert (engine.counters.max_in_flight, backend.n_looks) == (2, 50)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.engine_fakes import HashBackend, ShortSteps, collect, expected_ids, make_engine, request
+from tests.support.engine_fakes import HashBackend, ShortSteps, collect, expected_ids, make_engine, request
 
 from camelid.backends.base import Capabilities
 from camelid.errors import RequestError

@@ -7,15 +7,23 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.engine_fakes import VOCAB, HashBackend, ShortSteps, collect, expected_ids, make_engine, request
-from tests.exhaustive import share_of
+from tests.support.engine_fakes import (
+    VOCAB,
+    HashBackend,
+    ShortSteps,
+    collect,
+    expected_ids,
+    make_engine,
+    request,
+)
+from tests.support.exhaustive import share_of
 
-from camelid.answers import AnswerText
 from camelid.backends.base import OutputRow
 from camelid.engine.engine import StepEngine, Stream
 from camelid.engine.scheduler import DECODE, MIXED
 from camelid.errors import BackendError, RequestError
 from camelid.plan.step import FROM_RING
+from camelid.requests.output_text import OutputText
 
 
 class Letters:
@@ -36,7 +44,7 @@ def letters(token_ids: list[int]) -> str:
 
 
 def answer_text(*stops: str) -> Any:
-    return lambda: AnswerText(Letters(), stops)
+    return lambda: OutputText(Letters(), stops)
 
 
 def test_answer_is_the_models() -> None:
@@ -97,7 +105,9 @@ def test_units_of_an_ended_sequence_wait_for_its_steps_in_flight() -> None:
         await engine.step()
         await engine.step()
         assert first.completion.finish_reason == "stop"
-        assert engine.counters.steps_submitted == 3, "nobody takes the seat while a step still writes to it"
+        assert engine.counters.steps_submitted == 3, (
+            "nobody takes the allocation while a step still writes to it"
+        )
         assert await collect(second) == expected_ids([8], 5)
 
     asyncio.run(main())

@@ -10,8 +10,8 @@ from itertools import pairwise, repeat
 from typing import Any
 
 import pytest
-from tests.engine_fakes import STATES, VOCAB, HashBackend, collect, expected_ids, open_engine, request
-from tests.engine_leaks import leaks
+from tests.support.engine_fakes import STATES, VOCAB, HashBackend, collect, expected_ids, open_engine, request
+from tests.support.engine_leaks import leaks
 
 from camelid.backends.base import Result, Ticket
 from camelid.engine.engine import StepEngine

@@ -6,10 +6,10 @@ import asyncio
 from itertools import count
 
 import pytest
-from tests.engine_fakes import STATES, HashBackend, collect, open_engine, request
+from tests.support.engine_fakes import STATES, HashBackend, collect, open_engine, request
 
 from camelid.engine.engine import StepEngine
-from camelid.engine.metrics import StepFacts
+from camelid.engine.metrics import StepStats
 from camelid.engine.programs import Limits
 from camelid.engine.results import Completion
 
@@ -38,7 +38,7 @@ def answer(engine: StepEngine, n: int) -> Completion:
 
 def test_no_second_is_counted_for_two_steps() -> None:
     """Two are in flight at once; each counts from when the one before it was done."""
-    ticks, seen = Ticks(), list[StepFacts]()
+    ticks, seen = Ticks(), list[StepStats]()
     engine = ticking(ticks)
     engine.hooks.append(seen.append)
     began = ticks()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.engine_fakes import (
+from tests.support.engine_fakes import (
     GREEDY,
     PAGE_ROWS,
     STATES,
@@ -25,7 +25,7 @@ from tests.engine_fakes import (
 )
 
 from camelid.engine.engine import StepEngine
-from camelid.engine.metrics import StepFacts
+from camelid.engine.metrics import StepStats
 from camelid.engine.programs import Limits
 from camelid.engine.sequence import Sequence
 from camelid.engine.speculative import NgramLookup, proposer_of
@@ -338,7 +338,7 @@ def test_a_clock_gives_exact_figures() -> None:
 
 
 def test_hooks_are_told_of_every_step_in_order() -> None:
-    engine, seen = engine_of(), list[StepFacts]()
+    engine, seen = engine_of(), list[StepStats]()
     engine.hooks.append(seen.append)
     run(engine, PROMPT, 3)
     assert [(facts.program, facts.n_sequences, facts.n_rows) for facts in seen[:4]] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.engine_fakes import HashBackend, collect, expected_ids, make_engine, request
+from tests.support.engine_fakes import HashBackend, collect, expected_ids, make_engine, request
 
 from camelid.errors import BackendError
 

@@ -1,14 +1,14 @@
-"""A share of the engine's fuzz: `python -m tests.engine_fuzz` runs 10,000 scenarios, this some hundreds."""
+"""A share of the fuzz scenarios of `python -m tests.support.engine_fuzz`."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 
 import pytest
-from tests.engine_fuzz import Failure, attempt, fuzz, shrunk
-from tests.engine_scenario import VERBS, draw_scenario
-from tests.engine_world import World
-from tests.exhaustive import share_of
+from tests.support.engine_fuzz import Failure, attempt, fuzz, shrunk
+from tests.support.engine_scenario import VERBS, draw_scenario
+from tests.support.engine_world import World
+from tests.support.exhaustive import share_of
 
 from camelid.engine.metrics import Counters
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from tests.engine_fakes import HashBackend
-from tests.engine_fuzz import Failure, attempt
-from tests.engine_scenario import Action, Ask, Config, Scenario
+from tests.support.engine_fakes import HashBackend
+from tests.support.engine_fuzz import Failure, attempt
+from tests.support.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid.engine import engine
-from camelid.engine.pools import UnitPool
-from camelid.engine.prefix import PrefixCache
-from camelid.engine.reuse import Reuse
+from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.prefix_cache import PrefixCache
+from camelid.engine.prefix_reuse import PrefixReuse
 from camelid.engine.scheduler import Scheduler
 from camelid.engine.sequence import Sequence
-from camelid.engine.state import StateManager
+from camelid.engine.unit_pool import UnitPool
 from camelid.errors import PlanError
 from camelid.sampling.params import SamplingParams
 
@@ -102,7 +102,7 @@ def later_draw(build: Any) -> Any:
 def swapped_pages(grow: Any) -> Any:
     """The device is told of two pages the other way round than the cache."""
 
-    def wrong(self: StateManager, *args: Any) -> Any:
+    def wrong(self: KVCacheManager, *args: Any) -> Any:
         change = grow(self, *args)
         if change is None or len(change.updates) < 2:
             return change
@@ -116,7 +116,7 @@ def page_of_another(grow: Any) -> Any:
     """Every second page is that of whoever took one before."""
     units: list[int] = []
 
-    def wrong(self: StateManager, *args: Any) -> Any:
+    def wrong(self: KVCacheManager, *args: Any) -> Any:
         change = grow(self, *args)
         if change is None or not change.updates:
             return change
@@ -141,8 +141,8 @@ def at_once(drop: Any) -> Any:
 def one_page_early(give_back: Any) -> Any:
     """A window gives back a page that the next row still looks at."""
 
-    def wrong(self: StateManager, seat: Any, state: Any, first: int) -> None:
-        give_back(self, seat, state, first + 1)
+    def wrong(self: KVCacheManager, allocation: Any, state: Any, first: int) -> None:
+        give_back(self, allocation, state, first + 1)
 
     return wrong
 
@@ -150,7 +150,7 @@ def one_page_early(give_back: Any) -> Any:
 def in_place(own_pages: Any) -> Any:
     """A page that two hold is written to without a copy."""
 
-    def wrong(self: StateManager, *args: Any) -> list[Any]:
+    def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         return []
 
     return wrong
@@ -176,11 +176,11 @@ def without(*names: str) -> Callable[[Any], Any]:
     return wrap
 
 
-def rows_kept(take_seat: Any) -> Any:
-    """Who lost its seat goes on as if its rows were still there."""
+def rows_kept(attach: Any) -> Any:
+    """Who lost its allocation goes on as if its rows were still there."""
 
-    def wrong(self: Sequence, seat: Any) -> None:
-        take_seat(self, seat)
+    def wrong(self: Sequence, allocation: Any) -> None:
+        attach(self, allocation)
         if self.n_steps:
             self.n_rows = self.n_done = len(self.token_ids) - 1
 
@@ -199,9 +199,9 @@ def not_retired(n_valid: property) -> property:
 def unhidden(own_pages: Any) -> Any:
     """The cache still names a page that its only holder writes to."""
 
-    def wrong(self: StateManager, *args: Any) -> list[Any]:
+    def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(Reuse, "uncache", nothing(None))
+            monkeypatch.setattr(PrefixReuse, "uncache", nothing(None))
             return own_pages(self, *args)
 
     return wrong
@@ -222,21 +222,21 @@ class Bug:
 BUGS = (
     Bug("position off by one", "two at once", patched(Sequence, "row", later_rope)),
     Bug("position of a draw off by one", "two at once", patched(engine, "build_step", later_draw)),
-    Bug("wrong page in the cache", "second turn", patched(StateManager, "grow", swapped_pages)),
-    Bug("wrong page of another", "two at once", patched(StateManager, "grow", page_of_another)),
+    Bug("wrong page in the cache", "second turn", patched(KVCacheManager, "grow", swapped_pages)),
+    Bug("wrong page of another", "two at once", patched(KVCacheManager, "grow", page_of_another)),
     Bug("stale freed page in the cache", "evicted, then again", patched(PrefixCache, "forget", nothing)),
-    Bug("stale freed page in a window", "window", patched(StateManager, "_give_back", one_page_early)),
+    Bug("stale freed page in a window", "window", patched(KVCacheManager, "_give_back", one_page_early)),
     Bug("leaked stream", "dropped", patched(Scheduler, "remove", nothing)),
     Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "drop", at_once)),
-    Bug("table changes not counted", "two second turns", patched(StateManager, "most_updates", uncounted)),
+    Bug("table changes not counted", "two second turns", patched(KVCacheManager, "most_updates", uncounted)),
     Bug("rows in the cache before they are computed", "lost", patched(Sequence, "n_valid", not_retired)),
-    Bug("cached unit written in place", "turn taken back", patched(StateManager, "_own_pages", unhidden)),
-    Bug("shared unit written in place", "fork", patched(StateManager, "_own_pages", in_place)),
+    Bug("cached unit written in place", "turn taken back", patched(KVCacheManager, "_own_pages", unhidden)),
+    Bug("shared unit written in place", "fork", patched(KVCacheManager, "_own_pages", in_place)),
     Bug("rollback one row short", "guesses", patched(Sequence, "take_back", one_short)),
-    Bug("rollback one slot short", "guesses, recurrent", patched(StateManager, "retreat", nothing)),
+    Bug("rollback one slot short", "guesses, recurrent", patched(KVCacheManager, "retreat", nothing)),
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
-    Bug("preempted, and rows kept", "preempted", patched(Sequence, "take_seat", rows_kept)),
+    Bug("preempted, and rows kept", "preempted", patched(Sequence, "attach", rows_kept)),
     Bug("fork without history", "fork with penalties", patched(HashBackend, "write_state", no_history)),
     Bug("found without history", "found, with penalties", patched(HashBackend, "write_state", no_history)),
 )  # fmt: skip

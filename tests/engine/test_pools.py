@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from camelid.engine.pools import UnitPool
-from camelid.engine.prefix import PrefixCache, page_key, root_key
+from camelid.engine.prefix_cache import PrefixCache, page_key, root_key
+from camelid.engine.unit_pool import UnitPool
 from camelid.errors import PlanError
 
 
@@ -102,7 +102,7 @@ def test_pages_are_found_by_all_tokens_before_them_and_by_salt() -> None:
 
 
 def test_a_page_whose_key_collides_is_not_taken_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("camelid.engine.prefix.page_key", lambda parent, tokens: b"same")
+    monkeypatch.setattr("camelid.engine.prefix_cache.page_key", lambda parent, tokens: b"same")
     cache = PrefixCache(PAGE)
     add(cache, [1, 2, 3, 4])
     assert known_pages(cache, [1, 2, 3, 4]) == [True]
@@ -110,7 +110,7 @@ def test_a_page_whose_key_collides_is_not_taken_for_another(monkeypatch: pytest.
 
 
 def test_a_page_that_a_collision_displaced_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("camelid.engine.prefix.page_key", lambda parent, tokens: b"same")
+    monkeypatch.setattr("camelid.engine.prefix_cache.page_key", lambda parent, tokens: b"same")
     cache = PrefixCache(PAGE)
     add(cache, [1, 2, 3, 4])
     add(cache, [5, 6, 7, 8])

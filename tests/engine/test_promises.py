@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.gguf_files import write_tiny_llama
-from tests.hf_models import load_case, write_hf
-from tests.model.stress.shapes import SHAPES
-from tests.parity.adapters import need_driver
-from tests.promise_runs import SITUATIONS, Bits, Case, alone
+from tests.support.exhaustive import share_of
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hf_models import load_case, write_hf
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.parity.adapters import need_driver
+from tests.support.promise_runs import SITUATIONS, Bits, Case, alone
 
-from camelid.opening import open_model
+from camelid.loading.model_file import open_model
 
 GREEDY = {"temperature": 0.0}
 DRAWN = {"temperature": 1.2}

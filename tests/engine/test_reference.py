@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gguf_files import write_tiny_llama
+from tests.support.gguf_files import write_tiny_llama
 
 import camelid
-from camelid.llm import LLM
+from camelid.api.llm import LLM
 
 PROMPT = [5, 300, 7, 260, 90, 12, 44, 280, 101, 3, 77, 19, 270, 33, 250, 8, 61, 290, 15, 120]
 OPTIONS = {"backend": "reference", "context": 64}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.engine.test_faults import PROMPT, end, engine_of, run
-from tests.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
+from tests.support.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
 
 from camelid.engine.sequence import Request
-from camelid.engine.transfer import Exported
+from camelid.engine.state_transfer import ExportedState
 from camelid.errors import ContextOverflowError, RequestError
 from camelid.sampling.params import SamplingParams
 
@@ -116,7 +116,7 @@ def test_state_of_what_is_no_token_is_refused(token_ids: Any) -> None:
         with pytest.raises(RequestError, match="outside the vocabulary"):
             await engine.export_rows(token_ids)
         with pytest.raises(RequestError, match="outside the vocabulary"):
-            await engine.import_rows(token_ids, Exported(8, {}, {}))
+            await engine.import_rows(token_ids, ExportedState(8, {}, {}))
 
     run(work())
 
@@ -124,13 +124,13 @@ def test_state_of_what_is_no_token_is_refused(token_ids: Any) -> None:
 @pytest.mark.parametrize(
     ("exported", "words"),
     [
-        (Exported(len(PROMPT) + 1, {}, {}), "holds 14 rows of 13 tokens"),
-        (Exported(-1, {}, {}), "holds -1 rows"),
-        (Exported(8, {}, {}), "holds 0 units of kv, and its rows need 2"),
-        (Exported(8, {"kv": [b""] * 3}, {"kv": 0}), "holds 3 units of kv"),
+        (ExportedState(len(PROMPT) + 1, {}, {}), "holds 14 rows of 13 tokens"),
+        (ExportedState(-1, {}, {}), "holds -1 rows"),
+        (ExportedState(8, {}, {}), "holds 0 units of kv, and its rows need 2"),
+        (ExportedState(8, {"kv": [b""] * 3}, {"kv": 0}), "holds 3 units of kv"),
     ],
 )
-def test_state_that_is_not_of_these_tokens_is_refused(exported: Exported, words: str) -> None:
+def test_state_that_is_not_of_these_tokens_is_refused(exported: ExportedState, words: str) -> None:
     async def work() -> None:
         engine = await engine_of()
         with pytest.raises(RequestError, match=words):

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request
+from tests.support.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request
 
-from camelid.engine.pace import Pace
+from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import ALL_LOGITS, DECODE, MIXED, VERIFY, Limits, program_key
 from camelid.engine.scheduler import Batch, Scheduler, build_step
 from camelid.engine.sequence import Request, Sequence
-from camelid.engine.state import StateManager
+from camelid.engine.step_budget import PrefillBudget
 from camelid.errors import RequestError
 from camelid.plan.step import FROM_ID, FROM_RING, Step, StepLayout, encode_step
 
@@ -21,7 +21,7 @@ LIMITS = Limits(chunk=8, parallel=3, context=64)
 
 
 def scheduler(*prompts: int, all_logits: int = 0, n_sequences: int = 3) -> Scheduler:
-    made = Scheduler(StateManager(STATES, context=64, n_sequences=n_sequences), LIMITS)
+    made = Scheduler(KVCacheManager(STATES, context=64, n_sequences=n_sequences), LIMITS)
     for number, n in enumerate(prompts):
         asked = request(range(1, n + 1), all_logits=number < all_logits)
         made.add(sequence(number, asked))
@@ -140,7 +140,7 @@ def test_fullest_steps_fit_their_capacity(entry: str) -> None:
 def test_every_paged_group_may_take_pages_at_once() -> None:
     """A model of full and windowed layers: each group takes a page where a sequence crosses its end."""
     states = (STATES[0], replace(STATES[0], name="window", kind="window"), STATES[1])
-    made = Scheduler(StateManager(states, context=64, n_sequences=3), LIMITS)
+    made = Scheduler(KVCacheManager(states, context=64, n_sequences=3), LIMITS)
     for number in range(3):
         made.add(sequence(number, request(range(1, 3), reuses=False)))
     made.admit()
@@ -179,7 +179,7 @@ def test_higher_priority_goes_first_and_sends_a_lower_one_away() -> None:
     made.admit()
     assert made.next_batch() is None, "the one leaving still has a step in flight"
     low.retired(3, 1)
-    made.drained(low)
+    made.requeue_if_idle(low)
     assert advance(made) == (MIXED, [(1, 2, 1)])
     assert [s.id for s in made.waiting] == [0]
     assert made.n_preempted == 1
@@ -190,13 +190,13 @@ def test_who_found_no_room_is_not_looked_at_again_before_there_is_more(
 ) -> None:
     made = scheduler(3, 3, n_sequences=1)
     asked: list[int] = []
-    real = made.state.open_seat
+    real = made.state.allocate
 
-    def open_seat(token_ids: list[int], **more: Any) -> Any:
+    def allocate(token_ids: list[int], **more: Any) -> Any:
         asked.append(len(token_ids))
         return real(token_ids, **more)
 
-    monkeypatch.setattr(made.state, "open_seat", open_seat)
+    monkeypatch.setattr(made.state, "allocate", allocate)
     for _ in range(4):
         advance(made)
     assert len(asked) == 2, "once each"
@@ -220,10 +220,10 @@ def test_a_newcomer_of_higher_priority_is_not_the_first_to_go() -> None:
 def test_each_seat_says_anew_what_it_found() -> None:
     s = sequence(0, request(range(1, 9)))
     for n in (4, 0, 7):
-        seat: Any = SimpleNamespace(n_cached=n)
-        s.take_seat(seat)
+        allocation: Any = SimpleNamespace(n_cached=n)
+        s.attach(allocation)
         assert (s.n_found, s.n_rows, s.n_done) == (n, n, n)
-        s.leave_seat()
+        s.detach()
 
 
 def test_equal_priority_sends_nobody_away() -> None:
@@ -236,18 +236,18 @@ def test_equal_priority_sends_nobody_away() -> None:
 
 def test_without_units_the_last_one_goes_back_and_comes_again() -> None:
     """Two prompts of a page each in three pages: both need a second one for their fifth row."""
-    made = Scheduler(StateManager(STATES, context=16, n_sequences=2, n_pages=3), LIMITS)
+    made = Scheduler(KVCacheManager(STATES, context=16, n_sequences=2, n_pages=3), LIMITS)
     for number in range(2):
         made.add(sequence(number, request(range(10 * number + 1, 10 * number + PAGE_ROWS + 1))))
     assert advance(made) == (MIXED, [(0, 4, 1), (1, 4, 1)])
     assert advance(made) == (DECODE, [(0, 1, 1)]), "for the other's second page there is no unit"
     second = next(s for s in made.running if s.id == 1)
-    assert not second.is_leaving, "what is in flight may end it"
+    assert not second.is_preempted, "what is in flight may end it"
     second.retired(4, 1)
     second.accept(15, 0.0)
     assert shape(made.next_batch()) == (DECODE, [(0, 1, 1)])
     assert [s.id for s in made.waiting] == [1]
-    assert (second.n_rows, second.seat) == (0, None)
+    assert (second.n_rows, second.allocation) == (0, None)
 
 
 def test_an_atomic_prompt_is_not_cut() -> None:
@@ -258,7 +258,7 @@ def test_an_atomic_prompt_is_not_cut() -> None:
 
 
 def test_page_tables_that_do_not_fit_a_step_wait_for_the_next() -> None:
-    made = Scheduler(StateManager(STATES, context=64, n_sequences=3), LIMITS)
+    made = Scheduler(KVCacheManager(STATES, context=64, n_sequences=3), LIMITS)
     first = sequence(0, request(range(1, 57)))
     made.add(first)
     while not first.n_done or first.n_prefill:
@@ -267,8 +267,8 @@ def test_page_tables_that_do_not_fit_a_step_wait_for_the_next() -> None:
         assert batch
         submit(made, batch)
         first.retired(batch.work[0].n_rows, batch.work[0].n_outputs)
-        assert first.seat
-        made.state.settle(first.seat, first.token_ids, first.n_valid)
+        assert first.allocation
+        made.state.settle(first.allocation, first.token_ids, first.n_valid)
     first.accept(57, 0.0)
     for number in (1, 2):
         made.add(sequence(number, request([*range(1, 57), 99])))
@@ -295,12 +295,12 @@ def test_drafts_are_rows_with_outputs_of_their_own() -> None:
     ]  # fmt: skip
     assert step.outputs == [(0, 0, 3), (1, 0, 4), (2, 0, 5)]
     s.retired(3, 3)
-    made.send_away(s)
-    assert (s.drafts, s.seat) == ((), None), "they were for rows that are computed anew"
+    made.evict(s)
+    assert (s.drafts, s.allocation) == ((), None), "they were for rows that are computed anew"
 
 
 def test_pace_keeps_prompts_from_those_who_generate() -> None:
-    pace = Pace(0.1)
+    pace = PrefillBudget(0.1)
     assert pace.rows(512) == 512, "nothing is known yet"
     pace.note(512, 1.024)
     assert pace.rows(512) == 50

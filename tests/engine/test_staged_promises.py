@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gguf_files import write_tiny_llama
-from tests.hf_models import load_case, write_hf
-from tests.parity.adapters import need_driver
-from tests.promise_runs import SITUATIONS, Bits, Case, alone
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hf_models import load_case, write_hf
+from tests.support.parity.adapters import need_driver
+from tests.support.promise_runs import SITUATIONS, Bits, Case, alone
 
-from camelid.opening import open_model
+from camelid.loading.model_file import open_model
 
 GREEDY = {"temperature": 0.0}
 PENALISED = {"temperature": 1.2, "repeat_penalty": 3.0, "frequency_penalty": 1.0}

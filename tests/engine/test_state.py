@@ -7,86 +7,88 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.engine_fakes import PAGE_ROWS, STATES
+from tests.support.engine_fakes import PAGE_ROWS, STATES
 
-from camelid.backends.base import Pool
+from camelid.backends.base import PoolSize
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.engine.seat import Seat
-from camelid.engine.state import Change, StateManager
+from camelid.engine.allocation import CacheAllocation
+from camelid.engine.kv_cache import KVCacheManager, TableChange
 from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import StateSpec
 
 TOKENS = list(range(1, 21))
 
 
-def manager(context: int = 20, n_sequences: int = 2, n_pages: int | None = None, **more: int) -> StateManager:
-    return StateManager(STATES, context=context, n_sequences=n_sequences, n_pages=n_pages, **more)
+def manager(
+    context: int = 20, n_sequences: int = 2, n_pages: int | None = None, **more: int
+) -> KVCacheManager:
+    return KVCacheManager(STATES, context=context, n_sequences=n_sequences, n_pages=n_pages, **more)
 
 
-def seat_for(state: StateManager, token_ids: Sequence[int] = TOKENS) -> Seat:
-    seat = state.open_seat(token_ids)
-    assert seat is not None
-    return seat
+def seat_for(state: KVCacheManager, token_ids: Sequence[int] = TOKENS) -> CacheAllocation:
+    allocation = state.allocate(token_ids)
+    assert allocation is not None
+    return allocation
 
 
-def grown(state: StateManager, seat: Seat, first_row: int, n_rows: int) -> Change:
-    change = state.grow(seat, first_row, n_rows)
+def grown(state: KVCacheManager, allocation: CacheAllocation, first_row: int, n_rows: int) -> TableChange:
+    change = state.grow(allocation, first_row, n_rows)
     assert change is not None
     return change
 
 
-def left_behind(state: StateManager, token_ids: Sequence[int]) -> None:
+def left_behind(state: KVCacheManager, token_ids: Sequence[int]) -> None:
     """A sequence came, computed all these rows, and went."""
-    seat = seat_for(state, token_ids)
-    for row in range(seat.n_cached, len(token_ids), 4):
+    allocation = seat_for(state, token_ids)
+    for row in range(allocation.n_cached, len(token_ids), 4):
         end = min(row + 4, len(token_ids))
-        grown(state, seat, row, end)
-        state.advance(seat, end)
-        state.settle(seat, token_ids, end)
-    state.close_seat(seat, token_ids, len(token_ids))
+        grown(state, allocation, row, end)
+        state.advance(allocation, end)
+        state.settle(allocation, token_ids, end)
+    state.free(allocation, token_ids, len(token_ids))
 
 
 def test_sizes_count_trash_and_cover_every_seat() -> None:
-    assert manager().sizes() == {"kv": Pool(2 * 5 + 1, 3, 5), "tokens": Pool(3)}
+    assert manager().sizes() == {"kv": PoolSize(2 * 5 + 1, 3, 5), "tokens": PoolSize(3)}
 
 
 def test_seats_hold_disjoint_units_and_never_trash() -> None:
     state = manager()
-    seats = [seat_for(state), seat_for(state)]
-    for seat in seats:
-        grown(state, seat, 0, 20)
-    held = [unit for seat in seats for unit in seat.pages["kv"]]
+    allocations = [seat_for(state), seat_for(state)]
+    for allocation in allocations:
+        grown(state, allocation, 0, 20)
+    held = [unit for allocation in allocations for unit in allocation.pages["kv"]]
     assert sorted(held) == list(range(1, 11))
-    assert sorted(seat.slots["tokens"][0] for seat in seats) == [1, 2]
-    assert {seat.table_row for seat in seats} == {1, 2}
+    assert sorted(allocation.slots["tokens"][0] for allocation in allocations) == [1, 2]
+    assert {allocation.table_row for allocation in allocations} == {1, 2}
 
 
 def test_pages_come_as_rows_need_them_and_as_table_changes() -> None:
     state = manager()
-    seat = seat_for(state)
-    assert [u[:3] for u in grown(state, seat, 0, 1).updates] == [(0, seat.table_row, 0)]
-    assert not grown(state, seat, 1, PAGE_ROWS).updates
-    updates = grown(state, seat, PAGE_ROWS, 2 * PAGE_ROWS + 1).updates
-    assert [u[:3] for u in updates] == [(0, seat.table_row, i) for i in (1, 2)]
-    assert [unit for *_, unit in grown(state, seat, 9, 20).updates] == seat.pages["kv"][3:]
+    allocation = seat_for(state)
+    assert [u[:3] for u in grown(state, allocation, 0, 1).updates] == [(0, allocation.table_row, 0)]
+    assert not grown(state, allocation, 1, PAGE_ROWS).updates
+    updates = grown(state, allocation, PAGE_ROWS, 2 * PAGE_ROWS + 1).updates
+    assert [u[:3] for u in updates] == [(0, allocation.table_row, i) for i in (1, 2)]
+    assert [unit for *_, unit in grown(state, allocation, 9, 20).updates] == allocation.pages["kv"][3:]
 
 
 def test_words_name_table_row_or_slot_and_rows_held() -> None:
     state = manager()
-    seat = seat_for(state)
-    slot = seat.slots["tokens"][0]
-    assert state.words(seat, 7) == ((seat.table_row, 0, 7), (slot, slot, 7))
+    allocation = seat_for(state)
+    slot = allocation.slots["tokens"][0]
+    assert state.words(allocation, 7) == ((allocation.table_row, 0, 7), (slot, slot, 7))
 
 
 def test_no_more_seats_than_sequences() -> None:
     state = manager()
-    seats = [state.open_seat(TOKENS) for _ in range(3)]
-    assert [seat is None for seat in seats] == [False, False, True]
+    allocations = [state.allocate(TOKENS) for _ in range(3)]
+    assert [allocation is None for allocation in allocations] == [False, False, True]
 
 
 def test_refused_seat_keeps_nothing() -> None:
     state = manager(n_sequences=3, n_pages=4)
-    assert state.open_seat(TOKENS) is None
+    assert state.allocate(TOKENS) is None
     assert state.is_idle
 
 
@@ -98,9 +100,9 @@ def test_growth_without_units_changes_nothing() -> None:
     before = list(first.pages["kv"])
     assert state.grow(first, 12, 13) is None
     assert first.pages["kv"] == before
-    state.close_seat(second, (), 0)
+    state.free(second, (), 0)
     assert len(grown(state, first, 12, 16).updates) == 1
-    state.close_seat(first, (), 0)
+    state.free(first, (), 0)
     assert state.is_idle
 
 
@@ -123,21 +125,23 @@ def test_what_ended_requests_left_is_found_but_for_the_last_token(
     left_behind(state, TOKENS[:n_known])
     assert state.is_idle
     assert state.n_cached == -(-n_known // PAGE_ROWS)
-    seat = seat_for(state, TOKENS[:n_asked])
+    allocation = seat_for(state, TOKENS[:n_asked])
     whole = n_found // PAGE_ROWS * PAGE_ROWS
     has_tail = n_known % PAGE_ROWS and n_known // PAGE_ROWS * PAGE_ROWS == whole
-    assert seat.n_cached == (n_found if has_tail else whole)
+    assert allocation.n_cached == (n_found if has_tail else whole)
 
 
 def test_found_pages_are_told_to_the_device_and_not_computed() -> None:
     state = manager()
     left_behind(state, TOKENS[:10])
-    seat = seat_for(state)
-    found = list(seat.pages["kv"])
-    assert (seat.n_cached, len(found), seat.is_fresh) == (10, 3, True)
-    change = grown(state, seat, 10, 13)
-    assert change.updates == [(0, seat.table_row, i, unit) for i, unit in enumerate(seat.pages["kv"])]
-    assert seat.pages["kv"][:3] == found, "nobody else holds the page that it goes on writing"
+    allocation = seat_for(state)
+    found = list(allocation.pages["kv"])
+    assert (allocation.n_cached, len(found), allocation.is_fresh) == (10, 3, True)
+    change = grown(state, allocation, 10, 13)
+    assert change.updates == [
+        (0, allocation.table_row, i, unit) for i, unit in enumerate(allocation.pages["kv"])
+    ]
+    assert allocation.pages["kv"][:3] == found, "nobody else holds the page that it goes on writing"
     assert not change.copies
 
 
@@ -152,8 +156,8 @@ def test_two_that_go_on_from_one_page_do_not_write_to_the_same() -> None:
     assert (0, one.table_row, 2, one.pages["kv"][2]) in change.updates
     assert not grown(state, other, 10, 11).copies
     assert other.pages["kv"][2] == shared != one.pages["kv"][2]
-    for seat in (one, other):
-        state.close_seat(seat, TOKENS, 11)
+    for allocation in (one, other):
+        state.free(allocation, TOKENS, 11)
     assert state.is_idle
 
 
@@ -171,9 +175,9 @@ def test_salts_and_requests_that_do_not_want_it_find_nothing() -> None:
     state = manager()
     left_behind(state, TOKENS[:10])
     for more in ({"salt": "other"}, {"reuses": False}):
-        seat = state.open_seat(TOKENS, **more)  # type: ignore[arg-type]
-        assert seat
-        assert seat.n_cached == 0
+        allocation = state.allocate(TOKENS, **more)  # type: ignore[arg-type]
+        assert allocation
+        assert allocation.n_cached == 0
 
 
 def test_forks_share_until_one_writes() -> None:
@@ -192,8 +196,8 @@ def test_forks_share_until_one_writes() -> None:
     assert [u[1:] for u in change.updates] == [
         (child.table_row, i, u) for i, u in enumerate(child.pages["kv"])
     ]
-    state.close_seat(parent, TOKENS[:6], 6)
-    state.close_seat(child, TOKENS[:6], 6)
+    state.free(parent, TOKENS[:6], 6)
+    state.free(child, TOKENS[:6], 6)
     assert state.is_idle
 
 
@@ -204,18 +208,18 @@ def test_no_fork_without_a_seat() -> None:
 
 def test_what_failed_is_not_remembered() -> None:
     state = manager()
-    seat = seat_for(state)
-    grown(state, seat, 0, 20)
-    state.close_seat(seat, TOKENS, 20, keeps=False)
+    allocation = seat_for(state)
+    grown(state, allocation, 0, 20)
+    state.free(allocation, TOKENS, 20, keeps=False)
     assert (state.n_cached, state.is_idle) == (0, True)
 
 
 def test_state_from_elsewhere_is_found_like_any_other() -> None:
     state = manager()
-    seat = state.adopt(10, "")
-    assert seat
-    assert {name: len(units) for name, units in state.units(seat).items()} == {"kv": 3}
-    state.close_seat(seat, TOKENS[:10], 10)
+    allocation = state.adopt(10, "")
+    assert allocation
+    assert {name: len(units) for name, units in state.units(allocation).items()} == {"kv": 3}
+    state.free(allocation, TOKENS[:10], 10)
     assert state.find(TOKENS, "").n_rows == 10
     assert manager(n_pages=2).adopt(10, "") is None
 
@@ -225,8 +229,8 @@ def test_state_from_elsewhere_is_found_like_any_other() -> None:
 WINDOW = StateSpec("window", "window", (1,), (("k", 1),), PAGE_ROWS, window=6)
 
 
-def window_manager(context: int = 64, n_sequences: int = 2, chunk: int = 4) -> StateManager:
-    return StateManager((*STATES, WINDOW), context=context, n_sequences=n_sequences, chunk=chunk)
+def window_manager(context: int = 64, n_sequences: int = 2, chunk: int = 4) -> KVCacheManager:
+    return KVCacheManager((*STATES, WINDOW), context=context, n_sequences=n_sequences, chunk=chunk)
 
 
 def test_a_window_takes_no_more_units_than_it_and_a_step_can_touch() -> None:
@@ -237,16 +241,16 @@ def test_a_window_takes_no_more_units_than_it_and_a_step_can_touch() -> None:
 def test_pages_behind_the_window_are_given_back_and_said_so() -> None:
     state = window_manager(n_sequences=1)
     tokens = list(range(1, 65))
-    seat = seat_for(state, tokens)
+    allocation = seat_for(state, tokens)
     for row in range(0, 64, 4):
-        grown(state, seat, row, row + 4)
-        state.settle(seat, tokens, row + 4)
+        grown(state, allocation, row, row + 4)
+        state.settle(allocation, tokens, row + 4)
         first_needed = max(row + 4 - WINDOW.window + 1, 0)
-        held = [i for i, unit in enumerate(seat.pages["window"]) if unit]
+        held = [i for i, unit in enumerate(allocation.pages["window"]) if unit]
         assert held[0] == first_needed // PAGE_ROWS
-        assert state.words(seat, row + 4)[2] == (seat.table_row, held[0] * PAGE_ROWS, row + 4)
-    assert len(seat.pages["kv"]) == 16
-    state.close_seat(seat, tokens, 64)
+        assert state.words(allocation, row + 4)[2] == (allocation.table_row, held[0] * PAGE_ROWS, row + 4)
+    assert len(allocation.pages["kv"]) == 16
+    state.free(allocation, tokens, 64)
     assert state.is_idle
 
 
@@ -266,27 +270,29 @@ def test_a_prefix_is_found_only_with_the_pages_that_its_window_needs() -> None:
 RECURRENT = StateSpec("recurrent", "recurrent", (0, 1), (("conv", 6), ("scan", 8)), 1)
 
 
-def recurrent_manager(n_sequences: int = 2, **more: int) -> StateManager:
-    return StateManager((*STATES, RECURRENT), context=20, n_sequences=n_sequences, **more)
+def recurrent_manager(n_sequences: int = 2, **more: int) -> KVCacheManager:
+    return KVCacheManager((*STATES, RECURRENT), context=20, n_sequences=n_sequences, **more)
 
 
-def recurrent_words(state: StateManager, seat: Seat, held: int) -> tuple[int, int, int]:
-    return state.words(seat, held)[2]
+def recurrent_words(state: KVCacheManager, allocation: CacheAllocation, held: int) -> tuple[int, int, int]:
+    return state.words(allocation, held)[2]
 
 
 def test_recurrent_state_has_two_slots_a_seat_and_one_to_remember() -> None:
-    assert recurrent_manager(3).sizes()["recurrent"] == Pool(3 * 3 + 1)
+    assert recurrent_manager(3).sizes()["recurrent"] == PoolSize(3 * 3 + 1)
 
 
 def test_each_step_reads_the_slot_that_the_last_one_wrote() -> None:
     state = recurrent_manager()
-    seat = seat_for(state)
+    allocation = seat_for(state)
     seen: list[tuple[int, int, int]] = []
     for held in (0, 7, 8, 9):
-        grown(state, seat, held, held + 1)
-        seen.append(recurrent_words(state, seat, held))
-        assert recurrent_words(state, seat, held) == seen[-1], "a step that was not submitted is built again"
-        state.advance(seat, held + 1)
+        grown(state, allocation, held, held + 1)
+        seen.append(recurrent_words(state, allocation, held))
+        assert recurrent_words(state, allocation, held) == seen[-1], (
+            "a step that was not submitted is built again"
+        )
+        state.advance(allocation, held + 1)
     reads, writes, helds = zip(*seen, strict=True)
     assert all(read != write for read, write, _ in seen)
     assert reads[1:] == writes[:-1]
@@ -295,11 +301,11 @@ def test_each_step_reads_the_slot_that_the_last_one_wrote() -> None:
 
 def test_a_step_taken_back_is_read_from_where_it_began() -> None:
     state = recurrent_manager()
-    seat = seat_for(state)
-    words = recurrent_words(state, seat, 0)
-    state.advance(seat, 5)
-    state.retreat(seat)
-    assert recurrent_words(state, seat, 0) == words
+    allocation = seat_for(state)
+    words = recurrent_words(state, allocation, 0)
+    state.advance(allocation, 5)
+    state.retreat(allocation)
+    assert recurrent_words(state, allocation, 0) == words
 
 
 def test_recurrent_prefixes_are_found_where_a_step_left_them_and_nowhere_else() -> None:
@@ -308,23 +314,23 @@ def test_recurrent_prefixes_are_found_where_a_step_left_them_and_nowhere_else() 
     assert state.find(TOKENS, "").n_rows == 10
     assert state.find(TOKENS[:9], "").n_rows == 8, "the slot of the step before is there, too"
     assert state.find(TOKENS[:7], "").n_rows == 0
-    seat = seat_for(state)
-    assert seat.n_cached == 10
-    start = seat.read_slot("recurrent")
+    allocation = seat_for(state)
+    assert allocation.n_cached == 10
+    start = allocation.read_slot("recurrent")
     other = seat_for(state)
     for _ in range(3):
-        grown(state, seat, 10, 11)
-        assert seat.write_slot("recurrent") not in other.slots["recurrent"]
-        state.advance(seat, 11)
+        grown(state, allocation, 10, 11)
+        assert allocation.write_slot("recurrent") not in other.slots["recurrent"]
+        state.advance(allocation, 11)
     assert other.read_slot("recurrent") == start, "the other still reads where both began"
-    state.close_seat(seat, TOKENS, 10)
-    state.close_seat(other, TOKENS, 10)
+    state.free(allocation, TOKENS, 10)
+    state.free(other, TOKENS, 10)
     assert state.is_idle
 
 
 def test_recurrent_prefixes_need_a_slot_of_every_group() -> None:
     other = replace(RECURRENT, name="other")
-    state = StateManager((*STATES, RECURRENT, other), context=20, n_sequences=2)
+    state = KVCacheManager((*STATES, RECURRENT, other), context=20, n_sequences=2)
     left_behind(state, TOKENS[:10])
     assert state.find(TOKENS, "").n_rows == 10
     state._reuse.uncache("other", state.find(TOKENS, "").units["other"][0])  # type: ignore[reportPrivateUsage]
@@ -336,39 +342,39 @@ def test_recurrent_prefixes_need_a_slot_of_every_group() -> None:
 CROSS = StateSpec("cross", "static", (0, 1), (("k", 6), ("v", 6)), PAGE_ROWS)
 
 
-def cross_manager(n_pages: int | None = None) -> StateManager:
-    return StateManager((*STATES, CROSS), context=20, n_sequences=2, n_pages=n_pages)
+def cross_manager(n_pages: int | None = None) -> KVCacheManager:
+    return KVCacheManager((*STATES, CROSS), context=20, n_sequences=2, n_pages=n_pages)
 
 
-def seat_with_static(state: StateManager, n_rows: int, static_rows: int) -> Seat:
-    seat = state.open_seat(TOKENS[:n_rows], static_rows=static_rows)
-    assert seat is not None
-    return seat
+def seat_with_static(state: KVCacheManager, n_rows: int, static_rows: int) -> CacheAllocation:
+    allocation = state.allocate(TOKENS[:n_rows], static_rows=static_rows)
+    assert allocation is not None
+    return allocation
 
 
 def test_static_state_is_as_large_as_was_stated_and_is_there_from_the_first_step() -> None:
     state = cross_manager()
-    assert state.sizes()["cross"] == Pool(2 * 5 + 1, 3, 5)
-    seat = seat_with_static(state, 20, static_rows=2 * PAGE_ROWS + 1)
-    updates = grown(state, seat, 0, 1).updates
-    assert [u[:3] for u in updates if u[0] == 2] == [(2, seat.table_row, i) for i in range(3)]
-    assert {group for group, *_ in grown(state, seat, 1, 20).updates} == {0}, "it never grows"
-    assert len({*seat.pages["cross"]}) == 3
+    assert state.sizes()["cross"] == PoolSize(2 * 5 + 1, 3, 5)
+    allocation = seat_with_static(state, 20, static_rows=2 * PAGE_ROWS + 1)
+    updates = grown(state, allocation, 0, 1).updates
+    assert [u[:3] for u in updates if u[0] == 2] == [(2, allocation.table_row, i) for i in range(3)]
+    assert {group for group, *_ in grown(state, allocation, 1, 20).updates} == {0}, "it never grows"
+    assert len({*allocation.pages["cross"]}) == 3
 
 
 def test_words_of_static_state_name_its_rows_at_any_length() -> None:
     state = cross_manager()
-    seat = seat_with_static(state, 20, static_rows=9)
-    assert [state.words(seat, held)[0::2] for held in (0, 7)] == [
-        ((seat.table_row, 0, held), (seat.table_row, 0, 9)) for held in (0, 7)
+    allocation = seat_with_static(state, 20, static_rows=9)
+    assert [state.words(allocation, held)[0::2] for held in (0, 7)] == [
+        ((allocation.table_row, 0, held), (allocation.table_row, 0, 9)) for held in (0, 7)
     ]
 
 
 def test_state_of_other_inputs_than_tokens_is_never_taken_for_known() -> None:
     state = cross_manager()
-    seat = seat_with_static(state, 20, static_rows=9)
-    grown(state, seat, 0, 20)
-    state.close_seat(seat, TOKENS, 20)
+    allocation = seat_with_static(state, 20, static_rows=9)
+    grown(state, allocation, 0, 20)
+    state.free(allocation, TOKENS, 20)
     assert state.is_idle
     assert state.find(TOKENS, "").n_rows == 0
 
@@ -378,5 +384,5 @@ def test_state_that_no_memory_holds_is_an_error_that_says_the_way_out(width: int
     """2^50 bytes are more than an address can name, 2^82 more than NumPy counts."""
     state = StateSpec("kv", "paged", (0,), (("k", width),), 16)
     with pytest.raises(OutOfMemoryError, match="use a smaller context") as caught:
-        asyncio.run(ReferenceBackend().allocate([state], {"kv": Pool(1 << 16, 5, 256)}))
+        asyncio.run(ReferenceBackend().allocate([state], {"kv": PoolSize(1 << 16, 5, 256)}))
     assert caught.value.facts["want_bytes"] == width << 22

@@ -15,13 +15,13 @@ from queue import Empty
 from typing import Any
 
 import pytest
-from tests.gated_engine import PATIENCE_S, gated
-from tests.gguf_files import write_tiny_llama
+from tests.support.gated_engine import PATIENCE_S, gated
+from tests.support.gguf_files import write_tiny_llama
 
+from camelid.api.llm import LLM
 from camelid.engine import thread as engine_thread
 from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
-from camelid.llm import LLM
 
 
 @pytest.fixture

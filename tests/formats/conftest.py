@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.hub_server import Hub, serve_hub
+from tests.support.hub_server import Hub, serve_hub
 
 
 @pytest.fixture

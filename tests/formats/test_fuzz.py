@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.exhaustive import share_of
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.run import judge, run_case
 from tests.fuzz.targets import TARGETS, Target
+from tests.support.exhaustive import share_of
 
 from camelid.errors import ModelFormatError
 

@@ -11,8 +11,8 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.gguf_files import write_tiny_llama
+from tests.support.exhaustive import share_of
+from tests.support.gguf_files import write_tiny_llama
 
 from camelid.errors import ModelFormatError
 from camelid.formats.gguf import Gguf, GgufTensor, fetch_gguf, open_gguf, read_gguf

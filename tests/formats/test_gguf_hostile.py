@@ -10,7 +10,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from tests.crafted_gguf import (
+from tests.support.crafted_gguf import (
     ARRAY,
     BOOL,
     GOOD,

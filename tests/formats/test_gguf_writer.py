@@ -13,7 +13,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from tests.gguf_files import write_tiny_llama
+from tests.support.gguf_files import write_tiny_llama
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.gguf import Gguf, GgufTensor, MetadataValue, open_gguf

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from tests.formats.hub_fetches import DATA, DIRECTORY, partials, pull, refused
-from tests.hub_server import Hub, sha256
 from tests.model.test_shards import split
+from tests.support.formats.hub_fetches import DATA, DIRECTORY, partials, pull, refused
+from tests.support.hub_server import Hub, sha256
 
 import camelid
 from camelid.errors import FetchError, ModelFormatError, RequestError
 from camelid.formats.hub.fetch import afetch, fetch
 from camelid.formats.hub.ids import HubId
-from camelid.opening import fetch_model
+from camelid.loading.model_file import fetch_model
 
 CRIA = Path(camelid.__file__).parent / "data" / "cria.gguf"
 THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]

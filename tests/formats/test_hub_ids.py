@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.formats.hub_fetches import DIRECTORY
+from tests.support.formats.hub_fetches import DIRECTORY
 
 from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hub.ids import HubId, choose_files, parse_hub_id, quant_tag

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.formats.hub_fetches import DATA, DIRECTORY, pull, refused
-from tests.hub_server import Hub, serve_hub, sha256
+from tests.support.formats.hub_fetches import DATA, DIRECTORY, pull, refused
+from tests.support.hub_server import Hub, serve_hub, sha256
 
 from camelid.errors import ModelFormatError, RequestError
 
@@ -138,6 +138,6 @@ def test_answer_of_something_that_is_no_hub(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
     monkeypatch.setattr(
-        "tests.hub_server.Handler.list_files", lambda self, name, revision: self.send(200, body, {})
+        "tests.support.hub_server.Handler.list_files", lambda self, name, revision: self.send(200, body, {})
     )
     assert refused("o/r", tmp_path).reason == "protocol"

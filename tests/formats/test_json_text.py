@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.exhaustive import share_of
+from tests.support.exhaustive import share_of
 
 from camelid.errors import ModelFormatError
 from camelid.formats import json_text

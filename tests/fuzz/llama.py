@@ -12,9 +12,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from tests import crafted_gguf
 from tests.fuzz.mutate import GGUF_WORDS, NUMBERS, Make, damaged
-from tests.gguf_files import write_tiny_llama
+from tests.support import crafted_gguf
+from tests.support.gguf_files import write_tiny_llama
 
 from camelid.errors import ModelFormatError
 from camelid.formats.gguf import MetadataValue, open_gguf

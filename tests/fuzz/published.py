@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.mutate import JSON_WORDS, damaged
-from tests.hf_models import HfCase, load_cases
+from tests.support.hf_models import HfCase, load_cases
 
 from camelid.formats.hf_config import HfDirectory, HfTensor
 from camelid.formats.json_text import parse_object

@@ -17,13 +17,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import safetensors
-from tests import crafted_gguf
 from tests.fuzz.llama import llama_bytes, llama_values
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
 from tests.fuzz.published import config_bytes, parse_published
 from tests.fuzz.tokenizers import SEED_PUBLISHED, SEED_WORDS, parse_hf, parse_tokenizer, parse_words
+from tests.support import crafted_gguf
 
-from camelid.engine.transfer import Exported
+from camelid.api.sessions.file import HEAD, SavedSession, misfit, read_head, read_rows, write
+from camelid.engine.state_transfer import ExportedState
 from camelid.formats.gguf import read_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.json_text import JsonObject, parse_object
@@ -32,8 +33,7 @@ from camelid.formats.settings import Config
 from camelid.formats.source import Ask, T, drive
 from camelid.model.read import read_model
 from camelid.plan.plan import StateSpec
-from camelid.sessions.file import HEAD, Saved, misfit, read_head, read_rows, write
-from camelid.sessions.past import Piece
+from camelid.requests.rendering import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,12 @@ def session_file() -> bytes:
         StateSpec("slots", "recurrent", (1,), (("s", 3),), 1),
     )
     past = (Piece("<a>Hi", (1, 2, 3), ((0, 3),)), Piece("Ho", (7, 8), is_answer=True, tail="x"))
-    saved = Saved(
+    saved = SavedSession(
         id="s", model="m", fingerprint="ab", messages=[{"role": "user", "content": "Hi"}], past=past,
         options={"temperature": 0.5}, drawn=2, forgotten=0, camelid="0",
     )  # fmt: skip
     units = {state.name: [bytes(state.unit_bytes)] for state in states}
-    return b"".join(write(saved, states, Exported(4, units, dict.fromkeys(units, 0))))
+    return b"".join(write(saved, states, ExportedState(4, units, dict.fromkeys(units, 0))))
 
 
 SESSION = session_file()

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from camelid.errors import RequestError
-from camelid.formats.hf_tokenizer import tokenizer_metadata
 from camelid.formats.json_text import parse_object
-from camelid.text.hf.tokenizer import tokenizer_from_json
-from camelid.text.tokenizer import Tokenizer, framed, tokenizer_from_gguf
-from camelid.text.vocab import ALPHABET
+from camelid.text.to_gguf.tokenizer import tokenizer_metadata
+from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
+from camelid.text.tokenizers.tokenizer import Tokenizer, framed, tokenizer_from_gguf
+from camelid.text.tokenizers.vocab import ALPHABET
 
 MERGES = ["l l", "a m", "ll am", "llam a", "Ġ llama"]
 TOKENS = [*ALPHABET, *(merge.replace(" ", "") for merge in MERGES)]

@@ -17,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 import numpy as np  # noqa: E402 - the path comes first
 import torch  # noqa: E402
 from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase  # noqa: E402
-from tests.llama_names import as_published  # noqa: E402
+from tests.support.llama_names import as_published  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from tests.text.conversations import CONVERSATIONS, contexts, digest, strftime_now  # noqa: E402 - the path comes first
+from tests.support.text.conversations import CONVERSATIONS, contexts, digest, strftime_now  # noqa: E402 - the path comes first
 from transformers.utils import chat_template_utils  # noqa: E402
 
 FILE = Path(__file__).with_name("templates.json")

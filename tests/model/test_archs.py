@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.exhaustive import first_of_each
 from tests.golden.arch_mutations import MUTATIONS, Mutation
-from tests.hf_models import HfCase, load_case, load_cases, nmse, write_hf
-from tests.model.file_runs import Loaded, Logits, load_hf, reference_logits
+from tests.support.exhaustive import first_of_each
+from tests.support.hf_models import HfCase, load_case, load_cases, nmse, write_hf
+from tests.support.model.file_runs import Loaded, Logits, load_hf, reference_logits
 
 from camelid.errors import CamelidError
 

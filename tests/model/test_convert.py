@@ -10,12 +10,20 @@ import numpy as np
 import pytest
 from gguf.quants import quantize
 from numpy.typing import NDArray
-from tests.gguf_files import write_tiny_llama
-from tests.hf_models import HfCase, load_case, load_cases, nmse, weights_of, write_hf, write_safetensors
-from tests.model.file_runs import load_gguf, load_hf, reference_logits
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hf_models import (
+    HfCase,
+    load_case,
+    load_cases,
+    nmse,
+    weights_of,
+    write_hf,
+    write_safetensors,
+)
+from tests.support.model.file_runs import load_gguf, load_hf, reference_logits
 
-from camelid.converting import QUANTIZE_TYPES, convert
 from camelid.errors import CamelidError, ModelFormatError, RequestError
+from camelid.loading.convert import QUANTIZE_TYPES, convert
 
 CASES = load_cases()
 

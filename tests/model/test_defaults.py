@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hf_models import load_case, write_hf
-from tests.model.file_runs import load_gguf, load_hf
+from tests.support.hf_models import load_case, write_hf
+from tests.support.model.file_runs import load_gguf, load_hf
 
-from camelid.converting import convert
 from camelid.errors import TensorShapeError
 from camelid.formats.gguf import open_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
+from camelid.loading.convert import convert
 from camelid.model.hf import read_facts
 from camelid.model.hf_facts import hf_metadata
 from camelid.model.read import read_model

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gguf_files import write_tiny_llama
-from tests.hf_models import load_case, weights_of, write_hf, write_safetensors
-from tests.model.file_runs import load_hf
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hf_models import load_case, weights_of, write_hf, write_safetensors
+from tests.support.model.file_runs import load_hf
 
 import camelid
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError, UnsupportedModelError

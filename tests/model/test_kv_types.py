@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.kv_oracle import held
-from tests.model.kv_models import MODELS
-from tests.model.kv_runs import Loss, run
-from tests.model.runs import cuts
-from tests.model.stress import plain, t5
-from tests.model.stress.shape import random_ids
-from tests.model.stress.shapes import SHAPES
-from tests.model.stress_encoder import decode
-from tests.model.stress_runs import run as run_all
-from tests.parity.compare import nmse
+from tests.support.exhaustive import share_of
+from tests.support.kv_oracle import held
+from tests.support.model.kv_models import MODELS
+from tests.support.model.kv_runs import Loss, run
+from tests.support.model.runs import cuts
+from tests.support.model.stress import plain, t5
+from tests.support.model.stress.shape import random_ids
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.model.stress_encoder import decode
+from tests.support.model.stress_runs import run as run_all
+from tests.support.parity.compare import nmse
 
 from camelid.errors import RequestError
 from camelid.model.decoder import declare_states

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gguf_files import write_tiny_llama
 from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase
-from tests.model.file_runs import load_gguf, reference_logits
-from tests.model.runs import make_plan
-from tests.parity.compare import nmse
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.model.file_runs import load_gguf, reference_logits
+from tests.support.model.runs import make_plan
+from tests.support.parity.compare import nmse
 
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf

@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import by_lot, exhaustive
-from tests.hf_models import HfCase, load_cases, write_hf
-from tests.model import runs, stress_runs
-from tests.model.file_runs import load_hf, run
-from tests.model.stress import t5
-from tests.model.stress.shapes import SHAPES
-from tests.model.stress_encoder import decode
+from tests.support.exhaustive import by_lot, exhaustive
+from tests.support.hf_models import HfCase, load_cases, write_hf
+from tests.support.model import runs, stress_runs
+from tests.support.model.file_runs import load_hf, run
+from tests.support.model.stress import t5
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.model.stress_encoder import decode
 
 from camelid.backends.base import Backend
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.staged import StagedBackend
+from camelid.backends.staged.backend import StagedBackend
 from camelid.model.arch import Model
 from camelid.model.cuts import can_cut
 from camelid.model.spec import ModelSpec
 from camelid.plan.outputs import only_outputs
 from camelid.plan.plan import Plan
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 CHUNK = 13
 # Of each step, the rows that are asked for: none, the last, in any order, one of them twice.

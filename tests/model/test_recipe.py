@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.hf_models import load_case, nmse, write_hf
-from tests.model.file_runs import load_hf, reference_logits
+from tests.support.hf_models import load_case, nmse, write_hf
+from tests.support.model.file_runs import load_hf, reference_logits
 
 from camelid.errors import CamelidError
 from camelid.model import archs

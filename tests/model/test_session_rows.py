@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.engine_fakes import GREEDY, collect
-from tests.model.stress.shapes import SHAPES
-from tests.model.stress_runs import CONTEXT, run
-from tests.sessions.test_file import SAVED, read
+from tests.api.sessions.test_file import SAVED, read
+from tests.support.engine_fakes import GREEDY, collect
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.model.stress_runs import CONTEXT, run
 
+from camelid.api.sessions.file import misfit, write
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
+from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
-from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
-from camelid.sessions.file import misfit, write
-from camelid.sessions.past import Piece
+from camelid.requests.rendering import Piece
 
 LIMITS = Limits(chunk=16, parallel=2)
 # Shape -> kinds of group that its file must hold.
@@ -37,7 +37,7 @@ MORE = [40, 1, 22]
 async def engine_of(model: Model) -> StepEngine:
     backend = ReferenceBackend()
     plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
-    state = StateManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
+    state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
     programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from tests.gguf_files import write_tiny_llama
+from tests.support.gguf_files import write_tiny_llama
 
 import camelid
 from camelid.errors import ModelFormatError

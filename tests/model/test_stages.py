@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import by_lot
-from tests.hf_models import HfCase, load_cases, write_hf
-from tests.model import runs
-from tests.model.file_runs import load_hf, run
-from tests.model.stress import t5
-from tests.model.stress.bert import SPEC as BERT
-from tests.model.stress.shapes import SHAPES
+from tests.support.exhaustive import by_lot
+from tests.support.hf_models import HfCase, load_cases, write_hf
+from tests.support.model import runs
+from tests.support.model.file_runs import load_hf, run
+from tests.support.model.stress import t5
+from tests.support.model.stress.bert import SPEC as BERT
+from tests.support.model.stress.shapes import SHAPES
 
 from camelid.backends.base import Backend
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.staged import StagedBackend
+from camelid.backends.staged.backend import StagedBackend
 from camelid.errors import RequestError
 from camelid.model.arch import Model
 from camelid.model.cuts import can_cut, cut_for
@@ -31,7 +31,7 @@ from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.stages import layer_ranges, split
 from camelid.plan.weights import inline_f32
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
 CASES = load_cases()

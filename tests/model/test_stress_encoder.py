@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.model.runs import cuts
-from tests.model.stress import bert, t5
-from tests.model.stress.shape import Mutation
-from tests.model.stress_encoder import decode, embed
-from tests.model.stress_runs import make_model, with_attr
-from tests.parity.compare import nmse
+from tests.support.model.runs import cuts
+from tests.support.model.stress import bert, t5
+from tests.support.model.stress.shape import Mutation
+from tests.support.model.stress_encoder import decode, embed
+from tests.support.model.stress_runs import make_model, with_attr
+from tests.support.parity.compare import nmse
 
 from camelid.errors import PlanError
 from camelid.model.arch import Model

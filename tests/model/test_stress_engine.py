@@ -1,4 +1,4 @@
-"""Models with recurrent state behind the engine: company, several steps in flight, seats used again."""
+"""Models with recurrent state behind the engine: company, several steps in flight, allocations used again."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.engine_fakes import GREEDY, collect
-from tests.model.stress.shapes import SHAPES
-from tests.model.stress_runs import CONTEXT, run
+from tests.support.engine_fakes import GREEDY, collect
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.model.stress_runs import CONTEXT, run
 
 from camelid.backends.base import Capabilities
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
+from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
-from camelid.engine.state import StateManager
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 
@@ -33,10 +33,10 @@ class AheadReference(ReferenceBackend):
 
 
 async def answers(model: Model) -> list[list[int]]:
-    """Greedy answers to all prompts at once. There are fewer seats than prompts."""
+    """Greedy answers to all prompts at once. There are fewer allocations than prompts."""
     backend = AheadReference()
     plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
-    state = StateManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
+    state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
     programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}

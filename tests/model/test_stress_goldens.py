@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.model.stress_goldens import FOLDER, PLANS, path_of
+from tests.support.model.stress_goldens import FOLDER, PLANS, path_of
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.model.runs import cuts
-from tests.model.stress import qwen3next
-from tests.model.stress.shape import Shape
-from tests.model.stress.shapes import SHAPES
-from tests.model.stress_runs import run
-from tests.parity.compare import nmse
+from tests.support.model.runs import cuts
+from tests.support.model.stress import qwen3next
+from tests.support.model.stress.shape import Shape
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.model.stress_runs import run
+from tests.support.parity.compare import nmse
 
 from camelid.backends.reference import backend, recurrent
 from camelid.backends.reference.store import WeightStore

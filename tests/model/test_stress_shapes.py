@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import first_of_each, share_of
-from tests.model.runs import cuts
-from tests.model.stress import gpt_oss
-from tests.model.stress.shape import Shape
-from tests.model.stress.shapes import SHAPES
-from tests.model.stress_runs import run
-from tests.parity.compare import nmse
+from tests.support.exhaustive import first_of_each, share_of
+from tests.support.model.runs import cuts
+from tests.support.model.stress import gpt_oss
+from tests.support.model.stress.shape import Shape
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.model.stress_runs import run
+from tests.support.parity.compare import nmse
 
 from camelid.plan.fuse import fuse
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from camelid_native.targets import FACTS, Target
+from camelid_native.build.targets import FACTS, Target
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".venv/arm64"
@@ -55,7 +55,7 @@ ROWS = (
     Row("cortex-a57", "portable", SOME),  # and here one of dot products, or of float16
 )
 NO_TESTS = 5  # pytest's exit code: options chose none of a row
-CHOSEN = "from camelid_native.cpu_api import Library; print(Library().variant)"
+CHOSEN = "from camelid_native.cpu.api import Library; print(Library().variant)"
 
 
 def environment(cpu: str) -> dict[str, str]:

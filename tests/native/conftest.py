@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from camelid_native.cpu_api import Library
+from camelid_native.cpu.api import Library
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from camelid_native import build
-from camelid_native.targets import SANITIZED, this_target
+from camelid_native.build import library as build
+from camelid_native.build.targets import SANITIZED, this_target
 
 ROOT = Path(__file__).parents[2]
 # Those of other libraries and of Node, and of memory that runs out, as AddressSanitizer reserves terabytes.
@@ -51,7 +51,7 @@ MEMORY = Watch(
     watched="memory",
     runtime="libasan.so",
     settings={"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0"},  # Python frees little as it ends
-    options=("-p", "tests.native.watched_memory"),
+    options=("-p", "tests.support.native.watched_memory"),
 )
 THREADS = Watch(
     watched="threads",

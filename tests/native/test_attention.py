@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.native.attention_oracle import F32, Shape, definition, normal, run
-from tests.native.kernels import VARIANTS, with_variants
+from tests.support.native.attention_oracle import F32, Shape, definition, normal, run
+from tests.support.native.kernels import VARIANTS, with_variants
 
-from camelid.backends import single
-from camelid.backends.codecs import CODECS
-from camelid.backends.single import OpCase, Quantized
+from camelid.backends.common import op_runner as single
+from camelid.backends.common.codecs import CODECS
+from camelid.backends.common.op_runner import OpCase, Quantized
 
 MAX_NMSE = 1e-11
 SHAPES = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.native.attention_oracle import Shape, run
-from tests.native.kernels import VARIANTS
+from tests.support.native.attention_oracle import Shape, run
+from tests.support.native.kernels import VARIANTS
 
 CHUNK_KEYS = 64
 MOST_CHUNKS = 6

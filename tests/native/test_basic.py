@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.native.cases_basic import own_cases
-from tests.native.kernels import VARIANTS
-from tests.parity.cases import OP_CASES, case_id
-from tests.parity.compare import TOLERANCE, nmse, reference_result, run_on
+from tests.support.native.cases_basic import own_cases
+from tests.support.native.kernels import VARIANTS
+from tests.support.parity.cases import OP_CASES, case_id
+from tests.support.parity.compare import TOLERANCE, nmse, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase, OpResult
+from camelid.backends.common.op_runner import OpCase, OpResult
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 OPS = {
     "add", "add_norm", "affine", "combine", "concat", "conv1d", "cutoff", "glu", "length", "mix", "mul",

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.native.stand_in import FAKE_COMPILER, NO_PROGRAMS, Project, make_program, make_project
+from tests.support.native.stand_in import FAKE_COMPILER, NO_PROGRAMS, Project, make_program, make_project
 
-from camelid_native.cpu_records import ABI
-from camelid_native.targets import RELEASED, SYSTEMS, VARIANTS, Target
+from camelid_native.build.targets import RELEASED, SYSTEMS, VARIANTS, Target
+from camelid_native.cpu.records import ABI
 
 pytestmark = [
     pytest.mark.slow,
@@ -254,7 +254,7 @@ def test_sanitized_build_loads_and_sees_faults(project: Project) -> None:
     assert done.returncode == 0, done.stderr
     library = project.library.parents[1] / "sanitized" / project.target.path
     assert not project.library.exists() and "-fsanitize=address,undefined" in facts(library)["flags"]
-    load = "from camelid_native.cpu_library import load; print(load().{})"
+    load = "from camelid_native.cpu.library import load; print(load().{})"
     setting = {"CAMELID_NATIVE_DIR": str(library.parents[1]), "LD_PRELOAD": runtime.strip()}
     setting["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter frees nothing as it ends
     sound = project.python("-c", load.format("cam_abi()"), **setting)

@@ -11,9 +11,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.native.stand_in import FAKE_COMPILER, NO_PROGRAMS, ROOT, Project, make_program, make_project
+from tests.support.native.stand_in import (
+    FAKE_COMPILER,
+    NO_PROGRAMS,
+    ROOT,
+    Project,
+    make_program,
+    make_project,
+)
 
-from camelid_native.targets import RELEASED, Facts, Target, this_target
+from camelid_native.build.targets import RELEASED, BuildRecord, Target, this_target
 
 pytestmark = [
     pytest.mark.slow,
@@ -178,4 +185,4 @@ def test_zig_is_asked_for_only_where_needed(
 def test_platform_of_what_zig_built(hook: ModuleType, target: str, want: str) -> None:
     """Tags as PEP 425, 600 and 656 have them."""
     rest = {"sources": "", "compiler": "", "flags": [], "variants": {}, "left_out": {}}
-    assert hook.platform_of(Facts(target=target, is_zig=True, **rest)) == want
+    assert hook.platform_of(BuildRecord(target=target, is_zig=True, **rest)) == want

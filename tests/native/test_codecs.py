@@ -28,7 +28,7 @@ from tests.tools import make_iq_codes
 
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS, RETIRED
-from camelid_native import cpu_library
+from camelid_native.cpu import library as cpu_library
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]

@@ -12,18 +12,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.gguf_files import write_tiny_llama
-from tests.native.cpu_children import KV, POOLS, doubling, opened, prepared
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.native.cpu_children import KV, POOLS, doubling, opened, prepared
 
 from camelid import load
 from camelid.backends.base import OpenSpec
-from camelid.engine import pace
+from camelid.engine import step_budget as pace
 from camelid.errors import BackendError
-from camelid_native import cpu, cpu_runner
-from camelid_native.cpu import CpuBackend, open_backend
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_memory import CHUNK, LINE, Arena
-from camelid_native.cpu_records import MOST_RUNS
+from camelid_native.cpu import backend as cpu
+from camelid_native.cpu import runner as cpu_runner
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.backend import CpuBackend, open_backend
+from camelid_native.cpu.memory import CHUNK, LINE, Arena
+from camelid_native.cpu.records import MOST_RUNS
 
 ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join(str(ROOT / folder) for folder in ("core", "native", "."))
@@ -44,7 +45,7 @@ ENDS: dict[str, list[str]] = {
 def said(child: str) -> list[str]:
     """The lines of a child that ends well, but for its last."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.native.cpu_children", child],
+        [sys.executable, "-m", "tests.support.native.cpu_children", child],
         env={**os.environ, "PYTHONPATH": PATHS},
         cwd=ROOT,
         capture_output=True,

@@ -12,24 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.native.stand_in import ROOT, Project, make_project
+from tests.support.native.stand_in import ROOT, Project, make_project
 
-from camelid.backends.verdict import cache_folder
+from camelid.backends.proof.verdicts import cache_folder
 from camelid.errors import BackendError
-from camelid_native import cpu_library
-from camelid_native.cpu_records import ABI
+from camelid_native.cpu import library as cpu_library
+from camelid_native.cpu.records import ABI
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(platform.system() == "Windows", reason="not on this platform: gcc makes the stand-in"),
 ]
 LOAD = (
-    "from camelid_native.cpu_library import load; library = load(); print(library._name, library.cam_abi())"
+    "from camelid_native.cpu.library import load; library = load(); print(library._name, library.cam_abi())"
 )
 REFUSED = """
-from camelid.backends.verdict import cache_folder
+from camelid.backends.proof.verdicts import cache_folder
 from camelid.errors import BackendError
-from camelid_native.cpu_library import load
+from camelid_native.cpu.library import load
 try:
     load()
 except BackendError as error:
@@ -135,7 +135,8 @@ def test_override_without_a_library(built: Project, tmp_path: Path) -> None:
 def test_import_compiles_nothing(project: Project) -> None:
     shutil.rmtree(project.library.parents[1])
     code = (
-        "import sys, camelid_native.cpu_library as c; print(c.find(), 'camelid_native.build' in sys.modules)"
+        "import sys, camelid_native.cpu.library as c;"
+        "print(c.find(), 'camelid_native.build.library' in sys.modules)"
     )
     assert project.python("-c", code).stdout.split() == ["None", "False"]
     assert not project.library.exists()

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from camelid.backends.base import OpenSpec, reason_against
-from camelid.backends.gate.cases import all_rows
-from camelid.backends.single import OpCase, case_plan
+from camelid.backends.common.op_runner import OpCase, case_plan
+from camelid.backends.proof.cases import all_rows
 from camelid.errors import BackendError
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Plan
-from camelid_native.cpu import open_backend
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_records import (
+from camelid_native.build.targets import SOURCES
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.backend import open_backend
+from camelid_native.cpu.records import (
     KERNEL_WORDS,
     MOST_RUNS,
     RECORDS,
@@ -31,7 +32,6 @@ from camelid_native.cpu_records import (
     WeightRecord,
     refusal,
 )
-from camelid_native.targets import SOURCES
 
 X = np.ones((2, 32), np.float32)
 K = np.ones((2, 256), np.float32)

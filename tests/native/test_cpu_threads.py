@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from camelid.backends import processors as system
+from camelid.backends.common import processors as system
 from camelid.errors import RequestError
-from camelid_native import cpu_threads
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_threads import MAX_THREADS, may_pin, processors
+from camelid_native.cpu import threads as cpu_threads
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.threads import MAX_THREADS, may_pin, processors
 
 ALLOWED = [1, 2, 5, 7]
 

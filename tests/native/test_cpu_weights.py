@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.native.kernels import VARIANTS, Panels
+from tests.support.native.kernels import VARIANTS, Panels
 
-from camelid.backends.load_ops import LOAD_OPS
-from camelid.backends.part_reader import PartReader
+from camelid.backends.common.load_ops import LOAD_OPS
+from camelid.backends.common.part_reader import PartReader
 from camelid.errors import ModelFormatError
 from camelid.plan.weights import LoadOp, Part, Weight
-from camelid_native import cpu_weights
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_records import (
+from camelid_native.cpu import weights as cpu_weights
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.records import (
     FORM_F32,
     FORM_GATED,
     FORM_PANELS,
@@ -32,7 +32,7 @@ from camelid_native.cpu_records import (
     PANEL_ROWS,
     WeightRecord,
 )
-from camelid_native.cpu_weights import WeightForms
+from camelid_native.cpu.weights import WeightForms
 
 F32 = NDArray[np.float32]
 ROWS, COLS, HEAD = 144, 40, 24  # a head is no whole number of panels

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from camelid_native.cpu_api import Library
+from camelid_native.cpu.api import Library
 
 CPUINFO = Path("/proc/cpuinfo")
 AVX2 = {"avx2", "fma", "f16c"}

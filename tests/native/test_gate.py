@@ -6,15 +6,15 @@ import asyncio
 from functools import cache, partial
 
 import pytest
-from tests.native.kernels import with_variants
+from tests.support.native.kernels import with_variants
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.gate.cases import all_cases
-from camelid.backends.gate.gate import PASSED, Outcome, judge, on_reference
-from camelid.backends.gate.inputs import GateCase
-from camelid.backends.single import OpCase, OpResult
+from camelid.backends.common.op_runner import OpCase, OpResult
+from camelid.backends.proof.cases import all_cases
+from camelid.backends.proof.gate import PASSED, Outcome, judge, on_reference
+from camelid.backends.proof.inputs import GateCase
 from camelid.plan.ops import OPS
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 pytestmark = pytest.mark.parity
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.golden.quant_oracle import oracle_decode, random_blocks
-from tests.native.kernels import F32, VARIANTS, run_linears, run_op, with_variants
 from tests.native.test_panels import TYPES
+from tests.support.native.kernels import F32, VARIANTS, run_linears, run_op, with_variants
 
-from camelid.backends.single import OpCase, Quantized
+from camelid.backends.common.op_runner import OpCase, Quantized
 from camelid.formats.quants import QUANTS
 
 F64 = NDArray[np.float64]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.native.kernels import VARIANTS, run_op
 from tests.native.test_matrix import linear
+from tests.support.native.kernels import VARIANTS, run_op
 
-from camelid.backends.single import OpCase, Quantized
+from camelid.backends.common.op_runner import OpCase, Quantized
 
 INFINITY = {"f32": ("<u4", 0x7F800000), "f16": ("<u2", 0x7C00), "bf16": ("<u2", 0x7F80)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.golden.quant_oracle import oracle_decode, random_blocks
-from tests.native.kernels import U8, VARIANTS, pack, panel_bytes
+from tests.support.native.kernels import U8, VARIANTS, pack, panel_bytes
 
 from camelid.formats.quants import QUANTS, row_bytes
 

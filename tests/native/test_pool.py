@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from camelid_native.cpu_library import find
-from camelid_native.targets import SOURCES
+from camelid_native.build.targets import SOURCES
+from camelid_native.cpu.library import find
 
 TIMEOUT_S = 60  # a run that waits for threads that never came would hang
 

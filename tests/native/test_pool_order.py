@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_records import OpRecord, ProgramRecord, ViewRecord
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.records import OpRecord, ProgramRecord, ViewRecord
 
 COLS = 4096  # of a row, which is one thread's
 RUNS = 200

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from camelid_native.build import compiles, find_compiler, run
-from camelid_native.targets import FLAGS, RELEASED, Target
+from camelid_native.build.library import compiles, find_compiler, run
+from camelid_native.build.targets import FLAGS, RELEASED, Target
 
 
 @pytest.mark.parametrize("name", RELEASED)

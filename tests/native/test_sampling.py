@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.native.kernels import VARIANTS
-from tests.parity.cases_sampling import case, limited, sample_cases
-from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.native.kernels import VARIANTS
+from tests.support.parity.cases_sampling import case, limited, sample_cases
+from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
+from camelid.backends.common.op_runner import OpCase, OpResult
 from camelid.backends.reference.sampling import philox
-from camelid.backends.single import OpCase, OpResult
 from camelid.plan.step import StepSampling
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 SIZES = (7, 300, 1000, 151936)
 N_CHAINS = 50

@@ -6,14 +6,14 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.native.kernels import VARIANTS
-from tests.parity.cases_sampling import case
-from tests.parity.compare import reference_result, run_on
+from tests.support.native.kernels import VARIANTS
+from tests.support.parity.cases_sampling import case
+from tests.support.parity.compare import reference_result, run_on
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase
+from camelid.backends.common.op_runner import OpCase
 from camelid.plan.step import StepSampling
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 VOCAB = 40_000  # 20 blocks
 N_CASES = 24

@@ -6,12 +6,12 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.native.kernels import VARIANTS
-from tests.parity.cases_sampling import case, limited
-from tests.parity.compare import reference_result, run_on
+from tests.support.native.kernels import VARIANTS
+from tests.support.parity.cases_sampling import case, limited
+from tests.support.parity.compare import reference_result, run_on
 
 from camelid.backends.base import OpenSpec
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
-from tests.native.attention_oracle import F32, normal, run, stored
-from tests.native.kernels import VARIANTS
+from tests.support.native.attention_oracle import F32, normal, run, stored
+from tests.support.native.kernels import VARIANTS
 
-from camelid.backends.base import OpenSpec, Pool, Program
-from camelid.backends.single import OpCase, Quantized, case_plan
+from camelid.backends.base import OpenSpec, PoolSize, Program
+from camelid.backends.common.op_runner import OpCase, Quantized, case_plan
 from camelid.plan.op_rows_encoder import POOLINGS
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Buffer, Plan, Stage, StateRef, StateSpec, View
@@ -30,7 +30,7 @@ from camelid.plan.step import (
     StepSequence,
     encode_step,
 )
-from camelid_native.cpu import CpuBackend, open_backend
+from camelid_native.cpu.backend import CpuBackend, open_backend
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
 WIDTHS = (96, 32)  # of keys and values: an odd number of blocks
@@ -93,7 +93,7 @@ def run_plan(
 
 
 async def fill(backend: CpuBackend) -> None:
-    await backend.allocate(STATES, {s.name: Pool(N_UNITS, 2, 5) for s in STATES})
+    await backend.allocate(STATES, {s.name: PoolSize(N_UNITS, 2, 5) for s in STATES})
     for s in STATES:
         for u in range(N_UNITS):
             await backend.write_state(s.name, u, before(s, u))
@@ -217,7 +217,7 @@ def test_slots_of_the_ring_are_those_of_the_step() -> None:
         backend = open_backend()
         await backend.open(OpenSpec())
         await backend.load(list(plan.weights().values()), {})
-        await backend.allocate(plan.states, {s.name: Pool(3, 1, 1) for s in plan.states})
+        await backend.allocate(plan.states, {s.name: PoolSize(3, 1, 1) for s in plan.states})
         await backend.write_state("tokens", 2, (ids - 90).tobytes())
         await backend.write_state("tokens", 1, ids.tobytes())
         _, (y,) = await backend.run_buffers(await backend.compile(plan), step, {}, [roles["y"]])

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.exhaustive import share_of
-from tests.native.kernels import VARIANTS
+from tests.support.exhaustive import share_of
+from tests.support.native.kernels import VARIANTS
 
 from camelid.backends.reference.basic import ACTS, GATES
-from camelid_native.build import find_compiler
-from camelid_native.targets import FLAGS, SOURCES, this_target
-from camelid_native.targets import VARIANTS as VARIANT_FLAGS
+from camelid_native.build.library import find_compiler
+from camelid_native.build.targets import FLAGS, SOURCES, this_target
+from camelid_native.build.targets import VARIANTS as VARIANT_FLAGS
 
 F32, F64 = NDArray[np.float32], NDArray[np.float64]
 SHIM = """

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
 from tests.golden.quant_oracle import oracle_decode
-from tests.node_host import WASM_TARGETS, need_modules, need_node, wasm_backend
 from tests.perf.shapes import HALVES
+from tests.support.exhaustive import share_of
+from tests.support.node_host import WASM_TARGETS, need_modules, need_node, wasm_backend
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase, Quantized, run_case
+from camelid.backends.common.op_runner import OpCase, Quantized, run_case
 from camelid.formats.quants import QUANTS
-from camelid_native.cpu_api import FUNCTIONS, Library
-from camelid_native.cpu_records import RECORDS
-from camelid_native.wasm import WasmBackend
+from camelid_native.cpu.api import FUNCTIONS, Library
+from camelid_native.cpu.records import RECORDS
+from camelid_native.wasm.backend import WasmBackend
 
 pytestmark = pytest.mark.parity
 

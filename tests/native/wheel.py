@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from camelid_native.targets import RELEASED, Target, this_target
+from camelid_native.build.targets import RELEASED, Target, this_target
 
 ELF = b"\x7fELF\x02\x01"
 MACHO = bytes.fromhex("cffaedfe")
@@ -32,9 +32,9 @@ MACHINES = {
     ("windows", "x86_64"): 0x8664,
 }
 LOADED = """
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_library import find
-from camelid_native.targets import this_target
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.library import find
+from camelid_native.build.targets import this_target
 print(find())
 print(Library().variant, len(this_target().variants))
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.parity.adapters import DRIVERS, need_driver, show_drivers
+from tests.support.parity.adapters import DRIVERS, need_driver, show_drivers
 
 import camelid
 

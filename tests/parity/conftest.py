@@ -1,3 +1,3 @@
-from tests.parity.adapters import show_drivers
+from tests.support.parity.adapters import show_drivers
 
 show_drivers()

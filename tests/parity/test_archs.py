@@ -10,10 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
-from tests.exhaustive import exhaustive, first_of_each
-from tests.hf_models import HfCase, load_cases, nmse, write_hf
-from tests.model.file_runs import Logits, load_hf, reference_logits, run
-from tests.parity.adapters import need_driver
+from tests.support.exhaustive import exhaustive, first_of_each
+from tests.support.hf_models import HfCase, load_cases, nmse, write_hf
+from tests.support.model.file_runs import Logits, load_hf, reference_logits, run
+from tests.support.parity.adapters import need_driver
 
 from camelid.backends.webgpu.backend import open_backend
 

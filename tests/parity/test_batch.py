@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.parity.adapters import DRIVERS, need_driver
-from tests.parity.case_tools import array, empty, weight
-from tests.parity.cases import OP_CASES, TYPES
-from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.exhaustive import share_of
+from tests.support.parity.adapters import DRIVERS, need_driver
+from tests.support.parity.case_tools import array, empty, weight
+from tests.support.parity.cases import OP_CASES, TYPES
+from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
-from camelid import shaders
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpCase
+from camelid.backends.common.op_runner import OpCase
+from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import open_backend
 from camelid.backends.webgpu.kernel import ROW_WORDS
 from camelid.backends.webgpu.kernels import KERNELS

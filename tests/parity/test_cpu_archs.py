@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.exhaustive import by_lot
-from tests.hf_models import HfCase, load_cases
-from tests.native.kernels import VARIANTS, with_variants
-from tests.parity.arch_runs import check_chunks, check_logits
+from tests.support.exhaustive import by_lot
+from tests.support.hf_models import HfCase, load_cases
+from tests.support.native.kernels import VARIANTS, with_variants
+from tests.support.parity.arch_runs import check_chunks, check_logits
 
-from camelid_native.cpu import open_backend
+from camelid_native.cpu.backend import open_backend
 
 pytestmark = pytest.mark.parity
 

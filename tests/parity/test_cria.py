@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.parity.adapters import DRIVERS, need_driver
+from tests.support.exhaustive import share_of
+from tests.support.parity.adapters import DRIVERS, need_driver
 
 import camelid
 from cria.graded_items import first_prompts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.parity.sections import all_pipelines
+from tests.support.parity.sections import all_pipelines
 
 pytestmark = pytest.mark.parity
 
@@ -51,7 +51,7 @@ def test_tint_refuses_a_barrier_in_non_uniform_flow(pipelines: list[dict[str, An
 
 
 def test_naga_accepts_every_pipeline(pipelines: list[dict[str, Any]]) -> None:
-    from tests.parity.adapters import need_driver
+    from tests.support.parity.adapters import need_driver
 
     from camelid.backends.webgpu.host_python import choose_adapter
 

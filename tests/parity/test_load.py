@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.parity.adapters import need_driver
-from tests.parity.case_tools import array, encoded, weight
+from tests.support.parity.adapters import need_driver
+from tests.support.parity.case_tools import array, encoded, weight
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.codecs import decode
-from camelid.backends.load_ops import load_rows
+from camelid.backends.common.codecs import decode
+from camelid.backends.common.load_ops import load_rows
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
 from camelid.backends.webgpu.layouts import STAGING_BYTES, buffer_name, device_bytes

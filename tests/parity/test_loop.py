@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.exhaustive import share_of
-from tests.gguf_files import write_tiny_llama
-from tests.model import file_runs
-from tests.parity.adapters import DRIVERS, need_driver
-from tests.parity.compare import nmse
+from tests.support.exhaustive import share_of
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.model import file_runs
+from tests.support.parity.adapters import DRIVERS, need_driver
+from tests.support.parity.compare import nmse
 
-from camelid import loading
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.webgpu import host_python
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
 from camelid.engine.sequence import Request
 from camelid.errors import DeviceLostError
-from camelid.loading import LoadOptions, Running
+from camelid.loading import start as loading
+from camelid.loading.start import LoadOptions, RunningModel
 from camelid.plan.tiers import BATCH, TAIL
 from camelid.sampling.params import SamplingParams
 
@@ -63,7 +63,7 @@ def webgpu(hook: Callable[[Any], Any] = lambda device: device) -> WebGpuBackend:
     return WebGpuBackend(WgpuHost(hook))
 
 
-async def generate(running: Running, sampling: SamplingParams) -> list[int]:
+async def generate(running: RunningModel, sampling: SamplingParams) -> list[int]:
     request = Request(prompt_ids=PROMPT, max_tokens=N_TOKENS, sampling=sampling)
     stream = running.engine.submit(request)
     return [event.token_id async for event in stream if event.token_id is not None]
@@ -71,7 +71,7 @@ async def generate(running: Running, sampling: SamplingParams) -> list[int]:
 
 async def run(
     make: Callable[[], Any], model: Path, sampling: SamplingParams, **options: Any
-) -> tuple[list[int], Running, Any]:
+) -> tuple[list[int], RunningModel, Any]:
     """Generated ids, what ran, and what its device had created before the second request."""
     backend = make()
     original, loading.open_backend = loading.open_backend, lambda name: backend
@@ -130,7 +130,7 @@ REQUESTS = (
 Answer = list[tuple[int | None, float]]
 
 
-async def answer(running: Running, number: int, *, after: int) -> Answer:
+async def answer(running: RunningModel, number: int, *, after: int) -> Answer:
     """Ids and log-probabilities of one request, which comes `after` turns of the loop."""
     for _ in range(after):
         await asyncio.sleep(0)

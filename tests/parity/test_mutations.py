@@ -10,16 +10,16 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.parity.adapters import need_driver
-from tests.parity.cases import OP_CASES, kind_of, one_of_each_kind, shaders_of
-from tests.parity.compare import TOLERANCE, errors, reference_result
-from tests.parity.sections import module_names
+from tests.support.exhaustive import share_of
+from tests.support.parity.adapters import need_driver
+from tests.support.parity.cases import OP_CASES, kind_of, one_of_each_kind, shaders_of
+from tests.support.parity.compare import TOLERANCE, errors, reference_result
+from tests.support.parity.sections import module_names
 
-from camelid import shaders
 from camelid.backends.base import Candidates, OpenSpec, OutputRow
+from camelid.backends.common.op_runner import OpCase, OpResult, run_case
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.single import OpCase, OpResult, run_case
+from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import open_backend
 
 pytestmark = pytest.mark.parity

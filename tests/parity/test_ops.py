@@ -7,14 +7,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.exhaustive import share_of
-from tests.parity.adapters import DRIVERS, need_driver
-from tests.parity.case_numbers import asked, numbers
-from tests.parity.cases import OP_CASES
-from tests.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.exhaustive import share_of
+from tests.support.parity.adapters import DRIVERS, need_driver
+from tests.support.parity.case_numbers import asked, numbers
+from tests.support.parity.cases import OP_CASES
+from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.single import OpResult
+from camelid.backends.common.op_runner import OpResult
 from camelid.backends.webgpu.backend import open_backend
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.limits import DEFAULTS

@@ -7,9 +7,9 @@ import struct
 from typing import Any
 
 import pytest
-from tests.parity.adapters import need_driver
-from tests.parity.add_one import FORBIDDEN, OWN_PIPELINES, program, step
 from tests.parity.test_loop import CountingDevice
+from tests.support.parity.adapters import need_driver
+from tests.support.parity.add_one import FORBIDDEN, OWN_PIPELINES, program, step
 
 from camelid.backends.webgpu.host_python import WgpuHost
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.parity.case_tools import array, empty, f32, weight
-from tests.parity.cases_state import attention_case
-from tests.parity.sections import PaperHost
+from tests.support.parity.case_tools import array, empty, f32, weight
+from tests.support.parity.cases_state import attention_case
+from tests.support.parity.sections import PaperHost
 
-from camelid.backends.base import OpenSpec, Pool, check_plan, reason_against
-from camelid.backends.single import OpCase, Quantized, run_case
+from camelid.backends.base import OpenSpec, PoolSize, check_plan, reason_against
+from camelid.backends.common.op_runner import OpCase, Quantized, run_case
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
 from camelid.errors import BackendError, DeviceLostError
@@ -184,7 +184,7 @@ class LostHost(PaperHost):
 
 async def with_state(host: PaperHost) -> WebGpuBackend:
     backend = WebGpuBackend(host)
-    await backend.allocate([replace(KV, kv_type="q8_0")], {KV.name: Pool(3, 1, 1)})
+    await backend.allocate([replace(KV, kv_type="q8_0")], {KV.name: PoolSize(3, 1, 1)})
     return backend
 
 

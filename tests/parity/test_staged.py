@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.gguf_files import write_tiny_llama
-from tests.hf_models import load_case, nmse, write_hf
-from tests.parity.adapters import need_driver
+from tests.support.exhaustive import share_of
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hf_models import load_case, nmse, write_hf
+from tests.support.parity.adapters import need_driver
 
 import camelid
-from camelid.llm import LLM
+from camelid.api.llm import LLM
 from cria.graded_items import first_prompts
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]

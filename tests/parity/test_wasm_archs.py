@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.hf_models import HfCase, load_cases
-from tests.node_host import NodeHost, wasm_host
-from tests.parity.arch_runs import check_chunks, check_logits
+from tests.support.hf_models import HfCase, load_cases
+from tests.support.node_host import NodeHost, wasm_host
+from tests.support.parity.arch_runs import check_chunks, check_logits
 
-from camelid_native.wasm import WasmBackend
+from camelid_native.wasm.backend import WasmBackend
 
 pytestmark = pytest.mark.parity
 

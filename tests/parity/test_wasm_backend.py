@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.native.cpu_children import KV, LONG, POOLS, Doubling, doubling
 from tests.native.test_cpu_backend import REFUSED, UNIT, UNOPENED
-from tests.node_host import HOST, NodeHost, need_node, wasm_host
+from tests.support.native.cpu_children import KV, LONG, POOLS, Doubling, doubling
+from tests.support.node_host import HOST, NodeHost, need_node, wasm_host
 
-from camelid.backends.base import OpenSpec, Pool, Program
+from camelid.backends.base import OpenSpec, PoolSize, Program
 from camelid.errors import BackendError, OutOfMemoryError
 from camelid.plan.plan import Stage
-from camelid_native.cpu_records import OpRecord
-from camelid_native.wasm import WasmBackend
-from camelid_native.wasm_tape import Json
+from camelid_native.cpu.records import OpRecord
+from camelid_native.wasm.backend import WasmBackend
+from camelid_native.wasm.tape import Json
 
 pytestmark = pytest.mark.parity
 
@@ -153,7 +153,7 @@ def test_steps_take_what_was_there_when_they_were_submitted(threads: int, host: 
         y = await host.read_state(arena, offsets[made.y.buffer.name], n_bytes)
         assert set(memoryview(y).cast("f")) == {6.0}
         backend.run(program, made.step)
-        await backend.allocate([KV], {"kv": Pool(64, 1, 2)})
+        await backend.allocate([KV], {"kv": PoolSize(64, 1, 2)})
         assert not any([any(await backend.read_state("kv", unit)) for unit in range(64)])
 
     run(host, work, threads)
@@ -185,7 +185,7 @@ def test_more_than_there_is_is_one_error(host: NodeHost) -> None:
     async def work(backend: WasmBackend) -> None:
         made = doubling()
         with pytest.raises(OutOfMemoryError, match=r"WebAssembly has 4 GiB at most.*use a smaller") as told:
-            await backend.allocate([KV], {"kv": Pool(3_000_000)})
+            await backend.allocate([KV], {"kv": PoolSize(3_000_000)})
         assert "\n" not in str(told.value)
         assert await y_of(backend, made, await prepared(backend, made), 2.0) == 4.0
 

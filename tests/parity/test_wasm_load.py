@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.native.test_cpu_weights import CASES, COLS, ROWS, STORED
-from tests.node_host import NodeHost, wasm_host
+from tests.support.node_host import NodeHost, wasm_host
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.codecs import encode
+from camelid.backends.common.codecs import encode
 from camelid.errors import BackendError, CamelidError, ModelFormatError
 from camelid.plan.weights import LoadOp, Part, Weight, inline_part
-from camelid_native.cpu_records import FORM_F32, FORM_PANELS, FORM_ROWS, TURNS
-from camelid_native.wasm import WasmBackend
-from camelid_native.wasm_weights import FORMS
+from camelid_native.cpu.records import FORM_F32, FORM_PANELS, FORM_ROWS, TURNS
+from camelid_native.wasm.backend import WasmBackend
+from camelid_native.wasm.weights import FORMS
 
 pytestmark = pytest.mark.parity
 

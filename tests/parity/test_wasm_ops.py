@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.node_host import wasm_host
+from tests.support.exhaustive import share_of
+from tests.support.node_host import wasm_host
 
 from camelid.backends.base import OpenSpec, Ticket
-from camelid.backends.gate.cases import all_cases
-from camelid.backends.gate.gate import FAILED, PASSED, judge
-from camelid.backends.gate.inputs import GateCase
-from camelid.backends.single import OpResult, run_case
+from camelid.backends.common.op_runner import OpResult, run_case
+from camelid.backends.proof.cases import all_cases
+from camelid.backends.proof.gate import FAILED, PASSED, judge
+from camelid.backends.proof.inputs import GateCase
 from camelid.plan.ops import OPS
-from camelid_native.wasm import WasmBackend
+from camelid_native.wasm.backend import WasmBackend
 
 pytestmark = pytest.mark.parity
 

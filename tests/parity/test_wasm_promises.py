@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import promise_runs
-from tests.gguf_files import write_tiny_llama
-from tests.model.stress.shapes import SHAPES
-from tests.node_host import NodeHost, wasm_host
-from tests.promise_runs import SITUATIONS, Bits, Case, alone
+from tests.support import promise_runs
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.model.stress.shapes import SHAPES
+from tests.support.node_host import NodeHost, wasm_host
+from tests.support.promise_runs import SITUATIONS, Bits, Case, alone
 
 import camelid
-from camelid import loading
 from camelid.backends.base import OpenSpec
-from camelid.opening import open_model
-from camelid_native.wasm import WasmBackend
+from camelid.loading import start as loading
+from camelid.loading.model_file import open_model
+from camelid_native.wasm.backend import WasmBackend
 
 pytestmark = pytest.mark.parity
 

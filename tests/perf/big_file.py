@@ -17,8 +17,8 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from tests.gguf_files import byte_alphabet
 from tests.golden.quant_oracle import oracle_type, random_blocks
+from tests.support.gguf_files import byte_alphabet
 
 from camelid.formats.quants import QUANTS
 

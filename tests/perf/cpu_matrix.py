@@ -19,10 +19,10 @@ from time import perf_counter
 import numpy as np
 
 from camelid.formats.quants import quant
-from camelid_native.cpu_api import Library
-from camelid_native.cpu_memory import Memory
-from camelid_native.cpu_records import FORM_PANELS, OpRecord, ProgramRecord, ViewRecord, WeightRecord
-from camelid_native.cpu_threads import processors
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.memory import Memory
+from camelid_native.cpu.records import FORM_PANELS, OpRecord, ProgramRecord, ViewRecord, WeightRecord
+from camelid_native.cpu.threads import processors
 
 TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "f16", "f32")
 COLS = 2048

@@ -18,12 +18,12 @@ from statistics import median
 from time import process_time
 
 from camelid.backends.base import Program, Result, Ticket
-from camelid.backends.null import NullBackend
+from camelid.backends.null.backend import NullBackend
 from camelid.engine.engine import StepEngine
-from camelid.engine.metrics import StepFacts, tell
+from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.metrics import StepStats, notify
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
-from camelid.engine.state import StateManager
 from camelid.plan.plan import Plan, StateSpec
 from camelid.sampling.params import SamplingParams
 
@@ -58,7 +58,7 @@ class Timed(NullBackend):
 
 async def make_engine(backend: Timed, n: int) -> StepEngine:
     limits = Limits(chunk=512, parallel=n)
-    state = StateManager(STATES, context=CONTEXT, n_sequences=n)
+    state = KVCacheManager(STATES, context=CONTEXT, n_sequences=n)
     await backend.allocate(STATES, state.sizes())
     programs = {
         entry: await backend.compile(
@@ -96,9 +96,9 @@ async def step_times(n: int, n_steps: int, around: Callable[[], cProfile.Profile
 
 def hook_us(n_calls: int = 20_000) -> float:
     """What one hook adds to each step: the facts, and the call."""
-    seen, start = deque[StepFacts](maxlen=1), process_time()
+    seen, start = deque[StepStats](maxlen=1), process_time()
     for _ in range(n_calls):
-        tell((seen.append,), StepFacts(DECODE, 8, 8, 0.1))
+        notify((seen.append,), StepStats(DECODE, 8, 8, 0.1))
     return (process_time() - start) / n_calls * 1e6
 
 

@@ -16,18 +16,18 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
-from tests.parity.adapters import show_drivers
-from tests.parity.compare import nmse
+from tests.support.parity.adapters import show_drivers
+from tests.support.parity.compare import nmse
 
 import camelid
-from camelid.backends.base import Pool
+from camelid.backends.base import PoolSize
+from camelid.backends.common.op_runner import BufferRunner, OpCase, run_case
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.single import BufferRunner, OpCase, run_case
 from camelid.errors import CamelidError
-from camelid.loading import open_named
+from camelid.loading.model_file import ModelFile, open_model
+from camelid.loading.start import open_named
 from camelid.model.decoder import lower
 from camelid.model.kv_types import KV_TYPES
-from camelid.opening import ModelFile, open_model
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import (
     FROM_ID,
@@ -91,7 +91,7 @@ async def layers(file: ModelFile, token_ids: Sequence[int]) -> list[Heads]:
     plan = lower(file.model, ProgramKey(entry="mixed", capacity=capacity))
     backend = ReferenceBackend()
     await backend.load(list(plan.weights().values()), file.sources)
-    await backend.allocate(plan.states, {s.name: Pool(pages + 1, 2, pages) for s in plan.states})
+    await backend.allocate(plan.states, {s.name: PoolSize(pages + 1, 2, pages) for s in plan.states})
     values = backend.run_frame(plan, encode_step(_whole_step(plan, token_ids, pages), plan.layout), {}).values
     written = {op.state("state"): op for op in plan.ops if op.name == "kv_write"}
     attentions = [op for op in plan.ops if op.name == "attention"]

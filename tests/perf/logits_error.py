@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.native.kernels import VARIANTS, pack
 from tests.native.test_panels import COLS, ROWS, TYPES, matrix, values
 from tests.perf.shapes import SHAPES, write
+from tests.support.native.kernels import VARIANTS, pack
 
 import camelid
 

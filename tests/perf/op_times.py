@@ -20,18 +20,18 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from camelid.backends.bandwidth import read_gbps
+from camelid.api.llm import LLM
+from camelid.api.runner import Runner
 from camelid.backends.base import Program, Ticket
-from camelid.backends.null import step_counts
+from camelid.backends.common.bandwidth import read_gbps
+from camelid.backends.null.backend import step_counts
 from camelid.engine.programs import DECODE, MIXED
-from camelid.llm import LLM
-from camelid.loading import LoadOptions, start
+from camelid.loading.start import LoadOptions, start
 from camelid.plan.ops import op_bytes, op_flops
 from camelid.plan.step import decode_step
-from camelid.runner import Runner
-from camelid_native.cpu import CpuBackend
-from camelid_native.cpu_records import OpRecord, ProgramRecord
-from camelid_native.cpu_runner import CpuProgram
+from camelid_native.cpu.backend import CpuBackend
+from camelid_native.cpu.records import OpRecord, ProgramRecord
+from camelid_native.cpu.runner import CpuProgram
 
 ANSWER = 32  # tokens
 HEAD = ("op", "calls", "ms", "share", "MB", "GB/s", "GFLOP/s")

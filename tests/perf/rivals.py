@@ -13,15 +13,15 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from camelid.backends.bandwidth import read_gbps
 from camelid.backends.base import Backend
+from camelid.backends.common.bandwidth import read_gbps
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Facts, Row, Spread
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.loading import LoadOptions
+from camelid.loading.start import LoadOptions
 
 FLASH = ("on", "off")
 READ_BYTES = 128 << 20  # beyond the caches, and short enough to be read between any two runs

@@ -18,15 +18,15 @@ from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
-from tests.gguf_files import write_tiny_llama
-from tests.parity.adapters import show_drivers
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.parity.adapters import show_drivers
 
 import camelid
+from camelid.api.llm import LLM
 from camelid.backends.reference import store
 from camelid.backends.webgpu.kernel import Context
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.engine.programs import DECODE
-from camelid.llm import LLM
 from camelid.plan.plan import Plan
 
 PROMPT = tuple(range(40, 72))

@@ -10,10 +10,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from camelid.backends.gate.cases import all_rows
-from camelid.backends.gate.inputs import Row
+from camelid.backends.common.op_runner import OpCase, OpResult, run_case
+from camelid.backends.proof.cases import all_rows
+from camelid.backends.proof.inputs import CaseRow
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.backends.single import OpCase, OpResult, run_case
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.ops import OPS, Counts, op_bytes
 from camelid.plan.outputs import only_outputs
@@ -186,7 +186,7 @@ def of(case: OpCase, rows: list[int]) -> OpCase:
 
 
 @pytest.mark.parametrize("row", GATE_ROWS, ids=lambda row: row.op)
-def test_row_wise_ops_know_no_row_but_their_own(row: Row) -> None:
+def test_row_wise_ops_know_no_row_but_their_own(row: CaseRow) -> None:
     """In any order, twice, or not at all, as token rows and as outputs: each has the bits it always has."""
     case = row.made().case
     n_rows = len(next(iter(case.views.values())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import gguf
-from tests.gguf_files import byte_alphabet
+from tests.support.gguf_files import byte_alphabet
 
 ECHO = "{{ messages[-1]['content'] }}"  # a prompt has as many tokens as its text has bytes
 END = "<|end|>"

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.hf_models import load_case, load_cases, nmse, write_hf
-from tests.model.file_runs import Loaded, Logits, load_gguf, reference_logits
+from tests.support.hf_models import load_case, load_cases, nmse, write_hf
+from tests.support.model.file_runs import Loaded, Logits, load_gguf, reference_logits
 
-from camelid.converting import convert
+from camelid.loading.convert import convert
 
 F32 = 0  # GGML_TYPE_F32
 LEAST_CONTEXT = 256  # llama.cpp rounds a context up to this

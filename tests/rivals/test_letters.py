@@ -6,8 +6,8 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from tests.gguf_files import write_tiny_llama
 from tests.rivals.letters import write_with_letters
+from tests.support.gguf_files import write_tiny_llama
 
 import camelid
 

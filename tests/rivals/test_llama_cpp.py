@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.hf_models import load_cases
 from tests.rivals.llama_cpp import UNREAD, compare
+from tests.support.hf_models import load_cases
 
 NAMES = [case.name for case in load_cases() if case.name not in UNREAD]
 # f16: llama.cpp rounds activations to halves too. q8_0, q4_0: it quantizes activations to 8 bits, which can

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gguf_files import write_tiny_llama
-from tests.samplers_oracle import Case, drawn, softmax
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.samplers_oracle import Case, drawn, softmax
 
 import camelid
-from camelid.llm import LLM
+from camelid.api.llm import LLM
 from camelid.sampling.params import SamplingParams
 
 PROMPT = [5, 300, 7, 260, 90, 12, 44, 280, 7, 260, 90]

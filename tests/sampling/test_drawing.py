@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from camelid.backends.reference.sampling import philox as numpy_philox
-from camelid.sampling.drawing import MOST_NOISE, PURPOSE_DRAW, PURPOSE_XTC, Dice, allowed_ids, allows, philox
+from camelid.sampling.drawing import (
+    MOST_NOISE,
+    PURPOSE_DRAW,
+    PURPOSE_XTC,
+    DrawNoise,
+    allowed_ids,
+    allows,
+    philox,
+)
 
 # Random123 1.14, kat_vectors, philox4x32 10: counter, key, first word of the answer.
 KNOWN = [
@@ -30,18 +38,18 @@ def test_noise_is_the_references(seed: int, choice: int, position: int) -> None:
     ids = np.array([0, 1, 255, 151935, 2**31 - 1], np.uint64)
     words = numpy_philox(seed, ids, position, choice, PURPOSE_DRAW)
     u = ((words >> np.uint64(8)) + 0.5) * 2.0**-24
-    dice = Dice(seed, choice, position)
-    assert [dice.gumbel(int(i)) for i in ids] == pytest.approx((-np.log(-np.log(u))).tolist(), rel=1e-14)
+    noise = DrawNoise(seed, choice, position)
+    assert [noise.gumbel(int(i)) for i in ids] == pytest.approx((-np.log(-np.log(u))).tolist(), rel=1e-14)
 
 
 def test_a_purpose_has_numbers_of_its_own() -> None:
-    dice = Dice(7, 0, 3)
-    assert dice.uniform(PURPOSE_XTC) != dice.uniform(PURPOSE_DRAW)
+    noise = DrawNoise(7, 0, 3)
+    assert noise.uniform(PURPOSE_XTC) != noise.uniform(PURPOSE_DRAW)
 
 
 def test_noise_is_never_above_its_bound() -> None:
     assert pytest.approx(-log(-log(((2**24 - 1) + 0.5) * 2.0**-24)), abs=1e-12) == MOST_NOISE
-    assert max(Dice(7, 0, 0).gumbel(i) for i in range(3000)) < MOST_NOISE
+    assert max(DrawNoise(7, 0, 0).gumbel(i) for i in range(3000)) < MOST_NOISE
 
 
 def test_the_ids_of_a_mask_come_in_order() -> None:

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.exhaustive import share_of
-from tests.samplers_oracle import Case, drawn, ranked, softmax, survivors
 from tests.sampling.test_samplers import all_of, packed, random_case, row_of, sampler_of
+from tests.support.exhaustive import share_of
+from tests.support.samplers_oracle import Case, drawn, ranked, softmax, surviving_logits
 
 from camelid.backends.reference.sampling import philox
 from camelid.errors import RequestError
-from camelid.sampling.drawing import PURPOSE_DRAW, PURPOSE_XTC, Dice
+from camelid.sampling.drawing import PURPOSE_DRAW, PURPOSE_XTC, DrawNoise
 from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
 from camelid.sampling.params import SamplingParams
-from camelid.sampling.pool import Pool, Rest
 from camelid.sampling.samplers import SAMPLERS
+from camelid.sampling.survivors import Survivors, UnlistedTokens
 
 F64 = NDArray[np.float64]
 # Chi squared that a right sampler exceeds once in 10,000 runs, by degrees of freedom (Abramowitz & Stegun).
@@ -56,7 +56,7 @@ def test_draws_follow_the_survivors_softmax(options: dict[str, Any]) -> None:
     1,000 draws are made by the sampler itself, which must agree with both."""
     params = made(**options)
     case = Case(LOGITS, params, [])
-    final = survivors(case)
+    final = surviving_logits(case)
     ids = np.flatnonzero(np.isfinite(final))
     n = len(ids)
     assert 3 < n <= 14
@@ -90,17 +90,17 @@ def philox_by_position(params: SamplingParams, token_id: int, positions: NDArray
 
 
 def test_xtcs_coin_is_fair_and_its_own() -> None:
-    coins = [Dice(5, 0, at).uniform(PURPOSE_XTC) for at in range(4000)]
+    coins = [DrawNoise(5, 0, at).uniform(PURPOSE_XTC) for at in range(4000)]
     assert abs(sum(coin < 0.3 for coin in coins) / 4000 - 0.3) < 0.03
     words = philox(5, np.zeros(1, np.uint64), 17, 0, PURPOSE_XTC)
     assert coins[17] == ((int(words[0]) >> 8) + 0.5) * 2.0**-24
-    assert coins[17] != Dice(5, 0, 17).uniform(PURPOSE_DRAW)
+    assert coins[17] != DrawNoise(5, 0, 17).uniform(PURPOSE_DRAW)
     left_out = [
         HostSampler(made(xtc_probability=0.3, temperature=0.01, top_p=1.0), 14).draw(all_of(LOGITS), [], at)
         != 2
         for at in range(1000)
     ]
-    assert left_out == [Dice(99, 0, at).uniform(PURPOSE_XTC) < 0.3 for at in range(1000)]
+    assert left_out == [DrawNoise(99, 0, at).uniform(PURPOSE_XTC) < 0.3 for at in range(1000)]
 
 
 def zipf_logits(n: int, exponent: float, rng: np.random.Generator) -> F64:
@@ -122,7 +122,7 @@ def test_mirostats_trace_is_the_papers_and_its_mean_surprise_nears_the_target(
         case = Case(texts[at % 7], params, [], position=at, mu=mu)
         token_id = sampler.draw(views[at % 7], [], at)
         assert token_id == drawn(case)
-        final = survivors(case)
+        final = surviving_logits(case)
         surprise = -np.log2(softmax(final)[token_id])
         mu -= 0.1 * (surprise - tau)
         assert sampler.mu == pytest.approx(mu, rel=1e-9)
@@ -185,7 +185,7 @@ def test_a_guided_choice_is_mask_then_chain_whatever_the_device_drew() -> None:
         allowed = np.random.default_rng(number).random(len(case.logits)) < 0.7
         masked = replace(case, mask=allowed)
         with np.errstate(all="ignore"):
-            if not np.isfinite(survivors(masked)).any():
+            if not np.isfinite(surviving_logits(masked)).any():
                 continue
             device, want = drawn(replace(case, mask=None)), drawn(masked)
         fixed, sampler = Fixed(allowed), sampler_of(case)
@@ -293,19 +293,19 @@ def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None
         case = Case(logits, made(order=[name], **options), [], mu=float(rng.uniform(1, 5)))
         sums = np.log(np.exp(rest).sum())
         slack = float(rng.choice([0.0, 0.01, 1.0]))
-        bounds = Rest(
+        bounds = UnlistedTokens(
             12, float(rest[0] + slack), float(sums - slack), float(sums + slack), float(logits.std())
         )
-        pool = Pool(list(range(12)), given.tolist(), bounds)
+        survivors = Survivors(list(range(12)), given.tolist(), bounds)
         sampler = sampler_of(case)
         try:
-            SAMPLERS[name].apply(pool, sampler._turn([], 0))
+            SAMPLERS[name].apply(survivors, sampler._turn([], 0))
         except NeedsAllLogits:
             continue
         answered += 1
         with np.errstate(all="ignore"):
-            want = set(np.flatnonzero(np.isfinite(survivors(case))).tolist())
-        assert set(pool.ids) == (want if pool.rest is None else {i for i in want if i < 12})
+            want = set(np.flatnonzero(np.isfinite(surviving_logits(case))).tolist())
+        assert set(survivors.ids) == (want if survivors.rest is None else {i for i in want if i < 12})
     assert answered > 100
 
 
@@ -333,7 +333,7 @@ def test_the_greatest_sum_wins_and_of_equals_the_lowest_id(
 ) -> None:
     """Ids 9 and 5; the last noise is nearly the most there is."""
     rolled: Any = SimpleNamespace(gumbel=dict(zip((9, 5), noise, strict=True)).__getitem__)
-    assert winner(Pool([9, 5], logits), rolled) == place
+    assert winner(Survivors([9, 5], logits), rolled) == place
 
 
 def test_candidates_that_a_backend_told_apart_by_more_digits_are_ordered_by_id() -> None:

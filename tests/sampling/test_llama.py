@@ -17,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.sampling.test_samplers import all_of
 
-from camelid.sampling.drawing import Dice
+from camelid.sampling.drawing import DrawNoise
 from camelid.sampling.params import DEFAULT_ORDER, ORDERS, SamplingParams
-from camelid.sampling.samplers import SAMPLERS, Turn
+from camelid.sampling.samplers import SAMPLERS, SamplerContext
 
 pytestmark = [
     pytest.mark.conformance,
@@ -108,14 +108,14 @@ def llama(shared: Path) -> Iterator[Llama]:
 def ours(
     llama: Llama, logits: NDArray[np.float64], p: SamplingParams, history: list[int]
 ) -> dict[int, float]:
-    pool = next(all_of(logits).pools(VOCAB_SIZE, None))
-    turn = Turn(
-        params=p, dice=Dice(1, 0, 0), history=history, vocab_size=VOCAB_SIZE, mu=2 * p.mirostat_tau,
+    survivors = next(all_of(logits).rankings(VOCAB_SIZE, None))
+    context = SamplerContext(
+        params=p, noise=DrawNoise(1, 0, 0), history=history, vocab_size=VOCAB_SIZE, mu=2 * p.mirostat_tau,
         token_bytes=llama.text, breakers=[b.encode() for b in p.dry_sequence_breakers],
     )  # fmt: skip
     for name in p.chain:
-        SAMPLERS[name].apply(pool, turn)
-    return dict(zip(pool.ids, pool.logits, strict=True))
+        SAMPLERS[name].apply(survivors, context)
+    return dict(zip(survivors.ids, survivors.logits, strict=True))
 
 
 def random_params(rng: random.Random, **more: Any) -> SamplingParams:

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exhaustive import share_of
-from tests.samplers_oracle import F64, Case, drawn, survivors
+from tests.support.exhaustive import share_of
+from tests.support.samplers_oracle import F64, Case, drawn, surviving_logits
 
 from camelid.backends.base import Candidates, OutputRow
 from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
-from camelid.sampling.drawing import Dice
+from camelid.sampling.drawing import DrawNoise
 from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores
 from camelid.sampling.params import DEFAULT_ORDER, ORDERS, SamplingParams
-from camelid.sampling.samplers import SAMPLERS, Turn
+from camelid.sampling.samplers import SAMPLERS, SamplerContext
 
 EVERYTHING = ["penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature"]
 OFF: dict[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
@@ -75,14 +75,14 @@ def left(logits: list[float], history: list[int] | None = None, **options: Any) 
     params = SamplingParams.from_options({**OFF, "seed": 1, **options})
     array = np.array(logits)
     case = Case(array, params, history or [], texts=texts(len(array)))
-    pool = next(all_of(array).pools(len(array), None))
-    turn = Turn(
-        params=params, dice=Dice(1, 0, 0), history=case.history, vocab_size=len(array), mu=10.0,
+    survivors = next(all_of(array).rankings(len(array), None))
+    context = SamplerContext(
+        params=params, noise=DrawNoise(1, 0, 0), history=case.history, vocab_size=len(array), mu=10.0,
         token_bytes=case.texts.__getitem__, breakers=[b.encode() for b in params.dry_sequence_breakers],
     )  # fmt: skip
     for name in params.chain:
-        SAMPLERS[name].apply(pool, turn)
-    return dict(zip(pool.ids, pool.logits, strict=True))
+        SAMPLERS[name].apply(survivors, context)
+    return dict(zip(survivors.ids, survivors.logits, strict=True))
 
 
 HALVES = [log(p) for p in (0.5, 0.25, 0.125, 0.0625, 0.0625)]
@@ -264,7 +264,7 @@ def outcome(case: Case, view: Scores) -> int | str:
 
 
 def expected(case: Case) -> int | str:
-    if np.isfinite(survivors(case)).any():
+    if np.isfinite(surviving_logits(case)).any():
         return drawn(case)
     return "logit_bias"
 
@@ -288,19 +288,22 @@ def test_survivors_and_their_logits_are_the_oracles() -> None:
         case = random_case(10_000 + number, [3, 30, 300])
         sampler = sampler_of(case)
         with np.errstate(all="ignore"):
-            want = survivors(case)
-        pool = next(all_of(case.logits).pools(len(case.logits), packed(case.mask)))
-        turn = sampler._turn(case.history, case.position)
+            want = surviving_logits(case)
+        survivors = next(all_of(case.logits).rankings(len(case.logits), packed(case.mask)))
+        context = sampler._turn(case.history, case.position)
         for name in case.params.chain:
-            if pool.ids:
-                SAMPLERS[name].apply(pool, turn)
+            if survivors.ids:
+                SAMPLERS[name].apply(survivors, context)
         if case.params.is_greedy:
-            del pool.ids[1:], pool.logits[1:]  # samplers that greedy passes over leave the same first token
+            del (
+                survivors.ids[1:],
+                survivors.logits[1:],
+            )  # samplers that greedy passes over leave the same first token
             want = np.where(np.arange(len(want)) == np.argmax(want), want, -np.inf)
-        assert sorted(pool.ids) == np.flatnonzero(np.isfinite(want)).tolist(), case.params
+        assert sorted(survivors.ids) == np.flatnonzero(np.isfinite(want)).tolist(), case.params
         if not case.params.is_greedy:
-            np.testing.assert_allclose(pool.logits, want[pool.ids], rtol=1e-6, atol=1e-9)
-        keys = [(-logit, i) for logit, i in zip(pool.logits, pool.ids, strict=True)]
+            np.testing.assert_allclose(survivors.logits, want[survivors.ids], rtol=1e-6, atol=1e-9)
+        keys = [(-logit, i) for logit, i in zip(survivors.logits, survivors.ids, strict=True)]
         assert keys == sorted(keys), "likeliest first, of equals the lowest id"
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf
-from camelid.options import SamplingOptions
 from camelid.plan.step import StepSampling
+from camelid.requests.options import SamplingOptions
 from camelid.sampling.params import CHECKS, DEFAULT_ORDER, ORDERS, SamplingParams, file_defaults
 
 # common/common.h of llama.cpp, by its names there.

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.text.texts import random_texts
+from tests.support.text.texts import random_texts
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from camelid.text.pipeline import Frame, Pipeline
-from camelid.text.tokenizer import tokenizer_from_gguf
+from camelid.text.tokenizers.pipeline import Frame, Pipeline
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 FIRST = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
 LINES = ["\n\n", "\n\n\n"]  # tokens whose merges converters drop

@@ -8,8 +8,8 @@ import pytest
 from tests.tools import make_unicode
 from tokenizers import normalizers
 
-from camelid.text.pretokenize import SPLITTERS
-from camelid.text.splitting import FUNCTIONS, compiled
+from camelid.text.tokenizers.pretokenize import SPLITTERS
+from camelid.text.tokenizers.splitting import FUNCTIONS, compiled
 from camelid.text.unicode_tables import (
     ASCII_END,
     BMP_END,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.text.charsmaps import compiled
+from tests.support.text.charsmaps import compiled
 from tests.tools.make_unicode import CODE_POINTS, HANGUL, runs_of, set_row
 from tokenizers import normalizers
 

@@ -1,4 +1,4 @@
-"""Writes native/camelid_native/cpu/iq_grids.h: the grids of iq_grids.bin, two or three bits a coordinate.
+"""Writes native/camelid_native/cpu/c/iq_grids.h: the grids of iq_grids.bin, two or three bits a coordinate.
 
 Coordinate i of a point is the number of its level, in the bits from 2 * i (of four coordinates, 3 * i) on;
 levels go up. Run: python tests/tools/make_iq_codes.py
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from camelid.backends.codecs.grids import GRIDS, grid
+from camelid.backends.common.codecs.grids import GRIDS, grid
 
-FILE = Path(__file__).parents[2] / "native" / "camelid_native" / "cpu" / "iq_grids.h"
+FILE = Path(__file__).parents[2] / "native" / "camelid_native" / "cpu" / "c" / "iq_grids.h"
 BITS = {8: 2, 4: 3}  # coordinates of a point: bits of each
 PER_LINE = 13
 HEAD = """\

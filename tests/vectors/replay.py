@@ -25,7 +25,7 @@ def digest(answer: object) -> str:
 
 def splitter(facts: Any) -> Answer:
     """Lengths of the words."""
-    from camelid.text.pretokenize import splitter
+    from camelid.text.tokenizers.pretokenize import splitter
 
     row = splitter(facts)
     return lambda text: [len(word) for word in row.split(text)]
@@ -33,14 +33,14 @@ def splitter(facts: Any) -> Answer:
 
 def tokenizer(facts: Any) -> Answer:
     """Token ids of a text; facts are GGUF metadata."""
-    from camelid.text.tokenizer import tokenizer_from_gguf
+    from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
     return tokenizer_from_gguf(facts).encode
 
 
 def family(facts: Any) -> Answer:
     """Token ids of a text in which named tokens count; facts are the text of a tokenizer.json."""
-    from camelid.text.hf.tokenizer import tokenizer_from_json
+    from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 
     made = tokenizer_from_json(json.loads(facts))
     return lambda text: made.encode(text, special=True)
@@ -70,8 +70,8 @@ def schema(facts: Any) -> Answer:
     from camelid.text.grammar.json_schema import rules_of_schema
     from camelid.text.grammar.matcher import Matcher
     from camelid.text.grammar.trie import TokenTable
-    from camelid.text.tokenizer import tokenizer_from_gguf
-    from camelid.text.vocab import ALPHABET
+    from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
+    from camelid.text.tokenizers.vocab import ALPHABET
 
     words = {"model": "gpt2", "pre": "gpt-2", "tokens": [*ALPHABET], "merges": []}
     made = tokenizer_from_gguf({f"tokenizer.ggml.{key}": value for key, value in words.items()})

@@ -18,7 +18,7 @@ from camelid.text.grammar.json_schema import rules_of_schema
 from camelid.text.grammar.matcher import Matcher
 from camelid.text.grammar.trie import TokenTable
 from camelid.text.templates.template import compile_template
-from camelid.text.tokenizer import tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 MEGABYTE = 1_000_000
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.text.conversations import CHATML
+from tests.support.text.conversations import CHATML
 from tests.vectors import speed
 from tests.vectors.big_vocab import big_metadata
 from tests.vectors.inside import inside_pyodide
 
-from camelid.text.tokenizer import tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 UNITS = {"one letter": "a", "spaces": " ", "combining marks": "\u0301", "one ideograph": "\u6f22"}
 SCHEMA = {

@@ -8,14 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.text.conversations import CONVERSATIONS, contexts
-from tests.text.hf_families import FAMILIES
-from tests.text.jinja_oracle import oracle_render
-from tests.text.schema_cases import CASES
-from tests.text.splitter_cases import ORACLES
-from tests.text.texts import random_texts
-from tests.text.unigrams import as_metadata, decided, processor, trained
-from tests.text.words_oracle import words_of
+from tests.support.text.conversations import CONVERSATIONS, contexts
+from tests.support.text.hf_families import FAMILIES
+from tests.support.text.jinja_oracle import oracle_render
+from tests.support.text.schema_cases import CASES
+from tests.support.text.splitter_cases import ORACLES
+from tests.support.text.texts import random_texts
+from tests.support.text.unigrams import as_metadata, decided, processor, trained
+from tests.support.text.words_oracle import words_of
 from tests.vectors.replay import Vector
 
 from camelid.formats.gguf import open_gguf

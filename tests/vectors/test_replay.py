@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.exhaustive import share_of
+from tests.support.exhaustive import share_of
 from tests.vectors import replay
 from tests.vectors.__main__ import shared_material
 from tests.vectors.inside import ROOT, inside_pyodide

@@ -15,7 +15,7 @@ import click
 
 from camelid import __version__
 from camelid.backends.base import Capabilities
-from camelid.backends.processors import allowed_processors, cpu_quota
+from camelid.backends.common.processors import allowed_processors, cpu_quota
 from camelid.cli.bench_cases import Case, Counts, all_cases
 from camelid.cli.bench_compare import Stored, read_stored
 from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
@@ -29,14 +29,14 @@ from camelid.cli.show import human
 from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, read_backend, verb
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.errors import RequestError
-from camelid.loading import LoadOptions
-from camelid.opening import find_directory, find_source
+from camelid.loading.model_file import find_directory, find_source
+from camelid.loading.start import LoadOptions
 
 Tell = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BenchOptions:
     """What to run, how often, and beside what."""
 
     model: str
@@ -92,7 +92,7 @@ def command(
         stored.check_cases(cases)
     n_streams, words = max(batches), read_backend(others)
     words |= {"chunk": max(Limits().chunk, 2 * n_streams), "parallel": n_streams, "kv_type": kv_type}
-    asked = Asked(
+    asked = BenchOptions(
         model=model,
         path=local_model(model),
         cases=cases,
@@ -113,7 +113,7 @@ def _silent(line: str) -> None:
     """Only the JSON object is printed."""
 
 
-async def measure(asked: Asked, tell: Tell) -> tuple[Facts, list[Row]]:
+async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
     """Loads the model and runs every case, telling each prediction before its figure."""
     async with AsyncExitStack() as stack:
         rival = stack.enter_context(open_rival(asked)) if asked.rival else None
@@ -134,7 +134,9 @@ async def measure(asked: Asked, tell: Tell) -> tuple[Facts, list[Row]]:
     return {**facts, **summary(rows), "rows": [row.facts() for row in rows]}, rows
 
 
-async def measure_case(bench: Bench, case: Case, asked: Asked, rival: LlamaCpp | None, tell: Tell) -> Row:
+async def measure_case(
+    bench: Bench, case: Case, asked: BenchOptions, rival: LlamaCpp | None, tell: Tell
+) -> Row:
     """The yardstick, the prediction, then the runs: ours and the rival's in turns, the first not counted."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
     yardstick = Yardstick.measure(bench.backend)
@@ -152,7 +154,7 @@ async def measure_case(bench: Bench, case: Case, asked: Asked, rival: LlamaCpp |
     return row
 
 
-def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
+def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Facts:
     """What ran, where, and how."""
     llm = bench.llm
     return {
@@ -171,7 +173,7 @@ def about(bench: Bench, asked: Asked, rival: LlamaCpp | None) -> Facts:
     }
 
 
-def rival_facts(asked: Asked, rival: LlamaCpp) -> Facts:
+def rival_facts(asked: BenchOptions, rival: LlamaCpp) -> Facts:
     """What ran beside."""
     return {
         "rival": asked.rival,
@@ -207,7 +209,7 @@ def n_threads() -> int:
 
 
 @contextmanager
-def refused_context(asked: Asked) -> Generator[None]:
+def refused_context(asked: BenchOptions) -> Generator[None]:
     """A context that the model does not have, said in this verb's words."""
     try:
         yield
@@ -220,7 +222,7 @@ def refused_context(asked: Asked) -> Generator[None]:
         raise RequestError(message, **error.facts) from None
 
 
-def open_rival(asked: Asked) -> LlamaCpp:
+def open_rival(asked: BenchOptions) -> LlamaCpp:
     """llama.cpp on the same file. A usage error for a directory, which it does not read."""
     if find_directory(asked.path):
         raise click.UsageError(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from camelid.engine.pace import LEAST_ROWS
+from camelid.engine.step_budget import MIN_PREFILL_ROWS
 
 IN_FLIGHT = 16  # rows for steps that run ahead, so that no stream ends while it is timed
 Kind = Literal["pp", "tg"]  # prompt processing and text generation, as llama-bench names them
@@ -37,11 +37,11 @@ class Case:
         """Rows that a stream may come to hold, where a step has room for `chunk`.
 
         The first stream to decode goes on while the others still read their prompts, of which a step beside
-        it may take as few as LEAST_ROWS.
+        it may take as few as MIN_PREFILL_ROWS.
         """
         if self.kind == "pp":
             return self.depth + self.n + 1
-        read = min(chunk - self.batch, LEAST_ROWS)
+        read = min(chunk - self.batch, MIN_PREFILL_ROWS)
         ahead = 0 if self.batch == 1 else -(-self.batch * self.held // read)
         return self.held + self.n + 1 + ahead + IN_FLIGHT
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from camelid.backends.bandwidth import multiply_gflops, read_gbps
 from camelid.backends.base import Backend
+from camelid.backends.common.bandwidth import multiply_gflops, read_gbps
 from camelid.cli.bench_cases import Case
-from camelid.engine.metrics import Share, step_cost
+from camelid.engine.metrics import SequenceShare, step_cost
 from camelid.plan.plan import Plan
 
 
@@ -60,7 +60,7 @@ def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Predict
     token's step, times all.
     """
     if case.kind == "tg":
-        middle = [Share(case.held + case.n // 2, 1) for _ in range(case.batch)]
+        middle = [SequenceShare(case.held + case.n // 2, 1) for _ in range(case.batch)]
         costs = [step_cost(plan, middle)] * case.n
     else:
         costs = [step_cost(plan, shares) for shares in prefill_shares(case, chunk)]
@@ -74,15 +74,15 @@ def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Predict
     )
 
 
-def prefill_shares(case: Case, chunk: int) -> Iterator[list[Share]]:
+def prefill_shares(case: Case, chunk: int) -> Iterator[list[SequenceShare]]:
     """The steps of the case's prefill, as full as they can be: one stream after the other."""
     left = [case.n] * case.batch
     while any(left):
-        budget, shares = chunk, list[Share]()
+        budget, shares = chunk, list[SequenceShare]()
         for i, n_left in enumerate(left):
             n = min(n_left, budget)
             if n:
-                shares.append(Share(case.held + case.n - n_left, n, int(n == n_left)))
+                shares.append(SequenceShare(case.held + case.n - n_left, n, int(n == n_left)))
             left[i] -= n
             budget -= n
         yield shares

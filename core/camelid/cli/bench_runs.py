@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import cast
 
+from camelid.api.llm import LLM
+from camelid.api.runner import Runner
 from camelid.backends.base import Backend, Program, Result, Ticket
 from camelid.cli.bench_cases import Case
-from camelid.llm import LLM
-from camelid.loading import LoadOptions, Progress, start
+from camelid.loading.start import LoadOptions, Progress, start
 from camelid.model.arch import Model
-from camelid.runner import Runner
 
 Clock = Callable[[], float]  # seconds, only ever more
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import click
 
+from camelid.api.llm import LLM, aload
+from camelid.api.sessions.session import Session
 from camelid.cli.chat_commands import ALIASES, COMMANDS, obey
 from camelid.cli.chat_reader import Reader, default_history, open_reader
 from camelid.cli.chat_screen import Screen
-from camelid.cli.chat_talk import Talk
+from camelid.cli.chat_talk import Conversation
 from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
@@ -32,9 +34,7 @@ from camelid.cli.verb import (
 )
 from camelid.engine.thread import EngineThread
 from camelid.errors import CamelidError
-from camelid.llm import LLM, aload
-from camelid.options import LoadWords
-from camelid.sessions.session import Session
+from camelid.requests.options import LoadWords
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -59,7 +59,7 @@ def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
     kv_type: str, history: Path, no_history: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
-    """Talk with a model.
+    """Conversation with a model.
 
     /help lists what can be said to the chat itself. Answers go to stdout, all else to stderr; without a
     terminal each line is a turn, and any failure makes the exit code 1.
@@ -80,7 +80,7 @@ def command(
         session.options.update(options)
         if system is not None:
             session.system = system
-        talk = Talk(llm, thread, Screen(), session, is_verbose=verbose)
+        talk = Conversation(llm, thread, Screen(), session, is_verbose=verbose)
         greet(talk, model)
         names = [f"/{name}" for name in (*COMMANDS, *ALIASES)]
         reader = open_reader(names, None if no_history else history, say)
@@ -115,7 +115,7 @@ def open_session(thread: EngineThread, llm: LLM, file: Path | None) -> Session:
 
 
 @contextmanager
-def saved(talk: Talk, file: Path | None) -> Generator[None]:
+def saved(talk: Conversation, file: Path | None) -> Generator[None]:
     """Writes the session at the end, however it comes; the first one, if the talk has gone to another's."""
     first = talk.session
     try:
@@ -126,7 +126,7 @@ def saved(talk: Talk, file: Path | None) -> Generator[None]:
             talk.thread.run(last.asave(file))
 
 
-def greet(talk: Talk, model: str) -> None:
+def greet(talk: Conversation, model: str) -> None:
     """What is worth knowing before the first line."""
     if not talk.llm.has_template:
         talk.screen.note("this model has no chat template: it goes on with the conversation as plain text")
@@ -136,7 +136,7 @@ def greet(talk: Talk, model: str) -> None:
         talk.screen.note(f"{model}; /help lists what else can be said")
 
 
-def converse(talk: Talk, reader: Reader) -> int:
+def converse(talk: Conversation, reader: Reader) -> int:
     """Reads and answers to the end. A failure is a line, and the chat goes on; how many there were."""
     n_errors = 0
     while True:

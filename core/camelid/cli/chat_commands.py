@@ -9,7 +9,7 @@ from pathlib import Path
 
 from camelid.cli.chat_reader import unquoted
 from camelid.cli.chat_settings import NAMES, UNSET, read_setting
-from camelid.cli.chat_talk import Talk, figures
+from camelid.cli.chat_talk import Conversation, figures
 from camelid.cli.show import human, printable
 from camelid.errors import RequestError
 
@@ -22,10 +22,10 @@ class Command:
 
     takes: str
     help: str
-    obey: Callable[[Talk, str], object]
+    obey: Callable[[Conversation, str], object]
 
 
-def obey(talk: Talk, text: str) -> None:
+def obey(talk: Conversation, text: str) -> None:
     """Does what a command says, or gives the text to the model. EOFError ends the chat."""
     if not text.startswith("/"):
         talk.say(unquoted(text))
@@ -49,7 +49,7 @@ def find(name: str) -> Command:
     return command
 
 
-def show_help(talk: Talk, rest: str) -> None:  # noqa: ARG001
+def show_help(talk: Conversation, rest: str) -> None:  # noqa: ARG001
     """The table."""
     for name, command in COMMANDS.items():
         talk.screen.note(f"{f'/{name} {command.takes}':<20} {command.help}")
@@ -59,13 +59,13 @@ def show_help(talk: Talk, rest: str) -> None:  # noqa: ARG001
     talk.screen.note("Ctrl-C stops an answer; Ctrl-D ends the chat; // begins a text with a slash")
 
 
-def reset(talk: Talk, rest: str) -> None:  # noqa: ARG001
+def reset(talk: Conversation, rest: str) -> None:  # noqa: ARG001
     """Forgets the conversation."""
     talk.session.reset()
     talk.screen.note("a new conversation begins; the system message and the options stay")
 
 
-def system(talk: Talk, rest: str) -> None:
+def system(talk: Conversation, rest: str) -> None:
     """Shows, sets or removes the system message."""
     if rest:
         talk.session.system = None if rest == NONE else unquoted(rest)
@@ -73,14 +73,14 @@ def system(talk: Talk, rest: str) -> None:
     talk.screen.note("there is no system message" if now is None else f"system message: {now}")
 
 
-def save(talk: Talk, rest: str) -> None:
+def save(talk: Conversation, rest: str) -> None:
     """Writes the session file."""
     path = _path(rest)
     talk.thread.run(talk.session.asave(path))
     talk.screen.note(f"saved {_size(talk)} to {path}: {human(path.stat().st_size)}")
 
 
-def load(talk: Talk, rest: str) -> None:
+def load(talk: Conversation, rest: str) -> None:
     """Goes on with a file's session."""
     session = talk.thread.run(talk.llm.arestore(_path(rest)))
     talk.adopt(session)
@@ -89,7 +89,7 @@ def load(talk: Talk, rest: str) -> None:
         talk.screen.note(session.note)
 
 
-def fork(talk: Talk, rest: str) -> None:
+def fork(talk: Conversation, rest: str) -> None:
     """Goes on in a copy."""
     if rest in talk.sessions:
         raise RequestError(f"there is a conversation {rest!r} already; /switch {rest} goes there", field="id")
@@ -98,7 +98,7 @@ def fork(talk: Talk, rest: str) -> None:
     talk.screen.note(f"going on in {talk.session.id}; /switch {origin} goes back")
 
 
-def switch(talk: Talk, rest: str) -> None:
+def switch(talk: Conversation, rest: str) -> None:
     """Goes on in another conversation, or lists them."""
     if rest:
         session = talk.sessions.get(rest)
@@ -112,17 +112,17 @@ def switch(talk: Talk, rest: str) -> None:
         talk.screen.note(f"{mark} {name}: {len(session.messages)} messages")
 
 
-def undo(talk: Talk, rest: str) -> None:  # noqa: ARG001
+def undo(talk: Conversation, rest: str) -> None:  # noqa: ARG001
     """Takes the last turn back."""
     talk.screen.note(f"taken back: {talk.undo()}")
 
 
-def regenerate(talk: Talk, rest: str) -> None:  # noqa: ARG001
+def regenerate(talk: Conversation, rest: str) -> None:  # noqa: ARG001
     """Another answer."""
     talk.regenerate()
 
 
-def stats(talk: Talk, rest: str) -> None:  # noqa: ARG001
+def stats(talk: Conversation, rest: str) -> None:  # noqa: ARG001
     """Figures of the last answer, of the conversation and of the engine."""
     if talk.last:
         talk.screen.note(figures(talk.last))
@@ -135,7 +135,7 @@ def stats(talk: Talk, rest: str) -> None:  # noqa: ARG001
     )
 
 
-def settings(talk: Talk, rest: str) -> None:
+def settings(talk: Conversation, rest: str) -> None:
     """Lists, shows, sets or unsets options."""
     name, _, text = (part.strip() for part in rest.partition(" "))
     options = talk.session.options
@@ -153,7 +153,7 @@ def settings(talk: Talk, rest: str) -> None:
         talk.screen.note(f"at their defaults: {others}")
 
 
-def quit_chat(talk: Talk, rest: str) -> None:  # noqa: ARG001
+def quit_chat(talk: Conversation, rest: str) -> None:  # noqa: ARG001
     """Ends the chat."""
     raise EOFError
 
@@ -167,7 +167,7 @@ def _path(rest: str) -> Path:
         raise RequestError(f"{rest}: {error}; give the whole path", field="path") from error
 
 
-def _size(talk: Talk) -> str:
+def _size(talk: Conversation) -> str:
     session = talk.session
     return f"{len(session.messages)} messages, {len(session.token_ids)} tokens"
 

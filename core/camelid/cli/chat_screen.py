@@ -20,7 +20,7 @@ ANSWER, THOUGHTS, CALLS = "", "[thinks] ", "[calls] "  # sections of an answer, 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Theme:
     """Which section a kind of part belongs to, its text, and whether it begins a line."""
 
     section: str
@@ -28,12 +28,12 @@ class Look:
     is_first: bool = False
 
 
-LOOKS: Mapping[type, Look] = {
-    Content: Look(ANSWER, lambda part: part.text),
-    Reasoning: Look(THOUGHTS, lambda part: part.text),
-    CallStart: Look(CALLS, lambda part: f"{part.name} ", is_first=True),
-    CallArguments: Look(CALLS, lambda part: part.text),
-    CallEnd: Look(CALLS, lambda part: "" if part.complete else " (cut off)"),
+LOOKS: Mapping[type, Theme] = {
+    Content: Theme(ANSWER, lambda part: part.text),
+    Reasoning: Theme(THOUGHTS, lambda part: part.text),
+    CallStart: Theme(CALLS, lambda part: f"{part.name} ", is_first=True),
+    CallArguments: Theme(CALLS, lambda part: part.text),
+    CallEnd: Theme(CALLS, lambda part: "" if part.complete else " (cut off)"),
 }
 
 
@@ -71,7 +71,7 @@ class Screen:
         line = f"camelid: error: {' '.join(text.split())}"
         click.echo(click.style(_harmless(line), fg="red"), err=True, color=self._color)
 
-    def _show(self, look: Look, text: str) -> None:
+    def _show(self, look: Theme, text: str) -> None:
         if look.section != self._section or look.is_first:
             self._end_line()
             self._section = look.section

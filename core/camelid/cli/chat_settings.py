@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from camelid.asking import ENGINE_NAMES, engine_options
 from camelid.cli.sampling_flags import bias
 from camelid.errors import RequestError
-from camelid.messages import shown
-from camelid.options import Options, checked_stops
+from camelid.requests.build import ENGINE_NAMES, engine_options
+from camelid.requests.messages import shown
+from camelid.requests.options import Options, checked_stops
 from camelid.sampling.params import CHECKS
 
 Check = Callable[[str, Any], object]

@@ -6,19 +6,19 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from itertools import count
 
+from camelid.api.llm import LLM
+from camelid.api.sessions.session import Session
+from camelid.api.sessions.turns import content_text
 from camelid.cli.chat_screen import Screen
 from camelid.cli.verb import Ended
 from camelid.engine.results import Completion, Event
 from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
-from camelid.llm import LLM
-from camelid.options import Message
-from camelid.sessions.session import Session
-from camelid.sessions.turns import content_text
+from camelid.requests.options import Message
 
 
 @dataclass(slots=True)
-class Talk:
+class Conversation:
     """Sessions by name, the one that goes on, and the last answer.
 
     Those in `foreign` are of other files and came beside a conversation; --session's file is not theirs.

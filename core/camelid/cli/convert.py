@@ -6,7 +6,7 @@ import click
 
 from camelid.cli.fetching import local_model
 from camelid.cli.verb import say, verb, writing_bar
-from camelid.converting import CONVERT_TYPES, Written, convert
+from camelid.loading.convert import CONVERT_TYPES, Conversion, convert
 
 
 @verb
@@ -27,7 +27,7 @@ def command(model: str, target: str, to: str | None, verbose: bool) -> None:
     report(written, verbose)
 
 
-def report(written: Written, verbose: bool) -> None:
+def report(written: Conversion, verbose: bool) -> None:
     """What was written, on stderr; -v counts the types."""
     for note in written.notes:
         say(f"note: {note}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from camelid.backends.base import Backend
-from camelid.backends.staged import StagedBackend
+from camelid.backends.staged.backend import StagedBackend
 
 
 @dataclass(frozen=True, slots=True)

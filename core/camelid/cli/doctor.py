@@ -11,12 +11,12 @@ import click
 from rich.console import Group
 
 from camelid import __version__
-from camelid.backends.select import BACKENDS
-from camelid.cli.doctor_examine import Asked, Examined, examine
+from camelid.backends.registry import BACKENDS
+from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
 from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
-from camelid.loading import TAKES_ADAPTER
+from camelid.loading.start import TAKES_ADAPTER
 from camelid.plan.ops import OPS
 
 
@@ -41,8 +41,8 @@ def command(
     """
     names = backends or tuple(name for name in BACKENDS if name in BACKEND_NAMES)
     check_words(names, adapter, op)
-    asked, machine = Asked(op=op, is_full=is_full, adapter=adapter), read_machine()
-    found: list[Examined] = []
+    asked, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
+    found: list[BackendReport] = []
     if not as_json:
         show(Group(f"camelid {__version__}", machine_lines(machine)))
     for name in names:
@@ -64,7 +64,7 @@ def check_words(names: tuple[str, ...], adapter: str, op: str) -> None:
         raise click.UsageError(f"--adapter is for {', '.join(TAKES_ADAPTER)}, not for {', '.join(names)}")
 
 
-def facts(machine: Machine, found: list[Examined]) -> dict[str, Any]:
+def facts(machine: Machine, found: list[BackendReport]) -> dict[str, Any]:
     """The object of --json."""
     return {
         "version": __version__,
@@ -74,7 +74,7 @@ def facts(machine: Machine, found: list[Examined]) -> dict[str, Any]:
     }
 
 
-def complaint(found: list[Examined], named: tuple[str, ...]) -> str:
+def complaint(found: list[BackendReport], named: tuple[str, ...]) -> str:
     """Why the exit code is 1; "" if it is 0."""
     reasons = [f"{each.name} failed its gate" for each in found if each.has_failed]
     reasons += [f"{each.name} cannot be opened" for each in found if each.can is None and each.name in named]

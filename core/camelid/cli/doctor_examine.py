@@ -9,20 +9,20 @@ from time import perf_counter
 from typing import Any, cast
 
 from camelid.backends.base import Capabilities
-from camelid.backends.gate.availability import Matrix, availability
-from camelid.backends.gate.cases import all_cases, short_cases
-from camelid.backends.gate.gate import FAILED, PASSED, REFUSED, Outcome, judge
-from camelid.backends.single import BufferRunner
-from camelid.backends.verdict import keep
+from camelid.backends.common.op_runner import BufferRunner
+from camelid.backends.proof.availability import Matrix, availability
+from camelid.backends.proof.cases import all_cases, short_cases
+from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
+from camelid.backends.proof.verdicts import keep
 from camelid.errors import CamelidError
-from camelid.loading import TAKES_ADAPTER, open_named
+from camelid.loading.start import TAKES_ADAPTER, open_named
 
 Progress = Callable[[str, int, int], object]  # backend, cases done, of how many
 ORACLE = "reference"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DoctorOptions:
     """What to examine, and how thoroughly. `op` "" is every op."""
 
     op: str = ""
@@ -67,7 +67,7 @@ class OpVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class BackendReport:
     """A backend. Without capabilities it cannot be opened, as `reason` says; without `ops` no gate ran."""
 
     name: str
@@ -95,24 +95,26 @@ class Examined:
         }  # fmt: skip
 
 
-async def examine(name: str, asked: Asked, progress: Progress) -> Examined:
+async def examine(name: str, asked: DoctorOptions, progress: Progress) -> BackendReport:
     """Opens a backend, runs its gate unless it is the oracle, and keeps the verdict for `auto`."""
     try:
         backend = await open_named(name, asked.adapter if name in TAKES_ADAPTER else "")
     except CamelidError as error:
-        return Examined(name=name, reason=error.message)
+        return BackendReport(name=name, reason=error.message)
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
-        return Examined(name=name, reason=f"{type(error).__name__}: {error}")
+        return BackendReport(name=name, reason=f"{type(error).__name__}: {error}")
     can = backend.capabilities()
     start = perf_counter()
     try:
         ops = [] if name == ORACLE else await run_gate(cast(BufferRunner, backend), asked, progress)
     finally:
         await backend.close()
-    return Examined(name=name, can=can, matrix=availability(can), ops=ops, seconds=perf_counter() - start)
+    return BackendReport(
+        name=name, can=can, matrix=availability(can), ops=ops, seconds=perf_counter() - start
+    )
 
 
-async def run_gate(backend: BufferRunner, asked: Asked, progress: Progress) -> list[OpVerdict]:
+async def run_gate(backend: BufferRunner, asked: DoctorOptions, progress: Progress) -> list[OpVerdict]:
     """All cases that were asked for, op by op."""
     can = backend.capabilities()
     cases = list((all_cases if asked.is_full else short_cases)(can.weight_types, asked.op))

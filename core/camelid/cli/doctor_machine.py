@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from camelid.backends.processors import CGROUP, allowed_processors, cpu_quota
-from camelid.backends.select import BACKENDS
-from camelid.backends.verdict import cache_folder
+from camelid.backends.common.processors import CGROUP, allowed_processors, cpu_quota
+from camelid.backends.proof.verdicts import cache_folder
+from camelid.backends.registry import BACKENDS
 
 CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 # As Linux names them: what kernels for x86-64, then for arm64, are written for.

@@ -13,10 +13,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from camelid.backends.gate.availability import STATE_OPS, Matrix
-from camelid.backends.gate.gate import FAILED, PASSED, REFUSED
-from camelid.backends.gate.rows_matrix import OPS as TYPED_OPS
-from camelid.cli.doctor_examine import ORACLE, Examined, OpVerdict
+from camelid.backends.proof.availability import STATE_OPS, Matrix
+from camelid.backends.proof.gate import FAILED, PASSED, REFUSED
+from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
+from camelid.cli.doctor_examine import ORACLE, BackendReport, OpVerdict
 from camelid.cli.doctor_machine import Machine
 from camelid.cli.show import human, printable
 
@@ -68,14 +68,14 @@ def _memory(m: Machine) -> str:
     return f"{human(m.memory_bytes)}{free}{limit}"
 
 
-def backend_lines(found: Examined, *, every: bool = False) -> RenderableType:
+def backend_lines(found: BackendReport, *, every: bool = False) -> RenderableType:
     """A backend's facts, its matrix and its gate; with `every` all failures, and why cases were refused."""
     if found.can is None:
         return Group("", _facts({"backend": found.name, "unavailable": found.reason}))
     return Group(*(part for text in _parts(found, every) for part in ("", text)))
 
 
-def _parts(found: Examined, every: bool) -> Iterator[RenderableType]:
+def _parts(found: BackendReport, every: bool) -> Iterator[RenderableType]:
     matrix = found.matrix
     yield _facts(dict(_backend_facts(found)))
     yield _matrix_table("weights", matrix, TYPED_OPS, list(matrix["linear"]))
@@ -87,7 +87,7 @@ def _parts(found: Examined, every: bool) -> Iterator[RenderableType]:
     yield _verdict(found)
 
 
-def _backend_facts(found: Examined) -> Iterator[tuple[str, str]]:
+def _backend_facts(found: BackendReport) -> Iterator[tuple[str, str]]:
     can = found.can
     assert can is not None
     yield "backend", found.name
@@ -153,7 +153,7 @@ def _refusals(ops: Iterable[OpVerdict]) -> Iterator[RenderableType]:
         yield Text(printable(f"refused {n}: {reason}"))
 
 
-def _verdict(found: Examined) -> Text:
+def _verdict(found: BackendReport) -> Text:
     if found.name == ORACLE:
         return Text("the reference: what the gate compares the others with")
     if not found.ops:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.options import EngineOptions
+from camelid.requests.options import EngineOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

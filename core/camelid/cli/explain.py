@@ -16,9 +16,9 @@ from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
 from camelid.engine.metrics import predict_step
 from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.loading import LoadOptions, backend_plan, choose_backend
+from camelid.loading.model_file import open_model
+from camelid.loading.start import LoadOptions, backend_plan, choose_backend
 from camelid.model.arch import Model
-from camelid.opening import open_model
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.stages import split

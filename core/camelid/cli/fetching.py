@@ -8,7 +8,7 @@ from camelid.cli.verb import say, writing_bar
 from camelid.formats.hub.cache import Fetched, Progress
 from camelid.formats.hub.fetch import fetch
 from camelid.formats.hub.ids import HubId
-from camelid.opening import find_hub_id
+from camelid.loading.model_file import find_hub_id
 
 
 def local_model(model: str) -> str:

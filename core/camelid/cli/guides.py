@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.options import GuideOptions
+from camelid.requests.options import ConstraintOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -30,7 +30,7 @@ def guide_options(command: F) -> F:
     return reduce(lambda made, option: option(made), reversed(OPTIONS), command)
 
 
-def read_guide(given: Mapping[str, Any]) -> GuideOptions:
+def read_guide(given: Mapping[str, Any]) -> ConstraintOptions:
     """What was asked for, as an option of a request. A usage error for more than one, or for a bad file."""
     asked = {name: value for name, value in given.items() if value not in (None, ())}
     if len(asked) > 1:

@@ -20,14 +20,14 @@ from camelid.cli.show import columns, line, printable, shown, size, sizes
 from camelid.cli.verb import BACKEND_NAMES, model_argument, say, verb
 from camelid.engine.programs import Limits
 from camelid.errors import CamelidError, ModelFormatError
+from camelid.loading.model_file import ModelFile, open_model
 from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model, bytes_at, count_parameters
 from camelid.model.spec import ModelSpec, RopeSpec
-from camelid.opening import ModelFile, open_model
 from camelid.plan.weights import Weight
-from camelid.text.hf.models import kind_of
-from camelid.text.hf.values import mapping
+from camelid.text.tokenizers.hf.models import kind_of
+from camelid.text.tokenizers.hf.values import mapping
 
 SIZE_TYPES = ("f16", "q4_0")
 STORED = "as stored"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from camelid.backends.base import Backend, Forecast, Pool
-from camelid.backends.select import open_backend
-from camelid.backends.staged import StagedBackend
+from camelid.backends.base import Backend, Forecast, PoolSize
+from camelid.backends.registry import open_backend
+from camelid.backends.staged.backend import StagedBackend
 from camelid.cli.devices import Device, devices_of
 from camelid.cli.show import human, line
 from camelid.engine.programs import Limits
-from camelid.footprint import Footprint, Forecaster, as_stored, predict_memory
-from camelid.loading import layer_devices
+from camelid.loading.estimate import Forecaster, MemoryEstimate, as_stored, estimate_memory
+from camelid.loading.start import layer_devices
 from camelid.model.arch import Model
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
@@ -56,10 +56,10 @@ def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backe
 
 def predict(
     model: Model, whole: Backend, devices: Sequence[Device], context: int | None, limits: Limits
-) -> list[Footprint]:
+) -> list[MemoryEstimate]:
     """What the model takes on each device."""
     can = whole.capabilities()
-    return predict_memory(
+    return estimate_memory(
         model,
         context=context,
         limits=limits,
@@ -75,14 +75,14 @@ def forecaster_of(backend: Backend) -> Forecaster:
     own: Forecaster = getattr(backend, "forecast", as_stored)
     known = backend.capabilities().weight_types
 
-    def forecast(plans: Mapping[str, Plan], pools: Mapping[str, Pool]) -> Forecast:
+    def forecast(plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         types = {w.type for plan in plans.values() for w in plan.weights().values()}
         return (own if types <= known else as_stored)(plans, pools)
 
     return forecast
 
 
-def device_facts(device: Device, footprints: Mapping[str, Footprint]) -> Facts:
+def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Facts:
     """What one device has of the model, and takes for it."""
     types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
     return {
@@ -94,7 +94,7 @@ def device_facts(device: Device, footprints: Mapping[str, Footprint]) -> Facts:
     }
 
 
-def footprint_facts(f: Footprint) -> Facts:
+def footprint_facts(f: MemoryEstimate) -> Facts:
     """Bytes by use, and their sum."""
     return {
         "weights": f.weights,

@@ -16,7 +16,7 @@ from camelid.cli.fetching import local_model
 from camelid.cli.inspecting import UNKNOWN, Found, TensorFacts, inspect_directory, inspect_gguf
 from camelid.cli.show import columns, line, printable, shown, size
 from camelid.cli.verb import model_argument, verb
-from camelid.opening import find_directory, find_source
+from camelid.loading.model_file import find_directory, find_source
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer or an expert, within a tensor's name
 MAX_VALUE = 100  # characters of a setting

@@ -15,6 +15,7 @@ from camelid.formats.hf_config import HfDirectory, HfTensor, open_hf
 from camelid.formats.json_text import JsonObject
 from camelid.formats.safetensors import open_safetensors
 from camelid.formats.source import drive
+from camelid.loading.model_file import tokenizer_of
 from camelid.model.arch import Model
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
@@ -24,7 +25,6 @@ from camelid.model.hf_facts import Facts
 from camelid.model.read import read_model
 from camelid.model.sizes import count_parameters
 from camelid.model.tensors import tensor_shapes
-from camelid.opening import tokenizer_of
 from camelid.plan.weights import Weight
 
 T = TypeVar("T")

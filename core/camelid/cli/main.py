@@ -25,7 +25,7 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
+class CommandGroup(click.Group):
     """Finds a verb's command in the module of its name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -38,11 +38,13 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The table itself, so that help needs no import."""
-        with formatter.section("Verbs"):
+        with formatter.section("CommandGroup"):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, "-V", "--version", message="camelid %(version)s")
 def main() -> None:
     """One LLM runtime for every machine. MODEL left out means cria, the model in the box."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from camelid.api.llm import LLM, load
+from camelid.api.perplexity import PerplexityEstimate, Window, chunk_windows, strided_windows, window_losses
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.verb import (
@@ -25,9 +27,7 @@ from camelid.cli.verb import (
     verb,
 )
 from camelid.errors import BackendError
-from camelid.evaluation import Estimate, Window, chunk_windows, strided_windows, window_losses
-from camelid.llm import LLM, load
-from camelid.text.tokenizer import Tokenizer
+from camelid.text.tokenizers.tokenizer import Tokenizer
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
 
@@ -92,9 +92,9 @@ def cut(tokenizer: Tokenizer, text: str, context: int, stride: int | None) -> It
     return strided_windows(ids, context, stride) if stride else chunk_windows(ids, context, before)
 
 
-def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> Estimate:
+def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> PerplexityEstimate:
     """Scores the windows in order. BackendError where the loss is beyond all numbers."""
-    estimate = Estimate()
+    estimate = PerplexityEstimate()
     with scoring_bar(len(windows)) as shown:
         for number, window in enumerate(windows, 1):
             estimate = estimate.plus(window_losses(window, llm.logits(window.token_ids)))
@@ -111,7 +111,9 @@ def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> Estimate
     return estimate
 
 
-def figures(llm: LLM, estimate: Estimate, windows: Sequence[Window], seconds: float) -> dict[str, object]:
+def figures(
+    llm: LLM, estimate: PerplexityEstimate, windows: Sequence[Window], seconds: float
+) -> dict[str, object]:
     """What --json prints besides the words of the call."""
     n_read = sum(len(window.token_ids) for window in windows)
     return {

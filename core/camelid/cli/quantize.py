@@ -7,7 +7,7 @@ import click
 from camelid.cli.convert import report
 from camelid.cli.fetching import local_model
 from camelid.cli.verb import verb, writing_bar
-from camelid.converting import QUANTIZE_TYPES, convert
+from camelid.loading.convert import QUANTIZE_TYPES, convert
 
 
 @verb

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from camelid.backends.bandwidth import read_gbps
+from camelid.api.llm import LLM, Completion, load
+from camelid.backends.common.bandwidth import read_gbps
 from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.fetching import local_model
 from camelid.cli.guides import guide_options, read_guide
@@ -25,8 +26,7 @@ from camelid.cli.verb import (
     verb,
 )
 from camelid.engine.metrics import predict_step
-from camelid.llm import LLM, Completion, load
-from camelid.options import LoadWords, Options, Prompt
+from camelid.requests.options import LoadWords, Options, Prompt
 
 
 @verb

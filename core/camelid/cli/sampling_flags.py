@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from camelid.errors import RequestError
-from camelid.options import SamplingOptions
+from camelid.requests.options import SamplingOptions
 from camelid.sampling.params import CHECKS
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from camelid.api.llm import load_tokenizer
 from camelid.cli.fetching import local_model
 from camelid.cli.verb import verb
-from camelid.llm import load_tokenizer
 
 
 @verb

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.backends.select import ADAPTERS, BACKENDS
+from camelid.backends.registry import ADAPTERS, BACKENDS
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
-from camelid.options import LoadWords
+from camelid.requests.options import LoadWords
 
 F = TypeVar("F", bound=Callable[..., Any])
 BACKEND_NAMES = [name for name in (*BACKENDS, *ADAPTERS) if name != "null"]  # null only counts, for tests
@@ -33,7 +33,7 @@ class Failure(click.ClickException):
         click.echo(f"camelid: error: {' '.join(self.message.split())}", err=True, file=file)
 
 
-class Verb(click.Command):
+class CamelidCommand(click.Command):
     """A command whose errors are one clear line, with the traceback under -v; Ctrl-C exits with 130."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -99,10 +99,10 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; this is a bug in camelid, -v shows where"
 
 
-def verb(function: Callable[..., None]) -> Verb:
+def verb(function: Callable[..., None]) -> CamelidCommand:
     """Makes a function the module's command, with -v."""
     flag = click.option("-v", "--verbose", is_flag=True, help="Say more; show a traceback for errors.")
-    return click.command(cls=Verb, context_settings=SETTINGS)(flag(function))
+    return click.command(cls=CamelidCommand, context_settings=SETTINGS)(flag(function))
 
 
 def model_argument(function: F) -> F:

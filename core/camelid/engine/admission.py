@@ -10,7 +10,7 @@ from camelid.backends.base import Capabilities
 from camelid.engine.programs import Limits
 from camelid.engine.sequence import OVERFLOWS, Request
 from camelid.errors import ContextOverflowError, PlanError, RequestError
-from camelid.messages import shown
+from camelid.requests.messages import shown
 
 MOST_SECONDS = 1e9
 # Fields that are integers, with the least and the most.

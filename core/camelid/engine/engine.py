@@ -17,19 +17,19 @@ from time import perf_counter
 
 from camelid.backends.base import Backend, Program, Result
 from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, most_tokens
-from camelid.engine.flight import Flight
-from camelid.engine.metrics import Counters, EngineStats, Hook, StepFacts, tell
-from camelid.engine.outputs import Outputs
-from camelid.engine.pace import BUSY, Ahead
+from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
+from camelid.engine.output_processor import OutputProcessor
+from camelid.engine.pending_step import PendingStep
 from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits
 from camelid.engine.results import Clock, FinishReason, Outbox
-from camelid.engine.scheduler import Batch, Scheduler, Work, build_step
+from camelid.engine.scheduler import Batch, ScheduledSequence, Scheduler, build_step
 from camelid.engine.sequence import Request, Sequence
 from camelid.engine.speculative import drafts_of
-from camelid.engine.state import StateManager
+from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
+from camelid.engine.step_budget import BUSY_STEPS, RunAhead
 from camelid.engine.stream import Stream
 from camelid.engine.timeouts import Timeouts
-from camelid.engine.transfer import Exported, export_rows, import_rows, write_history
 from camelid.errors import PlanError, RequestError
 from camelid.plan.step import FROM_RING, Step, encode_step
 from camelid.sampling.host import NeedsAllLogits
@@ -42,7 +42,7 @@ class StepEngine:
         self,
         backend: Backend,
         programs: dict[str, Program],
-        state: StateManager,
+        state: KVCacheManager,
         *,
         limits: Limits,
         vocab_size: int,
@@ -53,17 +53,17 @@ class StepEngine:
         self.programs = programs
         self.vocab_size = vocab_size
         self.limits = limits
-        self.hooks: list[Hook] = []
+        self.hooks: list[StepHook] = []
         self.counters = Counters()
         capabilities = backend.capabilities()
         self.max_in_flight = check_depth(max_in_flight, capabilities)
         self.state = state
         self._scheduler = Scheduler(state, limits)
-        self._outputs = Outputs(capabilities.name, vocab_size, self.counters)
+        self._outputs = OutputProcessor(capabilities.name, vocab_size, self.counters)
         self._clock = clock
         self._timeouts = Timeouts(clock)
-        self._ahead = Ahead(self.max_in_flight)
-        self._flights: deque[Flight] = deque()
+        self._ahead = RunAhead(self.max_in_flight)
+        self._pending: deque[PendingStep] = deque()
         self._sequences: dict[int, Sequence] = {}
         self._ids = count(1)
         self._retired = 0.0
@@ -77,7 +77,7 @@ class StepEngine:
     @property
     def is_idle(self) -> bool:
         """No request, no step in flight, every unit free or cached."""
-        return not self._sequences and not self._flights and self.state.is_idle
+        return not self._sequences and not self._pending and self.state.is_idle
 
     @property
     def n_running(self) -> int:
@@ -112,13 +112,13 @@ class StepEngine:
         self.counters.requests += 1
         return self._stream(sequence)
 
-    async def export_rows(self, token_ids: Seq[int], salt: str = "") -> Exported:
+    async def export_rows(self, token_ids: Seq[int], salt: str = "") -> ExportedState:
         """The state of as many of these tokens as the prefix cache knows."""
         check_ids(token_ids, self.vocab_size)
         async with self._turn:
             return await export_rows(self.backend, self.state, token_ids, salt)
 
-    async def import_rows(self, token_ids: Seq[int], exported: Exported, salt: str = "") -> int:
+    async def import_rows(self, token_ids: Seq[int], exported: ExportedState, salt: str = "") -> int:
         """Puts exported state into the prefix cache; how many rows are known then.
 
         RequestError if there is no room now, or it is not the state of these tokens.
@@ -147,10 +147,10 @@ class StepEngine:
             self.cancel(id)
 
     async def fork(self, id: int, *, choice: int) -> Stream:  # noqa: A002
-        """Another stream that goes on from a running request's tokens, with draws of its own.
+        """A second stream that continues a running request's tokens with draws of its own.
 
-        Both share their state until one writes to it. Where no seat is free for the fork, it waits for one
-        like any request. RequestError if the request has ended, or asked for logits.
+        The streams share cache pages until one writes to them. A fork without a free allocation waits
+        like any request. RequestError for a request that has ended or that asks for logits.
         """
         check_choice(choice)
         async with self._turn:
@@ -163,11 +163,11 @@ class StepEngine:
 
     def _fork(self, parent: Sequence, choice: int) -> Stream:
         child = parent.fork(next(self._ids), choice)
-        seat = parent.seat and self.state.fork(parent.seat, parent.n_rows)
-        if seat:
-            child.take_seat(seat)
+        allocation = parent.allocation and self.state.fork(parent.allocation, parent.n_rows)
+        if allocation:
+            child.attach(allocation)
             child.n_found = 0  # by its parent, not in the prefix cache
-            self._scheduler.seat_at_once(child)
+            self._scheduler.run_at_once(child)
         else:
             self._scheduler.add(child)
         self._timeouts.add(child)
@@ -202,7 +202,7 @@ class StepEngine:
         for _ in range(2):  # who was sent away or failed made room for those who wait
             await self._prepare()
             self._fill()
-            if self._flights:
+            if self._pending:
                 await self._retire()
                 return True
         return self.counters.failed_steps > n_failed
@@ -211,23 +211,23 @@ class StepEngine:
         """What must be awaited before a step is built: the history of found prompts, and drafts."""
         scheduler = self._scheduler
         scheduler.admit()
-        while scheduler.newcomers:  # one whose history fails has no seat then, and passes
-            await self._on_its_own(scheduler.newcomers[0], self._welcome)
+        while scheduler.newly_running:  # one whose history fails has no allocation then, and passes
+            await self._isolated(scheduler.newly_running[0], self._start)
         for s in scheduler.speculating():
-            await self._on_its_own(s, self._propose)
+            await self._isolated(s, self._propose)
 
-    async def _on_its_own(self, s: Sequence, work: Callable[[Sequence], Awaitable[None]]) -> None:
+    async def _isolated(self, s: Sequence, work: Callable[[Sequence], Awaitable[None]]) -> None:
         """What goes wrong with work for one sequence ends this sequence only."""
         try:
             await work(s)
         except Exception as error:
             self._end(s, "error", error)
 
-    async def _welcome(self, s: Sequence) -> None:
-        """After the first newcomer took a seat. It stays the first, should this task be cancelled."""
-        if s.seat and s.n_rows and s.words.penalty_last_n:
-            await write_history(self.backend, self.state, s.seat, s.token_ids[: s.n_rows])
-        self._scheduler.newcomers.popleft()
+    async def _start(self, s: Sequence) -> None:
+        """After the first newcomer took an allocation. It stays the first, should this task be cancelled."""
+        if s.allocation and s.n_rows and s.words.penalty_last_n:
+            await write_history(self.backend, self.state, s.allocation, s.token_ids[: s.n_rows])
+        self._scheduler.newly_running.popleft()
         self.counters.cached_rows += s.n_found
         self.counters.prefix_hits += s.n_found > 0
 
@@ -242,14 +242,14 @@ class StepEngine:
         """Whether a further step may be submitted.
 
         More than a device needs only where all generate, and nobody waits for a row of its own: prompts take
-        long, and of recurrent state a seat keeps what two steps leave.
+        long, and of recurrent state an allocation keeps what two steps leave.
         """
-        n = len(self._flights)
-        if n < min(BUSY, self.max_in_flight):
+        n = len(self._pending)
+        if n < min(BUSY_STEPS, self.max_in_flight):
             return True
-        if n >= self._ahead.steps() or self.state.has_recurrent or self._scheduler.somebody_waits:
+        if n >= self._ahead.steps() or self.state.has_recurrent or self._scheduler.has_dependent_rows:
             return False
-        return all(flight.batch.program == DECODE for flight in self._flights)
+        return all(flight.batch.program == DECODE for flight in self._pending)
 
     def _fill(self) -> None:
         while self._has_room:
@@ -272,13 +272,13 @@ class StepEngine:
         for work in batch.work:
             work.sequence.submitted(work.n_rows, work.n_outputs)
         decode = sum(work.n_rows for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
-        self._flights.append(Flight(batch, ticket, now, decode))
+        self._pending.append(PendingStep(batch, ticket, now, decode))
         self._count(batch, step, decode)
 
     def _count(self, batch: Batch, step: Step, decode: int) -> None:
         counters = self.counters
         counters.steps_submitted += 1
-        counters.max_in_flight = max(counters.max_in_flight, len(self._flights))
+        counters.max_in_flight = max(counters.max_in_flight, len(self._pending))
         counters.decode_rows += decode
         counters.prefill_rows += len(step.rows) - decode
         counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
@@ -290,13 +290,13 @@ class StepEngine:
     async def _retire(self) -> None:
         """Reads the older half of the steps, while the others run. All stay in flight if this task is
         cancelled while it waits."""
-        due = list(islice(self._flights, (len(self._flights) + 1) // 2))
+        due = list(islice(self._pending, (len(self._pending) + 1) // 2))
         for flight in reversed(due):  # the last first: there is one wait for all
             await flight.read(self.backend)
         now = self._clock()
         seconds, self._retired = (now - max(due[0].submitted, self._retired)) / len(due), now
         for flight in due:
-            self._flights.popleft()
+            self._pending.popleft()
             self._note_time(flight, seconds)
             for work in flight.batch.work:
                 work.sequence.retired(work.n_rows, work.n_outputs)
@@ -305,7 +305,7 @@ class StepEngine:
             else:
                 self._deliver(flight.batch, flight.result or ())
 
-    def _note_time(self, flight: Flight, seconds: float) -> None:
+    def _note_time(self, flight: PendingStep, seconds: float) -> None:
         """A step took the time since it was submitted, or since the one before it was done."""
         self.counters.steps_retired += 1
         self.counters.retired_decode_rows += flight.n_decode
@@ -315,13 +315,13 @@ class StepEngine:
         if flight.batch.program == DECODE:
             self._ahead.note(seconds)
         if self.hooks:
-            tell(self.hooks, StepFacts(flight.batch.program, len(flight.batch.work), n_rows, seconds))
+            notify(self.hooks, StepStats(flight.batch.program, len(flight.batch.work), n_rows, seconds))
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         """Ends the sequences of a step that failed, and no others."""
         self.counters.failed_steps += 1
         for work in batch.work:
-            work.sequence.is_lost = True
+            work.sequence.is_failed = True
             self._end(work.sequence, "error", error)
 
     def _deliver(self, batch: Batch, result: Result) -> None:
@@ -335,51 +335,51 @@ class StepEngine:
             else:
                 self._take(work, rows)
 
-    def _take(self, work: Work, rows: Result) -> None:
+    def _take(self, work: ScheduledSequence, rows: Result) -> None:
         """Results of one sequence; whatever goes wrong with them ends this sequence only."""
         s = work.sequence
         try:
             taken = self._outputs.take(s, rows, work.n_outputs)
         except NeedsAllLogits:
-            self._run_again(s)
+            self._rerun(s)
             return
         except Exception as error:
             self._end(s, "error", error)
             return
         if taken.n_rows < work.n_outputs:
-            self._take_back(work, work.n_outputs - taken.n_rows)
+            self._reject_rows(work, work.n_outputs - taken.n_rows)
         if taken.reason:
             self._end(s, taken.reason)
             return
-        self._go_on(s)
+        self._settle(s)
 
-    def _run_again(self, s: Sequence) -> None:
+    def _rerun(self, s: Sequence) -> None:
         """The row's candidates prove no draw: it runs once more, for all its logits."""
         self.counters.full_logits_rows += 1
         s.needs_all = True
         s.take_back(1)
-        assert s.seat is not None, "a sequence whose row has just retired holds a seat"
-        self.state.retreat(s.seat)
-        self._scheduler.drained(s)
+        assert s.allocation is not None, "a sequence whose row has just retired holds an allocation"
+        self.state.retreat(s.allocation)
+        self._scheduler.requeue_if_idle(s)
 
-    def _take_back(self, work: Work, n_rejected: int) -> None:
+    def _reject_rows(self, work: ScheduledSequence, n_rejected: int) -> None:
         """Rows of wrong drafts hold nothing; recurrent state goes back the whole step."""
         s = work.sequence
         if self.state.has_recurrent:
-            assert s.seat is not None, "a sequence whose rows have just retired holds a seat"
-            self.state.retreat(s.seat)
+            assert s.allocation is not None, "a sequence whose rows have just retired holds an allocation"
+            self.state.retreat(s.allocation)
         s.take_back(work.n_rows if self.state.has_recurrent else n_rejected)
 
-    def _go_on(self, s: Sequence) -> None:
+    def _settle(self, s: Sequence) -> None:
         """Tells the cache what has retired, makes room in a full context, and lets a leaving one go."""
-        assert s.seat is not None, "a sequence whose rows have just retired holds a seat"
-        self.state.settle(s.seat, s.token_ids, s.n_valid)
+        assert s.allocation is not None, "a sequence whose rows have just retired holds an allocation"
+        self.state.settle(s.allocation, s.token_ids, s.n_valid)
         if s.shifts and len(s.token_ids) == s.limit:
-            self._scheduler.send_away(s)
+            self._scheduler.evict(s)
             s.shift()
             self.counters.shifted += 1
         else:
-            self._scheduler.drained(s)
+            self._scheduler.requeue_if_idle(s)
 
     def _end(self, s: Sequence, reason: FinishReason, error: Exception | None = None) -> None:
         s.finish(reason, error)

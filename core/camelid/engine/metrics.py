@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from camelid.backends.null import step_counts
+from camelid.backends.null.backend import step_counts
 from camelid.plan.ops import op_bytes, op_flops
 from camelid.plan.plan import Plan
 from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
@@ -44,7 +44,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFacts:
+class StepStats:
     """A step that has retired: its program, how many sequences and rows it had, and the seconds it took."""
 
     program: str
@@ -53,10 +53,10 @@ class StepFacts:
     seconds: float
 
 
-Hook: TypeAlias = Callable[[StepFacts], object]
+StepHook: TypeAlias = Callable[[StepStats], object]
 
 
-def tell(hooks: Iterable[Hook], facts: StepFacts) -> None:
+def notify(hooks: Iterable[StepHook], facts: StepStats) -> None:
     """Calls the hooks. What one raises is the event loop's to report, as with any callback of it."""
     for hook in hooks:
         try:
@@ -78,7 +78,7 @@ class EngineStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SequenceShare:
     """One sequence's part of a step: rows that it holds before, rows that it adds, outputs."""
 
     held: int
@@ -96,10 +96,10 @@ class StepCost:
 
 def predict_step(plan: Plan, *, n_rows: int = 1, held: int = 0) -> StepCost:
     """The cost of one sequence's `n_rows` rows after `held` rows, with one output."""
-    return step_cost(plan, [Share(held, n_rows)])
+    return step_cost(plan, [SequenceShare(held, n_rows)])
 
 
-def step_cost(plan: Plan, shares: Sequence[Share]) -> StepCost:
+def step_cost(plan: Plan, shares: Sequence[SequenceShare]) -> StepCost:
     """Bytes that one step of these sequences must move at least, and its floating-point operations."""
     step = Step()
     for number, share in enumerate(shares):

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from camelid.engine.pace import Pace
+from camelid.engine.allocation import PAGED
+from camelid.engine.kv_cache import KVCacheManager, TableChange
 from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
@@ -19,20 +20,19 @@ from camelid.engine.programs import (
     Limits,
     program_key,
 )
-from camelid.engine.seat import PAGED
 from camelid.engine.sequence import Sequence
-from camelid.engine.state import Change, StateManager
+from camelid.engine.step_budget import PrefillBudget
 from camelid.plan.step import Step, StepSequence
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ScheduledSequence:
     """One sequence's share of a step: its next `n_rows` rows, how many outputs, what becomes of its pages."""
 
     sequence: Sequence
     n_rows: int
     n_outputs: int
-    change: Change
+    change: TableChange
 
 
 @dataclass(slots=True)
@@ -40,25 +40,24 @@ class Batch:
     """What one step does, and the program that does it."""
 
     program: str
-    work: list[Work] = field(default_factory=list[Work])
+    work: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
     n_updates: int = 0
 
 
 class Scheduler:
-    """`waiting` sequences get a seat in order, `running` ones hold theirs until they end or are sent away.
+    """`waiting` sequences get a cache allocation in order; `running` sequences hold theirs.
 
-    Both are in order: higher priority first, then who came first. Where units run out, the last of those
-    running goes back to wait, and is computed anew later from the tokens that it has; what of it nobody took
-    meanwhile is found in the prefix cache.
+    Both lists are in order: higher priority first, then earlier arrival. Where units run out, the last
+    running sequence is preempted: it waits again, and its rows are recomputed or found in the prefix cache.
     """
 
-    def __init__(self, state: StateManager, limits: Limits) -> None:
+    def __init__(self, state: KVCacheManager, limits: Limits) -> None:
         self.state = state
         self.limits = limits
-        self.pace = Pace(limits.step_s)
+        self.pace = PrefillBudget(limits.step_s)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
-        self.newcomers: deque[Sequence] = deque()  # whom the engine has not looked at since they took a seat
+        self.newly_running: deque[Sequence] = deque()  # not yet started by the engine
         self.n_preempted = 0
         # Who found no room, and when: to look again for what of its prompt is known takes time.
         self._refused: tuple[int, int] | None = None
@@ -69,41 +68,41 @@ class Scheduler:
         self._turns = deque((ALL_LOGITS, MIXED, CANDIDATES, GUIDED, VERIFY))
 
     @property
-    def somebody_waits(self) -> bool:
+    def has_dependent_rows(self) -> bool:
         """Whether some generated row waits for the one before, and would for all steps that run ahead."""
-        return any(s.waits for s in self.running)
+        return any(s.is_dependent for s in self.running)
 
     def add(self, sequence: Sequence) -> None:
         insort(self.waiting, sequence, key=lambda s: s.order)
 
-    def seat_at_once(self, sequence: Sequence) -> None:
-        """Adds one that has its seat already."""
+    def run_at_once(self, sequence: Sequence) -> None:
+        """Adds one that has its allocation already."""
         insort(self.running, sequence, key=lambda s: s.order)
-        self.newcomers.append(sequence)
+        self.newly_running.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Frees a finished sequence's units, unless a step in flight still touches them."""
         if sequence in self.waiting:
             self.waiting.remove(sequence)
         if sequence in self.running and not sequence.n_in_flight:
-            self._unseat(sequence)
+            self._free(sequence)
 
-    def _unseat(self, s: Sequence) -> None:
+    def _free(self, s: Sequence) -> None:
         self.running.remove(s)
-        assert s.seat is not None, "running sequences hold a seat"
-        keeps = s.request.reuses and s.outbox.error is None and not s.is_lost
-        self.state.close_seat(s.seat, s.token_ids, s.n_valid, keeps=keeps)
-        s.leave_seat()
+        assert s.allocation is not None, "running sequences hold an allocation"
+        keeps = s.request.reuses and s.outbox.error is None and not s.is_failed
+        self.state.free(s.allocation, s.token_ids, s.n_valid, keeps=keeps)
+        s.detach()
 
-    def send_away(self, sequence: Sequence) -> None:
-        """Lets a sequence wait for a seat again; at the latest when its steps in flight have retired."""
-        sequence.is_leaving = True
-        self.drained(sequence)
+    def evict(self, sequence: Sequence) -> None:
+        """Preempts a sequence: it waits again as soon as its steps in flight have retired."""
+        sequence.is_preempted = True
+        self.requeue_if_idle(sequence)
 
-    def drained(self, sequence: Sequence) -> None:
+    def requeue_if_idle(self, sequence: Sequence) -> None:
         """Sends a leaving sequence back to the queue, if nothing of it is in flight any longer."""
-        if sequence.is_leaving and not sequence.n_in_flight:
-            self._unseat(sequence)
+        if sequence.is_preempted and not sequence.n_in_flight:
+            self._free(sequence)
             self.add(sequence)
 
     # Batches
@@ -124,33 +123,33 @@ class Scheduler:
         return {MIXED, *(ALL_LOGITS if s.request.all_logits else s.program for s in self.running)}
 
     def admit(self) -> None:
-        """Gives seats to those who wait, in order, while there is room."""
+        """Gives allocations to those who wait, in order, while there is room."""
         while self.waiting and self._refused != (self.waiting[0].id, self.state.n_let_go):
             first = self.waiting[0]
             request = first.request
-            seat = self.state.open_seat(first.token_ids, salt=request.salt, reuses=request.finds)
-            if seat:
+            allocation = self.state.allocate(first.token_ids, salt=request.salt, reuses=request.finds)
+            if allocation:
                 self.waiting.pop(0)
-                first.take_seat(seat)
-                self.seat_at_once(first)
-            elif not self._make_way(first):
+                first.attach(allocation)
+                self.run_at_once(first)
+            elif not self._preempt_for(first):
                 self._refused = first.id, self.state.n_let_go
 
     def speculating(self) -> Iterator[Sequence]:
         """Those that can be asked for drafts of what follows."""
         return (s for s in self._live() if s.proposer and s.can_decode)
 
-    def _make_way(self, waiting: Sequence) -> bool:
+    def _preempt_for(self, waiting: Sequence) -> bool:
         """For one of higher priority the last of those running goes; whether it is gone at once."""
         last = self.running[-1] if self.running else None
         if last is None or last.request.priority >= waiting.request.priority or not last.is_live:
             return False
         self._preempt(last)
-        return last.seat is None
+        return last.allocation is None
 
     def _preempt(self, victim: Sequence) -> None:
         self.n_preempted += 1
-        self.send_away(victim)
+        self.evict(victim)
 
     def _batch(self, program: str) -> Batch:
         batch = Batch(program)
@@ -197,12 +196,15 @@ class Scheduler:
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
         """Adds a share of work if there are units for it, at the cost of who is behind."""
-        seat = s.seat
-        assert seat is not None, "running sequences hold a seat"
+        allocation = s.allocation
+        assert allocation is not None, "running sequences hold an allocation"
         end = s.n_rows + n_rows
-        if batch.n_updates + self.state.most_updates(seat, s.n_rows, end) > self._most_updates[batch.program]:
+        if (
+            batch.n_updates + self.state.most_updates(allocation, s.n_rows, end)
+            > self._most_updates[batch.program]
+        ):
             return False  # its page tables do not fit this step any more
-        while (change := self.state.grow(seat, s.n_rows, end)) is None:
+        while (change := self.state.grow(allocation, s.n_rows, end)) is None:
             victim = self._victim(batch)
             if victim is None or (victim is s and s.n_in_flight):
                 return False  # what is in flight will make room
@@ -210,7 +212,7 @@ class Scheduler:
             if victim is s:
                 return False
         batch.n_updates += len(change.updates)
-        batch.work.append(Work(s, n_rows, n_outputs, change))
+        batch.work.append(ScheduledSequence(s, n_rows, n_outputs, change))
         return True
 
     def _victim(self, batch: Batch) -> Sequence | None:
@@ -218,7 +220,7 @@ class Scheduler:
 
         A step with copies sends nobody away: what it copies from could be let go and be copied to.
         """
-        if any(s.is_leaving or s.is_finished for s in self.running):
+        if any(s.is_preempted or s.is_finished for s in self.running):
             return None
         if any(work.change.copies for work in batch.work):
             return None
@@ -234,7 +236,7 @@ def _share(s: Sequence, room: int, budget: int) -> int:
     return max(min(n, budget), 0)
 
 
-def build_step(batch: Batch, state: StateManager, ordinal: int) -> Step:
+def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
     """The batch as a step."""
     step = Step(ordinal=ordinal)
     for number, work in enumerate(batch.work):
@@ -242,14 +244,14 @@ def build_step(batch: Batch, state: StateManager, ordinal: int) -> Step:
     return step
 
 
-def _add_work(step: Step, number: int, work: Work, state: StateManager) -> None:
+def _add_work(step: Step, number: int, work: ScheduledSequence, state: KVCacheManager) -> None:
     s, first, held = work.sequence, len(step.rows), work.sequence.n_rows
-    assert s.seat is not None, "scheduled sequences hold a seat"
+    assert s.allocation is not None, "scheduled sequences hold an allocation"
     step.updates += work.change.updates
     step.copies += work.change.copies
     step.rows += [s.row(number, held + i) for i in range(work.n_rows)]
-    groups = state.words(s.seat, held)
-    state.advance(s.seat, held + work.n_rows)
+    groups = state.words(s.allocation, held)
+    state.advance(s.allocation, held + work.n_rows)
     step.sequences.append(StepSequence(first_row=first, rows=work.n_rows, groups=groups, sampling=number))
     step.sampling.append(s.words)
     sampled = range(work.n_rows - work.n_outputs, work.n_rows)  # the last rows

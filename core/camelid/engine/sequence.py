@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from camelid.answers import NoText, TextSink
+from camelid.engine.allocation import CacheAllocation
 from camelid.engine.programs import ALL_LOGITS, CANDIDATES, DECODE, GUIDED, VERIFY
 from camelid.engine.results import Clock, Completion, Event, FinishReason, Outbox, Usage
-from camelid.engine.seat import Seat
 from camelid.engine.speculative import Proposer
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow, StepSampling
+from camelid.requests.output_text import NoText, OutputReader
 from camelid.sampling.drawing import Constraint
 from camelid.sampling.host import HostSampler
 from camelid.sampling.params import SamplingParams
@@ -37,7 +37,7 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     max_tokens: int | None = None
     eos_ids: frozenset[int] = frozenset()
-    sink: Callable[[], TextSink] = NoText
+    sink: Callable[[], OutputReader] = NoText
     constraint: Callable[[], Constraint] | None = None
     proposer: Callable[[], Proposer] | None = None
     all_logits: bool = False
@@ -102,15 +102,15 @@ class Sequence:
     n_in_flight: int = 0
     n_steps: int = 0
     n_shifted: int = 0  # tokens that shifts dropped
-    n_found: int = 0  # rows that were computed when it took its seat
+    n_found: int = 0  # rows that were computed when it took its allocation
     n_cached: int = 0  # of its prompt, the first time
-    seat: Seat | None = None
-    is_leaving: bool = False  # it gives up its seat once nothing of it is in flight
-    is_lost: bool = False  # a step of it failed, so that nobody knows what its units hold
+    allocation: CacheAllocation | None = None
+    is_preempted: bool = False  # it gives up its allocation once nothing of it is in flight
+    is_failed: bool = False  # a step of it failed, so that nobody knows what its units hold
     needs_all: bool = False  # since the candidates of its latest row were too few
     drafts: tuple[int, ...] = ()
     clock: Clock = field(default_factory=Clock)
-    sink: TextSink = field(init=False)
+    sink: OutputReader = field(init=False)
     constraint: Constraint | None = None
     sampler: HostSampler | None = None
     proposer: Proposer | None = None
@@ -141,7 +141,7 @@ class Sequence:
     @property
     def is_live(self) -> bool:
         """Whether steps may be built for it."""
-        return not (self.seat is None or self.is_finished or self.is_leaving)
+        return not (self.allocation is None or self.is_finished or self.is_preempted)
 
     @property
     def has_own_program(self) -> bool:
@@ -149,7 +149,7 @@ class Sequence:
         return self.sampler is not None or self.request.sampling.logprobs > 0
 
     @property
-    def waits(self) -> bool:
+    def is_dependent(self) -> bool:
         """Each of its generated rows waits for the one before: the host has a say in what follows."""
         return self.sampler is not None or self.proposer is not None
 
@@ -167,12 +167,12 @@ class Sequence:
         """Known rows that go through the prompt's program.
 
         A sequence with a program of its own keeps the last known row for that.
-        The first row on a new seat goes there too, since page tables that are all new fit there.
+        The first row on a new allocation goes there too, since page tables that are all new fit there.
         """
         n_left = len(self.token_ids) - self.n_rows
         if self.has_own_program:
             return max(n_left - 1, 0)
-        is_prompt = self.n_rows < self.n_prompt or (self.seat is not None and self.seat.is_fresh)
+        is_prompt = self.n_rows < self.n_prompt or (self.allocation is not None and self.allocation.is_fresh)
         return n_left if is_prompt or n_left > 1 else 0
 
     @property
@@ -183,7 +183,7 @@ class Sequence:
     @property
     def can_decode(self) -> bool:
         """Whether its next generated row can be submitted."""
-        if self.n_prefill or (self.waits and self.n_in_flight):
+        if self.n_prefill or (self.is_dependent and self.n_in_flight):
             return False
         n_tokens = len(self.token_ids) + self.n_ahead
         return self.n_rows < n_tokens < self.limit
@@ -225,17 +225,17 @@ class Sequence:
         self.n_rows -= n_rows
         self.n_done -= n_rows
 
-    def take_seat(self, seat: Seat) -> None:
-        """Begins, or begins again, with what its seat already holds."""
-        self.seat, self.n_rows, self.n_done = seat, seat.n_cached, seat.n_cached
-        self.n_found = seat.n_cached
+    def attach(self, allocation: CacheAllocation) -> None:
+        """Begins, or begins again, with what its allocation already holds."""
+        self.allocation, self.n_rows, self.n_done = allocation, allocation.n_cached, allocation.n_cached
+        self.n_found = allocation.n_cached
         if not self.n_steps:
-            self.n_cached = min(seat.n_cached, self.request.n_prompt)
+            self.n_cached = min(allocation.n_cached, self.request.n_prompt)
 
-    def leave_seat(self) -> None:
-        """Gives up its seat; what it will compute again begins at its first token."""
-        self.seat, self.n_rows, self.n_done = None, 0, 0
-        self.is_leaving, self.needs_all, self.drafts = False, False, ()
+    def detach(self) -> None:
+        """Gives up its allocation; what it will compute again begins at its first token."""
+        self.allocation, self.n_rows, self.n_done = None, 0, 0
+        self.is_preempted, self.needs_all, self.drafts = False, False, ()
         if not self.is_finished:
             self.outbox.logits.clear()  # which nobody reads before the end
 
@@ -308,17 +308,23 @@ class Sequence:
         Its completion has the whole answer, its events only what comes from now on.
         """
         request = replace(self.request, choice=choice)
-        own = {"outbox": Outbox(), "clock": Clock(self.clock.now), "seat": None, "drafts": (), "n_steps": 0}
+        own = {
+            "outbox": Outbox(),
+            "clock": Clock(self.clock.now),
+            "allocation": None,
+            "drafts": (),
+            "n_steps": 0,
+        }
         child = replace(self, id=id, request=request, n_rows=0, n_done=0, n_cached=0, **own)
         child.token_ids, child.answer_ids = list(self.token_ids), list(self.answer_ids)
         child.n_prompt = self.n_prompt
         child.words = request.sampling.words(choice=choice, offset=self.n_shifted)
         if self.sampler and child.sampler:
             child.sampler.mu = self.sampler.mu
-        child.say_again(self.answer_ids)
+        child.replay(self.answer_ids)
         return child
 
-    def say_again(self, token_ids: Iterable[int]) -> None:
+    def replay(self, token_ids: Iterable[int]) -> None:
         """Brings text and constraint to where these tokens leave them, without events."""
         for token_id in token_ids:
             self.outbox.text.append(self.sink.push(token_id))

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from camelid.errors import CamelidError, RequestError
-from camelid.messages import shown
+from camelid.requests.messages import shown
 from camelid.sampling.params import SamplingParams
 
 LONGEST, SHORTEST = 4, 2  # tokens that must have stood there before
@@ -72,19 +72,19 @@ class NgramLookup:
         self._n_read = len(token_ids)
 
 
-WAYS: dict[str, Callable[[], Proposer]] = {"ngram": NgramLookup}
+PROPOSERS: dict[str, Callable[[], Proposer]] = {"ngram": NgramLookup}
 
 
 def proposer_of(way: object) -> Callable[[], Proposer] | None:
     """Makes the proposer of one sequence: by name, or an object that proposes, such as a draft model."""
     if way is None:
         return None
-    if isinstance(way, str) and way in WAYS:
-        return WAYS[way]
+    if isinstance(way, str) and way in PROPOSERS:
+        return PROPOSERS[way]
     if hasattr(way, "propose"):
         proposer: Proposer = way  # type: ignore[assignment]  # it has what the protocol asks for
         return lambda: proposer
-    known = ", ".join(repr(name) for name in WAYS)
+    known = ", ".join(repr(name) for name in PROPOSERS)
     raise RequestError(
         f"speculate is {shown(way)}, expected {known} or an object with `propose`, such as a loaded model",
         field="speculate",

@@ -9,7 +9,7 @@ from camelid.engine.results import Completion, Event, Outbox
 from camelid.errors import RequestError
 
 
-class Serves(Protocol):
+class StreamSource(Protocol):
     """What a stream needs of its engine."""
 
     def cancel(self, id: int) -> None: ...  # noqa: A002
@@ -20,7 +20,7 @@ class Serves(Protocol):
 class Stream(AsyncIterator[Event]):
     """A request's events as they come. Dropping or closing it cancels the request."""
 
-    def __init__(self, engine: Serves, id: int, outbox: Outbox) -> None:  # noqa: A002
+    def __init__(self, engine: StreamSource, id: int, outbox: Outbox) -> None:  # noqa: A002
         self.id = id
         self._engine = engine
         self._outbox = outbox

@@ -24,17 +24,17 @@ POLL_S = 0.05  # Windows delivers Ctrl-C only between waits, so none is longer
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class StreamEnd:
     """Nothing follows; the error if there was one."""
 
     error: BaseException | None = None
 
 
-Put = Callable[[Any], object]  # takes events, then an End
+Put = Callable[[Any], object]  # takes events, then an StreamEnd
 Stop = Callable[[], object]
 
 
-class Pump(Generic[T]):
+class StreamPump(Generic[T]):
     """Reads an asynchronous iterator to its end, or until told to stop; closes it either way."""
 
     def __init__(self, events: AsyncIterator[T], put: Put) -> None:
@@ -102,10 +102,10 @@ class EngineThread:
             raise
         return future.result()
 
-    def stream(self, events: AsyncIterator[T]) -> Feed[T]:
+    def stream(self, events: AsyncIterator[T]) -> EventQueue[T]:
         """What an asynchronous iterator gives, for a thread without an event loop."""
         queue = SimpleQueue[Any]()
-        return Feed(queue, *self._pump(events, queue.put))
+        return EventQueue(queue, *self._pump(events, queue.put))
 
     async def astream(self, events: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         """The same for the caller's own event loop. Leaving the loop over it ends the iterator."""
@@ -117,7 +117,7 @@ class EngineThread:
 
         stop, ended = self._pump(events, put)
         try:
-            while not isinstance(item := await queue.get(), End):
+            while not isinstance(item := await queue.get(), StreamEnd):
                 yield item
             if item.error:
                 raise item.error
@@ -126,9 +126,9 @@ class EngineThread:
             await asyncio.wait([asyncio.wrap_future(ended)])
 
     def _pump(self, events: AsyncIterator[T], put: Put) -> tuple[Stop, Future[None]]:
-        pump = Pump(events, put)
+        pump = StreamPump(events, put)
         ended = self.submit(pump.run())
-        ended.add_done_callback(lambda done: put(End(_error(done))))
+        ended.add_done_callback(lambda done: put(StreamEnd(_error(done))))
 
         def stop() -> None:
             with suppress(RuntimeError):  # the thread was closed, and its tasks with it
@@ -159,7 +159,7 @@ class EngineThread:
         self.close()
 
 
-class Feed(Iterator[T], Generic[T]):
+class EventQueue(Iterator[T], Generic[T]):
     """Events of an engine thread on another thread, in order."""
 
     def __init__(self, queue: SimpleQueue[Any], stop: Stop, ended: Future[None]) -> None:
@@ -179,7 +179,7 @@ class Feed(Iterator[T], Generic[T]):
         if self._is_over:
             raise StopIteration
         item = self._queue.get(timeout=timeout_s)
-        if not isinstance(item, End):
+        if not isinstance(item, StreamEnd):
             return item
         self._is_over = True
         raise item.error or StopIteration

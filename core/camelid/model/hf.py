@@ -10,12 +10,12 @@ from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
-from camelid.formats.hf_tokenizer import GgufWords, chat_metadata, tokenizer_metadata
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
 from camelid.model.hf_rows import HfRow
 from camelid.plan.weights import Part, Weight, inline_f32
+from camelid.text.to_gguf.tokenizer import TokenizerMetadata, chat_metadata, tokenizer_metadata
 
 FLOATS = ("f32", "f16", "bf16")
 SAMPLING = {"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"}
@@ -224,18 +224,18 @@ def _refuse_rest(directory: HfDirectory, names: list[str]) -> None:
 
 def _tokenizer(
     directory: HfDirectory, tensors: Mapping[str, Weight]
-) -> tuple[GgufWords, UnsupportedModelError | None]:
+) -> tuple[TokenizerMetadata, UnsupportedModelError | None]:
     """The tokenizer in GGUF's words, if there is one; that GGUF has none for it is a problem for later."""
     embedding = tensors.get("token_embd.weight")
     if not directory.tokenizer or embedding is None:
-        return GgufWords({}, {}), None
+        return TokenizerMetadata({}, {}), None
     try:
         return _words(tokenizer_metadata, directory, embedding.shape[0]), None
     except UnsupportedModelError as problem:
         return _words(chat_metadata, directory, embedding.shape[0]), problem
 
 
-def _words(read: Callable[..., GgufWords], directory: HfDirectory, size: int) -> GgufWords:
+def _words(read: Callable[..., TokenizerMetadata], directory: HfDirectory, size: int) -> TokenizerMetadata:
     return read(
         directory.tokenizer,
         directory.tokenizer_config,

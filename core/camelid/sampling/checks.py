@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeGuard, cast
 
 from camelid.errors import RequestError
-from camelid.messages import shown
+from camelid.requests.messages import shown
 
 MOST_INT = 2**31 - 1
 MOST_BIAS = 100.0

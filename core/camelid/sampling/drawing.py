@@ -59,7 +59,7 @@ def philox(seed: int, counter: tuple[int, int, int, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Dice:
+class DrawNoise:
     """The random numbers of one draw: the same whatever was drawn before, beside it, or on which machine."""
 
     seed: int

@@ -10,20 +10,20 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING
 
-from camelid.sampling.pool import Change, Pool
+from camelid.sampling.survivors import LogitChange, Survivors
 
 if TYPE_CHECKING:
-    from camelid.sampling.samplers import Turn
+    from camelid.sampling.samplers import SamplerContext
 
 LOG_F32_MAX = 88.7228391  # log of the largest float32: DRY's penalty stops growing there, as in llama.cpp
 
 
-def penalties(pool: Pool, turn: Turn) -> None:
+def penalties(survivors: Survivors, context: SamplerContext) -> None:
     """Lowers the last `repeat_last_n` tokens: divides a positive logit by `repeat_penalty` (Keskar et al.,
     2019), multiplies another, then subtracts `frequency_penalty` each time and `presence_penalty` once."""
-    p = turn.params
-    counts = Counter(window(turn.history, p.repeat_last_n))
-    pool.alter(
+    p = context.params
+    counts = Counter(window(context.history, p.repeat_last_n))
+    survivors.alter(
         {
             i: partial(penalized, p.repeat_penalty, n * p.frequency_penalty + p.presence_penalty)
             for i, n in counts.items()
@@ -35,23 +35,25 @@ def penalized(factor: float, less: float, logit: float) -> float:
     return (logit / factor if logit > 0.0 else logit * factor) - less
 
 
-def dry(pool: Pool, turn: Turn) -> None:
+def dry(survivors: Survivors, context: SamplerContext) -> None:
     """Don't repeat yourself (p-e-w, 2024): a token that would make the text end as an earlier passage does,
     where n tokens before it are equal already, loses multiplier * base ** (n - allowed_length)."""
-    p = turn.params
-    recent = window(turn.history, p.dry_penalty_last_n)
-    limit = since_breaker([turn.token_bytes(i) for i in recent], turn.breakers)
-    pool.alter({i: dry_change(turn, n) for i, n in continued(recent, limit).items() if dries(turn, i, n)})
+    p = context.params
+    recent = window(context.history, p.dry_penalty_last_n)
+    limit = since_breaker([context.token_bytes(i) for i in recent], context.breakers)
+    survivors.alter(
+        {i: dry_change(context, n) for i, n in continued(recent, limit).items() if dries(context, i, n)}
+    )
 
 
-def dries(turn: Turn, token_id: int, n: int) -> bool:
+def dries(context: SamplerContext, token_id: int, n: int) -> bool:
     """Whether a token is penalized; one that holds a breaker never is."""
-    text = turn.token_bytes(token_id)
-    return n >= turn.params.dry_allowed_length and not any(breaker in text for breaker in turn.breakers)
+    text = context.token_bytes(token_id)
+    return n >= context.params.dry_allowed_length and not any(breaker in text for breaker in context.breakers)
 
 
-def dry_change(turn: Turn, n: int) -> Change:
-    p = turn.params
+def dry_change(context: SamplerContext, n: int) -> LogitChange:
+    p = context.params
     over = n - p.dry_allowed_length
     if p.dry_base > 1.0:
         over = min(over, int(LOG_F32_MAX / log(p.dry_base)))

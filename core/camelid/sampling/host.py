@@ -16,10 +16,10 @@ from typing import cast
 from camelid.backends.base import Candidates, OutputRow
 from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
-from camelid.sampling.drawing import MOST_NOISE, Constraint, Dice, allowed_ids, allows
+from camelid.sampling.drawing import MOST_NOISE, Constraint, DrawNoise, allowed_ids, allows
 from camelid.sampling.params import SamplingParams
-from camelid.sampling.pool import NeedsAllLogits, Pool, Rest, log_of
-from camelid.sampling.samplers import SAMPLERS, Turn
+from camelid.sampling.samplers import SAMPLERS, SamplerContext
+from camelid.sampling.survivors import NeedsAllLogits, Survivors, UnlistedTokens, log_of
 
 __all__ = ["HostSampler", "NeedsAllLogits", "Scores", "top_logprobs"]
 
@@ -59,7 +59,7 @@ class Scores:
         values = self._all()
         return [(values[i], i) for i in largest_places(values, n)]
 
-    def pools(self, vocab_size: int, mask: bytes | None) -> Iterator[Pool]:
+    def rankings(self, vocab_size: int, mask: bytes | None) -> Iterator[Survivors]:
         """The tokens that may come next: the likeliest and what is known of the rest, then all, if given."""
         n_allowed = vocab_size if mask is None else int.from_bytes(mask, "little").bit_count()
         if self.logits is None or n_allowed > SHORT_LIST:
@@ -67,14 +67,14 @@ class Scores:
         if self.logits is not None:
             yield self._whole(mask)
 
-    def _short(self, vocab_size: int, mask: bytes | None) -> Iterator[Pool]:
+    def _short(self, vocab_size: int, mask: bytes | None) -> Iterator[Survivors]:
         pairs = [pair for pair in self.largest(min(CANDIDATES, vocab_size)) if pair[0] > -inf]
         left = [(logit, i) for logit, i in pairs if mask is None or allows(mask, i)]
         if left:
             rest = self._rest([logit for logit, _ in pairs], vocab_size, is_masked=mask is not None)
-            yield Pool([i for _, i in left], [logit for logit, _ in left], rest)
+            yield Survivors([i for _, i in left], [logit for logit, _ in left], rest)
 
-    def _rest(self, logits: list[float], vocab_size: int, *, is_masked: bool) -> Rest | None:
+    def _rest(self, logits: list[float], vocab_size: int, *, is_masked: bool) -> UnlistedTokens | None:
         """What is known of all but the largest logits. A mask leaves nobody knows how many of them."""
         n, top, bound = vocab_size - len(logits), logits[0], logits[-1]
         if len(logits) < CANDIDATES or n <= 0:
@@ -84,14 +84,14 @@ class Scores:
         low = -inf if is_masked else top + log_of(total - error - listed)
         high = min(top + log_of(total + error - listed), log(n) + bound)
         deviation = None if is_masked or self.candidates is None else self.candidates.variance**0.5
-        return Rest(n, bound, low, high, deviation)
+        return UnlistedTokens(n, bound, low, high, deviation)
 
-    def _whole(self, mask: bytes | None) -> Pool:
+    def _whole(self, mask: bytes | None) -> Survivors:
         values = self._all()
         ids = range(len(values)) if mask is None else allowed_ids(mask)
         left = [i for i in ids if i < len(values) and values[i] > -inf]
         left.sort(key=values.__getitem__, reverse=True)  # stable: of equals the lowest id first
-        return Pool(left, [values[i] for i in left])
+        return Survivors(left, [values[i] for i in left])
 
     def _all(self) -> list[float]:
         assert self.logits is not None, "a row has one of them"
@@ -129,11 +129,11 @@ class HostSampler:
         NeedsAllLogits if the view's candidates prove nothing and it has no more, RequestError if no token is
         left.
         """
-        turn = self._turn(history, position)
-        for pool in view.pools(self._vocab_size, mask):
-            self.needed_all = pool.rest is None  # before samplers cut it off
+        context = self._turn(history, position)
+        for survivors in view.rankings(self._vocab_size, mask):
+            self.needed_all = survivors.rest is None  # before samplers cut it off
             try:
-                return self._drawn(pool, turn)
+                return self._drawn(survivors, context)
             except NeedsAllLogits:
                 continue
         if view.logits is None:
@@ -155,11 +155,11 @@ class HostSampler:
         constraint.accept(token_id)
         return token_id
 
-    def _turn(self, history: Sequence[int], position: int) -> Turn:
+    def _turn(self, history: Sequence[int], position: int) -> SamplerContext:
         assert self.params.seed is not None, "seeded() comes first"
-        return Turn(
+        return SamplerContext(
             params=self.params,
-            dice=Dice(self.params.seed, self.choice, position),
+            noise=DrawNoise(self.params.seed, self.choice, position),
             history=history,
             vocab_size=self._vocab_size,
             mu=self.mu,
@@ -167,19 +167,19 @@ class HostSampler:
             breakers=self._breakers,
         )
 
-    def _drawn(self, pool: Pool, turn: Turn) -> int:
+    def _drawn(self, survivors: Survivors, context: SamplerContext) -> int:
         for apply in self._chain:
-            if not pool.ids:
+            if not survivors.ids:
                 raise NeedsAllLogits
-            apply(pool, turn)
-        place = winner(pool, turn.dice)
+            apply(survivors, context)
+        place = winner(survivors, context.noise)
         if self.params.mirostat:
-            self._learn(pool, place)
-        return pool.ids[place]
+            self._learn(survivors, place)
+        return survivors.ids[place]
 
-    def _learn(self, pool: Pool, place: int) -> None:
+    def _learn(self, survivors: Survivors, place: int) -> None:
         """Mirostat's step: mu falls by eta * (surprise in bits - tau)."""
-        surprise = log2(pool.shares().totals[0]) - pool.levels[place] / log(2.0)
+        surprise = log2(survivors.shares().totals[0]) - survivors.levels[place] / log(2.0)
         self.mu -= self.params.mirostat_eta * (surprise - self.params.mirostat_tau)
 
     def _nothing_left(self, mask: bytes | None) -> RequestError:
@@ -205,21 +205,21 @@ def largest_places(values: Sequence[float], n: int) -> list[int]:
     return sorted(places, key=values.__getitem__, reverse=True)[:n]
 
 
-def winner(pool: Pool, dice: Dice) -> int:
+def winner(survivors: Survivors, noise: DrawNoise) -> int:
     """The place of the token whose logit + noise is greatest; of equals the lowest id.
 
     NeedsAllLogits if it may be one that is not listed.
     """
-    if len(pool.ids) == 1 and pool.rest is None:
+    if len(survivors.ids) == 1 and survivors.rest is None:
         return 0
     best, place = -inf, -1
-    for i, logit in enumerate(pool.logits):
+    for i, logit in enumerate(survivors.logits):
         if logit + MOST_NOISE < best:
             break
-        score = logit + dice.gumbel(pool.ids[i])
-        if score > best or (score == best and pool.ids[i] < pool.ids[place]):
+        score = logit + noise.gumbel(survivors.ids[i])
+        if score > best or (score == best and survivors.ids[i] < survivors.ids[place]):
             best, place = score, i
-    if place < 0 or (pool.rest and pool.rest.bound + MOST_NOISE >= best):
+    if place < 0 or (survivors.rest and survivors.rest.bound + MOST_NOISE >= best):
         raise NeedsAllLogits
     return place
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from camelid.errors import RequestError
 from camelid.formats.gguf_header import Gguf
-from camelid.options import Options
 from camelid.plan.step import MOST_BIASES, MOST_LAST_N, MOST_TOP_K, StepSampling
+from camelid.requests.options import Options
 from camelid.sampling.checks import Check, integer, items
 from camelid.sampling.samplers import SAMPLERS, TEMPERATURES
 

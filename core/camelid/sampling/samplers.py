@@ -11,9 +11,9 @@ from math import exp, expm1, fsum, log
 from typing import TYPE_CHECKING
 
 from camelid.sampling.checks import BIASES, BREAKERS, Check, integer, number
-from camelid.sampling.drawing import PURPOSE_XTC, Dice
+from camelid.sampling.drawing import PURPOSE_XTC, DrawNoise
 from camelid.sampling.history import dry, lowered, penalties
-from camelid.sampling.pool import NeedsAllLogits, Pool, Shares, agreed, log_of
+from camelid.sampling.survivors import NeedsAllLogits, Survivors, TokenWeights, agreed, log_of
 
 if TYPE_CHECKING:
     from camelid.sampling.params import SamplingParams
@@ -25,11 +25,11 @@ LN_2 = log(2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class SamplerContext:
     """What a sampler may look at besides the tokens left. `mu` is mirostat's bound on surprise, in bits."""
 
     params: SamplingParams
-    dice: Dice
+    noise: DrawNoise
     history: Sequence[int]
     vocab_size: int
     mu: float
@@ -46,130 +46,132 @@ class Sampler:
 
     options: Mapping[str, Check]
     is_active: Callable[[SamplingParams], bool]
-    apply: Callable[[Pool, Turn], None]
+    apply: Callable[[Survivors, SamplerContext], None]
     keeps_first: bool = False
 
 
-def logit_bias(pool: Pool, turn: Turn) -> None:
+def logit_bias(survivors: Survivors, context: SamplerContext) -> None:
     """Adds to the logits of named tokens; -inf bans one."""
-    pool.alter({i: partial(lowered, -bias) for i, bias in turn.params.logit_bias})
+    survivors.alter({i: partial(lowered, -bias) for i, bias in context.params.logit_bias})
 
 
-def top_n_sigma(pool: Pool, turn: Turn) -> None:
+def top_n_sigma(survivors: Survivors, context: SamplerContext) -> None:
     """Leaves logits of at least max - n * their standard deviation (Tang et al., 2024)."""
-    error = DEVIATION_ERROR if pool.rest else 0.0
-    reach = turn.params.top_n_sigma * pool.deviation
-    cuts = (pool.logits[0] - reach * (1.0 + e) for e in (-error, error))
-    pool.keep(agreed(*map(pool.count, cuts)))
+    error = DEVIATION_ERROR if survivors.rest else 0.0
+    reach = context.params.top_n_sigma * survivors.deviation
+    cuts = (survivors.logits[0] - reach * (1.0 + e) for e in (-error, error))
+    survivors.keep(agreed(*map(survivors.count, cuts)))
 
 
-def top_k(pool: Pool, turn: Turn) -> None:
+def top_k(survivors: Survivors, context: SamplerContext) -> None:
     """Leaves the k likeliest (Fan et al., 2018)."""
-    k = turn.params.top_k
-    if pool.rest is None or k < len(pool.ids) + pool.rest.n:
-        pool.keep(k)
+    k = context.params.top_k
+    if survivors.rest is None or k < len(survivors.ids) + survivors.rest.n:
+        survivors.keep(k)
 
 
-def typical_p(pool: Pool, turn: Turn) -> None:
+def typical_p(survivors: Survivors, context: SamplerContext) -> None:
     """Leaves the tokens whose surprise is nearest to the expected one, until their probability is above p
     (Meister et al., 2023). Surprise is a constant less the logit, so that logits are compared."""
-    shares = pool.shares()
-    means = expected_levels(pool, shares)
-    sets = {typical_set(pool, turn, shares, mean, total) for mean in means for total in shares.totals}
+    shares = survivors.shares()
+    means = expected_levels(survivors, shares)
+    sets = {typical_set(survivors, context, shares, mean, total) for mean in means for total in shares.totals}
     if len(sets) > 1:
         raise NeedsAllLogits
-    pool.choose(sets.pop())
+    survivors.choose(sets.pop())
 
 
-def expected_levels(pool: Pool, shares: Shares) -> tuple[float, float]:
+def expected_levels(survivors: Survivors, shares: TokenWeights) -> tuple[float, float]:
     """The least and the most that the mean of logit - first logit can be.
 
     For n numbers that sum to s, the sum of x log x is s log(s / n) at least, and s times the log of the
     greatest at most.
     """
-    listed = fsum(w * level for w, level in zip(shares.weights, pool.levels, strict=True))
-    if pool.rest is None:
+    listed = fsum(w * level for w, level in zip(shares.weights, survivors.levels, strict=True))
+    if survivors.rest is None:
         return listed / shares.totals[0], listed / shares.totals[0]
-    (least, most), n, bound = shares.rest, pool.rest.n, pool.bound
+    (least, most), n, bound = shares.rest, survivors.rest.n, survivors.bound
     s = min(most, n * exp(-1.0))  # where s log(s / n) is least
     low = listed + (s * log(s / n) if s > 0.0 else 0.0)
     high = listed + max(least * bound, most * bound)
     return min(low / total for total in shares.totals), max(high / total for total in shares.totals)
 
 
-def typical_set(pool: Pool, turn: Turn, shares: Shares, mean: float, total: float) -> tuple[int, ...]:
+def typical_set(
+    survivors: Survivors, context: SamplerContext, shares: TokenWeights, mean: float, total: float
+) -> tuple[int, ...]:
     """The places of the tokens nearest to the mean. NeedsAllLogits if one not listed may be as near."""
-    p, levels = turn.params, pool.levels
+    p, levels = context.params, survivors.levels
     order = sorted(range(len(levels)), key=lambda i: abs(levels[i] - mean))  # of equals the likelier first
     sums = list(accumulate(shares.weights[i] for i in order))
     n = max(bisect_right(sums, p.typical_p * total) + 1, p.min_keep)
-    if pool.rest and (n > len(order) or mean - pool.bound <= abs(levels[order[n - 1]] - mean)):
+    if survivors.rest and (n > len(order) or mean - survivors.bound <= abs(levels[order[n - 1]] - mean)):
         raise NeedsAllLogits
     return tuple(sorted(order[:n]))
 
 
-def top_p(pool: Pool, turn: Turn) -> None:
+def top_p(survivors: Survivors, context: SamplerContext) -> None:
     """Leaves the likeliest tokens until their probability is p (Holtzman et al., 2020)."""
-    shares, p = pool.shares(), turn.params
+    shares, p = survivors.shares(), context.params
     sums = list(accumulate(shares.weights))
     n = agreed(*(bisect_left(sums, p.top_p * total) for total in shares.totals)) + 1
-    pool.keep(max(n, p.min_keep))
+    survivors.keep(max(n, p.min_keep))
 
 
-def min_p(pool: Pool, turn: Turn) -> None:
+def min_p(survivors: Survivors, context: SamplerContext) -> None:
     """Leaves tokens that are at least p times as likely as the likeliest (Nguyen et al., 2024)."""
-    n = pool.count(pool.logits[0] + log(turn.params.min_p))
-    pool.keep(max(n, turn.params.min_keep))
+    n = survivors.count(survivors.logits[0] + log(context.params.min_p))
+    survivors.keep(max(n, context.params.min_keep))
 
 
-def xtc(pool: Pool, turn: Turn) -> None:
+def xtc(survivors: Survivors, context: SamplerContext) -> None:
     """Exclude top choices (p-e-w, 2024): at times drops all tokens that reach a threshold but the least
     likely of them."""
-    p = turn.params
-    if turn.dice.uniform(PURPOSE_XTC) >= p.xtc_probability:
+    p = context.params
+    if context.noise.uniform(PURPOSE_XTC) >= p.xtc_probability:
         return
-    cuts = (pool.logits[0] + log_of(p.xtc_threshold * total) for total in pool.shares().totals)
-    n = agreed(*map(pool.count, cuts)) - 1
-    if n > 0 and pool.has_beyond(n, p.min_keep):
-        pool.drop(n)
+    cuts = (survivors.logits[0] + log_of(p.xtc_threshold * total) for total in survivors.shares().totals)
+    n = agreed(*map(survivors.count, cuts)) - 1
+    if n > 0 and survivors.has_beyond(n, p.min_keep):
+        survivors.drop(n)
 
 
-def temperature(pool: Pool, turn: Turn) -> None:
+def temperature(survivors: Survivors, context: SamplerContext) -> None:
     """Divides the logits by it; 0 leaves the likeliest token."""
-    p = turn.params
-    by = dynamic_temperature(pool, p) if p.dynatemp_range else p.temperature
+    p = context.params
+    by = dynamic_temperature(survivors, p) if p.dynatemp_range else p.temperature
     if by:
-        pool.divide(by)
+        survivors.divide(by)
     else:
-        pool.keep(1)
+        survivors.keep(1)
 
 
-def dynamic_temperature(pool: Pool, p: SamplingParams) -> float:
+def dynamic_temperature(survivors: Survivors, p: SamplingParams) -> float:
     """From temperature - range to temperature + range, the higher the less sure the model is: by the entropy
     as a share of what equal tokens would have, to the power of `dynatemp_exponent` (as in llama.cpp)."""
-    if pool.rest:
+    if survivors.rest:
         raise NeedsAllLogits  # two temperatures however close may draw two tokens
-    if len(pool.ids) == 1:
+    if len(survivors.ids) == 1:
         return 1.0
-    shares = pool.shares()
-    entropy = log(shares.totals[0]) - expected_levels(pool, shares)[0]
-    share = min(max(entropy / log(len(pool.ids)), 0.0), 1.0)
+    shares = survivors.shares()
+    entropy = log(shares.totals[0]) - expected_levels(survivors, shares)[0]
+    share = min(max(entropy / log(len(survivors.ids)), 0.0), 1.0)
     least, most = max(p.temperature - p.dynatemp_range, 0.0), p.temperature + p.dynatemp_range
     return max(least + (most - least) * share**p.dynatemp_exponent, LEAST_DYNAMIC)
 
 
-def mirostat(pool: Pool, turn: Turn) -> None:
+def mirostat(survivors: Survivors, context: SamplerContext) -> None:
     """Leaves so many tokens that surprise stays near a target (Basu et al., 2021). Each draw moves `mu`."""
-    MIROSTATS[turn.params.mirostat](pool, turn)
+    MIROSTATS[context.params.mirostat](survivors, context)
 
 
-def mirostat_1(pool: Pool, turn: Turn) -> None:
+def mirostat_1(survivors: Survivors, context: SamplerContext) -> None:
     """As many as a law of Zipf, fitted to the likeliest tokens, wants."""
-    m = min(MIROSTAT_M, len(pool.ids))
-    if pool.rest and pool.n_settled < MIROSTAT_M:
+    m = min(MIROSTAT_M, len(survivors.ids))
+    if survivors.rest and survivors.n_settled < MIROSTAT_M:
         raise NeedsAllLogits
-    k = zipf_k(zipf_exponent(pool.logits[:m]), turn.mu, turn.vocab_size)
-    pool.keep(k if pool.rest else min(k, len(pool.ids)))
+    k = zipf_k(zipf_exponent(survivors.logits[:m]), context.mu, context.vocab_size)
+    survivors.keep(k if survivors.rest else min(k, len(survivors.ids)))
 
 
 def zipf_exponent(logits: Sequence[float]) -> float:
@@ -188,10 +190,10 @@ def zipf_k(s: float, mu: float, n: int) -> int:
     return n if exponent >= log_n else max(int(exp(exponent)), 1)
 
 
-def mirostat_2(pool: Pool, turn: Turn) -> None:
+def mirostat_2(survivors: Survivors, context: SamplerContext) -> None:
     """Those whose surprise is at most mu, one at least."""
-    cuts = (pool.logits[0] + log(total) - turn.mu * LN_2 for total in pool.shares().totals)
-    pool.keep(max(agreed(*map(pool.count, cuts)), 1))
+    cuts = (survivors.logits[0] + log(total) - context.mu * LN_2 for total in survivors.shares().totals)
+    survivors.keep(max(agreed(*map(survivors.count, cuts)), 1))
 
 
 MIROSTATS = {1: mirostat_1, 2: mirostat_2}

@@ -18,7 +18,7 @@ from camelid.backends.base import (
     Capabilities,
     MemoryReport,
     OpenSpec,
-    Pool,
+    PoolSize,
     Program,
     Result,
     Sources,
@@ -26,13 +26,13 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
-from camelid.backends.boundary import checked_inputs
-from camelid.backends.codecs import CODECS
+from camelid.backends.common.boundary import checked_inputs
+from camelid.backends.common.codecs import CODECS
+from camelid.backends.common.op_runner import run_op
 from camelid.backends.reference import attention, basic, encoder, experts, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.rows import F32
 from camelid.backends.reference.store import WeightStore
-from camelid.backends.single import run_op
 from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import decode_step
@@ -75,7 +75,7 @@ class ReferenceBackend:
         check_weight_types(weights, self.capabilities())
         self._store.add(weights, sources)
 
-    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         try:
             self._state = StatePools.allocate(states, units)
         except (MemoryError, ValueError) as error:  # ValueError: more than an array can ever hold

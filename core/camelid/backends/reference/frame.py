@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.base import OutputRow, Pool
+from camelid.backends.base import OutputRow, PoolSize
 from camelid.backends.reference.rows import F32, F64
 from camelid.backends.reference.store import WeightStore
 from camelid.backends.reference.stored import Stored, empty_rows
@@ -27,7 +27,7 @@ class StatePools:
     tables: dict[str, U32]
 
     @classmethod
-    def allocate(cls, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> StatePools:
+    def allocate(cls, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> StatePools:
         pools: dict[tuple[str, int, str], Stored] = {}
         for s in states:
             for layer in s.layers or (0,):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Sources
-from camelid.backends.load_ops import load_rows, tiles
+from camelid.backends.common.load_ops import load_rows, tiles
 from camelid.backends.reference.rows import F64
 from camelid.errors import ModelFormatError
 from camelid.plan.weights import INLINE, Part, Weight

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.codecs import CODECS
+from camelid.backends.common.codecs import CODECS
 from camelid.backends.reference.rows import F64
 from camelid.formats.quants import row_bytes
 

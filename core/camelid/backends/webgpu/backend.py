@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from camelid import shaders
 from camelid.backends.base import (
     Capabilities,
     MemoryReport,
     OpenSpec,
-    Pool,
+    PoolSize,
     Program,
     Result,
     Sources,
@@ -21,9 +20,9 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
-from camelid.backends.host import Host, Json, host_errors
-from camelid.backends.hosted import HostedSteps, HostProgram
-from camelid.backends.webgpu import limits
+from camelid.backends.common.host import Host, Json, host_errors
+from camelid.backends.common.hosted import HostedSteps, HostProgram
+from camelid.backends.webgpu import limits, shaders
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
 from camelid.backends.webgpu.layouts import LAYOUTS
@@ -66,7 +65,7 @@ class WebGpuBackend:
         self._device, self._limits = "not opened", dict(limits.DEFAULTS)
         self._weights: dict[str, Weight] = {}
         self._states: dict[str, StateSpec] = {}
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, PoolSize] = {}
         self._steps = HostedSteps(host, "webgpu")
         self._steps.counters["dispatches"] = 0
 
@@ -106,7 +105,7 @@ class WebGpuBackend:
             await self._host.load(self._section(section), sources)
         self._weights.update({w.name: w for w in weights})
 
-    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, Pool]) -> None:
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         self._states, self._pools = {s.name: s for s in states}, dict(units)
         with host_errors("webgpu"):
             await self._host.allocate(self._section(allocate_section(states, units)))
@@ -154,7 +153,7 @@ class WebGpuBackend:
     async def run_op(
         self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        single = import_module("camelid.backends.single")  # NumPy, which a browser lacks
+        single = import_module("camelid.backends.common.op_runner")  # NumPy, which a browser lacks
         return await single.run_op(self, name, arrays, attrs)
 
     async def run_buffers(

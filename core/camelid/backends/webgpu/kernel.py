@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from camelid.backends.base import Pool
+from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.tape import GridEntry
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import StepLayout
@@ -25,7 +25,7 @@ class Context:
     """What a kernel's constants may depend on besides its op."""
 
     plan: Plan
-    pools: dict[str, Pool]
+    pools: dict[str, PoolSize]
     lanes: int = GPU_LANES
 
     def tokens(self, op: Op, role: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from camelid.backends.base import Pool
+from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.kernel import Constants, Context, roles_of
 from camelid.backends.webgpu.kernels import KERNELS, op_constants, refusal, shader_files
 from camelid.backends.webgpu.layouts import (
@@ -54,7 +54,7 @@ def load_section(weights: Iterable[Weight], join: Join) -> Section:
     return section
 
 
-def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> Section:
+def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> Section:
     """Buffers for all state: one a layer, and one for all page tables."""
     section = Section("allocate", "allocate")
     for spec in states:
@@ -90,7 +90,7 @@ def _results(plan: Plan) -> dict[str, int]:
     return {name: n_bytes for name, (op, n_bytes) in RESULTS.items() if op in ops}
 
 
-def program_section(plan: Plan, pools: Mapping[str, Pool], join: Join, lanes: int) -> Section:
+def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes: int) -> Section:
     """The dispatches of one plan, over an arena planned ahead. `lanes` share a weight row."""
     section = Section(str(plan.key), "program")
     arena = plan_arena(plan)

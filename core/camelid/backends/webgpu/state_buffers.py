@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from camelid.backends.base import Pool
+from camelid.backends.base import PoolSize
 from camelid.formats.quants import quant, row_bytes
 from camelid.plan.plan import StateRef, StateSpec
 
@@ -70,14 +70,14 @@ def unit_regions(spec: StateSpec, units: int) -> Iterator[Region]:
         yield from regions(spec, layer, units).values()
 
 
-def table_at(states: Sequence[StateSpec], pools: Mapping[str, Pool], group: str) -> int:
+def table_at(states: Sequence[StateSpec], pools: Mapping[str, PoolSize], group: str) -> int:
     """The word where a group's page table begins; of no group, the words of all."""
     names = [spec.name for spec in states]
     before = names[: names.index(group)] if group else names
     return sum(pools[name].table_rows * pools[name].table_cols for name in before)
 
 
-def tables_bytes(states: Sequence[StateSpec], pools: Mapping[str, Pool]) -> int:
+def tables_bytes(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> int:
     return max(16, 4 * table_at(states, pools, ""))
 
 

@@ -1,0 +1,321 @@
+"""The Python API: `load`, `LLM` and its asynchronous twins, and `Engine` with the classic six verbs.
+
+The synchronous calls drive the asynchronous engine on the calling thread; there is one implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Unpack
+
+from camelid.api.runner import Runner
+from camelid.backends.base import Capabilities, MemoryReport
+from camelid.engine.metrics import Counters, EngineStats, StepHook
+from camelid.engine.programs import ALL_LOGITS
+from camelid.engine.results import Completion, Event
+from camelid.engine.sequence import Request
+from camelid.engine.stream import Stream
+from camelid.errors import RequestError
+from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
+from camelid.loading.start import LoadOptions, Progress, RunningModel, start
+from camelid.model.spec import ModelSpec
+from camelid.plan.plan import Plan
+from camelid.requests.build import RequestBuilder
+from camelid.requests.messages import shown
+from camelid.requests.options import LoadWords, Message, Options, Prompt
+from camelid.requests.output_text import ChatPrompt
+from camelid.sampling.params import SamplingParams
+from camelid.text.tokenizers.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from camelid.api.sessions.session import Session, SessionHost
+
+__all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
+
+
+class LLM:
+    """One model on one backend.
+
+    A prompt is text, token ids, or a list of messages ({"role", "content"}) for the chat template.
+    """
+
+    def __init__(self, running: RunningModel, runner: Runner) -> None:
+        self.backend_note = running.note  # which backend, and why that one
+        self._running = running
+        self._engine = running.engine
+        self._runner = runner
+        self._is_closed = False
+        self._builder = RequestBuilder(running.file)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model's architecture facts."""
+        return self._running.file.model.spec
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
+        return self._builder.tokenizer
+
+    @property
+    def context(self) -> int:
+        """The most tokens of prompt and answer together."""
+        return self._engine.context
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The backend's name, device, promise and limits."""
+        return self._running.backend.capabilities()
+
+    @property
+    def counters(self) -> Counters:
+        """What the engine has done so far."""
+        return self._engine.counters
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the model's weights as its file stores them."""
+        return self._running.file.model.weight_bytes
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the model can chat: its file has a chat template."""
+        return self._running.file.template is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """No request runs and every unit of state is free."""
+        return self._engine.is_idle
+
+    def memory(self) -> MemoryReport:
+        """Bytes by use, and the backend's counters."""
+        return self._running.backend.memory()
+
+    def stats(self) -> EngineStats:
+        """How many requests run and wait, and what their state takes."""
+        return self._engine.stats()
+
+    def on_step(self, hook: StepHook) -> None:
+        """From now on calls `hook` with the facts of every step that has retired. It should take no time.
+
+        What it raises is reported by the event loop's exception handler, and harms no request.
+        """
+        if not callable(hook):
+            raise RequestError(f"the hook is {shown(hook)}, expected a function", field="hook")
+        self._engine.hooks.append(hook)
+
+    def plan(self, entry: str) -> Plan:
+        """The plan of `decode` or `mixed`, as the backend runs it."""
+        return self._running.plan(entry)
+
+    def tokenize(self, text: str, special: bool = False) -> list[int]:
+        """Token ids of a text; control tokens written in it count only with `special`. No BOS is added."""
+        return self.tokenizer.encode(text, special)
+
+    def detokenize(self, token_ids: Iterable[int]) -> str:
+        """The text of token ids, without control tokens."""
+        return self.tokenizer.decode(token_ids)
+
+    def render(self, messages: Sequence[Message]) -> list[int]:
+        """The chat template's token ids for these messages. What they say never becomes a control token."""
+        return self._builder.chat.prompt(messages).token_ids
+
+    async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
+        """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
+        return await self._finish(await self._start(prompt, options))
+
+    async def _finish(self, stream: Stream) -> Completion:
+        """Reads a stream to its end."""
+        try:
+            async for _ in stream:
+                pass
+        finally:
+            await stream.aclose()
+        return stream.completion
+
+    async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
+        """The answer token by token. Leaving the loop cancels the request."""
+        stream = await self._start(prompt, options)
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def achat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
+        """The answer to a conversation, through the model's chat template."""
+        return await self.agenerate(list(messages), **options)
+
+    async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
+        """What this model would draw next: as a draft model, it is what `speculate` may name.
+
+        Draws of two models that see the same seed share their noise, so that they agree more often than by
+        chance at any temperature.
+        """
+        self._check_open()
+        most = min(most, self.context - len(token_ids))
+        if most < 1:
+            return ()
+        request = Request(prompt_ids=tuple(token_ids), sampling=sampling, max_tokens=most)
+        return (await self._finish(self._engine.submit(request))).token_ids
+
+    async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
+        """The logits after each of these tokens: float32, [T, V]."""
+        self._check_open()
+        await self._running.compile(ALL_LOGITS)
+        greedy = SamplingParams(temperature=0.0).seeded()
+        request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True)
+        stream = self._engine.submit(request)
+        await self._finish(stream)
+        joined = b"".join(bytes(row) for row in stream.logits)
+        return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
+
+    async def aclose(self) -> None:
+        """Closes the backend. Requests that still run are cancelled."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._engine.cancel_all()
+            await self._running.backend.close()
+
+    def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
+        """As `agenerate`, for code without an event loop."""
+        return self._runner.run(self.agenerate(prompt, **options))
+
+    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Generator[Event, None, Completion]:
+        """As `astream`, for code without an event loop; the generator returns the completion.
+
+        Closing it cancels the request.
+        """
+        stream = self._runner.run(self._start(prompt, options))
+        try:
+            while event := self._runner.run_step(_next(stream)):
+                yield event
+            return stream.completion
+        finally:
+            self._runner.run(stream.aclose())
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
+        """As `achat`, for code without an event loop."""
+        return self._runner.run(self.achat(messages, **options))
+
+    def logits(self, token_ids: Sequence[int]) -> memoryview[float]:
+        """As `alogits`, for code without an event loop."""
+        return self._runner.run(self.alogits(token_ids))
+
+    def close(self) -> None:
+        """As `aclose`, for code without an event loop."""
+        self._runner.run(self.aclose())
+        self._runner.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> LLM:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def submit(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
+        """Queues a request. Its stream yields events, then has the `completion`; closing it cancels.
+
+        Grammars, logprobs, speculation, and samplers that the device does not have need a program of their
+        own, which `agenerate` and `astream` compile; before that PlanError is raised.
+        """
+        self._check_open()
+        return self._engine.submit(self._builder.request(prompt, options))
+
+    def session(self, id: str | None = None) -> Session:  # noqa: A002
+        """A conversation that goes on, with a name of its own unless given one."""
+        from camelid.api.sessions.session import Session  # with chat templates: most programs need neither
+
+        return Session(self._host, id)
+
+    async def arestore(self, path: str | PathLike[str] | ModelSource) -> Session:
+        """The session that a file holds; its `note` says what could not be used.
+
+        Raises RequestError if another model saved it, ModelFormatError if the file is damaged.
+        """
+        from camelid.api.sessions.session import Session
+
+        self._check_open()
+        return await Session.restored(self._host, find_source(path))
+
+    @cached_property
+    def _host(self) -> SessionHost:
+        from camelid.api.sessions.session import SessionHost
+
+        return SessionHost(self._running, self._builder, self._runner, self._start)
+
+    def restore(self, path: str | PathLike[str]) -> Session:
+        """As `arestore`, for code without an event loop."""
+        return self._runner.run(self.arestore(path))
+
+    def save_tape(self, path: str) -> None:
+        """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
+        save = getattr(self._running.backend, "save_tape", None)
+        if save is None:
+            name = self.capabilities.name
+            raise RequestError(f"backend {name!r} has no tape to save; use webgpu", field="save_tape")
+        if not self._running.is_recorded:
+            raise RequestError(
+                "nothing was recorded; load the model with record_tape=True to save a tape", field="save_tape"
+            )
+        save(path)
+
+    async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Stream:
+        """As `submit`, with the programs that the request needs."""
+        self._check_open()
+        request = self._builder.request(prompt, options)
+        for program in request.programs:
+            await self._running.compile(program)
+        return self._engine.submit(request)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RequestError("this model was closed; load it again", field="llm")
+
+
+async def _next(stream: Stream) -> Event | None:
+    return await anext(stream, None)
+
+
+def load(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+    """A model, ready to answer: a path, a hub id such as "owner/repo:Q4_K_M", "cria", or a `ModelSource`.
+
+    Options are those of `LoadWords`. `llm.backend_note` says which backend was chosen and why. `progress` is
+    told (what, stage, of), and (file, bytes, of) while a hub id's files are fetched.
+    """
+    runner = Runner()
+    try:
+        return runner.run(_load(model, options, progress, runner))
+    except BaseException:
+        runner.close()
+        raise
+
+
+async def aload(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+    """As `load`, for asynchronous code and for the browser."""
+    return await _load(model, options, progress, Runner())
+
+
+async def _load(model: ModelName, words: LoadWords, progress: Progress | None, runner: Runner) -> LLM:
+    unknown = sorted(set(words) - set(LoadWords.__annotations__))
+    if unknown:
+        known = ", ".join(LoadWords.__annotations__)
+        raise RequestError(f"option {unknown[0]!r} is unknown; known: {known}", field=unknown[0])
+    return LLM(await start(model, LoadOptions(**words), progress), runner)
+
+
+def load_tokenizer(model: ModelName) -> Tokenizer:
+    """A model's tokenizer: `.encode(text, special=False)`, `.decode(token_ids)`. Reads no weights."""
+    runner = Runner()
+    try:
+        return runner.run(open_tokenizer(model))
+    finally:
+        runner.close()

@@ -1,0 +1,48 @@
+"""Which model a session was computed with: a hash of what its files say, and of a sample of its weights."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+from camelid.loading.model_file import ModelFile
+from camelid.plan.weights import INLINE, Part, Weight
+
+SAMPLES = 16  # of weights; each may cost a page one request of a chunk
+SAMPLE_BYTES = 4096
+
+
+async def fingerprint(file: ModelFile) -> str:
+    """The same for the same files anywhere: SHA-256 of metadata, tensors and sampled bytes, in hex.
+
+    A model trained further has other bytes in nearly every weight, so a few of them tell it. Raises
+    ModelFormatError if the files cannot be read.
+    """
+    header, tensors = file.checkpoint.header, file.checkpoint.tensors
+    digest = hashlib.sha256(json.dumps([header.metadata, header.kinds, header.file_size]).encode())
+    digest.update(json.dumps([_facts(weight) for weight in tensors.values()]).encode())
+    for part in _samples(tensors):
+        digest.update(await _read(file, part))
+    return digest.hexdigest()
+
+
+def _facts(weight: Weight) -> list[object]:
+    places = [(part.offset, part.n_bytes) for part in weight.parts]
+    return [weight.name, weight.type, weight.shape, places]
+
+
+def _samples(tensors: Mapping[str, Weight]) -> Iterator[Part]:
+    """The middle of weights spread over the model."""
+    weights = [weight for weight in tensors.values() if weight.parts]
+    for i in range(min(SAMPLES, len(weights))):
+        part = weights[i * len(weights) // min(SAMPLES, len(weights))].parts[0]
+        n_bytes = min(part.n_bytes, SAMPLE_BYTES)
+        yield Part(part.source, part.offset + (part.n_bytes - n_bytes) // 2, n_bytes, part.data)
+
+
+async def _read(file: ModelFile, part: Part) -> bytes:
+    if part.source == INLINE:
+        return base64.b64decode(part.data)
+    return await file.origins[part.source].read(part.offset, part.n_bytes)

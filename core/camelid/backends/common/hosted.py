@@ -1,0 +1,86 @@
+"""Steps on a host: submitted, counted, kept if recording, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import unpack_from
+from typing import Any
+
+from camelid.backends.base import Program, Result, Ticket
+from camelid.backends.common.boundary import checked_inputs, made_bytes
+from camelid.backends.common.host import Host, Json, host_errors
+from camelid.backends.common.recording import Recording
+from camelid.backends.common.results import output_rows
+
+COUNTERS = ("runs", "in_flight", "max_in_flight", "bytes_read_back")
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """A compiled plan: its number on the host, and where its views lie in the buffer `arena`."""
+
+    number: int
+    arena: str
+    offsets: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class HostStep:
+    """A step that a host was given: its ticket there, its bytes, and its record."""
+
+    own: HostProgram
+    ticket: Any
+    step: bytes
+    record: Json
+    is_read: bool = False
+
+
+class HostedSteps:
+    """What all backends over a host do with a step."""
+
+    def __init__(self, host: Host, backend: str) -> None:
+        self._host, self._backend = host, backend
+        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.recording = Recording()
+
+    def run(
+        self, program: Program, own: HostProgram, step: bytes, inputs: Mapping[str, bytes] | None
+    ) -> Ticket:
+        """Submits a step, which runs when those before it have ended."""
+        taken = checked_inputs(program, step, inputs, backend=self._backend)
+        with host_errors(self._backend):
+            for name, data in taken.items():
+                if data:  # hosts refuse to move nothing, which is what a step without outputs passes on
+                    self._host.write(own.arena, own.offsets[name], data)
+            ticket = self._host.run(own.number, step)
+        counters = self.counters
+        counters["runs"] += 1
+        counters["in_flight"] += 1
+        counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
+        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        return Ticket(program, n_outputs, HostStep(own, ticket, step, self.recording.step(own.number, step)))
+
+    async def read(self, ticket: Ticket) -> Result:
+        """Waits for the step. It may be read again, and counts once."""
+        flight: HostStep = ticket.handle
+        with host_errors(self._backend):
+            data = await self._host.read(flight.ticket)
+        if not flight.is_read:
+            flight.is_read = True
+            self.counters["in_flight"] -= 1
+            self.counters["bytes_read_back"] += len(data)
+        rows = output_rows(data, ticket)
+        flight.record["ids"] = [row.token_id for row in rows]
+        return rows
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        """The buffers that the step made for the stages that follow."""
+        flight: HostStep = ticket.handle
+        arena, offsets = flight.own.arena, flight.own.offsets
+        sizes = made_bytes(ticket.program, flight.step)
+        with host_errors(self._backend):
+            return {
+                name: await self._host.read_state(arena, offsets[name], n) if n else b""
+                for name, n in sizes.items()
+            }

@@ -1,0 +1,128 @@
+"""Load ops in NumPy: from the bytes of a weight's parts to its values, a tile of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.common.codecs import decode, encode
+from camelid.errors import ModelFormatError
+from camelid.formats.quants import QUANTS, row_bytes
+from camelid.plan.weights import LoadOp, Part, Weight
+
+F32: TypeAlias = npt.NDArray[np.float32]
+U8: TypeAlias = npt.NDArray[np.uint8]
+HALF_MAX = 65504.0
+Read: TypeAlias = Callable[[Part, int, int], U8]  # so many bytes of a part, from an offset within it
+
+
+def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, cols]
+    """Rows `start .. start + n` in float32, load ops done. Reads no more than those rows where it can.
+
+    With `permute_rows`, `start` and `n` are multiples of head_dim, as the tiles of `tiles` are.
+    """
+    names = {op.name for op in weight.load_ops}
+    if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
+        return _whole(weight, read)[start : start + n]
+    first = start + sum(int(op.args[0]) for op in weight.load_ops if op.name == "rows")
+    each = row_bytes(weight.stored_type, weight.cols)
+    values = decode(weight.stored_type, _bytes(weight, read, first * each, n * each), n * weight.cols)
+    for op in weight.load_ops:
+        if op.name != "rows":
+            values = LOAD_OPS[op.name](values.reshape(n, weight.cols), op)
+    return values.reshape(n, weight.cols)
+
+
+def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
+    """(start, n) of consecutive tiles of up to `max_values` values: a division by shape alone.
+
+    A transposed matrix is one tile, as each of its rows needs all that is stored.
+    """
+    if any(op.name == "transpose" for op in weight.load_ops):
+        yield 0, weight.rows
+        return
+    heads = [int(op.args[1]) for op in weight.load_ops if op.name == "permute_rows"]
+    step = heads[0] if heads else 1
+    height = max(max_values // weight.cols // step, 1) * step
+    for start in range(0, weight.rows, height):
+        yield start, min(height, weight.rows - start)
+
+
+def encode_rows(name: str, to: str, values: F32) -> bytes:
+    """Values in another type. ModelFormatError, naming the tensor, for values that the type cannot hold."""
+    try:
+        raw = encode(to, values)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{name}: {error.message}", **{**error.facts, "tensor": name}) from None
+    # Half-precision values and scales end at 65504; only large inputs need the look back.
+    if np.abs(values).max(initial=0.0) > HALF_MAX and not np.isfinite(decode(to, raw, values.size)).all():
+        most = np.abs(values).max()
+        message = f"{name}: values up to {most:g} overflow {to}; convert to bf16 or f32"
+        raise ModelFormatError(message, tensor=name)
+    return raw.tobytes()
+
+
+def _whole(weight: Weight, read: Read) -> F32:
+    row = QUANTS[weight.stored_type]
+    raw = np.concatenate([read(part, 0, part.n_bytes) for part in weight.parts])
+    values = decode(row.name, raw, len(raw) // row.block_bytes * row.block)
+    for op in weight.load_ops:
+        values = LOAD_OPS[op.name](values, op)
+    return values.reshape(weight.rows, weight.cols)
+
+
+def _bytes(weight: Weight, read: Read, start: int, n: int) -> U8:
+    """Bytes `start .. start + n` of the parts laid end to end."""
+    pieces: list[U8] = []
+    at = 0
+    for part in weight.parts:
+        low, high = max(start, at), min(start + n, at + part.n_bytes)
+        if low < high:
+            pieces.append(read(part, low - at, high - low))
+        at += part.n_bytes
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _same(values: F32, _: LoadOp) -> F32:
+    return values
+
+
+def _transpose(values: F32, op: LoadOp) -> F32:
+    rows, cols = (int(n) for n in op.args)
+    return np.ascontiguousarray(values.reshape(rows, cols).T)
+
+
+def _permute_rows(values: F32, op: LoadOp) -> F32:
+    """Rows (head, half, i) become (head, i, half): rotation of halves becomes rotation of adjacent pairs."""
+    head_dim = int(op.args[1])
+    cols = values.shape[-1] if values.ndim > 1 and values.shape[0] > 1 else 1
+    halves = values.reshape(-1, 2, head_dim // 2, cols)
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(values.shape)
+
+
+def _rows(values: F32, op: LoadOp) -> F32:
+    start, n, of = (int(number) for number in op.args)
+    return values.reshape(of, -1)[start : start + n]
+
+
+def _pick(values: F32, op: LoadOp) -> F32:
+    of, *numbers = (int(number) for number in op.args)
+    return values.reshape(of, -1)[numbers]
+
+
+def _add(values: F32, op: LoadOp) -> F32:
+    return values + np.float32(op.args[0])
+
+
+LOAD_OPS: dict[str, Callable[[F32, LoadOp], F32]] = {
+    "concat": _same,
+    "cast": _same,
+    "transpose": _transpose,
+    "permute_rows": _permute_rows,
+    "rows": _rows,
+    "pick": _pick,
+    "add": _add,
+}

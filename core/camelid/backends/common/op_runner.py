@@ -1,0 +1,367 @@
+"""One op on its own, on any backend: for the parity gate and for people who write kernels.
+
+`OpCase` says what goes in; `run_case` builds a one-op plan around it, puts keys and values into scattered
+pages, runs it, and returns everything the op wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import Backend, OutputRow, PoolSize, Program, Ticket
+from camelid.backends.common.codecs import decode, encode
+from camelid.formats.quants import row_bytes
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
+from camelid.plan.ops import OPS, make_op
+from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
+from camelid.plan.step import (
+    FROM_ID,
+    FROM_RING,
+    Capacity,
+    ProgramKey,
+    Step,
+    StepRow,
+    StepSampling,
+    StepSequence,
+    encode_step,
+)
+from camelid.plan.tiers import TAIL_WINDOW, first_tail_row, tail_of
+from camelid.plan.weights import INLINE, LoadOp, Part, Weight
+
+F32 = npt.NDArray[np.float32]
+PAGE_ROWS, RING_ROWS = 16, 128
+OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # the state groups of a case
+PAGED = ("paged", "window")  # the kinds that have page tables
+MARGIN = 7.0  # what fills the margins of inputs
+# Views with a row for each output.
+OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}, "pool": {"y": "O"}, "emit": {"x": "O"}}
+ANSWERS = ("sample", "emit")  # what gives rows of results
+KEPT = ("kv_write", "copy", *SLOT_TENSORS)  # what changes state
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """A weight as its file holds it, and what is done to it while loading."""
+
+    type: str
+    shape: tuple[int, ...]
+    raw: bytes
+    load_ops: tuple[LoadOp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCase:
+    """One op with its inputs.
+
+    `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
+    `keys` and `values` `[n, K*D]` what the sequence's state holds as `kv_type`, those before `first_kept`
+    given up; without `values` the keys' first columns are those. With `has_tail` a tail of float16 holds them
+    too, NaN before `tail_kept`, which unless given is the first row that one of the case reads there. Another
+    group of the same form stands before it, with `other_copies` in the same step. Row t sits at
+    `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the plan has
+    room for `spare` more rows than the step has: results depend on neither.
+
+    The ring holds `history` from position 0 on, and a negative token id stands for the ring's. Outputs are at
+    `first_output` and the positions after it. With one way of `sampling` all are of one sequence, with more
+    each is of its own, which has the same history. `lengths` splits the rows among as many sequences; else
+    each has all of them. `slots` [n, cols] is what recurrent state holds for each sequence before the step,
+    which one that starts at position 0 must not see. `of_outputs`: each view has a row for each output of a
+    step of one token row, as where a row-wise op runs for outputs only.
+    """
+
+    op: str
+    views: Mapping[str, F32]
+    weights: Mapping[str, Quantized] = field(default_factory=dict[str, Quantized])
+    attrs: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
+    keys: F32 | None = None
+    values: F32 | None = None
+    positions: Sequence[int] = ()
+    first_kept: int = 0
+    kv_type: str = "f32"
+    has_tail: bool = False
+    tail_kept: int | None = None  # a whole number of pages
+    token_ids: Sequence[int] = ()
+    output_rows: Sequence[int] = ()
+    sampling: Sequence[StepSampling] = (StepSampling(),)
+    history: Sequence[int] = ()
+    first_output: int = 1
+    copies: Sequence[tuple[int, int, int]] = ()  # page index, page index, rows
+    other_copies: Sequence[tuple[int, int, int]] = ()
+    lengths: Sequence[int] = ()
+    slots: F32 | None = None
+    features: frozenset[str] = frozenset()
+    of_outputs: bool = False
+    margins: tuple[int, int] = (0, 0)
+    spare: int = 0
+
+    @property
+    def n_sequences(self) -> int:
+        return len(self.lengths or self.sampling)
+
+
+@dataclass(frozen=True, slots=True)
+class OpResult:
+    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` (`slots`
+    of recurrent state, a row a sequence) after, and the other group's as `other.k`, as the values that they
+    stand for; the ids in each sequence's ring."""
+
+    views: Mapping[str, F32]
+    rows: Sequence[OutputRow]
+    state: Mapping[str, F32]
+    rings: Sequence[memoryview[int]] = ()
+
+
+class BufferRunner(Backend, Protocol):
+    """A backend that can also run with given bytes in some views and return the bytes of others."""
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]: ...
+
+
+async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
+    """Runs the case on an opened backend, in fresh state."""
+    plan, roles = case_plan(case)
+    weights = plan.weights()
+    await backend.load(list(weights.values()), {})
+    pages = _pages(case)
+    paged = PoolSize(len(pages) + 2, 2, len(pages))
+    slots = range(1, 1 + case.n_sequences)
+    pools = {"ring": PoolSize(1 + len(slots)), "recurrent": PoolSize(1 + 2 * len(slots))}
+    await backend.allocate(plan.states, {s.name: pools.get(s.kind, paged) for s in plan.states})
+    await _fill_state(backend, case, pages)
+    for slot in slots:
+        await backend.write_state("tokens", slot, _ring(case.history))
+    program = await backend.compile(plan)
+    step = encode_step(_case_step(case, pages), plan.layout)
+    row = OPS[case.op]
+    whole = {r: replace(view, offset=0, cols=view.stride) for r, view in roles.items()}
+    inputs = {whole[r]: _bytes(_inside(a, case)) for r, a in case.views.items() if r not in row.writes}
+    written = (*row.writes, *row.updates)
+    ticket, raw = await backend.run_buffers(program, step, inputs, [whole[r] for r in written])
+    arrays = [np.frombuffer(data, np.float32) for data in raw]
+    views = {r: a.reshape(-1, whole[r].cols) for r, a in zip(written, arrays, strict=True)}
+    views = {r: a[: len(case.views[r])] for r, a in views.items()}
+    rows: Sequence[OutputRow] = await backend.read(ticket) if case.op in ANSWERS else ()
+    state = await _read_states(backend, case, pages) if case.op in KEPT else {}
+    ids = [memoryview(await backend.read_state("tokens", slot)).cast("I") for slot in slots]
+    return OpResult(views, rows, state, ids)
+
+
+def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
+    """The plan of the one op, and its views by role."""
+    n_rows, n_outputs = _counts(case)
+    row = OPS[case.op]
+    symbols = _output_roles(case)
+    roles = {
+        role: View(
+            Buffer(role, symbols.get(role, "T"), sum(case.margins) + a.shape[1]), a.shape[1], case.margins[0]
+        )
+        for role, a in case.views.items()
+    }
+    operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
+    states = _states(case)
+    places = dict(zip(("other", "state", "tokens", "tail"), states, strict=False))
+    operands |= {r: StateRef(state.name) for r, state in places.items() if r in row.roles}
+    op = make_op(case.op, operands, case.attrs)
+    paged = [number for number, state in enumerate(states) if state.kind in PAGED]
+    n_copies = len(case.copies) + len(case.other_copies)
+    counts = {"updates": len(paged) * len(_pages(case)), "copies": n_copies}
+    room = {"rows": n_rows + case.spare, "outputs": max(n_outputs, 1) + case.spare}
+    counts |= {"sequences": case.n_sequences, "biases": sum(len(how.biases) for how in case.sampling)}
+    capacity = Capacity(**room, **counts)
+    key = ProgramKey(entry=f"op-{case.op}", capacity=capacity, features=case.features)
+    tables = [Op("tables", (("state", StateRef(states[number].name)),)) for number in paged]
+    more = [make_op("candidates", roles, {})] if "candidates" in case.features else []
+    more += [make_op("copy", {"state": StateRef(states[OTHER].name)}, {})] if case.op == "copy" else []
+    return Plan(key=key, stages=(Stage("main", (*tables, op, *more)),), states=states), roles
+
+
+def _states(case: OpCase) -> tuple[StateSpec, ...]:
+    tensors = _tensors(case)
+    kv = StateSpec("kv", "paged", (0,), tensors, PAGE_ROWS, case.kv_type)
+    if case.slots is not None:
+        kv = replace(kv, kind="recurrent", unit_rows=1)
+    other, tokens = replace(kv, name="other"), StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
+    tail = StateSpec(tail_of(kv.name), "window", (0,), tensors, PAGE_ROWS, "f16", TAIL_WINDOW)
+    return other, kv, tokens, *([tail] if case.has_tail else [])
+
+
+def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
+    if case.slots is not None:
+        return ((SLOT_TENSORS[case.op], case.slots.shape[1]),)
+    held = {"k": (case.keys, case.views.get("k")), "v": (case.values, case.views.get("v"))}
+    if case.keys is not None and case.values is None:
+        del held["v"]
+    return tuple((n, next((a.shape[1] for a in both if a is not None), 4)) for n, both in held.items())
+
+
+def _counts(case: OpCase) -> tuple[int, int]:
+    roles = _output_roles(case)
+    outputs = max([len(case.output_rows), *(len(case.views[role]) for role in roles)])
+    return max([1, *(len(a) for role, a in case.views.items() if role not in roles)]), outputs
+
+
+def _output_roles(case: OpCase) -> Mapping[str, str]:
+    return dict.fromkeys(case.views, "O") if case.of_outputs else OUTPUT_ROLES.get(case.op, {})
+
+
+def _pages(case: OpCase) -> list[int]:
+    """Units of the sequence, last page first, so that no kernel passes by reading in pool order."""
+    top = max([len(case.keys) - 1 if case.keys is not None else 0, *case.positions])
+    return list(range(top // PAGE_ROWS + 1, 0, -1))
+
+
+def _case_step(case: OpCase, pages: list[int]) -> Step:
+    n_rows, n_outputs = _counts(case)
+    outputs = [
+        (row, i % case.n_sequences, case.first_output + i)
+        for i, row in enumerate(case.output_rows or [i % n_rows for i in range(n_outputs)])
+    ]
+    paged = () if case.slots is not None else (OTHER, KV, TAIL) if case.has_tail else (OTHER, KV)
+    made = ((KV, case.copies), (OTHER, case.other_copies))
+    return Step(
+        rows=_case_rows(case),
+        sequences=_case_sequences(case),
+        outputs=outputs,
+        sampling=_case_sampling(case)[::-1],
+        updates=[(group, 1, i, unit) for group in paged for i, unit in enumerate(_units(pages, group))],
+        copies=[(group, pages[a], pages[b], n) for group, copies in made for a, b, n in copies],
+    )
+
+
+def _case_rows(case: OpCase) -> list[StepRow]:
+    n_rows, _ = _counts(case)
+    owners = [number for number, n in enumerate(case.lengths or [n_rows]) for _ in range(n)]
+    rows = zip(case.token_ids or [0] * n_rows, case.positions or range(n_rows), owners, strict=True)
+    return [
+        StepRow(source=FROM_RING if i < 0 else FROM_ID, value=max(i, 0), sequence=number, state_row=p,
+                positions=(p,))
+        for i, p, number in rows
+    ]  # fmt: skip
+
+
+def _case_sequences(case: OpCase) -> list[StepSequence]:
+    """Their rows of sampling are not in order, so that no kernel passes by taking them so."""
+    n_rows, _ = _counts(case)
+    n = case.n_sequences
+    starts = list(accumulate(case.lengths, initial=0)) if case.lengths else [0] * n
+    return [
+        StepSequence(
+            first_row=start,
+            rows=rows,
+            groups=_groups(case, i, case.positions[start] if case.positions else 0),
+            sampling=n - 1 - i,
+        )
+        for i, start, rows in zip(range(n), starts, case.lengths or [n_rows] * n, strict=False)
+    ]
+
+
+def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]:
+    """The words of sequence i, which holds so many rows. Its slots of recurrent state are read in order and
+    written in the reverse."""
+    n = case.n_sequences
+    kv = (1, case.first_kept, held) if case.slots is None else (1 + i, 2 * n - i, held)
+    tail = (1, _tail_kept(case), held)
+    return (kv, kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else []))
+
+
+def _case_sampling(case: OpCase) -> list[StepSampling]:
+    """One for each sequence."""
+    return [*case.sampling] * (case.n_sequences // len(case.sampling))
+
+
+def _inline(name: str, weight: Quantized) -> Weight:
+    part = Part(INLINE, 0, len(weight.raw), base64.b64encode(weight.raw).decode("ascii"))
+    return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,), load_ops=weight.load_ops)
+
+
+def _inside(array: F32, case: OpCase) -> F32:
+    """The view's buffer; what lies around it no kernel may take for its own."""
+    return np.pad(array, ((0, 0), case.margins), constant_values=MARGIN)
+
+
+def _bytes(array: F32) -> bytes:
+    return np.ascontiguousarray(array, np.float32).tobytes()
+
+
+async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
+    for number, slot in enumerate(() if case.slots is None else case.slots, 1):
+        await backend.write_state("kv", number, _bytes(slot))
+        await backend.write_state("other", number, _bytes(slot[::-1]))
+    if case.keys is None:
+        return
+    for group, state in enumerate(_states(case)):
+        if state.kind in PAGED:
+            for unit, data in zip(_units(pages, group), _held(case, state, len(pages)), strict=True):
+                await backend.write_state(state.name, unit, data)
+
+
+def _held(case: OpCase, state: StateSpec, n_pages: int) -> list[bytes]:
+    """The bytes of each page of a state."""
+    tensors = [_padded(tensor, n_pages) for tensor in (case.keys, case.values) if tensor is not None]
+    stored = [encode(state.kv_type, rows).reshape(n_pages, -1) for rows in tensors]
+    for rows in stored if state.kind == "window" else ():
+        rows[: _tail_kept(case) // PAGE_ROWS].view(np.float16)[:] = np.nan
+    return [b"".join(page) for page in zip(*stored, strict=True)]
+
+
+def _units(pages: list[int], group: int) -> list[int]:
+    """Each group's pages come in another order, so that no kernel passes with the table of another."""
+    return {OTHER: [*pages[1:], *pages[:1]], KV: pages, TAIL: pages[::-1]}[group]
+
+
+def _tail_kept(case: OpCase) -> int:
+    """What no row of the case reads from its tail, unless it gave up more: a whole number of pages."""
+    read = first_tail_row(min(case.positions, default=0))
+    return read if case.tail_kept is None else case.tail_kept
+
+
+def _ring(history: Sequence[int]) -> bytes:
+    ids = np.zeros(RING_ROWS, np.uint32)
+    for position, token_id in enumerate(history):
+        ids[position % RING_ROWS] = token_id
+    return ids.tobytes()
+
+
+def _padded(rows: F32, n_pages: int) -> F32:
+    pages = np.zeros((n_pages * PAGE_ROWS, rows.shape[1]), rows.dtype)  # np.pad takes ten times as long
+    pages[: len(rows)] = rows
+    return pages
+
+
+async def _read_states(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
+    units = pages if case.slots is None else range(2 * case.n_sequences, case.n_sequences, -1)
+    own, other = [await _read_state(backend, case, name, units) for name in ("kv", "other")]
+    return own | {f"other.{name}": rows for name, rows in other.items()}
+
+
+async def _read_state(backend: Backend, case: OpCase, group: str, numbers: Sequence[int]) -> dict[str, F32]:
+    units = [await backend.read_state(group, unit) for unit in numbers]
+    state: dict[str, F32] = {}
+    at, n_rows = 0, PAGE_ROWS if case.slots is None else 1
+    for name, width in _tensors(case):
+        end = at + n_rows * row_bytes(case.kv_type, width)
+        rows = [decode(case.kv_type, unit[at:end], n_rows * width) for unit in units]
+        state[name] = np.concatenate(rows).reshape(-1, width)  # [units * n_rows, width]
+        at = end
+    return state
+
+
+async def run_op(
+    backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """`arrays` by role (float32 views, `Quantized` weights) or field of `OpCase`. Returns views by role."""
+    names = {"keys", "values", "positions", "token_ids", "output_rows"}
+    extra = {k: v for k, v in arrays.items() if k in names}
+    weights = {k: v for k, v in arrays.items() if isinstance(v, Quantized)}
+    views = {k: v for k, v in arrays.items() if k not in names and k not in weights}
+    case = OpCase(op=name, views=views, weights=weights, attrs=attrs, **extra)
+    return (await run_case(backend, case)).views

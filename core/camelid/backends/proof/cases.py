@@ -1,0 +1,56 @@
+"""All cases of the gate, and the few of them that are tried before `auto` takes a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from camelid.backends.proof import rows_basic, rows_matrix, rows_sampling, rows_state
+from camelid.backends.proof.inputs import CaseRow, GateCase, with_outputs
+from camelid.formats.quants import QUANTS
+
+FILES = (rows_basic, rows_matrix, rows_state, rows_sampling)
+SHORT = ("linear", "linear_glu", "embed", "norm", "rope", "kv_write", "attention", "sample")
+SHORT_TYPES = frozenset({"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"})  # most files are of these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCase:
+    """A case whose numbers are not made yet. `is_amid`: its views lie amid other columns, and the plan has
+    room for more rows than there are. `is_short`: `auto` tries it, too."""
+
+    row: CaseRow
+    weight_type: str
+    is_amid: bool = False
+    is_short: bool = False
+
+    def made(self) -> GateCase:
+        """The case."""
+        made = self.row.made(self.weight_type)
+        return replace(made, case=replace(made.case, margins=(8, 4), spare=3)) if self.is_amid else made
+
+
+def all_rows(weight_types: Collection[str]) -> Iterator[tuple[CaseRow, str]]:
+    """Every row, those with a matrix once for each of these types, which stands beside it."""
+    yield from ((row, "") for file in FILES for row in with_outputs(file.rows()))
+    ordered = [name for name in QUANTS if name in weight_types]
+    yield from ((row, name) for name in ordered for row in with_outputs(rows_matrix.typed_rows(name)))
+
+
+def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[PlannedCase]:
+    """Every case, or those of one op. The first of each op comes twice, at last amid other columns."""
+    seen: set[tuple[str, str]] = set()
+    for row, weight_type in all_rows(weight_types):
+        key = (row.op, weight_type if row.op == "linear" else "")
+        if only not in ("", row.op):
+            continue
+        is_common = row.op in SHORT and (row.op != "linear" or weight_type in SHORT_TYPES)
+        yield PlannedCase(row=row, weight_type=weight_type, is_short=is_common and key not in seen)
+        if key not in seen:
+            yield PlannedCase(row=row, weight_type=weight_type, is_amid=True)
+        seen.add(key)
+
+
+def short_cases(weight_types: Collection[str], only: str = "") -> Iterator[PlannedCase]:
+    """One case of each op that all models need; of `linear` one for each common type."""
+    return (case for case in all_cases(SHORT_TYPES & {*weight_types}, only) if case.is_short)

@@ -1,0 +1,112 @@
+"""What it means that two backends agree on an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import FLOAT_TYPES, Candidates, Capabilities, OutputRow
+from camelid.backends.common.codecs import decode, encode
+from camelid.backends.common.op_runner import F32, OpCase, OpResult
+
+Flags = npt.NDArray[np.bool_]
+Choose = Callable[[F32, F32, Flags], F32]
+FLOAT32, ROUNDED = 1e-10, 1e-6  # NMSE of float32 paths; where something is rounded to less on the way
+BLOCK, MOST = 32, 127  # columns that share a scale, and the largest code, of activations "q8"
+NEAR_TIE = 1e-3
+
+
+def nmse(got: Any, want: Any) -> float:
+    """Sum of squared errors over the sum of squares; infinite where one is not finite and the other is."""
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    if got.shape != want.shape or not np.array_equal(np.isfinite(got), np.isfinite(want)):
+        return np.inf
+    fine = np.isfinite(want)
+    return float(((got[fine] - want[fine]) ** 2).sum() / max((want[fine] ** 2).sum(), 1e-30))
+
+
+def worst(got: OpResult, want: OpResult) -> float:
+    """The largest NMSE of all that was written; infinite where ids or the status of a row differ."""
+    return max(_errors(got, want), default=0.0)
+
+
+def _errors(got: OpResult, want: OpResult) -> Iterator[float]:
+    yield from (nmse(got.views[role], view) for role, view in want.views.items())
+    yield from (nmse(got.state[name], rows) for name, rows in want.state.items())
+    yield 0.0 if len(got.rows) == len(want.rows) else np.inf
+    for a, b in zip(got.rows, want.rows, strict=False):
+        yield from _row_errors(a, b)
+    if all(row.status != "nan" for row in want.rows):
+        yield 0.0 if list(map(list, got.rings)) == list(map(list, want.rings)) else np.inf
+
+
+def _row_errors(got: OutputRow, want: OutputRow) -> Iterator[float]:
+    if want.status == "nan":  # such a row is refused, its numbers mean nothing
+        yield 0.0 if got.status == "nan" else np.inf
+        return
+    is_same = (got.token_id, got.status) == (want.token_id, want.status)
+    yield nmse([got.logit, got.log_sum_exp], [want.logit, want.log_sum_exp]) if is_same else np.inf
+    if want.logits is not None:
+        yield np.inf if got.logits is None else nmse(got.logits, want.logits)
+    if want.candidates is not None:
+        yield _candidate_error(got.candidates, want.candidates)
+
+
+def _candidate_error(got: Candidates | None, want: Candidates) -> float:
+    """Ids must be equal, and so must logits: they are no sums, but copies."""
+    if got is None or list(got.ids) != list(want.ids) or list(got.logits) != list(want.logits):
+        return np.inf
+    return nmse([got.mean, got.variance], [want.mean, want.variance])
+
+
+def allowed(case: OpCase, can: Capabilities) -> float:
+    """The largest NMSE that passes."""
+    is_rounded = case.kv_type != "f32" or case.has_tail or rounds_activations(case, can)
+    return ROUNDED if is_rounded else FLOAT32
+
+
+def rounds_activations(case: OpCase, can: Capabilities) -> bool:
+    """Whether this backend rounds what the case multiplies with a matrix."""
+    weight = case.weights.get("weight")
+    is_product = case.op.startswith("linear") and weight is not None and weight.type not in FLOAT_TYPES
+    return can.activations == "q8" and is_product
+
+
+def settled(case: OpCase) -> OpCase:
+    """The case with each activation that is nearly a tie between two codes moved to one of them, so that a
+    last bit in how a backend divides decides nothing."""
+    return _with_activations(case, lambda x, to, is_tie: np.where(is_tie, to, x))
+
+
+def rounded(case: OpCase) -> OpCase:
+    """The case with its activations rounded as a backend of activations "q8" does it."""
+    return _with_activations(case, lambda x, to, is_tie: to)
+
+
+def _with_activations(case: OpCase, choose: Choose) -> OpCase:
+    """`x` with the columns that meet the matrix, head by head, made anew."""
+    weight, x = case.weights["weight"], case.views["x"].copy()
+    shape, to_type = weight.shape, _as_bf16 if weight.type == "bf16" else _as_int8
+    n_heads = shape[0] if case.op == "linear_heads" else x.shape[1] // shape[-1]
+    met = x.reshape(len(x), n_heads, -1)[..., : shape[-1]]
+    met[...] = choose(met, *to_type(met))
+    return replace(case, views={**case.views, "x": x})
+
+
+def _as_int8(x: F32) -> tuple[F32, Flags]:  # [..., K]
+    """Each block of columns as codes times its scale, and where a code was nearly a tie."""
+    blocks = x.reshape(-1, BLOCK)
+    scales = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(MOST)
+    exact = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
+    rounded = (np.rint(exact) * scales).astype(np.float32)
+    ties = np.abs(np.abs(exact - np.trunc(exact)) - 0.5) < NEAR_TIE
+    return rounded.reshape(x.shape), ties.reshape(x.shape)
+
+
+def _as_bf16(x: F32) -> tuple[F32, Flags]:  # [..., K]
+    """Each number to nearest. Nothing is divided, so that all agree on what a tie is."""
+    return decode("bf16", encode("bf16", x), x.size).reshape(x.shape), np.zeros(x.shape, np.bool_)

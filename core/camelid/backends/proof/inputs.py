@@ -1,0 +1,146 @@
+"""What cases are made of: seeded numbers, weights as files hold them, and a case from one row of facts."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.common.codecs import CODECS, decode, encode
+from camelid.backends.common.op_runner import F32, OpCase, Quantized
+from camelid.formats.quants import quant
+from camelid.plan.oprow import OpRow
+from camelid.plan.ops import OPS
+
+KEPT, DRAWS = 256, 8  # random blocks of a type, and how many are drawn for each of them
+PLAIN = {"f64": "<f8", "i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}  # neither blocks nor encoder
+FIELDS = frozenset(f.name for f in fields(OpCase))
+DRAWN_FIELDS = frozenset({"keys", "values", "slots"})
+CaseFact = F32 | tuple[int, ...]  # an array, or the shape of one to be drawn
+
+
+@dataclass(frozen=True, slots=True)
+class GateCase:
+    """One case. `op` is what it tries, `weight_type` the type of its matrix, "" where there is none."""
+
+    op: str
+    case: OpCase
+    weight_type: str = ""
+
+    def __str__(self) -> str:
+        shapes = " ".join(f"{role}[{'x'.join(map(str, a.shape))}]" for role, a in self.case.views.items())
+        kv_type = self.case.kv_type if self.case.kv_type != "f32" else ""
+        outputs = "of outputs" if self.case.of_outputs else ""
+        return " ".join(filter(None, (self.op, self.weight_type, kv_type, shapes, outputs)))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """A case as facts by the names of the op's roles and attributes and of `OpCase`'s fields.
+
+    Views, weights, `keys`, `values` and `slots` are arrays, or shapes to be drawn; a weight's shape may begin
+    with its type. `of` is the op that is run, where that is another.
+    """
+
+    op: str
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    of: str = ""
+
+    def made(self, weight_type: str = "") -> GateCase:
+        """The case with its numbers; they are the same each time."""
+        return GateCase(self.op, _made(OPS[self.of or self.op], self.facts), weight_type)
+
+
+def row(op: str, of: str = "", /, **facts: Any) -> CaseRow:
+    """A row, as tables write it."""
+    return CaseRow(op, facts, of)
+
+
+def with_outputs(rows: Iterable[CaseRow]) -> Iterator[CaseRow]:
+    """All rows; of each row-wise op the first with several rows once more, as it runs for outputs only."""
+    seen: set[str] = set()
+    for one in rows:
+        yield one
+        if one.op not in seen and OPS[one.of or one.op].row_wise and _has_several(one):
+            seen.add(one.op)
+            yield replace(one, facts={**one.facts, "of_outputs": True})
+
+
+def _has_several(one: CaseRow) -> bool:
+    """Whether its first view has more than one row."""
+    view: CaseFact = one.facts[OPS[one.of or one.op].roles[0]]
+    return (view if isinstance(view, tuple) else view.shape)[0] > 1
+
+
+def _made(op: OpRow, facts: Mapping[str, Any]) -> OpCase:
+    names = {role.rstrip("?") for role in (*op.writes, *op.updates, *op.reads)}
+    weights = {role.rstrip("?") for role in op.weights}
+    return OpCase(
+        op=op.name,
+        views={r: _view(op, r, facts[r]) for r in op.roles if r in names & facts.keys()},
+        weights={r: _weight(op, r, facts[r]) for r in op.roles if r in weights & facts.keys()},
+        attrs={name: facts[name] for name in op.attr_names if name in facts},
+        **{name: _field(op, name, facts[name]) for name in facts.keys() & FIELDS},
+    )
+
+
+def _view(op: OpRow, role: str, fact: CaseFact) -> F32:
+    if role not in op.writes:
+        return _drawn(op, role, fact)
+    return np.zeros(fact, np.float32) if isinstance(fact, tuple) else np.zeros_like(fact)
+
+
+def _field(op: OpRow, name: str, fact: Any) -> Any:
+    return _drawn(op, name, fact) if name in DRAWN_FIELDS else fact
+
+
+def _weight(op: OpRow, role: str, fact: Any) -> Quantized:
+    match fact:
+        case Quantized():
+            return fact
+        case (str(weight_type), *shape):
+            return matrix(weight_type, *shape)
+        case _:
+            values = _drawn(op, role, fact)
+            return Quantized("f32", values.shape, values.tobytes())
+
+
+def _drawn(op: OpRow, role: str, fact: CaseFact) -> F32:
+    """The array itself, or one of this shape."""
+    return normal(f"{op.name}.{role}", *fact) if isinstance(fact, tuple) else fact
+
+
+def normal(name: str, *shape: int, scale: float = 1.0) -> F32:
+    """Normally distributed numbers, the same for the same name."""
+    return (_random(name).standard_normal(shape) * scale).astype(np.float32)
+
+
+def matrix(weight_type: str, *shape: int) -> Quantized:
+    """A random weight of a type. Where there is no encoder, it is made of random blocks of bytes."""
+    name, n = f"{weight_type} {shape}", int(np.prod(shape))
+    if weight_type in PLAIN:
+        raw = normal(name, n, scale=9.0).astype(PLAIN[weight_type])
+    elif CODECS[weight_type].encodes:
+        raw = encode(weight_type, normal(name, *shape, scale=shape[-1] ** -0.5))
+    else:
+        raw = _random(name).choice(_blocks(weight_type), n // quant(weight_type).block)
+    return Quantized(weight_type, shape, raw.tobytes())
+
+
+@cache
+def _blocks(weight_type: str) -> npt.NDArray[np.uint8]:
+    """Any bytes are a block; of some random ones, those whose largest value is nearest to 1."""
+    form = quant(weight_type)
+    raw = _random(weight_type).integers(0, 256, (DRAWS * KEPT, form.block_bytes), np.uint8)
+    values = decode(weight_type, raw, len(raw) * form.block).reshape(-1, form.block)
+    distance = np.abs(np.log2(np.abs(values).max(axis=1)))  # NaN comes last
+    return raw[np.argsort(distance)[:KEPT]]
+
+
+def _random(name: str) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(name.encode()))

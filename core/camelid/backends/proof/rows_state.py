@@ -1,0 +1,140 @@
+"""Rows of ops that read and write state, or other rows of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from camelid.backends.common.op_runner import F32
+from camelid.backends.proof.inputs import CaseRow, normal, row
+from camelid.plan.tiers import BATCH, TAIL
+
+KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
+TAIL_TYPES = ("q8_0", "q4_0")
+# Widths of a head's keys and values: one of the two is no whole number of vectors of 8 or 16.
+UNEVEN = ((24, 16), (16, 24), (20, 16), (40, 32))
+# Of three sequences: one that begins, one that decodes, one whose prompt goes on.
+LENGTHS: dict[str, Any] = {"lengths": (3, 1, 2), "positions": (0, 1, 2, 7, 4, 5)}
+
+ALONE: dict[str, Any] = {"lengths": (1,), "positions": (9,)}
+
+
+def rows() -> Iterator[CaseRow]:
+    """All of them."""
+    for kv_type in KV_TYPES:
+        yield from store_rows(kv_type)
+    for n_heads, n_kv_heads, dim, at in ((4, 2, 64, [0]), (3, 1, 128, [63, 64, 65]), (8, 2, 256, [130])):
+        yield attention(at, n_heads, n_kv_heads, dim, dim)
+    yield from way_rows()
+    yield from tail_rows()
+    yield from recurrent_rows()
+    yield from encoder_rows()
+
+
+def store_rows(kv_type: str) -> Iterator[CaseRow]:
+    """What is written, copied and read in each type; 96 columns are an odd number of blocks."""
+    for width, v_width in ((128, 128), (96, 32)):
+        written: dict[str, Any] = {
+            "k": rough(4, width), "v": rough(4, v_width), "positions": [15, 16, 17, 35],
+            "keys": (40, width), "values": (40, v_width), "kv_type": kv_type,
+        }  # fmt: skip
+        yield row("kv_write", **written)
+        yield row("tables", "kv_write", **written)
+        yield row(
+            "copy", keys=(60, width), values=(60, v_width), kv_type=kv_type,
+            copies=[(0, 2, 16), (1, 3, 5)], other_copies=[(1, 0, 7), (2, 3, 16)],
+        )  # fmt: skip
+    yield attention([66, 3, 67], 4, 2, 48, 80, kv_type=kv_type)
+    yield attention([200], 2, 2, 64, 64, first_kept=33, kv_type=kv_type)
+    for dim, v_dim in UNEVEN:
+        yield attention([66], 8, 8, dim, v_dim, kv_type=kv_type)
+
+
+def rough(n: int, cols: int) -> F32:
+    """Rows that try a quantizer: small and large scales, exact halves, a tie for the largest, zeros."""
+    made = normal("rough", n, cols)
+    made[0] *= np.float32(1e-5)  # below float16's normal numbers
+    made[1] *= np.float32(1e3)
+    made[2, :32] = np.arange(-16, 16) + np.float32(0.5)
+    made[2, 31] = 127.0
+    made[3, :32] = 0.0
+    return made
+
+
+def attention(
+    positions: list[int], n_heads: int, n_kv_heads: int, head_dim: int, v_dim: int, **more: Any
+) -> CaseRow:
+    """Rows at these positions, over keys up to the last of them."""
+    n = max(positions) + 1
+    facts: dict[str, Any] = {
+        "y": (len(positions), n_heads * v_dim), "q": (len(positions), n_heads * head_dim),
+        "keys": (n, n_kv_heads * head_dim), "values": (n, n_kv_heads * v_dim), "positions": positions,
+        "n_heads": n_heads, "n_kv_heads": n_kv_heads, "scale": head_dim**-0.5,
+    }  # fmt: skip
+    return row("attention", **(facts | more))
+
+
+def way_rows() -> Iterator[CaseRow]:
+    """Windows at page borders, caps, sinks, masks, biases; with rows given up."""
+    ways: tuple[dict[str, Any], ...] = (
+        *({"window": n} for n in (1, 64, 67, 1000)),
+        {"softcap": 2.0},
+        {"mask": "held", "window": 5},
+        {"sinks": (4,), "window": 70, "softcap": 0.5},
+        *({"bias": (n, 4)} for n in (1, 9, 80)),
+    )
+    for way in ways:
+        for first_kept in (0, 33):
+            yield attention([66, 67], 4, 2, 32, 32, first_kept=first_kept, **way)
+    yield attention([200], 2, 1, 32, 32, scale=50.0, softcap=30.0)
+
+
+def tail_rows() -> Iterator[CaseRow]:
+    """Two tiers, on both sides of where the border moves, and with nothing in one of them."""
+    border = TAIL + BATCH - 1  # the first row that reads the store
+    for kv_type in TAIL_TYPES:
+        tiers: dict[str, Any] = {"kv_type": kv_type, "has_tail": True}
+        for positions in ([5], [border - 1, border, border + 1], [border + BATCH, 700]):
+            yield attention(positions, 4, 2, 48, 32, **tiers)
+        yield attention([border], 2, 1, 32, 32, first_kept=BATCH, sinks=(2,), **tiers)
+
+
+def recurrent_rows() -> Iterator[CaseRow]:
+    """Sequences that begin, decode and go on; what lies in the slot of one that begins is not its own."""
+    falling = -np.abs(normal("decay", 4))
+    for lengths in (LENGTHS, ALONE):
+        n = sum(lengths["lengths"])
+        slots = len(lengths["lengths"])
+        for act in ("silu", "none"):
+            yield row("conv1d", y=(n, 10), x=(n, 10), weight=(10, 4), bias=(10,), act=act,
+                      slots=(slots, 30), **lengths)  # fmt: skip
+        yield row("scan_mamba2", y=(n, 32), x=(n, 32), b=(n, 12), c=(n, 12), dt=(n, 4), a=falling, d=(4,),
+                  dt_bias=(4,), n_groups=2, slots=(slots, 4 * 8 * 6), **lengths)  # fmt: skip
+        yield row("scan_delta", y=(n, 32), q=unit(n, 2, 8), k=unit(n, 2, 8), v=(n, 32), dt=(n, 4),
+                  beta=np.abs(normal("beta", n, 4)) % np.float32(1.0), a=falling, dt_bias=(4,), scale=0.35,
+                  n_key_heads=2, slots=(slots, 4 * 8 * 8), **lengths)  # fmt: skip
+
+
+def unit(n: int, n_heads: int, width: int) -> F32:  # [n, heads * width]
+    """Heads of length 1, as the delta rule wants its keys."""
+    heads = normal("keys", n, n_heads, width)
+    return (heads / np.linalg.norm(heads, axis=-1, keepdims=True)).reshape(n, -1)
+
+
+def encoder_rows() -> Iterator[CaseRow]:
+    """Rows that see rows of the same step, of their own sequence alone."""
+    ways: tuple[dict[str, Any], ...] = (
+        {}, {"mask": "causal"}, {"mask": "symmetric", "window": 2}, {"bias": (5, 4)},
+    )  # fmt: skip
+    n = sum(LENGTHS["lengths"])
+    for way in ways:
+        yield row("attend_rows", y=(n, 64), q=(n, 32), k=(n, 16), v=(n, 32), n_heads=4, n_kv_heads=2,
+                  scale=0.35, **LENGTHS, **way)  # fmt: skip
+    yield row("attend_rows", y=(70, 64), q=(70, 64), k=(70, 64), v=(70, 64), n_heads=1, n_kv_heads=1,
+              scale=0.125)  # fmt: skip
+    for kind in ("mean", "cls", "last"):
+        yield row("pool", y=(3, 33), x=(n, 33), kind=kind, output_rows=[2, 3, 5], **LENGTHS)
+    yield row("emit", x=(3, 50))
+    yield row("emit", x=np.array([[1.0, np.nan], [0.0, 0.0]], np.float32))

@@ -1,0 +1,1 @@
+"""Several devices as one backend."""

@@ -1,0 +1,288 @@
+"""Several devices as one backend: each runs the layers that are its own, as a stage of every plan.
+
+A step goes through the stages in order, and one step is under way at a time. `run` begins its first stage;
+who reads the step takes each boundary from one device to the next. Sampled ids are drawn on the last device,
+and the first one embeds them again, so that its ring has every id: where a draw looks back, the last device
+is given the ring, too.
+"""
+
+from __future__ import annotations
+
+from asyncio import Lock
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from struct import unpack_from
+from typing import Any
+
+from camelid.backends.base import (
+    Backend,
+    Capabilities,
+    MemoryReport,
+    OpenSpec,
+    PoolSize,
+    Program,
+    Result,
+    Sources,
+    Ticket,
+    check_unit,
+    reason_against,
+)
+from camelid.backends.common.boundary import checked_inputs
+from camelid.errors import BackendError, CamelidError
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.stages import layer_ranges, penalised_slots, split, states_of
+from camelid.plan.weights import Weight
+
+
+@dataclass(slots=True)
+class StagedStep:
+    """A step that was submitted: its stage under way with its ticket, and what the stages before made."""
+
+    programs: Sequence[Program]
+    step: bytes
+    ticket: Ticket
+    stage: int = 0
+    made: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    result: Result | None = None
+    error: Exception | None = None
+    turn: Lock = field(default_factory=Lock)  # of whoever takes it on
+
+    @property
+    def is_done(self) -> bool:
+        return self.result is not None or self.error is not None
+
+
+class StagedBackend:
+    """The model's `n_layers` layers cut before those of `cuts`, each part and its state on a backend of its
+    own; what comes before the layers is on the first, what comes after them on the last."""
+
+    def __init__(self, backends: Sequence[Backend], cuts: Sequence[int], n_layers: int) -> None:
+        self.backends, self.layers = tuple(backends), layer_ranges(cuts, n_layers)
+        self._cuts, self._n_layers = tuple(cuts), n_layers
+        self._sources: Sources = {}
+        self._loaded: list[set[str]] = [set() for _ in backends]  # names of weights
+        self._states: dict[str, StateSpec] = {}
+        self._flight: StagedStep | None = None  # the step under way
+        self._boundary_bytes = 0
+
+    def capabilities(self) -> Capabilities:
+        """What every stage promises; ops and types of any, since `refuses` asks each for its own part."""
+        each = [backend.capabilities() for backend in self.backends]
+        promises = set[str].intersection(*(set(can.promise.split("+")) for can in each)) - {"none"}
+        limits = {name: value for can in each for name, value in can.limits.items()}
+        return Capabilities(
+            name="+".join(can.name for can in each),
+            device="; ".join(f"{self.part(i)} on {can.device}" for i, can in enumerate(each)),
+            ops=frozenset[str]().union(*(can.ops for can in each)),
+            weight_types=frozenset[str]().union(*(can.weight_types for can in each)),
+            promise="+".join(sorted(promises)) or "none",
+            max_in_flight=1,
+            fused=frozenset(name for name in each[0].fused if all(name in can.fused for can in each)),
+            is_software=any(can.is_software for can in each),
+            limits=limits,
+            refuses=self._refusal,
+            activations="q8" if any(can.activations == "q8" for can in each) else "f32",
+            build="+".join(can.build for can in each if can.build),
+            cuts=self._cuts,
+        )
+
+    def part(self, i: int) -> str:
+        """What the device of stage `i` has of the model."""
+        own, is_last = self.layers[i], i == len(self.layers) - 1
+        if not own:
+            return "the head"
+        return f"{len(own)} of {self._n_layers} layers{' and the head' if is_last else ''}"
+
+    def _refusal(self, plan: Plan) -> str:
+        for i, (backend, part) in enumerate(zip(self.backends, self._split(plan), strict=True)):
+            can = backend.capabilities()
+            if reason := reason_against(part, can):
+                return f"{can.name} is to run {self.part(i)}, but {reason}"
+        return ""
+
+    async def open(self, spec: OpenSpec) -> None:
+        """Opens every device in the same way. What was opened is closed again if one fails."""
+        async with AsyncExitStack() as opened:
+            for i, backend in enumerate(self.backends):
+                with self._named(i):
+                    await backend.open(spec)
+                opened.push_async_callback(backend.close)
+            opened.pop_all()
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Keeps where the bytes are. A device gets a weight when a stage of its own is compiled that reads
+        it."""
+        self._sources = {**self._sources, **sources}
+        for loaded in self._loaded:
+            loaded.difference_update(weight.name for weight in weights)
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        self._states = {state.name: state for state in states}
+        for i, backend in enumerate(self.backends):
+            with self._named(i):
+                await backend.allocate(states_of(states, self.layers[i]), units)
+
+    async def compile(self, plan: Plan) -> Program:
+        """Compiles each stage on its device, with the weights that it lacks."""
+        programs: list[Program] = []
+        for i, part in enumerate(self._split(plan)):
+            with self._named(i):
+                await self._load(i, part)
+                programs.append(await self.backends[i].compile(part))
+        return Program(plan, tuple(programs))
+
+    def _split(self, plan: Plan) -> list[Plan]:
+        if len(plan.stages) != len(self.backends):
+            raise BackendError(
+                f"the plan has {len(plan.stages)} stages, expected {len(self.backends)}, one for each "
+                f"device; cut it before the layers {self._cuts}",
+                backend="staged",
+            )
+        return split(plan, self.layers)
+
+    async def _load(self, i: int, plan: Plan) -> None:
+        missing = {name: w for name, w in plan.weights().items() if name not in self._loaded[i]}
+        named = {part.source for weight in missing.values() for part in weight.parts} & self._sources.keys()
+        if missing:
+            sources = {name: self._sources[name] for name in named}
+            await self.backends[i].load(list(missing.values()), sources)
+            self._loaded[i] |= missing.keys()
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        """Begins the first stage. BackendError while another step is under way."""
+        checked_inputs(program, step, inputs, backend="staged")
+        if self._flight:
+            raise BackendError(
+                "a step is under way, and stages run one step at a time; read it before the next",
+                backend="staged",
+            )
+        programs: Sequence[Program] = program.handle
+        with self._named(0):
+            ticket = self.backends[0].run(programs[0], step)
+        self._flight = StagedStep(programs, step, ticket)
+        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        return Ticket(program, n_outputs, self._flight)
+
+    async def read(self, ticket: Ticket) -> Result:
+        """Goes through the stages that are left. Who was cancelled meanwhile may read again."""
+        flight: StagedStep = ticket.handle
+        await self._finish(flight)
+        if flight.result is None:
+            assert flight.error, "a step that has ended has a result or an error"
+            raise flight.error
+        return flight.result
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        """Nothing: no stage follows the last."""
+        return {}
+
+    async def _finish(self, flight: StagedStep) -> None:
+        """Runs a step to its end; an error of a stage ends it, and stays for whoever reads it. Who comes
+        meanwhile waits: no stage runs twice."""
+        async with flight.turn:
+            while not flight.is_done:
+                try:
+                    await self._advance(flight)
+                except Exception as error:
+                    flight.error = error
+        if self._flight is flight:
+            self._flight = None
+
+    async def _settle(self) -> None:
+        if self._flight:
+            await self._finish(self._flight)
+
+    async def _advance(self, flight: StagedStep) -> None:
+        """One stage further. Nothing is changed before the last wait, so that it can be done again."""
+        i, device = flight.stage, self.backends[flight.stage]
+        with self._named(i):
+            if i == len(self.backends) - 1:
+                flight.result = await device.read(flight.ticket)
+                return
+            made = await device.read_boundary(flight.ticket)
+            await device.read(flight.ticket)  # what it keeps for a reader
+        with self._named(i + 1):
+            await self._pass_ring(flight, i + 1)
+            self._begin(flight, i + 1, made)
+
+    def _begin(self, flight: StagedStep, i: int, made: Mapping[str, bytes]) -> None:
+        """Begins stage `i` with what it takes of what the stages before have made."""
+        flight.made |= made
+        self._boundary_bytes += sum(map(len, made.values()))
+        flight.stage, program = i, flight.programs[i]
+        inputs = {buffer.name: flight.made[buffer.name] for buffer in program.plan.stages[0].inputs}
+        flight.ticket = self.backends[i].run(program, flight.step, inputs)
+
+    async def _pass_ring(self, flight: StagedStep, i: int) -> None:
+        """The ids that draws look back at, from the device that embeds them to stage `i`, if that draws."""
+        if i < len(self.backends) - 1:
+            return
+        plan, first, last = flight.programs[i].plan, self.backends[0], self.backends[i]
+        for ring in (state for state in plan.states if state.kind == "ring"):
+            for slot in penalised_slots(plan, flight.step, ring.name):
+                await last.write_state(ring.name, slot, await first.read_state(ring.name, slot))
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        """BackendError for a group or a unit that there is not."""
+        await self._settle()
+        holders = self._holders(group)
+        if not self._states[group].layers:  # all have it, and the first knows every id
+            return await holders[0][1].read_state(group, unit)
+        return b"".join([await backend.read_state(group, unit) for _, backend in holders])
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        """BackendError for a group or a unit that there is not, or bytes that are not a unit's."""
+        await self._settle()
+        holders, at = self._holders(group), 0
+        check_unit(group, data, self._states[group].unit_bytes, backend="staged")
+        for state, backend in holders:
+            await backend.write_state(group, unit, data[at : at + state.unit_bytes])
+            at += state.unit_bytes if state.layers else 0
+
+    def _holders(self, group: str) -> list[tuple[StateSpec, Backend]]:
+        """The devices that hold layers of a group, each with the group as it has it."""
+        if group not in self._states:
+            known = ", ".join(self._states) or "none"
+            raise BackendError(f"state {group!r} was not allocated; allocated: {known}", backend="staged")
+        parts = [states_of([self._states[group]], layers)[0] for layers in self.layers]
+        return [(part, b) for part, b in zip(parts, self.backends, strict=True) if part.tensors]
+
+    async def run_op(
+        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        names = " or ".join(backend.capabilities().name for backend in self.backends)
+        raise BackendError(f"an op runs on one device; run {name!r} on {names}", backend="staged")
+
+    def memory(self) -> MemoryReport:
+        """Sums over the devices; among the counters are the bytes of each."""
+        each = [(backend.capabilities().name, backend.memory()) for backend in self.backends]
+        counters = {"boundary_bytes": self._boundary_bytes}
+        for name, report in each:
+            own = {f"{name}.weight_bytes": report.weight_bytes, f"{name}.state_bytes": report.state_bytes}
+            for counter, value in (*report.counters.items(), *own.items()):
+                counters[counter] = counters.get(counter, 0) + value
+        return MemoryReport(
+            weight_bytes=sum(report.weight_bytes for _, report in each),
+            state_bytes=sum(report.state_bytes for _, report in each),
+            arena_bytes=sum(report.arena_bytes for _, report in each),
+            counters=counters,
+        )
+
+    async def close(self) -> None:
+        """Closes every device, also if one of them fails."""
+        self._flight = None
+        self._loaded = [set() for _ in self.backends]
+        async with AsyncExitStack() as closing:
+            for backend in self.backends:
+                closing.push_async_callback(backend.close)
+
+    @contextmanager
+    def _named(self, i: int) -> Generator[None]:
+        """What goes wrong on a device is said to be of its stage."""
+        try:
+            yield
+        except CamelidError as error:
+            name = self.backends[i].capabilities().name
+            message = f"stage {i + 1} of {len(self.backends)}, {self.part(i)} on {name}: {error.message}"
+            raise type(error)(message, **error.facts) from error

@@ -1,0 +1,97 @@
+"""What becomes of the rows that a step gives back: tokens, their text, and the reason to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from camelid.backends.base import OutputRow
+from camelid.engine.metrics import Counters
+from camelid.engine.results import FinishReason
+from camelid.engine.sequence import Sequence
+from camelid.errors import BackendError
+from camelid.sampling.host import Scores, top_logprobs
+
+STATUS_HINT = "the weights or a kernel are broken: compare with backend 'reference'"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """So many rows of a sequence's share counted; `reason` if it has ended."""
+
+    n_rows: int
+    reason: FinishReason | None = None
+
+
+class OutputProcessor:
+    """Turns output rows of one model on one backend into what its sequences say."""
+
+    def __init__(self, backend_name: str, vocab_size: int, counters: Counters) -> None:
+        self._name = backend_name
+        self._vocab_size = vocab_size
+        self._counters = counters
+
+    def take(self, s: Sequence, rows: Seq[OutputRow], n_rows: int) -> Accepted:
+        """Takes these `n_rows` rows in order until one is not what was drafted, or the answer ends.
+
+        BackendError for rows that no working device gives, NeedsAllLogits where candidates prove nothing.
+        """
+        if len(rows) < n_rows:
+            raise BackendError(
+                f"backend {self._name!r} gave back {len(rows)} of {n_rows} rows", backend=self._name
+            )
+        accept = self._logits if s.request.all_logits else self._token
+        drafts, s.drafts = s.drafts, ()
+        for n, row in enumerate(rows):
+            self._check(row, s)
+            reason = accept(s, row)
+            if reason or (n < len(drafts) and s.token_ids[-1] != drafts[n]):
+                return Accepted(n + 1, reason)
+            self._counters.accepted += n < len(drafts)
+        return Accepted(len(rows))
+
+    def _check(self, row: OutputRow, s: Sequence) -> None:
+        name = self._name
+        if row.status != "ok":
+            found = {"nan": "not a number", "zero": "all zero"}[row.status]
+            raise BackendError(
+                f"backend {name!r}: the logits after {len(s.token_ids)} tokens are {found}; {STATUS_HINT}",
+                backend=name, status=row.status,
+            )  # fmt: skip
+        if not 0 <= row.token_id < self._vocab_size:
+            raise BackendError(
+                f"backend {name!r} sampled token {row.token_id} of {self._vocab_size}; {STATUS_HINT}",
+                backend=name, token_id=row.token_id,
+            )  # fmt: skip
+
+    def _logits(self, s: Sequence, row: OutputRow) -> FinishReason | None:
+        if row.logits is None:
+            raise BackendError(
+                f"backend {self._name!r} computes no logits; use reference or webgpu", backend=self._name
+            )
+        s.outbox.logits.append(row.logits)
+        return "stop" if len(s.outbox.logits) == s.request.n_prompt else None
+
+    def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:
+        token_id, logprob = self._drawn(s, row) if s.sampler else (row.token_id, row.logprob)
+        s.clock.token()
+        if token_id in s.request.eos_ids:
+            s.emit(s.sink.flush(), None, 0.0)
+            return "stop"
+        n = s.request.sampling.logprobs
+        return s.accept(token_id, logprob, tuple(top_logprobs(row, n)) if n else ())
+
+    def _drawn(self, s: Sequence, row: OutputRow) -> tuple[int, float]:
+        """The token that the host draws, and its log-probability before any sampler."""
+        assert s.sampler is not None, "only sequences that the host draws for come here"
+        scores, constraint = Scores.of_row(row), s.constraint
+        position = len(s.token_ids) + s.n_shifted
+        if constraint:
+            token_id = s.sampler.choose(row.token_id, scores, constraint, s.token_ids, position)
+        else:
+            token_id = s.sampler.draw(scores, s.token_ids, position)
+            s.needs_all = s.needs_all and s.sampler.needed_all
+        self._counters.hosted_rows += 1
+        self._counters.guided_rows += constraint is not None
+        self._counters.redrawn_rows += constraint is not None and token_id != row.token_id
+        return token_id, scores.logprob(token_id)

@@ -1,0 +1,104 @@
+"""What has been computed before: pages of state by the tokens that they and all pages before them hold.
+
+A page's key is a hash of its parent's key and its own tokens (Kwon et al., SOSP 2023); tokens are compared on
+a hit, so that a collision costs a lookup and nothing else. The last page of an answer is mostly not full: it
+is a tail, found under the page before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from struct import pack
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class CachedPage:
+    """Up to a page of tokens behind `parent`, and the units that hold their state, by group.
+
+    A group may be missing: window groups give pages back, and a recurrent group has a unit only where a
+    request ended.
+    """
+
+    key: bytes
+    parent: bytes
+    tokens: Tokens
+    units: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def root_key(salt: str) -> bytes:
+    """The parent of first pages. Requests with different salts share nothing."""
+    # Any text will do: a lone surrogate, which UTF-8 does not have, is no reason to fail.
+    return blake2b(salt.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def page_key(parent: bytes, tokens: Sequence[int]) -> bytes:
+    return blake2b(parent + pack(f"<{len(tokens)}I", *tokens), digest_size=16).digest()
+
+
+class PrefixCache:
+    """Entries by key, and by the units that they name."""
+
+    def __init__(self, page_rows: int) -> None:
+        self.page_rows = page_rows
+        self._pages: dict[bytes, CachedPage] = {}
+        self._tails: dict[bytes, CachedPage] = {}  # by parent: the last one written
+        self._holders: dict[tuple[str, int], CachedPage] = {}
+
+    def walk(self, token_ids: Sequence[int], salt: str) -> Iterator[tuple[bytes, CachedPage | None]]:
+        """Key and entry of each full page of these tokens; no entry where the page is not known."""
+        parent, n = root_key(salt), self.page_rows
+        for at in range(0, len(token_ids) - n + 1, n):
+            tokens = tuple(token_ids[at : at + n])
+            key = page_key(parent, tokens)
+            entry = self._pages.get(key)
+            yield key, entry if entry and (entry.tokens, entry.parent) == (tokens, parent) else None
+            parent = key
+
+    def tail(self, parent: bytes, tokens: Sequence[int]) -> tuple[CachedPage, int] | None:
+        """The page after `parent` that was not full, and how many of its rows fit these tokens."""
+        entry = self._tails.get(parent)
+        if entry is None:
+            return None
+        pairs = zip(entry.tokens, tokens, strict=False)
+        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(entry.tokens), len(tokens)))
+        return (entry, n) if n else None
+
+    def add_page(self, parent: bytes, tokens: Tokens) -> CachedPage:
+        """The entry of a full page, which may be known already."""
+        key = page_key(parent, tokens)
+        known = self._pages.get(key)
+        if known and (known.tokens, known.parent) == (tokens, parent):
+            return known
+        self._pages[key] = entry = CachedPage(key, parent, tokens)
+        return entry
+
+    def add_tail(self, parent: bytes, tokens: Tokens) -> tuple[CachedPage, CachedPage | None]:
+        """A new entry of a page that is not full, and the one that it takes the place of."""
+        former, entry = self._tails.get(parent), CachedPage(b"", parent, tokens)
+        self._tails[parent] = entry
+        return entry, former
+
+    def hold(self, entry: CachedPage, group: str, unit: int) -> None:
+        """The entry's state in this group is in this unit."""
+        entry.units[group] = unit
+        self._holders[group, unit] = entry
+
+    def forget(self, group: str, unit: int) -> None:
+        """The unit holds something else from now on. An entry without units is gone."""
+        entry = self._holders.pop((group, unit), None)
+        if entry is None:
+            return
+        del entry.units[group]
+        if not entry.units:
+            self._remove(entry)
+
+    def _remove(self, entry: CachedPage) -> None:
+        if entry.key:
+            if self._pages.get(entry.key) is entry:
+                del self._pages[entry.key]
+        elif self._tails.get(entry.parent) is entry:
+            del self._tails[entry.parent]

@@ -1,0 +1,1 @@
+"""From a model name to a running engine."""

@@ -1,0 +1,294 @@
+"""From a model's name to its headers: files, directories, and sources that a page hands in.
+
+Everything is asynchronous and asks a `ModelSource` for byte ranges, so a local file and a URL in a browser
+take the same road. Weights go from the source to the device; they never pass through here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from camelid.errors import ModelFormatError, RequestError
+from camelid.formats.gguf import Gguf, fetch_gguf
+from camelid.formats.hub.ids import HubId, parse_hub_id
+from camelid.formats.source import drive_async
+from camelid.model.arch import Model
+from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
+from camelid.model.facts import FACTOR_TENSORS
+from camelid.model.read import read_model
+from camelid.model.shards import merge_shards, n_shards, shard_names
+from camelid.plan.weights import Weight, inline_f32
+from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
+
+if TYPE_CHECKING:
+    from camelid.formats.hf_config import HfDirectory
+
+Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
+
+
+class ModelSource(Protocol):
+    """Where a model's bytes are. `handle` is what the backend's host reads weights from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def handle(self) -> Any: ...
+    async def read(self, offset: int, length: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A local file."""
+
+    path: Path
+    size: int
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def handle(self) -> str:
+        return str(self.path)
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """Those bytes; fewer at the file's end. ModelFormatError if the file cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except OSError as error:
+            raise _unreadable(self.name, error) from error
+
+
+ModelName: TypeAlias = str | PathLike[str] | ModelSource
+
+
+def find_source(model: ModelName) -> ModelSource:
+    """The source that a name means: "cria", a path, or a source itself.
+
+    Raises ModelFormatError if there is no such file or it cannot be looked up.
+    """
+    if not isinstance(model, str | PathLike):
+        return model
+    path = _cria() if model == "cria" else Path(fspath(model))
+    try:
+        size = path.stat().st_size if path.is_file() else None
+    except OSError as error:  # a name too long, a folder that may not be searched
+        raise _unreadable(str(model), error) from error
+    if size is not None:
+        return FileSource(path, size)
+    raise _not_found(str(model))
+
+
+def find_directory(model: ModelName) -> Path | None:
+    """The directory that a name means, if it means one. ModelFormatError if it cannot be looked up."""
+    if not isinstance(model, str | PathLike):
+        return None
+    path = Path(fspath(model))
+    try:
+        return path if path.is_dir() else None
+    except OSError as error:
+        raise _unreadable(str(model), error) from error
+
+
+def _cria() -> Path:
+    path = files("camelid") / "data" / "cria.gguf"
+    if isinstance(path, Path) and path.is_file():
+        return path
+    raise RequestError(
+        "this installation has no cria.gguf, the model that 'cria' names; give the path of a .gguf file",
+        field="model",
+    )
+
+
+def _unreadable(name: str, error: OSError) -> ModelFormatError:
+    reason = error.strerror or type(error).__name__
+    shown = name if len(name) <= 200 else name[:80] + "..."
+    return ModelFormatError(f"{shown}: cannot be read: {reason}; is this the model's path?", path=name)
+
+
+def _not_found(name: str) -> Exception:
+    return ModelFormatError(
+        f"{name}: there is no such file; give a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
+    )
+
+
+def find_hub_id(model: ModelName) -> HubId | None:
+    """The hub id that a name means, unless something here has that name. RequestError for a bad revision."""
+    hub_id = parse_hub_id(model) if isinstance(model, str) else None
+    return None if hub_id is None or Path(str(model)).exists() else hub_id
+
+
+async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> ModelName:
+    """The path of a hub id's model, fetched in a thread unless the cache has it; else the name as it is.
+
+    Raises as `formats.hub.fetch.fetch`; RequestError in a browser.
+    """
+    hub_id = find_hub_id(model)
+    if hub_id is None:
+        return model
+    if sys.platform == "emscripten":
+        raise RequestError(
+            f"{hub_id}: a page cannot fetch a hub id; open a downloaded .gguf file, or give its address",
+            field="model",
+        )
+    from camelid.formats.hub.fetch import afetch
+
+    return (await afetch(hub_id, progress=progress)).path
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model whose header has been read and checked. `origins` are where its weights lie, by name."""
+
+    name: str
+    n_bytes: int
+    checkpoint: Checkpoint
+    model: Model
+    origins: Mapping[str, ModelSource]
+    directory: HfDirectory | None = None
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        """The handles that a backend reads weights from."""
+        return {name: origin.handle for name, origin in self.origins.items()}
+
+    @property
+    def gguf(self) -> Gguf:
+        """The metadata and its getters; a directory's has been translated."""
+        return self.checkpoint.header
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's text, if the file has one."""
+        return self.gguf.get("tokenizer.chat_template", str, default=None)
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError, ModelFormatError."""
+        n_rows = self.model.spec.vocab_size
+        if self.directory:
+            return tokenizer_of(self.directory, n_rows) if self.directory.tokenizer else None
+        if not has_tokenizer(self.gguf):
+            return None
+        tokenizer = tokenizer_from_gguf(self.gguf.metadata)
+        n_tokens = tokenizer.vocab_size
+        if n_tokens != n_rows:
+            raise ModelFormatError(
+                f"{self.name}: the tokenizer has {n_tokens} tokens, but the embedding {n_rows} rows; "
+                "is it another model's tokenizer?",
+                path=self.name,
+            )
+        return tokenizer
+
+
+def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
+    """A directory's tokenizer. Raises ModelFormatError if it has none, and as `tokenizer_from_json`."""
+    from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json  # a page has no directories
+
+    if not directory.tokenizer:
+        raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
+    return tokenizer_from_json(
+        directory.tokenizer,
+        directory.tokenizer_config,
+        directory.special_tokens,
+        directory.config,
+        directory.generation,
+        vocab_size=vocab_size,
+    )
+
+
+def has_tokenizer(gguf: Gguf) -> bool:
+    """Whether the file has a tokenizer; one without may say "none", as llama.cpp does."""
+    return gguf.metadata.get("tokenizer.ggml.model", "none") not in ("none", "no_vocab")
+
+
+async def read_header(source: ModelSource) -> Gguf:
+    """The source's GGUF header."""
+    return await fetch_gguf(source.read, source.size, source.name)
+
+
+async def open_model(model: ModelName, *, progress: Progress | None = None) -> ModelFile:
+    """Finds a model, a GGUF file, a directory or a hub id, and reads its headers; no weights.
+
+    `progress` hears of a hub id's bytes while they are fetched.
+    """
+    model = await fetch_model(model, progress=progress)
+    path = find_directory(model)
+    if path is not None:
+        return await _open_directory(path)
+    source = find_source(model)
+    header = await read_header(source)
+    if n_shards(header) > 1 and isinstance(source, FileSource):
+        return await _open_shards(source.path, n_shards(header))
+    checkpoint = checkpoint_of_gguf(header)
+    read = await drive_async(read_model(checkpoint), source.read)
+    return ModelFile(source.name, source.size, checkpoint, read, {"model": source})
+
+
+async def _open_shards(path: Path, count: int) -> ModelFile:
+    """A model in several files, of which `path` is one."""
+    names = shard_names(path.name, count)
+    sources = {name: find_source(path.with_name(name)) for name in names}
+    checkpoint = merge_shards({name: await read_header(source) for name, source in sources.items()})
+    checkpoint = replace(checkpoint, tensors=await _with_facts(checkpoint.tensors, sources))
+    model = await drive_async(read_model(checkpoint), _nothing_asked)
+    n_bytes = sum(source.size for source in sources.values())
+    return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, sources)
+
+
+async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, ModelSource]) -> dict[str, Weight]:
+    """The tensors; those that are facts are read already, since a parser's ask names no file."""
+    read: dict[str, Weight] = {}
+    for name in FACTOR_TENSORS:
+        weight = tensors.get(f"{name}.weight")
+        if weight is not None:
+            numbers = await drive_async(read_f32(weight), sources[weight.parts[0].source].read)
+            read[weight.name] = inline_f32(weight.name, numbers, weight.shape)
+    return {**tensors, **read}
+
+
+async def _open_directory(path: Path) -> ModelFile:
+    from camelid.formats.hf_config import open_hf  # a page has no directories
+    from camelid.model.hf import checkpoint_of_hf
+
+    directory = open_hf(path)
+    checkpoint = checkpoint_of_hf(directory)
+    model = await drive_async(read_model(checkpoint), _nothing_asked)
+    sources = {name: find_source(file) for name, file in directory.files.items()}
+    return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory)
+
+
+async def _nothing_asked(offset: int, n_bytes: int) -> bytes:
+    """A directory's facts travel inside its checkpoint."""
+    raise ModelFormatError(f"{n_bytes} bytes at {offset} were asked of a directory; this is a defect")
+
+
+async def _first_header(source: ModelSource) -> Gguf:
+    """The header with the metadata: of a model in several files, that of the first."""
+    header = await read_header(source)
+    if n_shards(header) == 1 or not isinstance(source, FileSource):
+        return header
+    first = shard_names(source.path.name, n_shards(header))[0]
+    return await read_header(find_source(source.path.with_name(first)))
+
+
+async def open_tokenizer(model: ModelName) -> Tokenizer:
+    """A model's tokenizer; a directory needs no weights for it. ModelFormatError if there is none."""
+    model = await fetch_model(model)
+    path = find_directory(model)
+    if path is None:
+        return tokenizer_from_gguf((await _first_header(find_source(model))).metadata)
+    from camelid.formats.hf_config import open_hf
+
+    directory = open_hf(path, with_weights=False)
+    size = directory.settings.count("vocab_size") if directory.settings.has("vocab_size") else None
+    return tokenizer_of(directory, size)

@@ -1,0 +1,1 @@
+"""From a prompt and its options to an engine request, and from token ids to text."""

@@ -1,0 +1,145 @@
+"""A conversation as token ids: the model's chat template, through spans that say which text is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import TypeAlias, cast
+
+from camelid.errors import RequestError, UnsupportedModelError
+from camelid.formats.gguf import Gguf
+from camelid.requests.messages import checked_messages, checked_tools, shown
+from camelid.requests.output_text import ChatOutput, ChatPrompt, MarkerTokenizer, OutputReader, OutputText
+from camelid.requests.rendering import Rendering, ids_of, renewed
+from camelid.text.templates.named import chosen_template, named_templates
+from camelid.text.templates.template import Template, compile_template
+from camelid.text.tokenizers.tokenizer import Tokenizer
+from camelid.text.toolcalls.families import detect, opens_reasoning
+from camelid.text.toolcalls.family import Family
+from camelid.text.toolcalls.parser import OutputParser, parser_for
+
+TAIL = 200  # characters of a rendering that show whether it ends within the model's thoughts
+
+
+TextOf: TypeAlias = Callable[
+    [int | None, tuple[str, ...]], OutputText
+]  # the same after some id, as text alone
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """A conversation as text up to where the answer begins. `parser` finds thoughts and calls in answers."""
+
+    rendering: Rendering
+    text_of: TextOf
+    parser: Callable[[], OutputParser] | None = None
+
+    def prompt(self, token_ids: list[int]) -> ChatPrompt:
+        """The same as these ids."""
+        last = token_ids[-1] if token_ids else None
+        return ChatPrompt(token_ids, lambda stops: self._sink(last, stops))
+
+    def _sink(self, last: int | None, stops: tuple[str, ...]) -> OutputReader:
+        text = self.text_of(last, stops)
+        return ChatOutput(text, self.parser()) if self.parser else text
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A model's chat templates by name, compiled when first used, and the tokenizer that reads them."""
+
+    sources: Mapping[str, str]
+    tokenizer: Tokenizer
+    bos_token: str
+    eos_token: str
+    _compiled: dict[str, Template] = field(default_factory=dict[str, Template])
+
+    @classmethod
+    def of(cls, gguf: Gguf, tokenizer: Tokenizer) -> ChatTemplate:
+        """The file's templates. UnsupportedModelError if it has none."""
+        sources = named_templates(gguf.metadata)
+        if not sources:
+            raise UnsupportedModelError(
+                "this model's file has no chat template; give the prompt as text, not as messages",
+                kind="chat template", name=gguf.path,
+            )  # fmt: skip
+        return cls(sources, tokenizer, _token(gguf, "bos"), _token(gguf, "eos"))
+
+    def prompt(
+        self, messages: Sequence[object], *, tools: object = None, variables: object = None
+    ) -> ChatPrompt:
+        """Token ids up to where the answer begins. RequestError for malformed messages, TemplateError."""
+        rendered = self.rendered(messages, tools=tools, variables=variables)
+        return rendered.prompt(ids_of(renewed((), rendered.rendering, self.tokenizer)))
+
+    def rendered(
+        self, messages: Sequence[object], *, tools: object = None, variables: object = None
+    ) -> RenderedChat:
+        """The text up to where the answer begins. RequestError for malformed messages, TemplateError."""
+        checked = checked_tools(tools)
+        source = chosen_template(self.sources, tools=bool(checked))
+        template = self._template(source)
+        spans = template.render(
+            checked_messages(messages),
+            add_generation_prompt=True,
+            tools=checked,
+            bos_token=self.bos_token,
+            eos_token=self.eos_token,
+            strftime_now=strftime_now,
+            **checked_variables(variables, template.variables),
+        )
+        family = detect(source)
+        thinks = opens_reasoning("".join(text for text, _ in spans[-TAIL:])[-TAIL:], family)
+        return RenderedChat(
+            Rendering.of(spans),
+            lambda last, stops: OutputText(self._shown(family), stops, after=last),
+            lambda: parser_for(family, tools=checked or (), starts_in_reasoning=thinks),
+        )
+
+    def _template(self, source: str) -> Template:
+        if source not in self._compiled:
+            self._compiled[source] = compile_template(source)
+        return self._compiled[source]
+
+    def _shown(self, family: Family) -> MarkerTokenizer:
+        """The tokenizer, with the family's markers as text."""
+        shows = family.shows(self._controls.values())
+        return MarkerTokenizer(
+            self.tokenizer, frozenset(i for i, text in self._controls.items() if text in shows)
+        )
+
+    @cached_property
+    def _controls(self) -> dict[int, str]:
+        t = self.tokenizer
+        ids = filter(t.is_control, range(t.vocab_size))
+        return {i: text for i in ids if (text := t.token_bytes(i).decode("utf-8", "replace"))}
+
+
+def checked_variables(variables: object, known: frozenset[str]) -> Mapping[str, object]:
+    """Variables of a request, all of which the template reads; none that the model's file gives."""
+    if variables is None:
+        return {}
+    if not isinstance(variables, Mapping):
+        raise RequestError(f"variables is {shown(variables)}, expected a mapping", field="variables")
+    given = cast("Mapping[object, object]", variables)
+    for name in given:
+        if name not in known:
+            readable = ", ".join(sorted(known)) or "none"
+            raise RequestError(
+                f"the chat template does not take {shown(name)} from a request; it takes: {readable}",
+                field="variables",
+            )
+    return {str(name): value for name, value in given.items()}
+
+
+def strftime_now(form: str) -> str:
+    """What templates call to write today's date."""
+    return datetime.now().strftime(form)
+
+
+def _token(gguf: Gguf, name: str) -> str:
+    token_id = gguf.get(f"tokenizer.ggml.{name}_token_id", int, default=None)
+    tokens = gguf.get("tokenizer.ggml.tokens", list[str])
+    return tokens[token_id] if token_id is not None and 0 <= token_id < len(tokens) else ""

@@ -1,0 +1,154 @@
+"""What a caller may say: the options of a request and of loading, and what a prompt may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, cast
+
+from camelid.errors import RequestError
+from camelid.requests.messages import shown
+
+Message: TypeAlias = Mapping[str, object]
+Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
+
+
+class ConstraintOptions(TypedDict, total=False):
+    """What an answer must follow; one of these at most.
+
+    `grammar` is GBNF text; `json_schema` a schema or its JSON text; `regex` a pattern for the whole answer;
+    `choice` a list of texts; `response_format` as OpenAI has it.
+    """
+
+    grammar: str
+    json_schema: Mapping[str, Any] | bool | str
+    regex: str
+    choice: Sequence[str]
+    response_format: Mapping[str, Any]
+
+
+class SamplingOptions(TypedDict, total=False):
+    """How an answer is drawn. The defaults are what the model's file recommends, else llama.cpp's.
+
+    `temperature` 0 is greedy; it moves by up to `dynatemp_range` with the entropy's share to the power of
+    `dynatemp_exponent`. These leave tokens to draw from: the `top_k` likeliest (0: all), the likeliest up
+    to probability `top_p`, those at least `min_p` times as likely as the first, the most typical up to
+    `typical_p` (1: off), logits within `top_n_sigma` deviations of the greatest (-1: off); `min_keep`
+    tokens stay. `xtc_probability` is how often tokens above `xtc_threshold` are left out but the last.
+    `repeat_penalty` (1: off), `frequency_penalty` and `presence_penalty` lower the last `repeat_last_n`
+    tokens (-1: all). `dry_multiplier` (0: off) lowers what prolongs a repetition of over
+    `dry_allowed_length` tokens, by `dry_base` to the power of the excess, looking back `dry_penalty_last_n`
+    tokens, but not past `dry_sequence_breakers`. `mirostat` 1 or 2 keeps surprise near `mirostat_tau` bits
+    at the rate `mirostat_eta`, in place of all samplers but temperature. `logit_bias` maps token ids to
+    what is added to their logits; False bans one. `order` names the samplers to run: a list, or
+    "temperature-first". `logprobs` asks for so many alternatives with each token. Without a `seed` one is
+    drawn.
+    """
+
+    temperature: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    top_n_sigma: float
+    min_keep: int
+    xtc_probability: float
+    xtc_threshold: float
+    repeat_penalty: float
+    repeat_last_n: int
+    frequency_penalty: float
+    presence_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: Sequence[str]
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
+    logit_bias: Mapping[int, float | Literal[False]]
+    order: str | Sequence[str]
+    logprobs: int | bool
+    seed: int | None
+
+
+class EngineOptions(TypedDict, total=False):
+    """How the engine treats a request.
+
+    Of several that wait, a higher `priority` goes first, and may send a running one of lower priority back
+    to wait. `timeout_s` and `queue_timeout_s` bound the seconds in all and before the first step.
+    `overflow` says what happens where prompt and answer exceed the context: "error" at once, "stop" there,
+    or "shift", which drops half of what follows the first `n_keep` tokens (unless given, those that open
+    every prompt, such as BOS), as often as `max_tokens` needs it.
+    `cache_prompt` False computes the prompt anew; requests of another `cache_salt` never share state.
+    `speculate` guesses ahead and checks several guesses in one step: "ngram", or an object with `propose`.
+    The answer stays the same. An `is_atomic` prompt goes through one step as a whole.
+    """
+
+    priority: int
+    timeout_s: float | None
+    queue_timeout_s: float | None
+    overflow: Literal["error", "stop", "shift"]
+    n_keep: int
+    cache_prompt: bool
+    cache_salt: str
+    speculate: object
+    is_atomic: bool
+
+
+class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
+    """What a request may say besides its prompt.
+
+    `max_tokens` None goes on up to the context; `stop` ends the text before the first of these strings;
+    `special` lets a text prompt name control tokens; `ignore_eos` goes on past end tokens.
+
+    With messages as the prompt: `tools`, as OpenAI has them, which the model may call; `variables` for the
+    chat template, such as {"enable_thinking": False}.
+    """
+
+    max_tokens: int | None
+    stop: str | Sequence[str]
+    special: bool
+    ignore_eos: bool
+    tools: Sequence[Mapping[str, Any]]
+    variables: Mapping[str, object]
+
+
+class LoadWords(TypedDict, total=False):
+    """How a model is loaded.
+
+    `backend` auto takes webgpu on a hardware adapter, else cpu, else the reference; `adapter` asks for a
+    device whose name contains this text, or of cpu for a variant of its kernels, such as avx2; `threads` are
+    the CPU's that compute (all that this process may use unless given). With `gpu_layers` the last so many
+    layers, the head counted as one more, run on webgpu or the GPU backend that is named, and all others on
+    cpu; 0 is cpu alone, -1 or any number above all is that GPU alone. `context` bounds prompt and answer
+    of one sequence (the model's own length up to 4096 unless given), `parallel` the sequences that run at
+    once, `chunk` the prompt rows of one step; these three bound the memory. `kv_rows` bounds it further: so
+    many rows of keys and values for all sequences together, which then wait for each other. `kv_type` is how
+    these are held: f32, f16, q8_0, q4_0, or
+    two-tier and two-tier-q4_0: q8_0 or q4_0, with the latest 256 rows or more in f16 as well.
+    `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
+    """
+
+    backend: str
+    adapter: str
+    threads: int | None
+    gpu_layers: int | None
+    context: int | None
+    parallel: int
+    chunk: int
+    kv_type: str
+    kv_rows: int | None
+    max_in_flight: int | None
+    record_tape: bool
+
+
+def checked_stops(stop: object) -> tuple[str, ...]:
+    """Stop strings, of one string or several. RequestError for anything else."""
+    stops = (stop,) if isinstance(stop, str) else stop
+    if isinstance(stops, list | tuple):
+        items = cast("Sequence[object]", stops)
+        if all(isinstance(item, str) and item for item in items):
+            return tuple(cast("Sequence[str]", items))
+    raise RequestError(f"stop is {shown(stop)}, expected strings that are not empty", field="stop")

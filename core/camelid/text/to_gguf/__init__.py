@@ -1,0 +1,1 @@
+"""A tokenizer.json as GGUF metadata."""

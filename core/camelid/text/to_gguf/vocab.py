@@ -1,0 +1,100 @@
+"""The vocabulary of a tokenizer.json in GGUF's words: types of tokens, and scores in place of merges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from camelid.errors import UnsupportedModelError
+from camelid.text.to_gguf.losses import WAY_OUT, Published
+from camelid.text.tokenizers.hf.roles import named_tokens
+from camelid.text.tokenizers.hf.values import shown
+from camelid.text.tokenizers.hf.vocabulary import Vocabulary
+from camelid.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+
+MAX_SCORED_CHARS = 256  # longer tokens are not looked at split by split
+TEXT = frozenset({NORMAL, USER_DEFINED})  # what merges may make: Gemma lists ▁▁ as added and merged
+BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
+
+Merges = list[tuple[str, str]]
+
+
+def spaceless(merges: Iterable[tuple[str, str]]) -> Merges:
+    """The merges, if GGUF can say them. Raises UnsupportedModelError."""
+    found = list(merges)
+    for rank, (left, right) in enumerate(found):
+        if " " in left or " " in right:
+            raise UnsupportedModelError(
+                f"tokenizer: merge {rank} joins {shown(left)} and {shown(right)}; merges in GGUF "
+                f"have no spaces; {WAY_OUT}",
+                kind="tokenizer",
+                name="merges",
+            )
+    return found
+
+
+def filled(vocab: Vocabulary) -> list[str]:
+    """Every token; ids without one are named as converters do."""
+    return [f"[PAD{i}]" if token is None else token for i, token in enumerate(vocab.tokens)]
+
+
+def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool) -> list[int]:
+    """tokenizer.ggml.token_type of every id."""
+    vocab, merged = of.vocab, {left + right for left, right in merges}
+    # A name like "!" given to padding is text all the same; one that merges make cannot steer.
+    steering = {token for token in _named(of) if len(token) > 1 and token not in merged}
+    # By name: Unigram's vocabulary may have a token twice.
+    steering |= {one.content for one in vocab.added.values() if one.steers and len(one.content) > 1}
+
+    def kind(token_id: int, token: str | None) -> int:
+        if token is None:
+            return UNUSED
+        if token == unknown:
+            return UNKNOWN
+        if (added := vocab.added.get(token_id)) is not None:
+            return CONTROL if added.steers else USER_DEFINED
+        if has_bytes and BYTE_TOKEN.fullmatch(token):
+            return BYTE
+        return CONTROL if token in steering else NORMAL
+
+    return [kind(token_id, token) for token_id, token in enumerate(vocab.tokens)]
+
+
+def _named(of: Published) -> list[str]:
+    """Every token that the small files name as special."""
+    named = [*named_tokens(of.settings), of.model.get("unk_token")]
+    return [name for name in named if isinstance(name, str)]
+
+
+def _ranks(merges: Merges) -> dict[str, int]:
+    """Each merged token's place in the order of their first merges."""
+    return {token: i for i, token in enumerate(dict.fromkeys(left + right for left, right in merges))}
+
+
+def scores(vocab: Vocabulary, merges: Merges, types: list[int]) -> list[float]:
+    """-rank, as SentencePiece gives; tokens that no merge makes come after, in the order of their ids."""
+    ranks = _ranks(merges)
+    found: list[float] = []
+    n = len(ranks)
+    for token, kind in zip(vocab.tokens, types, strict=True):
+        rank = ranks.get(token) if token is not None else None
+        late = kind in TEXT and rank is None
+        found.append(-float(n) if late else -float(rank or 0))
+        n += late
+    return found
+
+
+def told_by_scores(vocab: Vocabulary, merges: Merges, types: list[int]) -> bool:
+    """Whether joining any two tokens whose text is a token, best score first, is just what the merges say.
+
+    So it is in files made from SentencePiece's, whose merges were listed from its scores.
+    """
+    ranks = _ranks(merges)
+    order = [ranks[left + right] for left, right in merges]
+    if order != sorted(order) or len(set(merges)) != len(merges):
+        return False
+    text = {t for t, kind in zip(vocab.tokens, types, strict=True) if t and kind in TEXT}
+    if any(len(token) > MAX_SCORED_CHARS for token in text):
+        return False
+    splits = sum(t[:i] in text and t[i:] in text for t in text for i in range(1, len(t)))
+    return splits == len(merges)

@@ -1,0 +1,117 @@
+"""Facts of `tokenizer.ggml.*`, checked: what every kind of tokenizer reads from GGUF metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from camelid.errors import ModelFormatError
+from camelid.text.tokenizers.pipeline import Frame, Roles
+from camelid.text.tokenizers.vocab import CONTROL, NORMAL, Vocab
+
+T = TypeVar("T")
+
+# Keys of the ids that end a text or a turn.
+EOS_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
+# Control tokens that end a turn although many files name only one of theirs (llama.cpp src/llama-vocab.cpp).
+EOS_NAMES = {
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
+    "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>", "<｜end▁of▁sentence｜>", "<end_of_utterance>",
+}  # fmt: skip
+
+
+def key(name: str) -> str:
+    return f"tokenizer.ggml.{name}"
+
+
+def array(metadata: Mapping[str, object], name: str, kind: type[T]) -> list[T]:
+    """An array of the metadata whose items are all of one kind. Raises ModelFormatError."""
+    value = metadata.get(key(name))
+    if not isinstance(value, list):
+        raise ModelFormatError(f"{key(name)} is {type(value).__name__}, want an array", key=key(name))
+    items = cast("list[object]", value)
+    if set(map(type, items)) <= {kind}:
+        return cast("list[T]", items)
+    i = next(i for i, item in enumerate(items) if type(item) is not kind)
+    raise ModelFormatError(f"{key(name)}[{i}] is {items[i]!r:.40}, want {kind.__name__}", key=key(name))
+
+
+def flag(metadata: Mapping[str, object], name: str, *, default: bool) -> bool:
+    """A bool of the metadata. Raises ModelFormatError."""
+    value = metadata.get(key(name), default)
+    if isinstance(value, bool):
+        return value
+    raise ModelFormatError(f"{key(name)} is {value!r:.80}, want bool", key=key(name))
+
+
+def tokens_and_types(metadata: Mapping[str, object]) -> tuple[list[str], list[int]]:
+    """The tokens by id, and their types: all normal where the file does not say. Raises ModelFormatError."""
+    tokens = array(metadata, "tokens", str)
+    check_vocab_size(metadata, len(tokens))
+    types = array(metadata, "token_type", int) if key("token_type") in metadata else [NORMAL] * len(tokens)
+    return tokens, types
+
+
+def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
+    """The architecture's own count, where the file has one, must be the number of tokens."""
+    size = metadata.get(f"{metadata.get('general.architecture')}.vocab_size", n_tokens)
+    if size != n_tokens or n_tokens == 0:
+        raise ModelFormatError(
+            f"tokenizer: {n_tokens} tokens, but vocab_size is {size!r:.80}; the file is damaged",
+            got=n_tokens,
+            want=size,
+        )
+
+
+def special_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int | None:
+    """The id under this key, such as "unknown_token_id", if there is one. Raises ModelFormatError."""
+    token_id = metadata.get(key(name))
+    if token_id is None or (type(token_id) is int and 0 <= token_id < n_tokens):
+        return token_id
+    raise ModelFormatError(
+        f"{key(name)} is {token_id!r:.80}, want an id below {n_tokens}",
+        key=key(name),
+        got=token_id,
+        want=n_tokens,
+    )
+
+
+def roles(
+    metadata: Mapping[str, object], vocab: Vocab, *, add_bos: bool = False, add_eos: bool = False
+) -> Roles:
+    """Which tokens open and end texts. `add_bos`, `add_eos`: what the kind does unless the file says.
+
+    Raises ModelFormatError.
+    """
+    bos_id, before = framing(metadata, "bos", len(vocab), default=add_bos)
+    eos_id, after = framing(metadata, "eos", len(vocab), default=add_eos)
+    return Roles(bos_id=bos_id, eos_id=eos_id, eos_ids=eos_ids(metadata, vocab), frame=Frame(before, after))
+
+
+def framing(
+    metadata: Mapping[str, object], role: str, n_tokens: int, *, default: bool
+) -> tuple[int | None, tuple[int, ...]]:
+    """The id of "bos" or "eos", and the ids that every text gets on its account. Raises ModelFormatError."""
+    token_id = special_id(metadata, f"{role}_token_id", n_tokens)
+    adds = metadata.get(key(f"add_{role}_token"), default)
+    if isinstance(adds, bool) and (token_id is not None or not adds):
+        return token_id, (token_id,) if adds and token_id is not None else ()
+    raise ModelFormatError(
+        f"{key(f'add_{role}_token')} is {adds!r:.80} with {key(f'{role}_token_id')} {token_id}; "
+        "want bool and id",
+        key=key(f"add_{role}_token"),
+    )
+
+
+def eos_ids(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[int]:
+    """The ids that the file names, and control tokens known by name to end a turn."""
+    named = {special_id(metadata, name, len(vocab)) for name in EOS_KEYS} - {None}
+    return frozenset(cast("set[int]", named)) | known_ends(vocab)
+
+
+def known_ends(vocab: Vocab) -> frozenset[int]:
+    """Control tokens that are known by name to end a turn."""
+    known = {t: i for t, i in vocab.specials.ids.items() if t in EOS_NAMES and vocab.types[i] == CONTROL}
+    if "<|return|>" in known and "<|call|>" in known:
+        known.pop("<|end|>", None)  # gpt-oss: closes a message, not the turn
+    return frozenset(known.values())

@@ -1,0 +1,183 @@
+"""The one tokenizer. Named tokens are cut out of a text; each stretch between them is prepared (normalised),
+split into words, and every word becomes ids. The kinds differ in these functions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeAlias
+
+from camelid.errors import RequestError
+from camelid.text.tokenizers.fast import FAST_CHARS
+from camelid.text.tokenizers.specials import Run
+from camelid.text.tokenizers.vocab import Vocab
+
+CACHED_WORDS = 16_384  # at most CACHED_WORDS * CACHED_CHARS characters of text are kept
+CACHED_CHARS = 64
+
+Prepare: TypeAlias = Callable[[str, bool], str]  # a stretch, and whether the whole text opens with it
+Split: TypeAlias = Callable[[str], Iterable[str]]  # joined, the words are the stretch, or what is kept of it
+EncodeWord: TypeAlias = Callable[[str], Sequence[int]]
+Opening: TypeAlias = Callable[[bytes], bytes]  # what the first token of a text stands for there
+Fast: TypeAlias = Callable[[str], list[int]]  # a prepared stretch, to the ids that words would give
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Ids that a model was trained to read around every text."""
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Which tokens open and end texts."""
+
+    bos_id: int | None = None
+    eos_id: int | None = None
+    eos_ids: frozenset[int] = frozenset()  # any of them ends a turn
+    frame: Frame = Frame()
+
+
+def unchanged(text: str, opens: bool) -> str:  # noqa: ARG001
+    """For kinds that do not normalise."""
+    return text
+
+
+def whole(text: str) -> Iterable[str]:
+    """For kinds that do not cut words."""
+    return (text,) if text else ()
+
+
+def as_it_is(piece: bytes) -> bytes:
+    """For kinds whose tokens stand for the same bytes everywhere."""
+    return piece
+
+
+def without_space(piece: bytes) -> bytes:
+    """For kinds that put a space before the first word, which the text did not have."""
+    return piece.removeprefix(b" ")
+
+
+class Pipeline:
+    """A tokenizer of any kind (the `Tokenizer` of text/tokenizer.py). Immutable, apart from its caches."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        encode_word: EncodeWord,
+        *,
+        roles: Roles,
+        prepare: Prepare = unchanged,
+        joined: Prepare | None = None,
+        split: Split = whole,
+        opening: Opening = as_it_is,
+        fast: Callable[[], Fast | None] = lambda: None,
+    ) -> None:
+        self.vocab = vocab
+        self.bos_id = roles.bos_id
+        self.eos_id = roles.eos_id
+        self.eos_ids = roles.eos_ids
+        self.frame = roles.frame
+        self._prepare = prepare
+        self._joined = joined or prepare  # for a text that goes on with another
+        self._split = split
+        self._encode_word = encode_word
+        self._cached_word = lru_cache(CACHED_WORDS)(encode_word)
+        self._opening = opening
+        self._make_fast = fast
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.vocab)
+
+    @cached_property
+    def fast(self) -> Fast | None:
+        """Another way to the same ids, for long texts; None where there is none."""
+        return self._make_fast()
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What the token stands for. Raises RequestError for an id out of range."""
+        return self.vocab.token_bytes(token_id)
+
+    def opening_bytes(self, token_id: int) -> bytes:
+        """What the token stands for where it opens a text. Raises RequestError for an id out of range."""
+        return self._opening(self.vocab.token_bytes(token_id))
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the token steers the model instead of standing for text. Raises RequestError."""
+        return self.vocab.is_control(token_id)
+
+    def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
+        """The text of `token_ids`, U+FFFD for what is not UTF-8. Raises RequestError."""
+        shown = [i for i in token_ids if special or not self.is_control(i)]
+        pieces = list(map(self.token_bytes, shown))
+        first = next((i for i, piece in enumerate(pieces) if piece), None)
+        if first is not None:
+            pieces[first] = self._opening(pieces[first])
+        return b"".join(pieces).decode("utf-8", "replace")
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """Token ids of `text`; with `special`, control tokens that it names are recognised.
+
+        Raises RequestError for a lone surrogate.
+        """
+        return self.encode_spans([(text, special)])
+
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
+        """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only.
+
+        Borders of spans leave no trace: words run across them, as if one string had been encoded. Without
+        `opens` the text goes on with another, so that kinds which put a space before a first word do not.
+        """
+        text, trusted = join(spans)
+        check_surrogates(text)
+        token_ids: list[int] = []
+        for i, part in enumerate(self.vocab.specials.partition(text, trusted)):
+            if isinstance(part, int):
+                token_ids.append(part)
+            else:
+                prepare = self._prepare if opens or i else self._joined
+                token_ids += self._encode_stretch(prepare(part, opens and i == 0))
+        return token_ids
+
+    def _encode_stretch(self, text: str) -> list[int]:
+        if len(text) >= FAST_CHARS and self.fast:
+            return self.fast(text)
+        token_ids: list[int] = []
+        for word in self._split(text):
+            token_ids += self._cached_word(word) if len(word) <= CACHED_CHARS else self._encode_word(word)
+        return token_ids
+
+
+def join(spans: Iterable[tuple[str, bool]]) -> tuple[str, list[Run]]:
+    """The text of all spans, and where it is trusted: sorted runs that do not touch."""
+    texts: list[str] = []
+    runs: list[Run] = []
+    end = 0
+    for text, trusted in spans:
+        start, end = end, end + len(text)
+        texts.append(text)
+        if trusted and runs and runs[-1][1] == start:
+            runs[-1] = (runs[-1][0], end)
+        elif trusted:
+            runs.append((start, end))
+    return "".join(texts), runs
+
+
+def check_surrogates(text: str) -> None:
+    """Raises RequestError for a lone surrogate, with its place."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code_point = ord(text[error.start])
+        raise RequestError(
+            f"the text has a lone surrogate, U+{code_point:04X}, at character {error.start}; "
+            "it is not valid Unicode, so no model can read it",
+            field="text",
+            code_point=code_point,
+            offset=error.start,
+        ) from None

@@ -1,0 +1,241 @@
+"""SentencePiece BPE (GGUF kind "llama": Llama 2, Mistral, Gemma, Phi-3): characters joined by scores.
+
+Spaces are written ▁, one more goes before every stretch of text, and characters without a token become
+tokens of their UTF-8 bytes. As llama.cpp does, nothing is normalised. Files that were converted from a
+tokenizer.json may list merges, which then count instead of the scores.
+Source: google/sentencepiece, bpe_model.cc; Kudo and Richardson, arXiv:1808.06226.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+
+from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
+from camelid.text.tokenizers.merge import check_merges, merge
+from camelid.text.tokenizers.metadata import array, flag, key, roles, tokens_and_types
+from camelid.text.tokenizers.pipeline import Pipeline, as_it_is, whole, without_space
+from camelid.text.tokenizers.pretokenize import Splitter
+from camelid.text.tokenizers.vocab import (
+    BYTE,
+    NORMAL,
+    STEERING,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    Vocab,
+    literal,
+)
+
+SPACE = "▁"
+MADE = frozenset({NORMAL, USER_DEFINED})  # tokens that text may become
+BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+WORD = re.compile(f"{SPACE}*[^{SPACE}]*")
+# Ids that files leave out, and what the kind does then (llama.cpp src/llama-vocab.cpp).
+DEFAULT_IDS = {key("bos_token_id"): 1, key("eos_token_id"): 2}
+# Keys of other kinds, with the value that changes nothing here.
+HARMLESS: dict[str, object] = {
+    "remove_extra_whitespaces": False,
+    "treat_whitespace_as_suffix": False,
+    "escape_whitespaces": True,
+    "precompiled_charsmap": [],
+}
+
+
+def piece_bytes(token: str, token_type: int) -> bytes:
+    """The bytes of one token: ▁ is a space wherever text is meant. Raises ModelFormatError."""
+    if token_type in STEERING:
+        return literal(token, token_type)
+    if token_type != BYTE:
+        return literal(token.replace(SPACE, " "), token_type)
+    return bytes((byte_of(token),))
+
+
+def byte_of(token: str) -> int:
+    """The byte that a token of type BYTE names, as in <0x0A>. Raises ModelFormatError."""
+    if found := BYTE_TOKEN.fullmatch(token):
+        return int(found[1], 16)
+    raise ModelFormatError(f"tokenizer: byte token {token!r:.80}, want <0x00> to <0xFF>", token=token)
+
+
+class SentencePieceBpe:
+    """Encodes a word. `ranks` are of `left + joiner + right`; the lowest is joined first.
+
+    `unused` tokens are joined like those of `ids`, then taken apart again.
+    """
+
+    def __init__(
+        self,
+        ids: Mapping[str, int],
+        byte_ids: Mapping[int, int],
+        unknown_id: int | None,
+        *,
+        ranks: dict[str, float | None],
+        joiner: str = "",
+        unused: AbstractSet[str] = frozenset(),
+    ) -> None:
+        self._ids = ids
+        self._byte_ids = byte_ids
+        self._unknown_id = unknown_id
+        self._ranks = ranks
+        self._joiner = joiner
+        self._unused = unused
+        self._halves: dict[str, Sequence[str]] = {}
+
+    def encode_word(self, word: str) -> Sequence[int]:
+        """Token ids of one word. RequestError for a character that no token can stand for."""
+        symbols = merge(list(word), self._ranks, self._joiner)
+        if self._unused and not self._unused.isdisjoint(symbols):
+            symbols = self._taken_apart(symbols)
+        ids = self._ids
+        try:
+            return tuple([ids[symbol] for symbol in symbols])
+        except KeyError:
+            return self._with_fallback(symbols)
+
+    def _with_fallback(self, symbols: Sequence[str]) -> Sequence[int]:
+        """Ids where some characters have no token. A run of unknown ones is one unknown token."""
+        token_ids: list[int] = []
+        for symbol in symbols:
+            token_id = self._ids.get(symbol)
+            found = self._fallback(symbol) if token_id is None else [token_id]
+            if found != [self._unknown_id] or token_ids[-1:] != found:
+                token_ids += found
+        return tuple(token_ids)
+
+    def _fallback(self, char: str) -> list[int]:
+        """The tokens of a character's bytes, or the unknown token. Raises RequestError."""
+        bytes_of_char = char.encode()
+        if self._byte_ids.keys() >= set(bytes_of_char):
+            return [self._byte_ids[byte] for byte in bytes_of_char]
+        if self._unknown_id is not None:
+            return [self._unknown_id]
+        raise RequestError(
+            f"the vocabulary has no token for {char!r}, nor for its bytes, nor for unknown characters",
+            field="text",
+            code_point=ord(char),
+        )
+
+    def _taken_apart(self, symbols: Sequence[str]) -> list[str]:
+        """`symbols` without unused tokens: in their place stands what they were joined of."""
+        waiting = list(reversed(symbols))
+        used: list[str] = []
+        while waiting:
+            symbol = waiting.pop()
+            if symbol in self._unused and len(symbol) > 1:
+                waiting += reversed(self._halves_of(symbol))
+            else:
+                used.append(symbol)
+        return used
+
+    def _halves_of(self, token: str) -> Sequence[str]:
+        """What a token is joined of: the outcome of all merges but the last."""
+        if token not in self._halves:
+            ranks = ChainMap[str, float | None]({token: None}, self._ranks)
+            self._halves[token] = merge(list(token), ranks)
+        return self._halves[token]
+
+    def split(self, text: str) -> Iterable[str]:
+        """Words with the spaces before them, so that they can be cached; else the text as it is."""
+        if self._cuts_words:
+            return (found[0] for found in WORD.finditer(text) if found[0])
+        return whole(text)
+
+    @cached_property
+    def _cuts_words(self) -> bool:
+        """Whether cutting before ▁ changes nothing: no token reaches over one, and ▁ is never unknown."""
+        tokens = self._ids.keys() | self._unused
+        return SPACE in self._ids and not any(SPACE in token.lstrip(SPACE) for token in tokens)
+
+
+def spelled_ids(vocab: Vocab, kinds: Container[int]) -> dict[str, int]:
+    """Ids of the tokens of some types, by their spelling with ▁. The lowest id wins."""
+    rows = zip(reversed(vocab.tokens), reversed(vocab.types), range(len(vocab) - 1, -1, -1), strict=True)
+    return {token.replace(" ", SPACE): i for token, kind, i in rows if kind in kinds and token}
+
+
+def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
+    """The model of most files. Without scores the leftmost pair comes first. Raises ModelFormatError."""
+    scores = array(metadata, "scores", float) if key("scores") in metadata else [0.0] * len(vocab)
+    if len(scores) != len(vocab) or any(score != score for score in scores):
+        raise ModelFormatError(
+            f"{key('scores')} has {len(scores)} numbers for {len(vocab)} tokens, or NaN among them; "
+            "the file is damaged",
+            got=len(scores),
+            want=len(vocab),
+        )
+    ids = spelled_ids(vocab, MADE)
+    made = spelled_ids(vocab, {UNUSED}) | ids
+    ranks: dict[str, float | None] = {token: -scores[i] for token, i in made.items() if len(token) > 1}
+    return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, unused=made.keys() - ids.keys())
+
+
+def by_merges(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
+    """The model of files whose scores do not tell the merges. Raises ModelFormatError."""
+    merges, ids = array(metadata, "merges", str), spelled_ids(vocab, MADE)
+    check_merges(merges, ids)
+    ranks: dict[str, float | None] = {pair: rank for rank, pair in enumerate(merges)}
+    return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, joiner=" ")
+
+
+def fallbacks(vocab: Vocab) -> tuple[dict[int, int], int | None]:
+    """Ids of bytes, and of what is unknown. Raises ModelFormatError."""
+    byte_ids = {byte_of(vocab.tokens[i]): i for i, kind in enumerate(vocab.types) if kind == BYTE}
+    return byte_ids, next((i for i, kind in enumerate(vocab.types) if kind == UNKNOWN), None)
+
+
+def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
+    """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
+    refuse_other_kinds(metadata)
+    vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
+    model = (by_merges if key("merges") in metadata else by_scores)(metadata, vocab)
+    prefix = SPACE if flag(metadata, "add_space_prefix", default=True) else ""
+    return Pipeline(
+        vocab,
+        model.encode_word,
+        roles=roles({**DEFAULT_IDS, **metadata}, vocab, add_bos=True),
+        # llama.cpp puts the space before every stretch, not only before the one that opens the text.
+        prepare=lambda text, opens: prefix + text.replace(" ", SPACE),
+        joined=lambda text, opens: text.replace(" ", SPACE),
+        split=model.split,
+        opening=without_space if prefix else as_it_is,
+    )
+
+
+def characters_from_gguf(metadata: Mapping[str, object], row: Splitter) -> Pipeline:
+    """Kind "gpt2" where tokens are spelled in characters with ▁ for a space, as in Gemma 4, not in bytes.
+
+    The merges are listed, words are cut as the row says, and nothing goes before a text.
+    Raises ModelFormatError.
+    """
+    vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
+    model, lines = by_merges(metadata, vocab), spelled_ids(vocab, MADE)
+
+    def encode_word(word: str) -> Sequence[int]:
+        # As llama.cpp: converters drop merges of line ends, but keep the tokens.
+        if word in lines and not word.strip("\n"):
+            return (lines[word],)
+        return model.encode_word(word)
+
+    return Pipeline(
+        vocab,
+        encode_word,
+        roles=roles(metadata, vocab, add_bos=row.add_bos),
+        prepare=lambda text, opens: text.replace(" ", SPACE),
+        split=row.split,
+    )
+
+
+def refuse_other_kinds(metadata: Mapping[str, object]) -> None:
+    """UnsupportedModelError for settings that readers of this kind ignore, so that ids would be wrong."""
+    for name, harmless in HARMLESS.items():
+        if (value := metadata.get(key(name), harmless)) != harmless:
+            raise UnsupportedModelError(
+                f"{key(name)} is {value!r:.40}, which no reader of kind 'llama' follows; "
+                "leave it out of the file if the model was trained without",
+                kind="tokenizer",
+                name=name,
+            )

@@ -1,0 +1,124 @@
+"""Tokens and what they stand for: bytes, types, and the tokens that text may name outright."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from camelid.errors import ModelFormatError, RequestError
+from camelid.text.tokenizers.specials import Named, Specials
+
+# tokenizer.ggml.token_type (ggml-org/ggml docs/gguf.md).
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+STEERING = frozenset({UNKNOWN, CONTROL})  # never text: hidden by decode, recognised in trusted text only
+
+
+def byte_alphabet() -> list[str]:
+    """The character that stands for each byte in byte-level vocabularies (openai/gpt-2 encoder.py)."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (b for b in range(256) if b not in plain)
+    code_points = {b: b for b in plain} | {b: 256 + i for i, b in enumerate(others)}
+    return [chr(code_points[b]) for b in range(256)]
+
+
+ALPHABET = byte_alphabet()
+TO_LATIN1 = {ord(char): byte for byte, char in enumerate(ALPHABET)}
+OUTSIDE = re.compile(f"[^{re.escape(''.join(ALPHABET))}]")
+
+
+def byte_level_piece(token: str, token_type: int) -> bytes:
+    """The bytes of one token; only tokens of text are written in the byte alphabet."""
+    if token_type in STEERING or token_type == USER_DEFINED or OUTSIDE.search(token):
+        return literal(token, token_type)
+    return token.translate(TO_LATIN1).encode("latin-1")
+
+
+def literal(token: str, token_type: int) -> bytes:  # noqa: ARG001
+    """The token's own bytes: parsers keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
+    return token.encode("utf-8", "surrogateescape")
+
+
+class Vocab:
+    """Tokens by id, with their types checked, and what each stands for, found when first asked for.
+
+    `piece` gives the bytes of a token of a type; `specials` are by default all tokens whose type says so.
+    Raises ModelFormatError.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        types: Sequence[int],
+        piece: Callable[[str, int], bytes] = byte_level_piece,
+        specials: Specials | None = None,
+    ) -> None:
+        if len(types) != len(tokens):
+            raise ModelFormatError(
+                f"tokenizer: {len(types)} token types for {len(tokens)} tokens; the file is damaged",
+                got=len(types),
+                want=len(tokens),
+            )
+        check_unicode(tokens)
+        self.tokens = tokens
+        self.types = types
+        self._piece = piece
+        self._pieces: list[bytes | None] = [None] * len(tokens)
+        self.specials = specials or Specials(named(tokens, types))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def text_ids(self) -> dict[str, int]:
+        """Ids of the tokens that ordinary text may become: all but the steering ones. The lowest id wins."""
+        pairs = zip(reversed(self.tokens), reversed(self.types), range(len(self) - 1, -1, -1), strict=True)
+        return {token: i for token, kind, i in pairs if token and kind not in STEERING}
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What the token stands for. Raises RequestError for an id out of range."""
+        found = self._pieces[self.checked(token_id)]
+        if found is None:
+            found = self._pieces[token_id] = self._piece(self.tokens[token_id], self.types[token_id])
+        return found
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the token steers the model. Raises RequestError for an id out of range."""
+        return self.types[self.checked(token_id)] in STEERING
+
+    def checked(self, token_id: int) -> int:
+        """`token_id`, or RequestError when the vocabulary has no such id."""
+        if 0 <= token_id < len(self.tokens):
+            return token_id
+        raise RequestError(
+            f"token id {token_id} is out of range; the vocabulary has ids 0 to {len(self.tokens) - 1}",
+            field="token_ids",
+            token_id=token_id,
+            vocab_size=len(self.tokens),
+        )
+
+
+def named(tokens: Sequence[str], types: Sequence[int]) -> list[Named]:
+    """The tokens that text may name: user-defined ones everywhere, steering ones where it is trusted.
+
+    Of two with one name the later one counts.
+    """
+    kinds = {USER_DEFINED, *STEERING}
+    found = {t: i for i, t in enumerate(tokens) if types[i] in kinds}
+    return [Named(token, i, types[i] in STEERING) for token, i in found.items()]
+
+
+def check_unicode(tokens: Sequence[str]) -> None:
+    """Raises ModelFormatError for a token with a surrogate that stands for no byte."""
+    try:
+        "".join(tokens).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        bad = next(token for token in tokens if not is_encodable(token))
+        raise ModelFormatError(f"tokenizer: token {bad!r:.80} is not Unicode text", token=bad) from None
+
+
+def is_encodable(token: str) -> bool:
+    """Whether the token is text, or bytes kept as surrogates."""
+    try:
+        token.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True

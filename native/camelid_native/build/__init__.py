@@ -1,0 +1,1 @@
+"""Compiles the CPU kernels."""

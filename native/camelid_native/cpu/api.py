@@ -1,0 +1,168 @@
+"""The library's functions, typed, with one variant of its kernels chosen."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import c_char_p, c_uint32, c_uint64, c_void_p
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from camelid.errors import BackendError
+from camelid.formats.quants import QUANTS, quant
+from camelid_native.cpu.library import find, load
+from camelid_native.cpu.records import PANEL_ROWS, RECORDS
+from camelid_native.cpu.threads import may_pin
+
+# name: (result, arguments), as in cpu/api.c
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "cam_n_variants": (c_uint32, ()),
+    "cam_variant_name": (c_char_p, (c_uint32,)),
+    "cam_runs_here": (c_uint32, (c_uint32,)),
+    "cam_record_bytes": (c_uint32, (c_uint32,)),
+    "cam_word": (c_char_p, (c_uint32,)),
+    "cam_op_name": (c_char_p, (c_uint32,)),
+    "cam_scratch_bytes": (c_uint64, (c_uint32, c_void_p, c_uint32)),
+    "cam_start": (c_void_p, (c_uint32, c_void_p, c_uint32)),
+    "cam_submit": (c_uint32, (c_void_p, c_uint32, c_void_p, c_char_p, c_void_p)),
+    "cam_wait": (None, (c_void_p, c_uint32)),
+    "cam_stop": (None, (c_void_p,)),
+    "cam_lanes": (c_uint32, (c_uint32,)),
+    "cam_multiply": (c_uint32, (c_uint32, c_uint32)),
+    "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
+    "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 5, c_void_p)),
+}
+
+
+class Library:
+    """The compiled kernels in one variant: "" takes the fastest that this machine runs."""
+
+    def __init__(self, variant: str = "") -> None:
+        self._c = _typed(load())
+        _check_records(self._c)
+        self._number = self._choose(variant)
+
+    @property
+    def variant(self) -> str:
+        return _text(self._c.cam_variant_name(self._number))
+
+    @cached_property
+    def build(self) -> str:
+        """The hash of the library's file."""
+        path = find()
+        return _hash(path, path.stat().st_mtime_ns) if path else ""
+
+    @cached_property
+    def variants(self) -> Mapping[str, bool]:
+        """Every variant of the library, the slowest first, and whether this machine runs it."""
+        c = self._c
+        return {_text(c.cam_variant_name(i)): bool(c.cam_runs_here(i)) for i in range(c.cam_n_variants())}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, int]:
+        """The number of each op that has a kernel."""
+        return dict(_names(self._c.cam_op_name))
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """The number of each word that stands as an attribute."""
+        return dict(_names(self._c.cam_word))
+
+    @cached_property
+    def weight_types(self) -> frozenset[str]:
+        """Types that have a panel."""
+        rows = QUANTS.values()
+        return frozenset(row.name for row in rows if self.panel_bytes(row.name, PANEL_ROWS, row.block))
+
+    def panel_bytes(self, type_name: str, rows: int, cols: int) -> int:
+        """Bytes of a matrix in panels; 0 if there are none of the type."""
+        return self._c.cam_panel_bytes(self._number, quant(type_name).id, rows, cols)
+
+    def pack(self, type_name: str, stored_at: int, rows: int, cols: int, panels_at: int, every: int) -> None:
+        """Makes panels of so many rows in blocks of the type, one every so many places."""
+        n_panels = -(-rows // PANEL_ROWS)
+        type_id = quant(type_name).id
+        self._c.cam_pack(self._number, type_id, stored_at, None, rows, cols, 0, n_panels, every, panels_at)
+
+    def scratch_bytes(self, program_at: int, n_threads: int) -> int:
+        """What a program's kernels want beside the plan's own buffers."""
+        return self._c.cam_scratch_bytes(self._number, program_at, n_threads)
+
+    def multiply(self, n: int) -> int:
+        """Makes products of int8 in registers alone; how many operations that were, two for each."""
+        self._c.cam_multiply(self._number, n)
+        return 64 * n * self._c.cam_lanes(self._number)
+
+    def start(self, cpus: Sequence[int], *, with_host: bool = True) -> int:
+        """A pool of as many threads. Where `may_pin` lets it each is bound to its processor, but the last,
+        which is that of who waits: no processor is left for it. Not `with_host`, it is bound as the others:
+        who waits for each op alone comes too late to compute. BackendError if the system gives none."""
+        pinned = (c_uint32 * len(cpus))(*cpus) if may_pin(cpus) else None
+        pool = self._c.cam_start(len(cpus), pinned, with_host and pinned is not None)
+        if not pool:
+            raise BackendError("the threads of backend 'cpu' cannot be started", backend="cpu")
+        return pool
+
+    def submit(self, pool: int, program_at: int, step: bytes, result_at: int) -> None:
+        """Begins a run, or has it wait behind those under way, and returns. The step must stay until it has
+        ended."""
+        if not self._c.cam_submit(pool, self._number, program_at, step, result_at):
+            raise BackendError(
+                "the threads of backend 'cpu' cannot be started again after a fork; load the model anew",
+                backend="cpu",
+            )
+
+    def wait(self, pool: int, most: int = 0) -> None:
+        """Returns when at most so many runs have not ended. Other Python threads go on meanwhile."""
+        self._c.cam_wait(pool, most)
+
+    def stop(self, pool: int) -> None:
+        """Ends the threads of a pool."""
+        self._c.cam_stop(pool)
+
+    def _choose(self, wanted: str) -> int:
+        runs = [name for name, can in self.variants.items() if can]
+        name = wanted or runs[-1]
+        if name not in runs:
+            raise BackendError(
+                f"backend 'cpu' has no variant {wanted!r} for this machine; it runs {', '.join(runs)}",
+                backend="cpu",
+            )
+        return list(self.variants).index(name)
+
+
+@cache
+def _hash(path: Path, written_ns: int) -> str:  # noqa: ARG001 - a part of the cache's key
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _check_records(library: ctypes.CDLL) -> None:
+    """A library whose records differ from ours would read and write at wrong places."""
+    sizes = [library.cam_record_bytes(i) for i in range(len(RECORDS))]
+    own = [ctypes.sizeof(record) for record in RECORDS]
+    if sizes != own:
+        raise BackendError(
+            f"the compiled kernels have records of {sizes} bytes, expected {own}; build them again: "
+            "python -m camelid_native.build",
+            backend="cpu",
+        )
+
+
+def _names(name_of: Callable[[int], bytes | None]) -> Iterator[tuple[str, int]]:
+    number = 0
+    while name := name_of(number):
+        yield _text(name), number
+        number += 1
+
+
+def _text(name: bytes) -> str:
+    return name.decode("ascii")

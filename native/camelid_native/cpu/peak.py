@@ -1,0 +1,23 @@
+"""How fast this machine multiplies at most: the yardstick of prefill."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+from camelid_native.cpu.api import Library
+
+ROUNDS = 1 << 20  # some milliseconds
+REPETITIONS = 5
+
+
+def peak_gflops(library: Library, n_threads: int) -> float:
+    """Billions of operations on int8 a second, by all threads: the best of some runs."""
+    with ThreadPoolExecutor(n_threads) as pool:
+
+        def run() -> float:
+            start = perf_counter()
+            n = sum(pool.map(library.multiply, [ROUNDS] * n_threads))
+            return n / (perf_counter() - start) / 1e9
+
+        return max(run() for _ in range(REPETITIONS))

@@ -1,0 +1,260 @@
+"""Weights in the forms that kernels take: float32, rows as in the file, or panels packed from it.
+
+Matrices are packed piece by piece on all threads, many at a time. Their source is read, not mapped: no page
+of it stays, and a file that is cut short meanwhile is an error, not a bus error. Embedding tables stay
+mapped: few of their rows are ever looked up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.base import Sources
+from camelid.backends.common.load_ops import LOAD_OPS, encode_rows, load_rows, tiles
+from camelid.backends.common.part_reader import PartReader
+from camelid.errors import ModelFormatError
+from camelid.formats.quants import row_bytes
+from camelid.plan.weights import INLINE, Part, Weight
+from camelid_native.cpu.api import Library
+from camelid_native.cpu.memory import Arena
+from camelid_native.cpu.records import (
+    FORM_F32,
+    FORM_ROWS,
+    PANEL_ROWS,
+    TURNS,
+    WeightRecord,
+    stacked,
+    weight_record,
+)
+
+U8: TypeAlias = npt.NDArray[np.uint8]
+Stored: TypeAlias = Callable[[int, int], U8]  # so many rows from a first one, in the weight's own type
+Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
+Job: TypeAlias = Callable[[], None]
+Begin: TypeAlias = Callable[[Job], Future[None]]  # on some thread
+Record: TypeAlias = Callable[[Weight, int], WeightRecord]  # of a weight in a form
+PIECE_BYTES = 2 << 20  # of the source, packed at once by one thread
+TILE_VALUES = 1 << 20
+# Load ops that leave every byte where it is, that move whole rows, and that take the whole matrix.
+KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
+
+
+class WeightForms:
+    """All weights of a backend, each in the forms that some op has asked for."""
+
+    def __init__(self, library: Library, n_threads: int) -> None:
+        self._library, self._n_threads = library, n_threads
+        self._sources: dict[str, str] = {}
+        self._records: dict[tuple[str, int], WeightRecord] = {}
+        self._memory = Arena()
+        self._mapped: dict[str, U8] = {}  # by path: a source may be another file later
+
+    def add(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Declares weights; nothing is read before a form is asked for."""
+        self._sources.update(sources)
+        stale = {weight.name for weight in weights}
+        self._records = {key: record for key, record in self._records.items() if key[0] not in stale}
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of memory taken, without what is mapped."""
+        return self._memory.n_bytes
+
+    def record(self, weight: Weight, form: int) -> WeightRecord:
+        """The weight in a form, made now unless it is there. ModelFormatError for a source that fails."""
+        with self.packing() as record:
+            return record(weight, form)
+
+    @contextmanager
+    def packing(self) -> Generator[Record]:
+        """Gives records at once, and what they speak of once the block has ended: it is made meanwhile.
+
+        If anything fails, of the caller's or a source (ModelFormatError), no record of the block is kept.
+        """
+        before, pool = dict(self._records), ThreadPoolExecutor(self._n_threads)
+        begun: list[Future[None]] = []
+
+        def begin(job: Job) -> Future[None]:
+            begun.append(pool.submit(job))
+            return begun[-1]
+
+        try:
+            yield partial(self._record, begin)
+            for job in begun:
+                job.result()
+        except BaseException:
+            self._records = before
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)  # no thread goes on writing to memory that may be freed
+
+    def _record(self, begin: Begin, weight: Weight, form: int) -> WeightRecord:
+        key = (weight.name, form)
+        if key not in self._records:
+            self._records[key] = FORMS[form](self, weight, begin)
+        return self._records[key]
+
+    def floats(self, weight: Weight, begin: Begin) -> WeightRecord:
+        """All values as float32, row after row."""
+        at = self._memory.block(4 * weight.rows * weight.cols)
+        begin(partial(self._put_floats, weight, at))
+        return weight_record(weight, FORM_F32, at)
+
+    def _put_floats(self, weight: Weight, at: int) -> None:
+        for start, n in tiles(weight, TILE_VALUES):
+            values = load_rows(weight, self._read, start, n).astype(np.float32)
+            ctypes.memmove(at + 4 * start * weight.cols, values.tobytes(), values.nbytes)
+
+    def rows(self, weight: Weight, begin: Begin) -> WeightRecord:
+        """Rows in blocks of the weight's type: the mapped file where it has them so."""
+        if is_mapped(weight):
+            return weight_record(weight, FORM_ROWS, self._mapped_at(weight.parts[0]))
+        at = self._memory.block(weight.n_bytes)
+        begin(partial(self._put_rows, weight, at))
+        return weight_record(weight, FORM_ROWS, at)
+
+    def _put_rows(self, weight: Weight, at: int) -> None:
+        each, stored = row_bytes(weight.type, weight.cols), self._stored(weight)
+        for start, n in tiles(weight, TILE_VALUES):
+            ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
+
+    def panels(self, weight: Weight, begin: Begin, *, form: int) -> WeightRecord:
+        """Panels of 16 rows, matrix by matrix; of a matrix as many parts as take turns in the form."""
+        stack, rows, cols = stacked(weight)
+        turns, height, stored = TURNS[form], _piece_rows(weight), self._stored(weight)
+        rows //= turns
+        one, part = (self._library.panel_bytes(weight.type, n, cols) for n in (1, rows))
+        at = self._memory.block(stack * turns * part)
+        firsts = [at + i * turns * part + turn * one for i in range(stack) for turn in range(turns)]
+        pieces = [
+            begin(
+                partial(
+                    self._pack, weight, stored, i * rows, range(start, min(start + height, rows)), to, turns
+                )
+            )
+            for i, to in enumerate(firsts)
+            for start in range(0, rows, height)
+        ]
+        if _takes_all(weight):
+            wait(pieces)  # until then the whole matrix is held; it must not be one of many
+        return weight_record(weight, form, at, turns * part)
+
+    def _pack(self, weight: Weight, stored: Stored, first: int, rows: range, at: int, turns: int) -> None:
+        """These rows of those from row `first` on, whose panels begin at `at`."""
+        piece = np.ascontiguousarray(stored(first + rows.start, len(rows)))
+        to = at + turns * self._library.panel_bytes(weight.type, rows.start, weight.cols)
+        self._library.pack(weight.type, piece.ctypes.data, len(rows), weight.cols, to, turns)
+
+    def _stored(self, weight: Weight) -> Stored:
+        """What gives rows in the weight's own type, load ops done, and itself does once what can be."""
+        names = {op.name for op in weight.load_ops}
+        each = row_bytes(weight.type, weight.cols)
+        if names <= KEEPS:
+            return lambda start, n: self._bytes(weight, start * each, n * each)
+        if _moves_only(weight):
+            return partial(self._moved, weight, _order(weight))
+        if _takes_all(weight):
+            whole = self._changed(weight, 0, weight.rows).reshape(-1, each)
+            return lambda start, n: whole[start : start + n]
+        return partial(self._changed, weight)
+
+    def _moved(self, weight: Weight, order: Order, start: int, n: int) -> U8:  # [n, row_bytes]
+        """Rows that load ops only move."""
+        each, wanted = row_bytes(weight.type, weight.cols), order[start : start + n]
+        first, end = int(wanted.min()), int(wanted.max()) + 1
+        return self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)[wanted - first]
+
+    def _changed(self, weight: Weight, start: int, n: int) -> U8:  # [n * row_bytes]
+        """Rows whose values load ops change."""
+        values = load_rows(weight, self._read, start, n)
+        return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
+
+    def _bytes(self, weight: Weight, start: int, n_bytes: int) -> U8:
+        """Bytes of the parts laid end to end."""
+        pieces: list[U8] = []
+        at = 0
+        for part in weight.parts:
+            low, high = max(start, at), min(start + n_bytes, at + part.n_bytes)
+            if low < high:
+                pieces.append(self._read(part, low - at, high - low))
+            at += part.n_bytes
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
+        with PartReader(self._sources) as reader:
+            return reader.read(part, offset, n_bytes)
+
+    def _mapped_at(self, part: Part) -> int:
+        """The address of a part of a mapped file. ModelFormatError if the file ends before it does."""
+        path = self._sources[part.source]
+        if path not in self._mapped:
+            self._mapped[path] = _map(path)
+        pages, end = self._mapped[path], part.offset + part.n_bytes
+        if end > len(pages):
+            raise ModelFormatError(
+                f"{path}: ends at byte {len(pages)}, {end - len(pages)} bytes early; it was cut short while "
+                "it was read",
+                path=path,
+            )
+        return pages.ctypes.data + part.offset
+
+
+FORMS: dict[int, Callable[[WeightForms, Weight, Begin], WeightRecord]] = {
+    FORM_F32: WeightForms.floats,
+    FORM_ROWS: WeightForms.rows,
+    **{form: partial(WeightForms.panels, form=form) for form in TURNS},
+}
+
+
+def is_mapped(weight: Weight) -> bool:
+    """Whether a file holds its rows as kernels look them up, so that they take no memory of their own."""
+    return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
+
+
+def _moves_only(weight: Weight) -> bool:
+    """Whether load ops leave rows as the file has them, each in some other place perhaps."""
+    return {op.name for op in weight.load_ops} <= KEEPS | MOVES and len(weight.shape) > 1
+
+
+def _takes_all(weight: Weight) -> bool:
+    """Whether some load op changes values of the whole matrix at once."""
+    return not _moves_only(weight) and any(op.name in TAKES_ALL for op in weight.load_ops)
+
+
+def _piece_rows(weight: Weight) -> int:
+    """Rows of a piece: whole panels, and whole heads where load ops move rows within each."""
+    heads = [int(op.args[1]) for op in weight.load_ops if op.name == "permute_rows"]
+    step = math.lcm(PANEL_ROWS, *heads)
+    return max(PIECE_BYTES // row_bytes(weight.type, weight.cols) // step, 1) * step
+
+
+def _order(weight: Weight) -> Order:
+    """The stored row that is each row of a weight whose load ops only move rows."""
+    n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
+    order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
+    for op in weight.load_ops:
+        order = LOAD_OPS[op.name](order, op)  # the numbers of the rows move as the rows would
+    return order.ravel().astype(np.intp)
+
+
+def _map(path: str) -> U8:
+    """A file, mapped."""
+    try:
+        with Path(path).open("rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: it has become empty
+        raise ModelFormatError(
+            f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
+        ) from error
+    return np.frombuffer(pages, np.uint8)

@@ -1,0 +1,1 @@
+"""The CPU kernels as WebAssembly, in a page."""

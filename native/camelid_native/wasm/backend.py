@@ -1,0 +1,323 @@
+"""cpu in a page: the kernels as WebAssembly, driven through sections of plain data by an executor there.
+
+Holds promises A and B, as the native kernels do; plain and relaxed SIMD give the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+from camelid.backends.base import (
+    Capabilities,
+    MemoryReport,
+    OpenSpec,
+    PoolSize,
+    Program,
+    Result,
+    Sources,
+    Ticket,
+    check_unit,
+    check_weight_types,
+)
+from camelid.backends.common.host import Host, host_errors
+from camelid.backends.common.hosted import HostedSteps, HostProgram
+from camelid.backends.common.results import result_bytes
+from camelid.errors import BackendError
+from camelid.plan.memory import plan_arena
+from camelid.plan.plan import Plan, StateRef, StateSpec, View
+from camelid.plan.weights import Weight
+from camelid_native.cpu.records import (
+    RECORDS,
+    Placed,
+    PlacedState,
+    ProgramRecord,
+    StateRecord,
+    op_records,
+    program_record,
+    refusal,
+)
+from camelid_native.cpu.state_layout import group_of, stale, unit_regions
+from camelid_native.wasm.tape import Section, address
+from camelid_native.wasm.weights import Panels, WasmWeights, panels_of
+
+MAX_IN_FLIGHT = 2
+ARENA = ("arena/", "scratch/", "ring/", "records/", "program/")  # beginnings of buffers' names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """What an open module is, as the executor tells it: nothing of it is written down here."""
+
+    device: str = "not opened"
+    build: str = ""
+    kinds: Mapping[str, int] = field(default_factory=dict[str, int])
+    words: Mapping[str, int] = field(default_factory=dict[str, int])
+    panels: Panels = field(default_factory=dict[str, tuple[int, int]])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlace:
+    """The buffers of one state group, by number."""
+
+    spec: StateSpec
+    pool: PoolSize
+    rows: int
+    table: int
+
+    def placed(self, number: int) -> PlacedState:
+        pool = self.pool
+        return PlacedState(
+            self.spec, number, address(self.rows), pool.units, address(self.table), pool.table_cols
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WasmProgram(HostProgram):
+    """With the states that its records point at."""
+
+    groups: Mapping[str, GroupPlace]
+
+
+class WasmBackend:
+    """Plans as arrays of records in the memory of a WebAssembly module."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._module = Module()
+        self._numbers: Iterator[int] = count(1)
+        self._weights = WasmWeights({}, self._numbers)
+        self._groups: dict[str, GroupPlace] = {}
+        self._steps = HostedSteps(host, "cpu")
+
+    def capabilities(self) -> Capabilities:
+        module = self._module
+        return Capabilities(
+            name="cpu",
+            device=module.device,
+            ops=frozenset(module.kinds),
+            weight_types=frozenset(module.panels),
+            promise="A+B",
+            max_in_flight=MAX_IN_FLIGHT,
+            fused=frozenset({"add_norm", "linear_glu"}),
+            activations="q8",
+            build=module.build,
+            refuses=partial(refusal, words=module.words),
+        )
+
+    async def open(self, spec: OpenSpec) -> None:
+        """Starts the kernels. `adapter` names a variant; BackendError if this browser does not run it.
+
+        What was open before is closed.
+        """
+        await self.close()
+        request = {"variant": spec.adapter, "threads": spec.threads or 0}
+        with host_errors("cpu"):
+            answer = await self._host.open(request)
+        self._steps.recording.tape["open"] = request
+        self._module = _module(answer)
+        try:
+            _check_records(answer["records"])
+        except BackendError:
+            await self.close()
+            raise
+        self._weights = WasmWeights(self._module.panels, self._numbers)
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        self._check_open()
+        check_weight_types(weights, self.capabilities())
+        self._weights.add(weights, sources)
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        """Gives all groups new memory, zeroed. What was compiled before can run no more."""
+        self._check_open()
+        section = Section("allocate", "states")
+        groups = {spec.name: self._group(section, spec, group_of(units, spec.name)) for spec in states}
+        with host_errors("cpu"):
+            await self._host.allocate(self._steps.recording.section(section.json()))
+        self._groups = groups
+
+    async def compile(self, plan: Plan) -> Program:
+        """Places every operand; weights are loaded and packed at their first use."""
+        self._check_open()
+        arena = plan_arena(plan)
+        section = Section("program", f"{plan.key.entry}/{next(self._numbers)}")
+        own = WasmProgram(0, f"arena/{section.name}", arena.offsets, self._groups)
+        ops = op_records(
+            plan, self._placed(plan, section.add(next(self._numbers), own.arena, arena.n_bytes), own)
+        )
+        record = program_record(plan, ops)
+        record.ops = address(section.add_records(next(self._numbers), f"records/{section.name}", ops))
+        number = section.add_records(next(self._numbers), f"program/{section.name}", record)
+        section.facts = _facts(plan, number)
+        await self._load_weights()
+        with host_errors("cpu"):
+            compiled = await self._host.compile(self._steps.recording.section(section.json()))
+        return Program(plan, WasmProgram(compiled, own.arena, own.offsets, own.groups))
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        """Submits a step, which runs when those before it have ended."""
+        return self._steps.run(program, self._own(program), step, inputs)
+
+    async def read(self, ticket: Ticket) -> Result:
+        """Waits for the step."""
+        return await self._steps.read(ticket)
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        self._own(ticket.program)
+        return await self._steps.read_boundary(ticket)
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        """BackendError for a group or a unit that there is not."""
+        place = group_of(self._groups, group)
+        regions = unit_regions(place.spec, place.pool.units, unit)
+        with host_errors("cpu"):
+            return b"".join([await self._host.read_state(f"state/{group}", at, n) for at, n in regions])
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        """BackendError for a group or a unit that there is not, or bytes that are not a unit's."""
+        place, start = group_of(self._groups, group), 0
+        regions = unit_regions(place.spec, place.pool.units, unit)
+        check_unit(group, data, place.spec.unit_bytes, backend="cpu")
+        for at, n in regions:
+            with host_errors("cpu"):
+                await self._host.write_state(f"state/{group}", at, data[start : start + n])
+            start += n
+
+    async def run_op(
+        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        single = import_module("camelid.backends.common.op_runner")  # NumPy, which a browser lacks
+        return await single.run_op(self, name, arrays, attrs)
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        own, rows = self._own(program), program.plan.rows
+        places = [(own.offsets[view.buffer.name], 4 * rows[view.rows] * view.cols) for view in outputs]
+        with host_errors("cpu"):
+            for view, data in inputs.items():
+                await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
+            ticket = self.run(program, step)
+            await self.read(ticket)  # so that its slot is free, whether or not it is read again
+            return ticket, [await self._host.read_state(own.arena, *place) for place in places]
+
+    def memory(self) -> MemoryReport:
+        sizes = self._host.memory()
+
+        def total(*beginnings: str) -> int:
+            return sum(n for name, n in sizes.items() if name.startswith(beginnings))
+
+        return MemoryReport(
+            weight_bytes=total("weight/"),
+            state_bytes=total("state/", "table/"),
+            arena_bytes=total(*ARENA),
+            counters=dict(self._steps.counters),
+        )
+
+    def record(self) -> None:
+        """From now on every step is kept for `save_tape`; call it before `load`."""
+        self._steps.recording.start()
+
+    def save_tape(self, path: str) -> None:
+        """Writes all sections and recorded steps, which an executor replays without camelid."""
+        self._steps.recording.save(path)
+
+    async def close(self) -> None:
+        """Ends the threads and lets go of all memory."""
+        if self._module.kinds:
+            with host_errors("cpu"):
+                await self._host.close()
+        self._module, self._groups = Module(), {}
+
+    def _check_open(self) -> None:
+        if not self._module.kinds:
+            raise BackendError("backend 'cpu' is not open; call open() first", backend="cpu")
+
+    def _own(self, program: Program) -> WasmProgram:
+        """What was compiled for the states of now. Their numbers are in its records."""
+        self._check_open()
+        own = program.handle
+        if not isinstance(own, WasmProgram) or own.groups is not self._groups:
+            raise stale(program)
+        return own
+
+    async def _load_weights(self) -> None:
+        """Those that a plan has asked for and that are not there."""
+        section = self._weights.taken()
+        if not section.buffers:
+            return
+        try:
+            with host_errors("cpu"):
+                await self._host.load(self._steps.recording.section(section.json()), self._weights.sources)
+        except BaseException:
+            self._weights.forget(section)
+            raise
+
+    def _group(self, section: Section, spec: StateSpec, pool: PoolSize) -> GroupPlace:
+        rows = section.add(next(self._numbers), f"state/{spec.name}", pool.units * spec.unit_bytes)
+        n_bytes = 4 * pool.table_rows * pool.table_cols
+        table = section.add(next(self._numbers), f"table/{spec.name}", n_bytes)
+        return GroupPlace(spec, pool, rows, table)
+
+    def _placed(self, plan: Plan, arena: int, own: WasmProgram) -> Placed:
+        return Placed(
+            view=lambda view: address(arena, own.offsets[view.buffer.name]),
+            weight=self._weights.record,
+            state=partial(_state, plan, own.groups),
+            kinds=self._module.kinds,
+            words=self._module.words,
+        )
+
+
+def _state(plan: Plan, groups: Mapping[str, GroupPlace], ref: StateRef, first: str) -> StateRecord:
+    return group_of(groups, ref.group).placed(plan.group(ref.group)).record(ref, first)
+
+
+def _facts(plan: Plan, number: int) -> dict[str, Any]:
+    """What a section says of a program beside its buffers."""
+    return {
+        "program": number,
+        "scratch": [ProgramRecord.scratch.offset, ProgramRecord.scratch_bytes.offset],
+        "step_bytes": 4 * plan.layout.n_words,
+        "result": {
+            "word": plan.layout.header_word("outputs"),
+            "each": result_bytes(plan, 1),
+            "bytes": result_bytes(plan, plan.key.capacity.outputs),
+        },
+        "ring": MAX_IN_FLIGHT,
+    }
+
+
+def _check_records(sizes: Sequence[int]) -> None:
+    """A module whose records differ from ours would read and write at wrong places."""
+    own = [ctypes.sizeof(record) for record in RECORDS]
+    if list(sizes) != own:
+        raise BackendError(
+            f"the WASM kernels have records of {sizes} bytes, expected {own}; build them again: "
+            "python -m camelid_native.build --target wasm-simd",
+            backend="cpu",
+        )
+
+
+def _module(answer: Mapping[str, Any]) -> Module:
+    """From the executor's answer to `open`."""
+    n, why = answer["threads"], answer["why"]
+    return Module(
+        device=f"{answer['variant']}, {n} thread{'s' if n > 1 else ''}" + (f" ({why})" if why else ""),
+        build=answer["build"],
+        kinds={name: number for number, name in enumerate(answer["kinds"])},
+        words={name: number for number, name in enumerate(answer["words"])},
+        panels=panels_of(answer["panels"]),
+    )
+
+
+def open_backend() -> WasmBackend:
+    """The row's entry in `select.BACKENDS`, in a browser."""
+    return WasmBackend(import_module("camelid.backends.webgpu.host_browser").BrowserHost("WasmExecutor"))

@@ -1,0 +1,125 @@
+"""The golden models of architectures: their files are whole, their weights have the bits that were run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors import deserialize
+from tests.golden.arch_cases import ROWS
+from tests.golden.arch_mutations import MUTATIONS, Mutation
+from tests.support.hf_models import (
+    FOLDER,
+    HfCase,
+    load_case,
+    load_cases,
+    nmse,
+    weights_crc32,
+    weights_of,
+    write_hf,
+)
+
+CASES = load_cases()
+ARCHS = {
+    *("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "olmo3"),
+    *("phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3", "stablelm", "starcoder2"),
+}
+LARGEST_FILE = 40_000
+
+
+def test_every_row_has_its_file_and_every_architecture_a_row() -> None:
+    assert {case.name: case.config for case in CASES} == {row.name: row.config for row in ROWS}
+    assert {case.config["model_type"] for case in CASES} == ARCHS
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_weights_have_the_bits_that_transformers_ran(case: HfCase) -> None:
+    assert weights_crc32(case) == case.weights_crc32
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_golden_file_is_whole_and_small(case: HfCase) -> None:
+    assert (FOLDER / f"{case.name}.json").stat().st_size <= LARGEST_FILE
+    vocab = case.config["vocab_size"]
+    assert [run.shape for run in case.logits] == [(len(ids), vocab) for ids in case.token_ids]
+    assert all(0 <= token_id < vocab for ids in case.token_ids for token_id in ids)
+    assert all(np.isfinite(run).all() and run.std() > 0.1 for run in case.logits)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_matrices_have_whole_quant_blocks(case: HfCase) -> None:
+    matrices = [shape for shape in case.tensors.values() if len(shape) == 2]
+    assert matrices and all(shape[-1] % 32 == 0 for shape in matrices)
+
+
+def read(path: Path) -> dict[str, NDArray[np.float32]]:
+    """As the safetensors package reads it."""
+    tensors: list[tuple[str, Any]] = deserialize(path.read_bytes())
+    return {name: widened(raw["dtype"], raw["data"]).reshape(raw["shape"]) for name, raw in tensors}
+
+
+def widened(dtype: str, data: bytes) -> NDArray[np.float32]:
+    if dtype == "BF16":
+        return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[dtype]).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_every_type_holds_the_same_weights(tmp_path: Path, dtype: str, n_shards: int) -> None:
+    case = load_case("qwen2")
+    folder = write_hf(tmp_path, case, dtype=dtype, n_shards=n_shards)
+    files = sorted(folder.glob("*.safetensors"))
+    got = [item for file in files for item in read(file).items()]
+    want = weights_of(case)
+    assert len(files) == n_shards and sorted(name for name, _ in got) == sorted(want)
+    assert all(np.array_equal(value, want[name]) for name, value in got)
+
+
+def test_the_index_says_where_each_tensor_is(tmp_path: Path) -> None:
+    case = load_case("mistral")
+    index = json.loads((write_hf(tmp_path, case, n_shards=2) / "model.safetensors.index.json").read_text())
+    assert index["weight_map"].keys() == case.tensors.keys()
+    assert all(name in read(tmp_path / file) for name, file in index["weight_map"].items())
+    assert index["metadata"]["total_size"] == sum(value.nbytes for value in weights_of(case).values())
+
+
+def test_config_says_the_type_and_takes_changes(tmp_path: Path) -> None:
+    old = write_hf(
+        tmp_path / "old", load_case("mistral"), dtype="bf16", config_changes={"sliding_window": None}
+    )
+    new = write_hf(tmp_path / "new", load_case("qwen3_rope_parameters"), dtype="f16")
+    assert json.loads((old / "config.json").read_text())["torch_dtype"] == "bfloat16"
+    assert json.loads((old / "config.json").read_text())["sliding_window"] is None
+    assert json.loads((new / "config.json").read_text())["dtype"] == "float16"
+
+
+def test_mutations_have_names_of_their_own() -> None:
+    assert len({str(row) for row in MUTATIONS}) == len(MUTATIONS)
+    assert {load_case(row.case).config["model_type"] for row in MUTATIONS} == ARCHS
+
+
+@pytest.mark.parametrize("row", MUTATIONS, ids=str)
+def test_mutations_change_what_is_there(row: Mutation) -> None:
+    case = load_case(row.case)
+    assert row.config or row.neutral
+    assert all(case.config.get(name) != value for name, value in row.config.items())
+    assert all(any(name.endswith(ending) for name in case.tensors) for ending in row.neutral)
+
+
+def test_neutral_norms_and_biases() -> None:
+    gemma, llama = load_case("gemma3"), load_case("llama_bias")
+    zeros = weights_of(gemma, neutral=("q_norm.weight",))["model.layers.0.self_attn.q_norm.weight"]
+    ones = weights_of(llama, neutral=("input_layernorm.weight",))["model.layers.0.input_layernorm.weight"]
+    none = weights_of(llama, neutral=("q_proj.bias",))["model.layers.0.self_attn.q_proj.bias"]
+    assert not zeros.any() and not none.any() and (ones == 1).all()
+
+
+def test_nmse_is_relative_to_the_spread_of_rows() -> None:
+    rows = np.array([[1.0, 3.0], [11.0, 13.0]])  # 1 from each row's mean
+    assert nmse([rows + 0.5], [rows]) == 0.25
+    assert nmse([rows], [rows]) == 0.0

@@ -1,0 +1,257 @@
+"""What of a conversation's ids is kept: text and ids of every turn, over published templates."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from tests.support.exhaustive import first_of_each
+from tests.support.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own_ids, talks, tools_of
+
+from camelid.api.sessions.turns import StartedTurn, spoken
+from camelid.engine.results import Completion
+from camelid.errors import CamelidError
+from camelid.requests.chat import ChatTemplate
+from camelid.requests.output_text import OutputText
+from camelid.requests.rendering import Past, Piece, Rendering, answered, held, ids_of, renewed
+from camelid.text.tokenizers.pipeline import Frame
+from camelid.text.tokenizers.tokenizer import Tokenizer
+
+CONTROL = 1000
+# Their prompts open thoughts that later prompts leave out.
+LOSE_ALL = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}
+# Its control tokens stand within answers, where SentencePiece would write spaces that nobody asked for.
+PAIRS = [(n, v) for n in TEMPLATES for v in VOCABULARIES if (n, v) != ("openai-gpt-oss-120b", "llama-spm")]
+random.Random(1).shuffle(PAIRS)  # so that the first of a template is not always of the same vocabulary
+
+
+def plain(text: str, vocabulary: str) -> str:
+    """The text; without its spaces where SentencePiece puts one behind each control token."""
+    return text.replace(" ", "") if vocabulary == "llama-spm" else text
+
+
+def turns(name: str, chat: ChatTemplate, messages: Talk) -> Iterator[tuple[Past, Past, Rendering]]:
+    """(past before, past after, rendering) of each prompt; answers have ids of the model's own choice."""
+    past: Past = ()
+    rng, tools = random.Random(name), tools_of(name)
+    for i, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        rendering = chat.rendered(messages[:i], tools=tools).rendering
+        before, past = past, renewed(past, rendering, chat.tokenizer)
+        yield before, past, rendering
+        past = answered(
+            past, own_ids(chat.tokenizer, str(message["content"]), rng, name=name), chat.tokenizer
+        )
+    rendering = chat.rendered([*messages, {"role": "user", "content": "And now?"}], tools=tools).rendering
+    yield past, renewed(past, rendering, chat.tokenizer), rendering
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("name", "vocabulary"), first_of_each(PAIRS, itemgetter(0)))
+def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str, shared: Path) -> None:
+    """The text is that of a full tokenization, answers that still stand keep their ids, and most do."""
+    chat = chat_of(shared, name, vocabulary)
+    n_answers = n_kept = 0
+    for _, messages in talks():
+        try:
+            steps = list(turns(name, chat, messages))
+        except CamelidError:  # the template refuses the order of roles
+            continue
+        for before, past, rendering in steps:
+            ids = ids_of(past)
+            wanted = {plain(text, vocabulary) for text in (rendering.text, BOS + rendering.text)}
+            assert plain(chat.tokenizer.decode(ids, special=True), vocabulary) in wanted
+            assert "".join(piece.text for piece in past) == rendering.text
+            n = len(ids_of(held(before, rendering, chat.tokenizer)))
+            assert ids[:n] == ids_of(before)[:n]
+            answers = [piece for piece in before if piece.is_answer]
+            n_answers += len(answers)
+            n_kept += sum(any(p.token_ids == a.token_ids for p in past) for a in answers)
+    assert n_answers
+    assert n_kept == 0 if name in LOSE_ALL else n_kept >= 0.95 * n_answers
+
+
+class Letters:
+    """A tokenizer of one id a character and `<x>` for a control token, if it is trusted."""
+
+    frame = Frame(before=(1,))
+
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
+        parts = ((part, trusted) for text, trusted in spans for part in re.split("(<[a-z]>)", text))
+        return [i for part, trusted in parts for i in self._ids(part, trusted)]
+
+    def _ids(self, part: str, trusted: bool) -> list[int]:
+        return [CONTROL + ord(part[1])] if trusted and part[:1] == "<" else [ord(c) for c in part]
+
+    def is_control(self, token_id: int) -> bool:
+        return token_id >= CONTROL
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return (f"<{chr(token_id - CONTROL)}>" if token_id >= CONTROL else chr(token_id)).encode()
+
+    opening_bytes = token_bytes
+
+
+LETTERS = cast(Tokenizer, Letters())
+
+
+def talk(*spans: tuple[str, bool]) -> Rendering:
+    return Rendering.of(spans)
+
+
+T, F = True, False
+FIRST = talk(("<u>", T), ("hi", F), ("<e><a>", T))
+OWN = (9001, 9002)  # ids that no text has
+# What comes after FIRST and the answer OWN, and how many ids are kept of 1, <u>, h, i, <e>, <a>, OWN.
+LATER: dict[str, tuple[Rendering, int]] = {
+    "goes on": (
+        talk(("<u>", T), ("hi", F), ("<e><a>", T), ("so", F), ("<e><u>", T), ("b", F), ("<a>", T)),
+        8,
+    ),
+    "ends": (talk(("<u>", T), ("hi", F), ("<e><a>", T), ("so", F)), 8),
+    "other answer": (talk(("<u>", T), ("hi", F), ("<e><a>", T), ("no", F), ("<e>", T)), 6),
+    "longer answer": (talk(("<u>", T), ("hi", F), ("<e><a>", T), ("sob", F), ("<e>", T)), 6),
+    "other end": (talk(("<u>", T), ("hi", F), ("<e><b>", T), ("so", F), ("<e>", T)), 4),
+    "other question": (talk(("<u>", T), ("ho", F), ("<e><a>", T), ("so", F), ("<e>", T)), 0),
+    "now trusted": (talk(("<u>", T), ("hi", F), ("<e><a>", T), ("so", T), ("<e>", T)), 8),
+    "now a person's": (talk(("<u>hi<e><a>", F), ("so", F), ("<e>", T)), 0),
+    "nothing": (talk(), 0),
+}
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_pasts_are_cut_where_the_rendering_differs(case: str) -> None:
+    later, n_kept = LATER[case]
+    past = answered(renewed((), FIRST, LETTERS), [ord("s"), ord("o")], LETTERS)
+    past = (past[0], replace(past[1], token_ids=OWN))
+    assert len(ids_of(held(past, later, LETTERS))) == n_kept
+    after = renewed(past, later, LETTERS)
+    assert "".join(piece.text for piece in after) == later.text
+    assert ids_of(after)[:n_kept] == ids_of(past)[:n_kept]
+    fresh = ids_of(renewed((), later, LETTERS))
+    assert [i for i in ids_of(after) if i not in OWN] == [
+        i for i in fresh if n_kept < 8 or i not in map(ord, "so")
+    ]
+
+
+def test_a_name_that_a_person_wrote_is_no_place_to_cut() -> None:
+    past = renewed((), talk(("<u>", T), ("a<e>bc", F), ("<e><a>", T)), LETTERS)
+    later = talk(("<u>", T), ("a<e>bd", F), ("<e><a>", T))
+    assert held(past, later, LETTERS) == ()
+
+
+class Hungry(Letters):
+    """Control tokens take the space before them."""
+
+    def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
+        ids = super().encode_spans(spans, opens=opens)
+        return [i for i, after in zip(ids, [*ids[1:], 0], strict=True) if i != ord(" ") or after < CONTROL]
+
+
+def test_an_earlier_cut_is_tried_where_ids_reach_over_a_later_one() -> None:
+    hungry = cast(Tokenizer, Hungry())
+    past = renewed((), talk(("<u>a<u>b <e>c", T)), hungry)
+    later = talk(("<u>a<u>b <e>d", T))
+    assert ids_of(held(past, later, hungry)) == [1, CONTROL + ord("u"), ord("a")]
+
+
+def test_nothing_holds_behind_a_cut() -> None:
+    """Not even an answer that reads as what stands there now: its ids may be others."""
+    past = (*renewed((), FIRST, LETTERS), Piece("<e>", OWN[:1], is_answer=True))
+    later, n_kept = LATER["other end"]
+    assert later.text.startswith("<e>", len("<u>hi"))
+    assert len(ids_of(held(past, later, LETTERS))) == n_kept
+
+
+def test_what_a_template_wrote_before_all_else_is_not_written_twice() -> None:
+    for begin in ("", chr(*Letters.frame.before)):
+        assert ids_of(renewed((), talk((begin + "<u>", T)), LETTERS)) == [1, CONTROL + ord("u")]
+
+
+# The answer's text, what a stop string left of the next token, what the template makes of it, ids kept.
+SPACES: list[tuple[str, str, str, int]] = [
+    ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),
+    (" so", "", "so", 0), ("so", "x", "sox", 2), ("so", "x", "so", 0), ("so", "x", "soxx", 0),
+    ("so é", "", "so é", 4), ("soon", "", "so", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "tail", "shown", "n_kept"), SPACES)
+def test_answers_stand_whole_or_without_the_space_behind_them(
+    text: str, tail: str, shown: str, n_kept: int
+) -> None:
+    past = answered(renewed((), FIRST, LETTERS), [ord(c) for c in text], LETTERS, tail=tail)
+    later = talk(("<u>", T), ("hi", F), ("<e><a>", T), (shown, F), ("<e>", T))
+    assert len(ids_of(held(past, later, LETTERS))) == 6 + n_kept
+    after = renewed(past, later, LETTERS)
+    assert ids_of(after) == ids_of(renewed((), later, LETTERS))
+    assert held(after, later, LETTERS) == after, "nothing is tokenized twice"
+
+
+@pytest.mark.parametrize("token_ids", [(), (ord(" "),), (ord("y"),)])
+def test_a_files_answer_that_is_not_its_ids_does_not_stand(token_ids: tuple[int, ...]) -> None:
+    assert held((Piece("other", token_ids, is_answer=True),), talk(("so", F), ("<e>", T)), LETTERS) == ()
+
+
+class Spaced(Letters):
+    """Puts a space before a first word, and leaves it out of its text."""
+
+    def opening_bytes(self, token_id: int) -> bytes:
+        return self.token_bytes(token_id).removeprefix(b" ")
+
+
+def test_the_space_before_a_first_word_is_no_difference() -> None:
+    spaced = cast(Tokenizer, Spaced())
+    past = answered(renewed((), FIRST, spaced), [ord(c) for c in " so"], spaced)
+    for shown in ("so", " so"):
+        later = talk(("<u>", T), ("hi", F), ("<e><a>", T), (shown, F), ("<e>", T))
+        assert len(ids_of(held(past, later, spaced))) == 9
+        assert "".join(piece.text for piece in renewed(past, later, spaced)) == later.text
+
+
+class Words:
+    """A tokenizer whose ids are whole words."""
+
+    PIECES = (b"one ", b"two", b" thr", b"ee", b"\xc3", b"\xa9")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.PIECES[token_id]
+
+    opening_bytes = token_bytes
+
+    def is_control(self, token_id: int) -> bool:
+        return token_id < 0
+
+
+# Ids, stop strings, how the answer ended -> ids that count, text of a part of the next one.
+SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
+    ([0, 1, 2, 3], (), "stop", ([0, 1, 2, 3], "")),
+    ([0, 1, 2, 3], (), "cancelled", ([0, 1, 2, 3], "")),
+    ([0, 1, 2], ("wo t",), "stop", ([0], "t")),
+    ([0, 1, 2], (" thr",), "stop", ([0, 1], "")),
+    ([0, 1, 2, 3], ("three",), "stop", ([0, 1], " ")),
+    ([0, 1, 2, 3], ("four",), "length", ([0, 1, 2, 3], "")),
+    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back, in case the stop would follow
+    ([0, 4], (), "cancelled", ([0], "")),  # half a character
+    ([0, 4, 5], (), "cancelled", ([0, 4, 5], "")),
+    ([0, 4, 5, 1], ("\u00e9t",), "stop", ([0], "")),
+    ([], ("x",), "cancelled", ([], "")),
+]
+
+
+@pytest.mark.parametrize(("token_ids", "stops", "reason", "want"), SPOKEN)
+def test_only_ids_that_were_shown_count(
+    token_ids: list[int], stops: tuple[str, ...], reason: str, want: tuple[list[int], str]
+) -> None:
+    past = (Piece("<a>", (CONTROL,)),)
+    asked = StartedTurn([], past, lambda last, stops: OutputText(Words(), stops), stops)
+    done = SimpleNamespace(token_ids=token_ids, finish_reason=reason)
+    assert spoken(asked, cast(Completion, done)) == want

@@ -1,0 +1,227 @@
+"""Engines over `HashBackend`, whose "model" is a hash of the tokens that its memory really holds."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from random import Random
+from statistics import mean, pvariance
+from time import perf_counter
+from typing import Any
+
+from tests.support import shadow
+from tests.support.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
+
+from camelid.backends.base import Candidates, Capabilities, OutputRow, PoolSize, Program, Result, Ticket
+from camelid.backends.null.backend import NullBackend, QueuedStep
+from camelid.engine.admission import check_depth
+from camelid.engine.engine import StepEngine
+from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
+from camelid.engine.sequence import Request
+from camelid.engine.step_budget import rows_ahead
+from camelid.engine.stream import Stream
+from camelid.errors import BackendError
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.step import CANDIDATES, Step, decode_step
+from camelid.sampling.params import SamplingParams
+
+PAGE_ROWS, RING_ROWS = 4, 16
+EOS = 0  # no hash is 0
+STATES = (
+    StateSpec("kv", "paged", (0,), (("k", 1), ("v", 1)), PAGE_ROWS),
+    StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS),
+)
+GREEDY = SamplingParams(temperature=0.0, seed=0)
+# Logits of any row: its likeliest token has 0, each next id, round the vocabulary, FALL less.
+FALL = 0.25
+FALLING: memoryview[Any] = memoryview(array("f", [-FALL * (i % VOCAB) for i in range(2 * VOCAB)]))
+
+
+def logits_of(token_id: int) -> memoryview[float]:
+    """[V] float32, largest at `token_id`."""
+    return FALLING[VOCAB - token_id : 2 * VOCAB - token_id]
+
+
+@cache
+def spread() -> tuple[float, float]:
+    """Mean and variance of any row's logits."""
+    return mean(FALLING[:VOCAB]), pvariance(FALLING[:VOCAB])
+
+
+def candidates_of(token_id: int) -> Candidates:
+    n = min(CANDIDATES, VOCAB)
+    ids = array("I", [(token_id + i) % VOCAB for i in range(n)])
+    average, variance = spread()
+    return Candidates(ids=memoryview(ids), logits=FALLING[:n], mean=average, variance=variance)
+
+
+def expected_ids(prompt: Sequence[int], n: int) -> list[int]:
+    return shadow.expected_ids(STATES, prompt, n)
+
+
+@dataclass
+class HashBackend(NullBackend):
+    """The shadow of a device as a backend; keeps every step. `faults` maps a step to what goes wrong.
+
+    With `late`, steps take effect late. A step whose read fails leaves poison where it wrote.
+    """
+
+    depth: int = 2
+    late: Random | None = None
+    eos_after: dict[int, int] = field(default_factory=dict)  # first token -> position where EOS comes
+    run_faults: dict[int, Exception] = field(default_factory=dict)
+    read_faults: dict[int, Exception] = field(default_factory=dict)
+    statuses: dict[int, str] = field(default_factory=dict)  # position -> status, in prompts that begin with 7
+    steps: list[Step] = field(default_factory=list)
+    entries: list[str] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    denies_write: bool = False  # the next write to the state fails
+
+    def __post_init__(self) -> None:
+        super().__init__(late=self.late, counts=False)
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="hash", device="test", ops=frozenset(), weight_types=frozenset(), promise="A+B",
+            max_in_flight=self.depth,
+        )  # fmt: skip
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        self.shadow = Shadow(states, units)
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        number = len(self.steps)
+        self.steps.append(decode_step(step, program.plan.layout))
+        self.entries.append(program.key.entry)
+        if number in self.run_faults:
+            self.counters["runs"] += 1
+            raise self.run_faults[number]
+        return super().run(program, step, inputs)
+
+    async def read(self, ticket: Ticket) -> Result:
+        rows, number = await super().read(ticket), ticket.handle.number
+        self.reads.append(number)
+        if number in self.read_faults:
+            raise self.read_faults[number]
+        return rows
+
+    def effect(self, work: QueuedStep) -> Result:
+        step = self.steps[work.number]
+        views = self.shadow.run(step, is_failed=work.number in self.read_faults)
+        features = work.program.key.features
+        rows = [self.output(step, o, v, features) for o, v in zip(step.outputs, views, strict=True)]
+        self.shadow.keep(step, [row.token_id for row in rows])
+        return rows
+
+    def output(
+        self, step: Step, output: tuple[int, int, int], views: Sequence[View], features: Collection[str]
+    ) -> OutputRow:
+        row, sequence, position = output
+        assert step.rows[row].state_row == position - 1, "an output's position is that of the next row"
+        first = views[0][0]
+        token = drawn(views, how=() if features else self._key(step, sequence, position))
+        token = EOS if self.eos_after.get(first) == position else token
+        return OutputRow(
+            token_id=token,
+            status=self.statuses.get(position, "ok") if first == 7 else "ok",
+            logit=1.0,
+            log_sum_exp=1.5,
+            logits=logits_of(token) if ALL_LOGITS in features else None,
+            candidates=candidates_of(token) if "candidates" in features else None,
+        )
+
+    def _key(self, step: Step, sequence: int, position: int) -> tuple[object, ...]:
+        how = step.sampling[step.sequences[sequence].sampling]
+        return chain_key(how, position, self.shadow.recent(step, sequence, position))
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        self.finish()
+        data = self.shadow.read(group, unit)
+        await asyncio.sleep(0)
+        return data
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        self.finish()
+        if self.denies_write:
+            self.denies_write = False
+            raise BackendError("the device hiccupped", backend="hash")
+        self.shadow.write(group, unit, data)
+        await asyncio.sleep(0)
+
+
+def make_plan(entry: str, limits: Limits, states: Sequence[StateSpec] = STATES) -> Plan:
+    n_paged = sum(state.kind in TABLES for state in states)
+    return Plan(
+        key=program_key(entry, limits, PAGE_ROWS, n_paged=max(n_paged, 1)), stages=(), states=tuple(states)
+    )
+
+
+class ShortSteps:
+    """A clock by which a step is so short that many run ahead."""
+
+    def __init__(self) -> None:
+        self._looks = count()
+
+    def __call__(self) -> float:
+        return 1e-6 * next(self._looks)
+
+
+async def make_engine(
+    backend: HashBackend,
+    *,
+    context: int = 64,
+    parallel: int = 3,
+    chunk: int = 8,
+    n_pages: int | None = None,
+    max_in_flight: int | None = None,
+    clock: Callable[[], float] = perf_counter,
+) -> StepEngine:
+    """An engine over one paged group and the ring, with the programs for plain requests."""
+    limits = Limits(chunk, parallel, context)
+    return await open_engine(
+        backend,
+        STATES,
+        limits,
+        n_pages=n_pages,
+        max_in_flight=max_in_flight,
+        entries=(DECODE, MIXED),
+        clock=clock,
+    )
+
+
+async def open_engine(
+    backend: HashBackend,
+    states: Sequence[StateSpec],
+    limits: Limits,
+    *,
+    n_pages: int | None,
+    max_in_flight: int | None = None,
+    entries: Collection[str] = tuple(ENTRIES),
+    clock: Callable[[], float] = perf_counter,
+) -> StepEngine:
+    """An engine over any groups of state."""
+    depth = check_depth(max_in_flight, backend.capabilities())
+    state = KVCacheManager(
+        states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,
+        chunk=rows_ahead(limits.chunk, depth),
+    )  # fmt: skip
+    await backend.allocate(states, state.sizes())
+    programs = {entry: await backend.compile(make_plan(entry, limits, states)) for entry in entries}
+    return StepEngine(
+        backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight, clock=clock
+    )
+
+
+def request(prompt: Sequence[int], max_tokens: int | None = 8, **more: Any) -> Request:
+    return Request(
+        prompt_ids=tuple(prompt), sampling=GREEDY, max_tokens=max_tokens, eos_ids=frozenset({EOS}), **more
+    )
+
+
+async def collect(stream: Stream) -> list[int]:
+    return [event.token_id async for event in stream if event.token_id is not None]

@@ -1,0 +1,111 @@
+"""What a request of the engine's fuzz must answer, computed from its prompt alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from tests.support.engine_fakes import FALL
+from tests.support.engine_scenario import Ask
+from tests.support.shadow import VOCAB, drawn, next_id, views_of
+
+from camelid.errors import BackendError
+from camelid.plan.plan import StateSpec
+from camelid.sampling.params import SamplingParams
+
+
+@dataclass
+class EveryNth:
+    """A grammar: each token is divisible by `n`."""
+
+    n: int
+    is_finished: bool = False
+
+    def mask(self) -> bytes:
+        bits = sum(1 << i for i in range(0, VOCAB, self.n))
+        return bits.to_bytes(-(-VOCAB // 8), "little")
+
+    def accept(self, token_id: int) -> bool:
+        return token_id % self.n == 0
+
+
+@dataclass
+class Guesses:
+    """A proposer that knows the model, and spoils a quarter of what it knows."""
+
+    states: Sequence[StateSpec]
+    ask: Ask
+    draw: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.draw = Random(self.ask.guesses)
+
+    async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
+        known, how = list(token_ids), self.ask.params.words()
+        if self.ask.falters and self.draw.random() < 0.2:
+            raise BackendError("the draft model hiccupped", backend="hash")
+        for _ in range(self.draw.randint(0, most)):
+            guess = next_id(self.states, known, how)
+            known.append(guess if self.draw.random() < 0.75 else self.draw.randrange(VOCAB))
+        return known[len(token_ids) :]
+
+
+def likeliest(states: Sequence[StateSpec], token_ids: Sequence[int]) -> int:
+    return drawn(tuple(views_of(states, token_ids)))
+
+
+def biased(best: int, biases: Sequence[tuple[int, float]]) -> int:
+    """The likeliest token after biases, where each logit is FALL below that of the id before."""
+    levels = {best: 0.0} | {i: bias - FALL * ((i - best) % VOCAB) for i, bias in biases}
+    return max(sorted(levels), key=levels.__getitem__)
+
+
+@dataclass
+class Oracle:
+    """The answer to one request in a context of so many tokens. `choices` says from which token of the
+    answer on a fork draws with which choice."""
+
+    states: Sequence[StateSpec]
+    ask: Ask
+    context: int
+    choices: tuple[tuple[int, int], ...] = ((0, 0),)
+
+    def answer(self) -> list[int]:
+        """All ids, an end token or not."""
+        return list(self._ids())
+
+    def _ids(self) -> Iterator[int]:
+        token_ids, n_shifted = list(self.ask.prompt), 0
+        for n in range(self.ask.max_tokens):
+            if len(token_ids) == self.context:
+                if self.ask.overflow == "stop":
+                    return
+                n_dropped = self._shift(token_ids)
+                n_shifted += n_dropped
+            token_ids.append(self._next(token_ids, n, n_shifted))
+            yield token_ids[-1]
+
+    def _shift(self, token_ids: list[int]) -> int:
+        """Drops half of what follows the kept tokens; how many."""
+        keep = min(self.ask.n_keep, len(token_ids) - 2)
+        n = max((len(token_ids) - keep) // 2, 1)
+        del token_ids[keep : keep + n]
+        return n
+
+    def _next(self, token_ids: Sequence[int], n: int, n_shifted: int) -> int:
+        ask = self.ask
+        if ask.guided:
+            best = likeliest(self.states, token_ids)
+            return next(i % VOCAB for i in range(best, 2 * VOCAB) if i % VOCAB % ask.guided == 0)
+        if ask.sampling == "many biases":
+            return biased(likeliest(self.states, token_ids), ask.params.logit_bias)
+        choice = max(pair for pair in self.choices if pair[0] <= n)[1]
+        how = None if ask.is_hosted else replace(ask.params.words(), choice=choice, offset=n_shifted)
+        return next_id(self.states, token_ids, how)
+
+
+def until(token_ids: Sequence[int], eos_ids: frozenset[int]) -> list[int]:
+    """The answer before an end token."""
+    end = next((i for i, token_id in enumerate(token_ids) if token_id in eos_ids), len(token_ids))
+    return list(token_ids[:end])

@@ -1,0 +1,35 @@
+"""An engine whose steps do not return before a test lets them, as a slow device would block its thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from os import PathLike
+
+from camelid.api.llm import LLM
+from camelid.api.runner import Runner
+from camelid.backends.base import Program, Ticket
+from camelid.backends.null.backend import NullBackend
+from camelid.loading.start import LoadOptions, start
+
+PATIENCE_S = 20.0  # a test that hangs fails after this
+
+
+class Gate(NullBackend):
+    """`entered` is set when a step waits for `gate`."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda sequence, position: 65)
+        self.gate, self.entered = threading.Event(), threading.Event()
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        self.entered.set()
+        assert self.gate.wait(PATIENCE_S), "whoever opens the gate waits for the step"
+        return super().run(program, step, inputs)
+
+
+async def gated(path: str | PathLike[str]) -> tuple[LLM, Gate]:
+    running = await start(path, LoadOptions(backend="null", context=128))
+    gate = Gate()
+    running.engine.backend = gate
+    return LLM(running, Runner()), gate

@@ -1,0 +1,206 @@
+"""Hugging Face folders for tests: tiny random models whose logits transformers computed (golden/archs/).
+
+A case holds a config, the names and shapes of its tensors, token ids and logits. Its weights are not stored:
+a rule of exact integer steps makes them, so they have the same bits on every machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = dict[str, NDArray[np.float32]]
+Json = dict[str, Any]
+
+FOLDER = Path(__file__).parents[1] / "golden" / "archs"
+# By name: the spread of a matrix's outputs for inputs of spread 1. Scores and logits spread by about 2,
+# routers prefer, and layers outweigh the embedding, so that every part shows in the logits.
+GAINS = {
+    "q_proj": 1.4,
+    "k_proj": 1.4,
+    "qkv_proj": 1.4,
+    "c_attn": 1.4,
+    "lm_head": 2.0,
+    "gate": 1.5,  # a router
+}
+EMBEDDINGS = ("embed_tokens", "wte", "wpe")
+EMBEDDING_SPREAD = 0.25  # of each number: a tied head of 64 inputs has logits of spread 2
+TYPES = {"f32": ("F32", "float32"), "f16": ("F16", "float16"), "bf16": ("BF16", "bfloat16")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HfCase:
+    """One golden model. `logits` has an array [T, V] for each sequence of `token_ids`, run on its own."""
+
+    name: str
+    config: Json
+    seed: int
+    tensors: dict[str, list[int]]
+    token_ids: list[list[int]]
+    logits: list[NDArray[np.float32]]
+    weights_crc32: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def model_type(self) -> str:
+        return self.config["model_type"]
+
+
+def load_cases() -> list[HfCase]:
+    return [load_case(path.stem) for path in sorted(FOLDER.glob("*.json"))]
+
+
+def load_case(name: str) -> HfCase:
+    raw: Json = json.loads((FOLDER / f"{name}.json").read_text())
+    packed = [np.frombuffer(base64.b64decode(text), "<f4") for text in raw.pop("logits")]
+    logits = [
+        flat.reshape(len(ids), -1) for flat, ids in zip(packed, raw["token_ids"], strict=True)
+    ]  # [T, V]
+    return HfCase(name=name, logits=logits, **raw)
+
+
+def weights_of(case: HfCase, *, neutral: Iterable[str] = ()) -> Weights:
+    """Every tensor of the model, float32 values that float16 and bfloat16 hold exactly too.
+
+    Tensors whose names end in one of `neutral` do nothing: biases are 0 and norms leave the scale as it is.
+    """
+    endings = tuple(neutral)
+    return {
+        name: (_neutral if endings and name.endswith(endings) else _random)(case, name)
+        for name in case.tensors
+    }
+
+
+def weights_crc32(case: HfCase) -> int:
+    crc = 0
+    for value in weights_of(case).values():
+        crc = zlib.crc32(value.astype("<f4").tobytes(), crc)
+    return crc
+
+
+def write_hf(
+    directory: str | PathLike[str],
+    case: HfCase,
+    *,
+    dtype: str = "f32",
+    n_shards: int = 1,
+    config_changes: Mapping[str, Any] | None = None,
+    neutral: Iterable[str] = (),
+) -> Path:
+    """Write the model as published repositories have it, in f32, f16 or bf16: the same weights in each."""
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_configs(folder, {**case.config, **(config_changes or {})}, TYPES[dtype][1])
+    weights = weights_of(case, neutral=neutral)
+    if n_shards == 1:
+        write_safetensors(folder / "model.safetensors", weights, dtype=dtype)
+    else:
+        _write_shards(folder, weights, dtype, n_shards)
+    return folder
+
+
+def write_safetensors(path: Path, weights: Weights, *, dtype: str = "f32") -> None:
+    """By hand, since the safetensors package has no bfloat16 for NumPy."""
+    blobs = {name: _packed(value, dtype) for name, value in weights.items()}
+    header: Json = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, blob in blobs.items():
+        begin, end = end, end + len(blob)
+        shape = list(weights[name].shape)
+        header[name] = {"dtype": TYPES[dtype][0], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs.values()))
+
+
+def nmse(got: Sequence[NDArray[Any]], want: Sequence[NDArray[Any]]) -> float:
+    """Squared error over squared spread around each row's mean, summed over all sequences."""
+    pairs = [(np.asarray(g, "f8"), np.asarray(w, "f8")) for g, w in zip(got, want, strict=True)]
+    spread = sum(float(np.square(w - w.mean(-1, keepdims=True)).sum()) for _, w in pairs)
+    return sum(float(np.square(g - w).sum()) for g, w in pairs) / spread
+
+
+def _write_configs(folder: Path, config: Json, type_name: str) -> None:
+    key = "dtype" if "dtype" in config else "torch_dtype"
+    generation = {name: config[name] for name in ("bos_token_id", "eos_token_id", "transformers_version")}
+    generation["_from_model_config"] = True
+    (folder / "config.json").write_text(json.dumps({**config, key: type_name}, indent=2) + "\n")
+    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+
+
+def _write_shards(folder: Path, weights: Weights, dtype: str, n_shards: int) -> None:
+    names = list(weights)
+    files: dict[str, str] = {}
+    for i in range(n_shards):
+        part = names[len(names) * i // n_shards : len(names) * (i + 1) // n_shards]
+        file = f"model-{i + 1:05d}-of-{n_shards:05d}.safetensors"
+        files |= dict.fromkeys(part, file)
+        write_safetensors(folder / file, {name: weights[name] for name in part}, dtype=dtype)
+    total = sum(len(_packed(value, dtype)) for value in weights.values())
+    index = {"metadata": {"total_size": total}, "weight_map": files}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _packed(value: NDArray[np.float32], dtype: str) -> bytes:
+    if dtype == "bf16":  # the upper half of a float32; exact, as the lower half is zero
+        return (value.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
+    return value.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
+
+
+def _random(case: HfCase, name: str) -> NDArray[np.float32]:
+    shape = case.tensors[name]
+    if _is_causal_mask(name, shape):
+        return np.tril(np.ones(shape, np.float32))
+    values = _bell(zlib.crc32(f"{case.seed}/{name}".encode()), int(np.prod(shape))).reshape(shape)
+    return _in_8_bits(_middle(case, name) + values * _spread(case, name))
+
+
+def _neutral(case: HfCase, name: str) -> NDArray[np.float32]:
+    return np.full(case.tensors[name], _middle(case, name), np.float32)
+
+
+def _middle(case: HfCase, name: str) -> float:
+    """Norms scale by about 1; Gemma's store the difference from 1."""
+    is_norm = len(case.tensors[name]) == 1 and name.endswith("weight")
+    return 1.0 if is_norm and not case.config["model_type"].startswith("gemma") else 0.0
+
+
+def _spread(case: HfCase, name: str) -> float:
+    shape = case.tensors[name]
+    part = name.split(".")[-2]
+    if len(shape) == 1:
+        return 0.2
+    if part in EMBEDDINGS:
+        return EMBEDDING_SPREAD
+    fan_in = shape[0] if case.config["model_type"] == "gpt2" else shape[1]  # gpt2 stores [in, out]
+    return GAINS.get(part, 1.0) / float(np.sqrt(fan_in))
+
+
+def _is_causal_mask(name: str, shape: list[int]) -> bool:
+    """The published gpt2 files carry the mask of each layer beside its weights."""
+    return name.endswith("attn.bias") and len(shape) == 4
+
+
+def _bell(seed: int, n: int) -> NDArray[np.float64]:
+    """Bell-shaped, spread 1, within 3.5: a sum of four 16-bit integers, which no libm or release changes."""
+    raw = np.random.PCG64(seed).random_raw(n)
+    total = sum((raw >> np.uint64(shift)) & np.uint64(0xFFFF) for shift in (0, 16, 32, 48))
+    return (np.asarray(total, np.float64) - 2 * 65535) * float(np.sqrt(3.0)) / 65536
+
+
+def _in_8_bits(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The nearest bfloat16, small ones in steps of 2**-16, which float16 has too."""
+    bits = values.astype(np.float32).view(np.uint32)
+    short = ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return (np.round(short * np.float32(65536)) / np.float32(65536)).astype(np.float32)

@@ -1,0 +1,118 @@
+"""Cases of the ops that no GPU kernel has yet, and shapes that end amid a vector, for the CPU's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tests.support.parity.case_tools import array, empty, f32, vector
+
+from camelid.backends.common.op_runner import OpCase
+from camelid.backends.reference.basic import ACTS
+from camelid.plan.plan import Attr
+
+WIDTHS = (1, 5, 37, 130)
+
+
+def stream_cases() -> Iterator[OpCase]:
+    for cols in WIDTHS:
+        x, several = array(1, 3, cols), array(2, 3, 4 * cols)
+        weights = {"weight": vector(3, cols), "bias": vector(4, cols)}
+        yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights=weights)
+        yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights={"weight": vector(3, cols)})
+        yield OpCase(op="concat", views={"y": empty(3, 5 * cols), "a": several, "b": x})
+        yield OpCase(op="length", views={"y": empty(3, 4), "x": several}, attrs={"size": cols})
+        yield OpCase(op="length", views={"y": empty(3, 1), "x": x})
+        yield OpCase(op="cutoff", views={"x": x + np.float32(2.0)}, attrs={"deviations": 0.7})
+        mixed = {"y": empty(3, 2 * cols), "x": several, "coefs": array(5, 3, 8)}
+        yield OpCase(op="mix", views=mixed, attrs={"size": cols})
+
+
+def wide_cases() -> Iterator[OpCase]:
+    """Rows of several spans."""
+    x, r = array(6, 2, 9001), array(7, 2, 9001)
+    yield OpCase(op="add", views={"x": x, "r": r}, attrs={"scale": 0.3})
+    yield OpCase(op="mul", views={"x": x, "r": r})
+    yield OpCase(op="unary", views={"x": x}, attrs={"act": "silu"})
+    yield OpCase(op="norm", views={"y": empty(2, 9001), "x": x}, attrs={"eps": 1e-5, "kind": "layer"})
+    turn = {"fine": f32(_turns(8, 10)), "coarse": f32(_turns(3, 10))}
+    for style in ("norm", "neox"):  # pairs of five
+        how: dict[str, Attr] = {"head_dim": 13, "dim": 10, "style": style, "offset": 2}
+        yield OpCase(op="rope", views={"x": array(8, 2, 39)}, weights=turn, positions=[7, 20], attrs=how)
+
+
+def _turns(n: int, dim: int) -> Any:
+    angles = array(9, n, dim // 2)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(n, dim)
+
+
+def group_cases() -> Iterator[OpCase]:
+    """Routers that choose groups first."""
+    for gate in ("softmax", "sigmoid"):
+        for n_experts, n_groups, n_used, n_slots in ((16, 4, 2, 5), (60, 20, 7, 8), (6, 6, 3, 2)):
+            groups = {"n_groups": n_groups, "n_groups_used": n_used}
+            views = {r: empty(4, n_slots) for r in ("ids", "probs")} | {"logits": array(10, 4, n_experts)}
+            attrs = {"gate": gate, "normalize": 1, "scale": 1.5, **groups}
+            yield OpCase(op="router", views=views, attrs=attrs)
+            yield OpCase(op="router", views=views, attrs=attrs, weights={"bias": vector(11, n_experts)})
+
+
+# Rows of each sequence, and the position of its first: one at 0 must not see its slot.
+SPLITS: Sequence[Sequence[tuple[int, int]]] = (((1, 4),), ((1, 0),), ((5, 0), (1, 7), (9, 3)))
+
+
+def slot_cases() -> Iterator[OpCase]:
+    for split in SPLITS:
+        n = sum(rows for rows, _ in split)
+        where: dict[str, Any] = {
+            "lengths": [rows for rows, _ in split],
+            "positions": [first + i for rows, first in split for i in range(rows)],
+        }
+        for act in ("none", *ACTS):
+            yield conv_case(n, 37, 4, {"act": act}, where, bias=act != "relu")
+        yield conv_case(n, 16, 2, {}, where, bias=True)
+        for width, rows, heads, groups in ((16, 8, 4, 2), (5, 19, 3, 1), (40, 33, 2, 2)):
+            yield mamba2_case(n, width, rows, heads, groups, where)
+            yield delta_case(n, width, rows, heads, groups, where)
+
+
+def conv_case(
+    n: int, cols: int, taps: int, attrs: dict[str, Attr], where: dict[str, Any], *, bias: bool
+) -> OpCase:
+    weights = {"weight": f32(array(12, cols, taps))} | ({"bias": vector(13, cols)} if bias else {})
+    slots = array(14, len(where["lengths"]), (taps - 1) * cols)
+    views = {"y": empty(n, cols), "x": array(15, n, cols)}
+    return OpCase(op="conv1d", views=views, weights=weights, attrs=attrs, slots=slots, **where)
+
+
+def mamba2_case(n: int, width: int, rows: int, heads: int, groups: int, where: dict[str, Any]) -> OpCase:
+    cols = {"y": heads * rows, "x": heads * rows, "b": groups * width, "c": groups * width, "dt": heads}
+    weights = {"a": f32(-np.abs(array(16, heads))), "d": vector(17, heads), "dt_bias": vector(18, heads)}
+    return OpCase(
+        op="scan_mamba2",
+        views={role: array(i, n, c) for i, (role, c) in enumerate(cols.items())},
+        weights=weights if width != 5 else {"a": weights["a"]},
+        attrs={"n_groups": groups},
+        slots=array(19, len(where["lengths"]), heads * rows * width),
+        **where,
+    )
+
+
+def delta_case(n: int, width: int, rows: int, heads: int, keys: int, where: dict[str, Any]) -> OpCase:
+    size = {"q": keys * width, "k": keys * width, "v": heads * rows, "dt": heads, "beta": heads}
+    scale = {"q": 1.0, "k": width**-0.5, "beta": 0.5}  # keys of length 1, or the state grows
+    views = {role: array(i, n, c, scale=scale.get(role, 1.0)) for i, (role, c) in enumerate(size.items())}
+    weights = {"a": f32(-np.abs(array(16, heads))), "dt_bias": vector(18, heads)}
+    return OpCase(
+        op="scan_delta",
+        views={"y": empty(n, heads * rows), **views},
+        weights=weights if width != 5 else {"a": weights["a"]},
+        attrs={"n_key_heads": keys, "scale": 0.3},
+        slots=array(19, len(where["lengths"]), heads * rows * width),
+        **where,
+    )
+
+
+def own_cases() -> list[OpCase]:
+    return [*stream_cases(), *wide_cases(), *group_cases(), *slot_cases()]

@@ -1,0 +1,42 @@
+"""Every architecture's golden model on cpu's kernels: the reference's logits, whatever the chunk.
+
+Models in float32 and float16 have the bound of float32, as their activations are not rounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.hf_models import HfCase, nmse, write_hf
+from tests.support.model.file_runs import Logits, load_hf, reference_logits, run
+
+from camelid.backends.base import Backend
+
+MAX_NMSE = {"f16": 1e-10, "bf16": 1e-3}  # by type: beside bf16 activations are rounded to 8 bits
+CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+FUSED = frozenset({"add_norm", "linear_glu"})
+Make = Callable[[], Backend]
+
+
+def check_logits(make: Make, case: HfCase, variant: str, folder: Path, dtype: str = "f16") -> None:
+    """They are the reference's within rounding."""
+    loaded = load_hf(write_hf(folder / case.name, case, dtype=dtype))
+    longest = max(map(len, case.token_ids))
+    want = reference_logits(loaded, case.token_ids, context=longest)
+    how = {"context": longest, "fused": FUSED, "adapter": variant}
+    got: Logits = asyncio.run(run(make(), loaded, case.token_ids, CHUNK, **how))
+    error = nmse(got, want)
+    print(f"{case.name} {variant} {dtype}: NMSE {error:.1e}")
+    assert error <= MAX_NMSE[dtype]
+
+
+def check_chunks(make: Make, case: HfCase, folder: Path) -> None:
+    """Promise B: the very bits, whatever the chunk."""
+    loaded = load_hf(write_hf(folder / case.name, case, dtype="f32"))
+    how = {"context": max(map(len, case.token_ids)), "fused": FUSED}
+    chunks = (64, CHUNK, 1)
+    whole, *parts = (asyncio.run(run(make(), loaded, case.token_ids, chunk, **how)) for chunk in chunks)
+    for part in parts:
+        assert [list(map(bytes, rows)) for rows in part] == [list(map(bytes, rows)) for rows in whole]

@@ -1,0 +1,47 @@
+"""What cases are made of: seeded arrays, and weights as files hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from camelid.backends.common.codecs import CODECS
+from camelid.backends.common.op_runner import Quantized
+from camelid.plan.weights import LoadOp
+
+
+def array(seed: int, *shape: int, scale: float = 1.0) -> Any:
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
+
+
+def weight(type_: str, seed: int, *shape: int) -> Quantized:
+    return Quantized(type_, shape, encoded(type_, array(seed, *shape, scale=shape[-1] ** -0.5)))
+
+
+def encoded(type_: str, values: Any) -> bytes:
+    codec = CODECS[type_]
+    return codec.encode(values.reshape(-1, codec.quant.block)).tobytes()
+
+
+def vector(seed: int, n: int) -> Quantized:
+    return Quantized("f32", (n,), array(seed, n).tobytes())
+
+
+def f32(values: Any) -> Quantized:
+    return Quantized("f32", values.shape, values.astype(np.float32).tobytes())
+
+
+def loaded(
+    to: str, shape: tuple[int, ...], stored: str, seed: int, *ops: tuple[Any, ...], n: int = 0
+) -> Quantized:
+    """A weight of type `to` and this shape, stored as `n` (or just enough) numbers and made by load ops."""
+    size = n or int(np.prod(shape))
+    raw = encoded(stored, array(seed, size, scale=shape[-1] ** -0.5))
+    return Quantized(
+        to, shape, raw, tuple(LoadOp(name, args) for name, *rest in ops for args in [tuple(rest)])
+    )
+
+
+def empty(rows: int, cols: int) -> Any:
+    return np.zeros((rows, cols), np.float32)

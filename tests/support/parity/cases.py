@@ -1,0 +1,190 @@
+"""Every op with every weight type it has a kernel for, on edge shapes. One list for all backends."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tests.support.parity.case_tools import array, empty, loaded, vector, weight
+from tests.support.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
+from tests.support.parity.cases_experts import expert_cases
+from tests.support.parity.cases_sampling import sample_cases
+from tests.support.parity.cases_state import attention_cases, state_cases, stored_cases, tail_cases
+
+from camelid.backends.common.op_runner import OpCase, Quantized
+from camelid.model.rope import rope_tables
+from camelid.model.spec import RopeSpec
+from camelid.plan.ops import OPS
+
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+
+
+def embed_cases() -> Iterator[OpCase]:
+    for type_ in TYPES:
+        yield OpCase(
+            op="embed",
+            views={"y": empty(5, 256)},
+            weights={"weight": weight(type_, 1, 40, 256)},
+            token_ids=[0, 39, 7, 7, 21],
+            attrs={"scale": 16.0} if type_ == "bf16" else {},
+        )
+        yield OpCase(
+            op="embed_position",
+            views={"x": array(33, 3, 256)},
+            weights={"weight": weight(type_, 34, 20, 256)},
+            positions=[4, 19, 0],
+        )
+
+
+def ring_cases() -> Iterator[OpCase]:
+    """Ids from the ring and to it, more rows than it has, and some that a session left there before."""
+    for n, ids in ((3, [3, 9, -1]), (1, [-1]), (300, [i % 40 for i in range(300)])):
+        yield OpCase(
+            op="embed",
+            views={"y": empty(n, 32)},
+            weights={"weight": weight("f32", 71, 40, 32)},
+            token_ids=ids,
+            positions=range(125, 125 + n),
+            history=[i * 7 % 40 for i in range(130)],
+        )
+
+
+def linear_cases() -> Iterator[OpCase]:
+    shapes = ((1, 256, 256), (9, 64, 6), (17, 768, 130), (1, 2048, 3))  # rows, in, out
+    for type_ in TYPES:
+        for rows, n_in, n_out in shapes:
+            views = {"y": empty(rows, n_out), "x": array(5, rows, n_in)}
+            yield OpCase(op="linear", views=views, weights={"weight": weight(type_, 6, n_out, n_in)})
+            pair = {"weight": weight(type_, 7, 2 * n_out, n_in)}
+            yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": "silu"})
+        bias = {"weight": weight(type_, 6, 130, 64), "bias": vector(35, 130)}
+        yield OpCase(op="linear", views={"y": empty(9, 130), "x": array(5, 9, 64)}, weights=bias)
+    pair = {"weight": weight("f32", 7, 12, 64)}
+    for act in ("gelu", "swiglu_oai"):
+        views = {"y": empty(2, 6), "x": array(36, 2, 64)}
+        yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": act})
+
+
+def load_cases() -> Iterator[OpCase]:
+    """Weights that load ops make, seen through an op."""
+    views = {"y": empty(3, 24), "x": array(53, 3, 16)}
+    ways: tuple[tuple[tuple[Any, ...], ...], ...] = (
+        (("transpose", 16, 24),),
+        (("permute_rows", 3, 8),),
+        (("rows", 5, 24, 40),),
+        (("transpose", 16, 72), ("rows", 24, 24, 72)),
+        (("concat", 0),),
+    )
+    for stored in ("f32", "f16", "bf16"):
+        for to in dict.fromkeys((stored, "f32")):
+            cast = (("cast", stored),) if to != stored else ()
+            for ops in ways:
+                n = {"rows": 40 * 16, "transpose": 16 * ops[0][-1]}.get(ops[0][0], 0)
+                made = loaded(to, (24, 16), stored, 54, *cast, *ops, n=n)
+                yield OpCase(op="linear", views=views, weights={"weight": made})
+        for n in (7, 64):
+            gain = loaded("f32", (n,), stored, 55, ("cast", stored), ("add", 1.0))
+            norm = {"y": empty(2, n), "x": array(56, 2, n)}
+            yield OpCase(op="norm", views=norm, weights={"gain": gain}, attrs={"eps": 1e-6})
+
+
+def rope_cases() -> Iterator[OpCase]:
+    for style, dim, positions in (
+        ("norm", 64, [0, 1, 255, 256]),
+        ("neox", 64, [4095, 3]),
+        ("norm", 32, [700]),
+    ):
+        fine, coarse = rope_tables(RopeSpec(theta=10000.0, dim=dim, style=style), 4096)
+        tables = {"fine": _table(fine), "coarse": _table(coarse)}
+        yield OpCase(
+            op="rope",
+            views={"x": array(8, len(positions), 192)},
+            weights=tables,
+            positions=positions,
+            attrs={"head_dim": 64, "dim": dim, "style": style},
+        )
+        if dim == 32:
+            for style in ("norm", "neox"):  # the last half, and floats 12 to 43, of each head
+                for offset in (32, 12):
+                    how = {"head_dim": 64, "dim": 32, "style": style, "offset": offset}
+                    x = {"x": array(8, 2, 192)}
+                    yield OpCase(op="rope", views=x, weights=tables, positions=[3, 700], attrs=how)
+
+
+def _table(table: Any) -> Quantized:
+    return Quantized("f32", table.shape, base64.b64decode(table.parts[0].data))
+
+
+def other_cases() -> Iterator[OpCase]:
+    yield OpCase(op="gather_rows", views={"y": empty(3, 70), "x": array(18, 5, 70)}, output_rows=[4, 0, 4])
+
+
+def make_cases() -> Sequence[OpCase]:
+    makers = (
+        embed_cases,
+        ring_cases,
+        norm_cases,
+        scaling_cases,
+        act_cases,
+        linear_cases,
+        load_cases,
+        expert_cases,
+        rope_cases,
+        state_cases,
+        attention_cases,
+        stored_cases,
+        tail_cases,
+        other_cases,
+        sample_cases,
+    )
+    cases = [case for maker in makers for case in maker()]
+    return [*cases, *placed_cases(cases)]
+
+
+def placed_cases(cases: Sequence[OpCase]) -> Iterator[OpCase]:
+    """Of each op the case with the most rows, its views amid other columns, with room for more rows; and of
+    row-wise ops once more as of outputs, of which there are more than token rows."""
+    for op in dict.fromkeys(case.op for case in cases):
+        fullest = max((case for case in cases if case.op == op), key=_n_rows)
+        if fullest.views:
+            yield replace(fullest, margins=(8, 4), spare=3)
+        if OPS[op].row_wise:
+            yield replace(fullest, of_outputs=True)
+
+
+def _n_rows(case: OpCase) -> int:
+    return max(map(len, case.views.values()), default=0)
+
+
+OP_CASES = make_cases()
+
+
+def kind_of(case: OpCase) -> tuple[object, ...]:
+    """The types of weights and how they are made, names, one row or more, with or without a window, a tail,
+    candidates, ids in the ring, rows of outputs."""
+    types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
+    names = tuple(value for value in case.attrs.values() if isinstance(value, str))
+    shape = (_n_rows(case) > 1, bool(case.attrs.get("window")), case.has_tail)
+    reads = (case.kv_type, case.features, bool(case.history), case.of_outputs)
+    return (case.op, *types, *names, *shape, *reads)
+
+
+def shaders_of(case: OpCase) -> tuple[object, ...]:
+    """A coarser kind, for where a case costs a quarter of a second: what decides which shader files run."""
+    types = tuple((role, w.type) for role, w in case.weights.items())
+    names = tuple(value for value in case.attrs.values() if isinstance(value, str))
+    is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
+    return (case.op, *types, *names, case.kv_type, case.features, is_moved)
+
+
+def one_of_each_kind(cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of) -> list[OpCase]:
+    """Of each the one with the most rows."""
+    return list({kind(case): case for case in sorted(cases, key=_n_rows)}.values())
+
+
+def case_id(case: OpCase) -> str:
+    type_ = next((w.type for w in case.weights.values()), "")
+    shapes = "_".join("x".join(map(str, a.shape)) for a in case.views.values())
+    return "-".join(filter(None, (case.op, type_, shapes, "outputs" if case.of_outputs else "")))

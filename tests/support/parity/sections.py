@@ -1,0 +1,85 @@
+"""Collects the tape sections of every op case without a device, for shader lint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.support.parity.cases import OP_CASES
+
+from camelid.backends.base import OpenSpec
+from camelid.backends.common.op_runner import OpCase, run_case
+from camelid.backends.webgpu.backend import WebGpuBackend
+from camelid.backends.webgpu.limits import DEFAULTS
+
+
+class PaperHost:
+    """A host that keeps sections and computes nothing: every byte that it returns is zero."""
+
+    def __init__(self) -> None:
+        self.sections: list[dict[str, Any]] = []
+        self.writes: list[tuple[str, int, bytes]] = []
+
+    async def open(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return {"adapter": {"device": "paper"}, "limits": DEFAULTS}
+
+    async def load(self, section: dict[str, Any], sources: Mapping[str, Any]) -> None:
+        self.sections.append(section)
+
+    async def allocate(self, section: dict[str, Any]) -> None:
+        self.sections.append(section)
+
+    async def compile(self, section: dict[str, Any]) -> int:
+        self.sections.append(section)
+        return len(self.sections)
+
+    def run(self, program: int, step: bytes) -> int:
+        return 0
+
+    async def read(self, ticket: int) -> bytes:
+        return b""
+
+    async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
+        return bytes(n_bytes)
+
+    def write(self, buffer: str, offset: int, data: bytes) -> None:
+        self.writes.append((buffer, offset, data))
+
+    async def write_state(self, buffer: str, offset: int, data: bytes) -> None:
+        self.writes.append((buffer, offset, data))
+
+    def memory(self) -> dict[str, int]:
+        return {}
+
+    async def close(self) -> None:
+        pass
+
+
+def all_pipelines() -> list[dict[str, Any]]:
+    """Every distinct pipeline of every op case: its WGSL, the access of its bindings, its constants."""
+    found: list[dict[str, Any]] = []
+    for section in (section for sections in asyncio.run(_collect(OP_CASES)) for section in sections):
+        for entry in section["pipelines"]:
+            access = section["layouts"][entry["layout"]]
+            one = {"name": entry["module"], "wgsl": section["modules"][entry["module"]], "access": access}
+            found.append(one | {"constants": entry["constants"]})
+    return [one for i, one in enumerate(found) if one not in found[:i]]
+
+
+def module_names(cases: Sequence[OpCase]) -> list[list[str]]:
+    """For each case the names of its modules, which are those of their files joined with +."""
+    return [[n for s in sections for n in s["modules"]] for sections in asyncio.run(_collect(cases))]
+
+
+async def _collect(cases: Sequence[OpCase]) -> list[list[dict[str, Any]]]:
+    """The sections of each case."""
+    host = PaperHost()
+    backend = WebGpuBackend(host)
+    await backend.open(OpenSpec())
+    sections: list[list[dict[str, Any]]] = []
+    for case in cases:
+        host.sections = []
+        await run_case(backend, case)
+        sections.append(host.sections)
+    return sections

@@ -1,0 +1,232 @@
+"""Streaming: joined text equals decoding at once, and no stop string shows, however the text is cut."""
+
+from __future__ import annotations
+
+import random
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from tests.support.text.made import byte_level, rwkv, sentencepiece_bpe
+
+from camelid.errors import RequestError
+from camelid.text.tokenizers.detokenize import StopMatcher, StreamDecoder
+from camelid.text.tokenizers.pipeline import Pipeline
+from camelid.text.tokenizers.vocab import ALPHABET
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+BYTES = byte_level([*ALPHABET, "<|x|>"], types=[1] * 256 + [CONTROL])
+TEXT = "aé漢😀\u0301\ufffd"
+ALL_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+PIECES = ["▁", "▁▁", "▁a", "a", "▁é", "é▁", "漢", "😀", "▁\ufffd"]
+NAMED = ["<unk>", "<s>", "", "<tool>", " ", "[PAD]"]
+NAMED_TYPES = [UNKNOWN, CONTROL, NORMAL, USER_DEFINED, USER_DEFINED, UNUSED]
+
+
+def sentencepiece_like(**facts: object) -> Pipeline:
+    tokens = [*NAMED, *PIECES, *ALL_BYTES]
+    types = [*NAMED_TYPES, *[NORMAL] * len(PIECES), *[BYTE] * 256]
+    return sentencepiece_bpe(tokens, [0.0] * len(tokens), types=types, **facts)
+
+
+# One of every kind; a kind that is added belongs here.
+TOKENIZERS = {
+    "byte-level": byte_level(
+        [*ALPHABET, "Ã©", "æ¼", "Ġa", "Ġ", "<|x|>", " "], types=[*[1] * 260, CONTROL, USER_DEFINED]
+    ),
+    "sentencepiece": sentencepiece_like(),
+    "sentencepiece without prefix": sentencepiece_like(add_space_prefix=False),
+    "rwkv": rwkv(
+        ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "\\xc3\\xa9", " a", "漢", "\\xe6\\xbc"],
+        [CONTROL, *[NORMAL] * 260],
+    ),
+}
+
+
+def some_ids(tokenizer: Pipeline, rng: random.Random) -> list[int]:
+    """Ids of text, any ids, and bytes of characters one by one, mixed."""
+    tokens = tokenizer.vocab.tokens
+    pieces = {tokenizer.token_bytes(i): i for i in reversed(range(len(tokens)))}
+    spelled = [pieces[bytes((byte,))] for byte in "".join(rng.choices(TEXT, k=2)).encode()]
+    parts = [
+        tokenizer.encode("".join(rng.choices(" aé漢😀", k=4))),
+        rng.choices(range(len(tokens)), k=3),
+        spelled,
+        spelled[: rng.randrange(len(spelled))],
+        rng.choices(range(min(12, len(tokens))), k=3),
+    ]
+    return [token_id for part in rng.sample(parts, 3) for token_id in part]
+
+
+def streamed(
+    tokenizer: Pipeline, token_ids: Sequence[int], *, special: bool = False, opens: bool = True
+) -> str:
+    stream = StreamDecoder(tokenizer, special=special, opens=opens)
+    return "".join([*map(stream.push, token_ids), stream.finish()])
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_streams_of_every_kind_are_the_text_decoded_at_once(name: str) -> None:
+    tokenizer, rng = TOKENIZERS[name], random.Random(83)
+    for _ in range(1500):
+        token_ids = some_ids(tokenizer, rng)
+        for special in (False, True):
+            want = b"".join(
+                tokenizer.token_bytes(i) for i in token_ids if special or not tokenizer.is_control(i)
+            )
+            dropped = name == "sentencepiece" and want.startswith(b" ")
+            decoded = tokenizer.decode(token_ids, special=special)
+            assert decoded == want[dropped:].decode("utf-8", "replace")
+            assert streamed(tokenizer, token_ids, special=special) == decoded
+            assert streamed(tokenizer, token_ids, special=special, opens=False) == want.decode(
+                "utf-8", "replace"
+            )
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_an_answer_goes_on_where_the_prompt_ended(name: str) -> None:
+    """No space is lost or doubled there."""
+    tokenizer, rng = TOKENIZERS[name], random.Random(89)
+    for _ in range(500):
+        prompt = tokenizer.encode("a" + "".join(rng.choices(" aé漢😀", k=3)))
+        answer = tokenizer.encode("".join(rng.choices(" aé漢😀", k=5)))
+        text = tokenizer.decode(prompt) + streamed(tokenizer, answer, opens=False)
+        assert text == tokenizer.decode(prompt + answer)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_stop_strings_across_tokens_and_within_characters(name: str) -> None:
+    tokenizer, rng = TOKENIZERS[name], random.Random(97)
+    n_stopped = 0
+    for _ in range(1000):
+        token_ids = some_ids(tokenizer, rng)
+        stops = ["".join(rng.choices(" aé漢😀\ufffd", k=rng.randrange(1, 4))) for _ in range(2)]
+        stream, matcher = StreamDecoder(tokenizer), StopMatcher(stops)
+        parts = [matcher.push(text)[0] for text in (*map(stream.push, token_ids), stream.finish())]
+        stopped = matcher.push("")[1]
+        shown = "".join([*parts, matcher.finish()])
+        assert (shown, stopped) == reference_stop(tokenizer.decode(token_ids), stops)
+        n_stopped += stopped
+    assert n_stopped > 200
+
+
+# The Unicode Standard, tables 3-8 to 3-11: one U+FFFD for each longest beginning of a character.
+REPLACED = {
+    b"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82A": "\ufffd" * 8 + "A",
+    b"\xed\xa0\x80\xed\xbf\xbf\xed\xafA": "\ufffd" * 8 + "A",
+    b"\xf4\x91\x92\x93\xffA\x80\xbfB": "\ufffd" * 5 + "A" + "\ufffd" * 2 + "B",
+    b"\xe1\x80\xe2\xf0\x91\x92\xf1\xbfA": "\ufffd" * 4 + "A",
+}
+
+
+@pytest.mark.parametrize("data", REPLACED)
+def test_broken_characters_are_replaced_as_unicode_recommends(data: bytes) -> None:
+    assert BYTES.decode(data) == streamed(BYTES, data) == REPLACED[data]
+
+
+def test_pythons_decoder_gives_the_same_under_every_split() -> None:
+    edges = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xF5]
+    rng = random.Random(101)
+    cases = [*map(bytes, product(edges, repeat=3)), *(bytes(rng.choices(edges, k=9)) for _ in range(2000))]
+    for data in [*cases, *(rng.randbytes(9) for _ in range(500))]:
+        want = data.decode("utf-8", "replace")
+        for borders in range(1 << (len(data) - 1)) if len(data) < 5 else rng.choices(range(256), k=4):
+            decoder, got, start = getincrementaldecoder("utf-8")("replace"), "", 0
+            for end in range(1, len(data) + 1):
+                if end == len(data) or borders >> (end - 1) & 1:
+                    got, start = got + decoder.decode(data[start:end]), end
+            assert got + decoder.decode(b"", final=True) == want, (data, borders)
+
+
+def byte_strings(n: int) -> list[bytes]:
+    """Valid UTF-8, valid with bytes lost or changed, and bytes that often begin or continue a character."""
+    rng = random.Random(23)
+    found: list[bytes] = []
+    for i in range(n):
+        data = bytearray("".join(rng.choices(TEXT, k=rng.randrange(8))).encode())
+        for _ in range(i % 4):
+            if data:
+                data[rng.randrange(len(data))] = rng.choice(
+                    [0x41, 0x80, 0xBF, 0xC3, 0xE2, 0xED, 0xF0, 0xF4, 0xFF, 0x9F]
+                )
+                del data[rng.randrange(len(data)) :: rng.randrange(2, 9)]
+        found.append(bytes(data))
+    return found
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_the_stream_joined_is_the_text_decoded_at_once(special: bool) -> None:
+    rng = random.Random(29)
+    for data in byte_strings(6000):
+        token_ids = list(data)
+        token_ids.insert(rng.randrange(len(data) + 1), 256)
+        stream = StreamDecoder(BYTES, special=special)
+        parts = [stream.push(token_id) for token_id in token_ids] + [stream.finish()]
+        assert "".join(parts) == BYTES.decode(token_ids, special=special)
+
+
+def test_only_whole_characters_are_shown_and_at_most_three_bytes_held() -> None:
+    for data in byte_strings(2000):
+        stream, shown = StreamDecoder(BYTES), b""
+        if b"\xef\xbf\xbd" in data or "\ufffd" in data.decode("utf-8", "replace"):
+            continue
+        for end, byte in enumerate(data, 1):
+            shown += stream.push(byte).encode()
+            assert data.startswith(shown)
+            assert end - len(shown) <= 3
+
+
+def reference_stop(text: str, stops: list[str]) -> tuple[str, bool]:
+    """What must show: cut where the first stop to end begins; of those that end there, the longest."""
+    for end in range(1, len(text) + 1):
+        lengths = [len(stop) for stop in stops if text[:end].endswith(stop)]
+        if lengths:
+            return text[: end - max(lengths)], True
+    return text, False
+
+
+def test_no_stop_string_shows_however_the_text_is_cut() -> None:
+    rng = random.Random(31)
+    stopped_across_borders = 0
+    for _ in range(8000):
+        stops = ["".join(rng.choices("ab", k=rng.randrange(1, 9))) for _ in range(rng.randrange(4))]
+        text = "".join(rng.choices("aaabbbc", k=rng.randrange(40)))
+        matcher, shown, stopped, at = StopMatcher(stops), "", False, 0
+        while at < len(text) and not stopped:
+            size = rng.randrange(1, 5)
+            part, stopped = matcher.push(text[at : at + size])
+            shown, at = shown + part, at + size
+            stopped_across_borders += stopped and at > size
+        shown += matcher.finish()
+        assert (shown, stopped) == reference_stop(text, stops), (text, stops)
+    assert stopped_across_borders > 1000
+
+
+def test_only_what_may_begin_a_stop_string_is_held() -> None:
+    matcher = StopMatcher(["\n\nUser:", "###"])
+    assert matcher.push("Hi.") == ("Hi.", False)
+    assert matcher.push(" So\n") == (" So", False)
+    assert matcher.push("\n") == ("", False)
+    assert matcher.push("x#") == ("\n\nx", False)
+    assert matcher.push("##tail") == ("", True)
+    assert matcher.push("more") == ("", True)
+    assert matcher.finish() == ""
+    # After aabaaa comes b, not c: what is left is aab, not nothing.
+    assert StopMatcher(["aabaaac"]).push("aabaaabaaac") == ("aaba", True)
+    ended = StopMatcher(["abc"])
+    assert (ended.push("xab"), ended.finish()) == (("x", False), "ab")
+
+
+def test_an_empty_stop_string_is_refused() -> None:
+    with pytest.raises(RequestError, match="a stop string is empty"):
+        StopMatcher(["a", ""])
+
+
+def test_a_stop_string_that_almost_matches_costs_linear_time() -> None:
+    matcher = StopMatcher(["a" * 50_000 + "b"])
+    start = time.process_time()
+    for _ in range(1000):
+        matcher.push("a" * 200)
+    assert time.process_time() - start < 8

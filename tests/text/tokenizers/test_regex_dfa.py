@@ -1,0 +1,73 @@
+"""Unknown regexes: the matches that `tokenizers` finds with Oniguruma, in linear time, or a refusal."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.support.exhaustive import share_of
+from tests.support.text.texts import random_texts
+from tests.support.text.words_oracle import words_of
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
+
+from camelid.errors import UnsupportedModelError
+from camelid.text.tokenizers.regex_dfa import automaton
+
+# As models publish them, and what their parts might become.
+REGEXES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+    r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    r"[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    r"\s+", r" {2,}", r"[^\S\n]+|\n", r"\d{2,3}", r"\w+(?=\s)|\w", r"\p{Han}+|[\u3040-\u30ff]", r"a*?b|a",
+    r"(?:ab|a)(?:c|bcd)?", r"[a-f[0-9]]+", r"(?i:[sk]t?)", r"\P{L}", r"\p{^L}{1,2}", r"[\]\-x]|\.|\\",
+    r"(a+)+b", r"a*b|a", r"\s*\n", r"(?:a|aa)*c", r"x??.|\n", r"(a|b)(c|d){0,2}",
+    r"'(?i:[sdmt]|ll|ve|re)", r"\x41|\x{1F600}",
+)  # fmt: skip
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("regex", REGEXES)
+def test_matches_are_those_of_oniguruma(regex: str) -> None:
+    judge = Split(Regex(regex), "removed", invert=True)  # keeps the matches
+    for text in [*random_texts(400, seed=19), "aab abcd aaab", "sT K ſtſ", "'LL it'ſ"]:
+        wanted = words_of(judge, text)
+        assert [text[a:b] for a, b in automaton(regex).spans(text)] == wanted, repr(text)
+
+
+REFUSED = {
+    r"a*": "matches nothing at all", r"(?=a)|b": "matches nothing at all", r"^a": "'\\^' that is not",
+    r"a$": "'\\$' that is not", r"\bfoo": "has .b, which", r"(?<=a)b": "group that is not",
+    r"(a": "not closed",
+    r"a)": "closes nothing", r"[a": "ends too early", r"[z-a]": "range that is none",
+    r"a{3,1}": "ends before",
+    r"a++a": "possessive", r"(?!ab)c": "more than one character", r"\p{Klingon}": "property Klingon",
+    r"[a&&b]": "set that is not", r"a**": "repeats a repeat", r"(?i:é)": "beyond ASCII",
+    "a\\": "ends too early", "(" * 40 + "a" + ")" * 40: "nests deeper", "[" * 40: "nests deeper",
+    r"(?:a{999}){999}": "instructions", "a" * 5000: "longer than", r"(?P<n>a)": "group that is",
+    r"(?:a|[ab]{1,40}[ac]{1,40}){1,12}": "large", r"(a)\1": "has .1, which", r"*a": "'\\*' that is not",
+    r"(?>a|b)": "group that is not", "": "nothing at all",
+}  # fmt: skip
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("regex", REFUSED, ids=lambda regex: regex[:20])
+def test_what_cannot_run_or_not_fast_is_refused_by_name(regex: str) -> None:
+    start = time.process_time()
+    with pytest.raises(UnsupportedModelError, match=REFUSED[regex]) as caught:
+        automaton(regex)
+    assert time.process_time() - start < 5
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("unit", share_of(["a", " ", "\u0301", "'", "\n", "1", "aB"], 3))
+@pytest.mark.parametrize("regex", [*REGEXES[:3], r"(a+)+b", r"a*b|a", r"\s*x", r"(?:a|aa)*c", r"(?:.a)*!"])
+def test_long_texts_take_linear_time(regex: str, unit: str) -> None:
+    text = unit * 60_000
+    start = time.process_time()
+    assert sum(b - a for a, b in automaton(regex).spans(text)) <= len(text)
+    assert time.process_time() - start < 3
