@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from camelid.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from camelid.api.llm import LLM, Completion, aload, load, load_tokenizer
     from camelid.errors import (
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
         TensorShapeError,
         UnsupportedModelError,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "LLM",

@@ -78,3 +78,10 @@ class DeviceLostError(BackendError):
 
 class PlanError(CamelidError):
     """A plan breaks the op contract. Facts: op."""
+
+
+def shown(value: object) -> str:
+    """A short repr; of containers and long integers the type only, as they may be of any size."""
+    is_short = value is None or isinstance(value, str | float)
+    is_short = is_short or (isinstance(value, int) and value.bit_length() <= 64)
+    return repr(value)[:80] if is_short else type(value).__name__

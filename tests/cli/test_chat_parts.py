@@ -13,15 +13,15 @@ from tests.support.gated_engine import PATIENCE_S, Gate, gated
 from tests.support.gguf_files import write_tiny_llama
 
 from camelid.api.llm import aload
+from camelid.api.thread import EngineThread
 from camelid.cli.chat_commands import obey
 from camelid.cli.chat_reader import PlainReader, is_open, unquoted
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
 from camelid.cli.chat_talk import Conversation
 from camelid.cli.verb import Ended, ending_signals
-from camelid.engine.results import Event
-from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
+from camelid.requests.completion import Event
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 

@@ -21,10 +21,10 @@ from camelid.engine.scheduler import Limits
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
 from camelid.loading.estimate import estimate_memory
+from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
 from camelid.model.archs import ARCHS
 from camelid.model.facts import FACTOR_TENSORS
-from camelid.model.hf import checkpoint_of_hf
 from camelid.model.presets import PRESETS
 from camelid.model.read import read_model
 from camelid.model.sizes import bare_model, bytes_at, count_parameters, type_at
@@ -73,7 +73,7 @@ def test_presets_tell_the_published_numbers(model: str) -> None:
 
 
 def case_model(case: HfCase, folder: Path) -> Model:
-    checkpoint = checkpoint_of_hf(open_hf(write_hf(folder, case)))
+    checkpoint = checkpoint_of_directory(open_hf(write_hf(folder, case)))
     return drive(read_model(checkpoint), lambda *_: b"")
 
 

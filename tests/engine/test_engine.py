@@ -23,6 +23,7 @@ from camelid.engine.engine import StepEngine, Stream
 from camelid.engine.scheduler import DECODE, MIXED
 from camelid.errors import BackendError, RequestError
 from camelid.plan.step import FROM_RING
+from camelid.requests.completion import TextReader
 from camelid.requests.output_text import OutputText
 
 
@@ -44,7 +45,7 @@ def letters(token_ids: list[int]) -> str:
 
 
 def answer_text(*stops: str) -> Any:
-    return lambda: OutputText(Letters(), stops)
+    return lambda: TextReader(OutputText(Letters(), stops))
 
 
 def test_answer_is_the_models() -> None:
@@ -152,7 +153,7 @@ def test_stop_string_across_tokens_ends_the_text_before_it() -> None:
 
     async def main() -> None:
         engine = await make_engine(HashBackend())
-        stream = engine.submit(request([4, 2], 20, sink=answer_text(stop)))
+        stream = engine.submit(request([4, 2], 20, reader=answer_text(stop)))
         events = [event async for event in stream]
         assert "".join(event.text for event in events) == stream.completion.text == whole[: whole.index(stop)]
         assert stream.completion.finish_reason == "stop"
@@ -166,7 +167,7 @@ def test_text_held_back_for_a_stop_string_comes_at_the_end() -> None:
 
     async def main(eos_after: dict[int, int], max_tokens: int) -> None:
         engine = await make_engine(HashBackend(eos_after=eos_after))
-        stream = engine.submit(request([4, 2], max_tokens, sink=answer_text(whole[4] + "never")))
+        stream = engine.submit(request([4, 2], max_tokens, reader=answer_text(whole[4] + "never")))
         assert "".join([event.text async for event in stream]) == stream.completion.text == whole
 
     asyncio.run(main({}, 5))
@@ -302,7 +303,7 @@ def test_text_that_fails_ends_its_own_request() -> None:
 
     async def main() -> None:
         engine = await make_engine(HashBackend())
-        bad, good = engine.submit(request([7], 9, sink=Broken)), engine.submit(request([6], 9))
+        bad, good = engine.submit(request([7], 9, reader=Broken)), engine.submit(request([6], 9))
         with pytest.raises(RequestError, match="cannot be made"):
             await collect(bad)
         assert await collect(good) == expected_ids([6], 9)

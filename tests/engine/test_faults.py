@@ -19,6 +19,7 @@ from camelid.engine.programs import CANDIDATES, GUIDED, Limits
 from camelid.engine.sequence import Sequence as Running
 from camelid.engine.stream import Stream
 from camelid.errors import BackendError, RequestError
+from camelid.requests.completion import TextReader
 from camelid.sampling import host as samplers
 from camelid.sampling.params import SamplingParams
 
@@ -222,7 +223,7 @@ def test_an_answer_that_is_cut_short_has_the_text_of_all_its_tokens(reason: str)
         engine = await open_engine(
             HashBackend(), STATES, Limits(8, 3, 64), n_pages=None, clock=lambda: now[0]
         )
-        stream = engine.submit(request([4, 2], 30, sink=HoldsBack, timeout_s=5.0))
+        stream = engine.submit(request([4, 2], 30, reader=lambda: TextReader(HoldsBack()), timeout_s=5.0))
         text = "".join([(await anext(stream)).text for _ in range(6)])
         if reason == "timeout":
             now[0] = 10.0

@@ -14,10 +14,10 @@ from tests.support.hf_models import HfCase, load_cases
 from camelid.formats.hf_config import HfDirectory, HfTensor
 from camelid.formats.json_text import parse_object
 from camelid.formats.source import drive
+from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
 from camelid.model.decoder import lower
 from camelid.model.facts import at_context
-from camelid.model.hf import checkpoint_of_hf
 from camelid.model.read import read_model
 from camelid.plan.step import Capacity, ProgramKey
 
@@ -56,7 +56,7 @@ def parse_published(data: bytes) -> None:
         files={},
         tensors=dict(_tensors(case)),
     )
-    model: Model = drive(read_model(checkpoint_of_hf(directory)), _no_bytes)
+    model: Model = drive(read_model(checkpoint_of_directory(directory)), _no_bytes)
     lower(at_context(model, min(CONTEXT, model.spec.context_length)), KEY)
 
 

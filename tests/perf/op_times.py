@@ -24,9 +24,9 @@ from camelid.api.llm import LLM
 from camelid.api.runner import Runner
 from camelid.backends.base import Program, Ticket
 from camelid.backends.common.bandwidth import read_gbps
-from camelid.backends.null.backend import step_counts
 from camelid.engine.programs import DECODE, MIXED
 from camelid.loading.start import LoadOptions, start
+from camelid.plan.cost import step_counts
 from camelid.plan.ops import op_bytes, op_flops
 from camelid.plan.step import decode_step
 from camelid_native.cpu.backend import CpuBackend

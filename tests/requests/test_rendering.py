@@ -16,9 +16,9 @@ from tests.support.exhaustive import first_of_each
 from tests.support.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own_ids, talks, tools_of
 
 from camelid.api.sessions.turns import StartedTurn, spoken
-from camelid.engine.results import Completion
 from camelid.errors import CamelidError
 from camelid.requests.chat import ChatTemplate
+from camelid.requests.completion import Completion
 from camelid.requests.output_text import OutputText
 from camelid.requests.rendering import Past, Piece, Rendering, answered, held, ids_of, renewed
 from camelid.text.tokenizers.pipeline import Frame

@@ -11,8 +11,10 @@ import pytest
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf
 from camelid.plan.step import StepSampling
-from camelid.requests.options import SamplingOptions
-from camelid.sampling.params import CHECKS, DEFAULT_ORDER, ORDERS, SamplingParams, file_defaults
+from camelid.requests.file_defaults import file_defaults
+from camelid.requests.options import check_names
+from camelid.sampling.options import SamplingOptions
+from camelid.sampling.params import CHECKS, DEFAULT_ORDER, ORDERS, SamplingParams
 
 # common/common.h of llama.cpp, by its names there.
 LLAMA_CPP = {
@@ -45,7 +47,7 @@ def test_every_option_has_a_field_a_check_and_a_name_that_callers_see() -> None:
 @pytest.mark.parametrize("name", ["top_kk", "n"])
 def test_option_that_is_not_there_is_refused_and_the_known_are_named(name: str) -> None:
     with pytest.raises(RequestError, match=rf"'{name}' is .*; known: .*temperature, .*seed") as caught:
-        SamplingParams.from_options({"temperature": 1.0, name: 1})
+        check_names({"temperature": 1.0, name: 1})
     assert caught.value.field == name
     assert ("is not available in this version" in str(caught.value)) == (name == "n")
 

@@ -22,7 +22,7 @@ ARROWS: dict[str, set[str]] = {
     "page": {"api"},
     "__init__": {"api"},
     "api": {"requests", "loading", "engine", "sampling", "model", "plan", "text", "formats", "backends/base"},
-    "requests": {"engine", "sampling", "text", "formats"},
+    "requests": {"engine", "sampling", "model", "text", "formats"},
     "loading": {
         "engine", "model", "plan", "text", "formats", "backends/proof", "backends/registry",
         "backends/staged", "backends/common", "backends/base",

@@ -19,11 +19,11 @@ from camelid.backends.registry import open_backend
 from camelid.backends.staged.backend import StagedBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import VERIFY, Limits
-from camelid.engine.results import Event
 from camelid.engine.sequence import Overflow, Request
 from camelid.engine.stream import Stream
 from camelid.loading.start import LoadOptions, _prepare, backend_plan
 from camelid.model.arch import Model
+from camelid.requests.completion import Event
 from camelid.sampling.params import SamplingParams
 
 Bits = list[tuple[int, float]]  # token id and log-probability of each event

@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Unpack
 
 from camelid.api.llm import LLM, load
-from camelid.engine.results import Completion, Event
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.loading.model_file import ModelName
+from camelid.requests.completion import Completion, Event
 from camelid.requests.options import LoadWords, Options
 
 

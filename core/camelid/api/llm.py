@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.engine.metrics import Counters, EngineStats, StepHook
 from camelid.engine.programs import ALL_LOGITS
-from camelid.engine.results import Completion, Event
 from camelid.engine.sequence import Request
 from camelid.engine.stream import Stream
-from camelid.errors import RequestError
+from camelid.errors import RequestError, shown
 from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.loading.start import LoadOptions, Progress, RunningModel, start
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder
-from camelid.requests.messages import shown
+from camelid.requests.completion import Completion, Event, TextStream
 from camelid.requests.options import LoadWords, Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt
 from camelid.sampling.params import SamplingParams
@@ -32,7 +31,9 @@ from camelid.text.tokenizers.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from camelid.api.sessions.session import Session, SessionHost
 
-__all__ = ["LLM", "Completion", "Event", "aload", "load", "load_tokenizer"]
+__all__ = ["LLM", "Completion", "Event", "ModelSource", "aload", "load", "load_tokenizer"]
+
+C = TypeVar("C")
 
 
 class LLM:
@@ -124,16 +125,7 @@ class LLM:
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
-        return await self._finish(await self._start(prompt, options))
-
-    async def _finish(self, stream: Stream) -> Completion:
-        """Reads a stream to its end."""
-        try:
-            async for _ in stream:
-                pass
-        finally:
-            await stream.aclose()
-        return stream.completion
+        return await _read(await self._start(prompt, options))
 
     async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The answer token by token. Leaving the loop cancels the request."""
@@ -159,7 +151,7 @@ class LLM:
         if most < 1:
             return ()
         request = Request(prompt_ids=tuple(token_ids), sampling=sampling, max_tokens=most)
-        return (await self._finish(self._engine.submit(request))).token_ids
+        return (await _read(self._engine.submit(request))).token_ids
 
     async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
         """The logits after each of these tokens: float32, [T, V]."""
@@ -168,7 +160,7 @@ class LLM:
         greedy = SamplingParams(temperature=0.0).seeded()
         request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True)
         stream = self._engine.submit(request)
-        await self._finish(stream)
+        await _read(stream)
         joined = b"".join(bytes(row) for row in stream.logits)
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 
@@ -221,7 +213,7 @@ class LLM:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def submit(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
+    def submit(self, prompt: Prompt, **options: Unpack[Options]) -> TextStream:
         """Queues a request. Its stream yields events, then has the `completion`; closing it cancels.
 
         Grammars, logprobs, speculation, and samplers that the device does not have need a program of their
@@ -268,7 +260,7 @@ class LLM:
             )
         save(path)
 
-    async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Stream:
+    async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
         """As `submit`, with the programs that the request needs."""
         self._check_open()
         request = self._builder.request(prompt, options)
@@ -281,7 +273,17 @@ class LLM:
             raise RequestError("this model was closed; load it again", field="llm")
 
 
-async def _next(stream: Stream) -> Event | None:
+async def _read(stream: Stream[Any, C]) -> C:
+    """The completion of a stream, read to its end."""
+    try:
+        async for _ in stream:
+            pass
+    finally:
+        await stream.aclose()
+    return stream.completion
+
+
+async def _next(stream: TextStream) -> Event | None:
     return await anext(stream, None)
 
 

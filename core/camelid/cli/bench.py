@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from camelid import __version__
 from camelid.backends.base import Capabilities
 from camelid.backends.common.processors import allowed_processors, cpu_quota
 from camelid.cli.bench_cases import Case, Counts, all_cases
@@ -31,6 +30,7 @@ from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.errors import RequestError
 from camelid.loading.model_file import find_directory, find_source
 from camelid.loading.start import LoadOptions
+from camelid.version import __version__
 
 Tell = Callable[[str], object]
 

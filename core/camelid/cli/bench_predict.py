@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from camelid.backends.base import Backend
 from camelid.backends.common.bandwidth import multiply_gflops, read_gbps
 from camelid.cli.bench_cases import Case
-from camelid.engine.metrics import SequenceShare, step_cost
+from camelid.plan.cost import SequenceShare, step_cost
 from camelid.plan.plan import Plan
 
 

@@ -13,6 +13,7 @@ import click
 
 from camelid.api.llm import LLM, aload
 from camelid.api.sessions.session import Session
+from camelid.api.thread import EngineThread
 from camelid.cli.chat_commands import ALIASES, COMMANDS, obey
 from camelid.cli.chat_reader import Reader, default_history, open_reader
 from camelid.cli.chat_screen import Screen
@@ -32,7 +33,6 @@ from camelid.cli.verb import (
     say,
     verb,
 )
-from camelid.engine.thread import EngineThread
 from camelid.errors import CamelidError
 from camelid.requests.options import LoadWords
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from camelid.cli.sampling_flags import bias
-from camelid.errors import RequestError
+from camelid.errors import RequestError, shown
 from camelid.requests.build import ENGINE_NAMES, engine_options
-from camelid.requests.messages import shown
 from camelid.requests.options import Options, checked_stops
 from camelid.sampling.params import CHECKS
 

@@ -9,11 +9,11 @@ from itertools import count
 from camelid.api.llm import LLM
 from camelid.api.sessions.session import Session
 from camelid.api.sessions.turns import content_text
+from camelid.api.thread import EngineThread
 from camelid.cli.chat_screen import Screen
 from camelid.cli.verb import Ended
-from camelid.engine.results import Completion, Event
-from camelid.engine.thread import EngineThread
 from camelid.errors import RequestError
+from camelid.requests.completion import Completion, Event
 from camelid.requests.options import Message
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from rich.console import Group
 
-from camelid import __version__
 from camelid.backends.registry import BACKENDS
 from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
@@ -18,6 +17,7 @@ from camelid.cli.doctor_report import backend_lines, machine_lines, show
 from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
 from camelid.loading.start import TAKES_ADAPTER
 from camelid.plan.ops import OPS
+from camelid.version import __version__
 
 
 @verb

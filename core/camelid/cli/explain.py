@@ -14,11 +14,11 @@ from camelid.cli.devices import Device, devices_of
 from camelid.cli.fetching import local_model
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
-from camelid.engine.metrics import predict_step
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import open_model
 from camelid.loading.start import LoadOptions, backend_plan, choose_backend
 from camelid.model.arch import Model
+from camelid.plan.cost import predict_step
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.stages import split

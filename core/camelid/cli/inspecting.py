@@ -15,12 +15,13 @@ from camelid.formats.hf_config import HfDirectory, HfTensor, open_hf
 from camelid.formats.json_text import JsonObject
 from camelid.formats.safetensors import open_safetensors
 from camelid.formats.source import drive
+from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.loading.model_file import tokenizer_of
 from camelid.model.arch import Model
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
 from camelid.model.facts import FACTOR_TENSORS, read_spec
-from camelid.model.hf import checkpoint_of_hf, fold_tensors, name_tensors, read_facts
+from camelid.model.hf import fold_tensors, name_tensors, read_facts
 from camelid.model.hf_facts import Facts
 from camelid.model.read import read_model
 from camelid.model.sizes import count_parameters
@@ -131,7 +132,7 @@ def _known_names(gguf: Gguf) -> set[str]:
 
 
 def _read_hf(directory: HfDirectory) -> tuple[Model, Checkpoint]:
-    checkpoint = checkpoint_of_hf(directory)
+    checkpoint = checkpoint_of_directory(directory)
     return drive(read_model(checkpoint), _nothing), checkpoint
 
 

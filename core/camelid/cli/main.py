@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from camelid import __version__
+from camelid.version import __version__
 
 VERBS = {
     "run": "Answer a prompt, streamed.",

@@ -25,7 +25,7 @@ from camelid.cli.verb import (
     say,
     verb,
 )
-from camelid.engine.metrics import predict_step
+from camelid.plan.cost import predict_step
 from camelid.requests.options import LoadWords, Options, Prompt
 
 

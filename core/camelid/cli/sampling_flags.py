@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from camelid.errors import RequestError
-from camelid.requests.options import SamplingOptions
+from camelid.sampling.options import SamplingOptions
 from camelid.sampling.params import CHECKS
 
 F = TypeVar("F", bound=Callable[..., Any])

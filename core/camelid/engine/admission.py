@@ -9,8 +9,7 @@ from typing import cast
 from camelid.backends.base import Capabilities
 from camelid.engine.programs import Limits
 from camelid.engine.sequence import OVERFLOWS, Request
-from camelid.errors import ContextOverflowError, PlanError, RequestError
-from camelid.requests.messages import shown
+from camelid.errors import ContextOverflowError, PlanError, RequestError, shown
 
 MOST_SECONDS = 1e9
 # Fields that are integers, with the least and the most.

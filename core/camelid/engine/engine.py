@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
 from itertools import count, islice
 from time import perf_counter
+from typing import Any
 
 from camelid.backends.base import Backend, Program, Result
 from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, most_tokens
@@ -98,7 +99,7 @@ class StepEngine:
             total_bytes=state.total_bytes,
         )
 
-    def submit(self, request: Request) -> Stream:
+    def submit(self, request: Request) -> Stream[Any, Any]:
         """Queues a request. Raises RequestError or ContextOverflowError if it can never be served."""
         check_request(request, self.vocab_size, self.limits, self.programs)
         n_tokens, context = most_tokens(request, self.context), self.context
@@ -132,7 +133,7 @@ class StepEngine:
         check_ids(token_ids, self.vocab_size)
         return self.state.find(token_ids, salt).n_rows
 
-    def _stream(self, s: Sequence) -> Stream:
+    def _stream(self, s: Sequence) -> Stream[Any, Any]:
         self._sequences[s.id] = s
         return Stream(self, s.id, s.outbox)
 
@@ -146,7 +147,7 @@ class StepEngine:
         for id in list(self._sequences):  # noqa: A001
             self.cancel(id)
 
-    async def fork(self, id: int, *, choice: int) -> Stream:  # noqa: A002
+    async def fork(self, id: int, *, choice: int) -> Stream[Any, Any]:  # noqa: A002
         """A second stream that continues a running request's tokens with draws of its own.
 
         The streams share cache pages until one writes to them. A fork without a free allocation waits
@@ -161,7 +162,7 @@ class StepEngine:
                 raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
             return self._fork(parent, choice)
 
-    def _fork(self, parent: Sequence, choice: int) -> Stream:
+    def _fork(self, parent: Sequence, choice: int) -> Stream[Any, Any]:
         child = parent.fork(next(self._ids), choice)
         allocation = parent.allocation and self.state.fork(parent.allocation, parent.n_rows)
         if allocation:

@@ -1,16 +1,11 @@
-"""Counters that only grow, and what a step is predicted to cost."""
+"""Counters of an engine, statistics of its steps, and hooks that receive them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
-
-from camelid.backends.null.backend import step_counts
-from camelid.plan.ops import op_bytes, op_flops
-from camelid.plan.plan import Plan
-from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
 
 
 @dataclass(slots=True)
@@ -75,42 +70,3 @@ class EngineStats:
     held_bytes: int
     cached_bytes: int
     total_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceShare:
-    """One sequence's part of a step: rows that it holds before, rows that it adds, outputs."""
-
-    held: int
-    n_rows: int
-    n_outputs: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """Bytes that a step must move at least, and its floating-point operations."""
-
-    n_bytes: int
-    flops: int
-
-
-def predict_step(plan: Plan, *, n_rows: int = 1, held: int = 0) -> StepCost:
-    """The cost of one sequence's `n_rows` rows after `held` rows, with one output."""
-    return step_cost(plan, [SequenceShare(held, n_rows)])
-
-
-def step_cost(plan: Plan, shares: Sequence[SequenceShare]) -> StepCost:
-    """Bytes that one step of these sequences must move at least, and its floating-point operations."""
-    step = Step()
-    for number, share in enumerate(shares):
-        first, states = len(step.rows), range(share.held, share.held + share.n_rows)
-        step.rows += [
-            StepRow(source=FROM_ID, value=0, sequence=number, state_row=row, positions=(row,))
-            for row in states
-        ]
-        groups = tuple((1, 0, share.held) for _ in plan.states)
-        step.sequences.append(StepSequence(first_row=first, rows=share.n_rows, groups=groups))
-        step.outputs += [(first + share.n_rows - 1, number, states.stop)] * share.n_outputs
-    counts = step_counts(plan, step)
-    n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
-    return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))

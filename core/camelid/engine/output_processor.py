@@ -76,7 +76,7 @@ class OutputProcessor:
         token_id, logprob = self._drawn(s, row) if s.sampler else (row.token_id, row.logprob)
         s.clock.token()
         if token_id in s.request.eos_ids:
-            s.emit(s.sink.flush(), None, 0.0)
+            s.emit(None, is_last=True)
             return "stop"
         n = s.request.sampling.logprobs
         return s.accept(token_id, logprob, tuple(top_logprobs(row, n)) if n else ())

@@ -1,4 +1,5 @@
-"""What comes out of a request: events as they come, and the completion with its figures."""
+"""The engine's output: tokens, the end of a sequence with its figures, and the contract of an output
+reader."""
 
 from __future__ import annotations
 
@@ -7,34 +8,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal, Protocol
 
-from camelid.text.toolcalls.parts import Part, ToolCall
-
-STRETCH = 16  # tokens
-FinishReason = Literal["stop", "length", "tool_calls", "timeout", "cancelled", "error"]
+STRETCH = 16  # tokens between the two times of one inter-token measurement
+FinishReason = Literal["stop", "length", "timeout", "cancelled", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One token of the answer, and the text that it completes.
+class Token:
+    """One generated token. Log-probabilities are natural, of the model's distribution before any sampler."""
 
-    `text` is empty while bytes or a possible stop string are held back. What is still held when the end
-    token comes makes a last event without an id. In a conversation, `parts` also have what is not text for
-    the user: thoughts and tool calls. `top_logprobs` are the likeliest tokens here, if `logprobs` asked for
-    them. Log-probabilities are natural, and of what the model says before any sampler.
-    """
-
-    text: str
-    token_id: int | None
+    token_id: int
     logprob: float
-    parts: tuple[Part, ...] = ()
     top_logprobs: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens in and out; the end token is not counted. `cached_tokens` of the prompt were computed before."""
+    """Tokens of prompt and answer, without the end token; `cached_tokens` of the prompt came from the
+    cache."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -43,10 +35,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Seconds and tokens a second. Rates are 0.0 where nothing was measured.
+    """Seconds, and tokens a second; a rate without a measurement is 0.0.
 
-    `queue_s` went by before the first step, `ttft_s` before the first token. `inter_token_s` is the median
-    between tokens, over stretches of some, since those of short steps come several at once.
+    `queue_s` ends at the first step, `ttft_s` at the first token. `inter_token_s` is the median over
+    stretches of 16 tokens, since short steps retire several tokens together.
     """
 
     queue_s: float
@@ -59,40 +51,67 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """A finished answer. `token_ids` leave out the end token; `text` ends before a stop string.
+class Generation:
+    """A finished sequence. `token_ids` exclude the end token.
 
-    `finish_reason` is "stop" for an end token, a stop string or a grammar's end; "length" for `max_tokens` or
-    the context's end; "tool_calls" where whole calls end it. After "timeout" and "cancelled" it has what
-    there was by then.
-
-    In a conversation `reasoning` and `tool_calls` are what the model's family marks as such, `text` the rest.
+    `finish_reason` is "stop" for an end token, a stop sequence or the end of a grammar; "length" at
+    `max_tokens` or a full context.
     """
 
-    text: str
     token_ids: list[int]
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
     seed: int
-    reasoning: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+
+
+class OutputReader(Protocol):
+    """Reads the tokens of one sequence, finds stop sequences, and makes the events of its stream."""
+
+    @property
+    def stopped(self) -> bool:
+        """True once a stop sequence was read."""
+        ...
+
+    def push(self, token_id: int) -> None:
+        """Reads one token of the answer."""
+        ...
+
+    def event(self, token: Token | None, *, is_last: bool) -> Any:
+        """The stream's event for the token read last, or for an end without a token; None for no event."""
+        ...
+
+    def completion(self, generation: Generation) -> Any:
+        """The stream's result."""
+        ...
+
+
+class TokenReader:
+    """The reader of requests without text: a stream of `Token`, and a `Generation` at its end."""
+
+    stopped = False
+
+    def push(self, token_id: int) -> None:
+        """Nothing to read."""
+
+    def event(self, token: Token | None, *, is_last: bool) -> Token | None:  # noqa: ARG002 - the protocol's
+        """The token itself."""
+        return token
+
+    def completion(self, generation: Generation) -> Generation:
+        """The generation itself."""
+        return generation
 
 
 @dataclass(slots=True)
 class Outbox:
-    """What an engine has for a stream's consumer. It outlives the sequence."""
+    """Events, logits and result for a stream's consumer; it outlives the sequence."""
 
-    events: deque[Event] = field(default_factory=deque[Event])
-    text: list[str] = field(default_factory=list[str])
-    parts: list[Part] = field(default_factory=list["Part"])
+    events: deque[Any] = field(default_factory=deque[Any])
     logits: list[memoryview[float]] = field(default_factory=list["memoryview[float]"])  # [V] float32 a row
-    completion: Completion | None = None
+    completion: Any = None
     error: Exception | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.completion is None
+    is_open: bool = True
 
 
 @dataclass(slots=True)

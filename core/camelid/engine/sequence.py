@@ -8,14 +8,21 @@ from typing import Literal
 
 from camelid.engine.allocation import CacheAllocation
 from camelid.engine.programs import ALL_LOGITS, CANDIDATES, DECODE, GUIDED, VERIFY
-from camelid.engine.results import Clock, Completion, Event, FinishReason, Outbox, Usage
+from camelid.engine.results import (
+    Clock,
+    FinishReason,
+    Generation,
+    Outbox,
+    OutputReader,
+    Token,
+    TokenReader,
+    Usage,
+)
 from camelid.engine.speculative import Proposer
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow, StepSampling
-from camelid.requests.output_text import NoText, OutputReader
 from camelid.sampling.drawing import Constraint
 from camelid.sampling.host import HostSampler
 from camelid.sampling.params import SamplingParams
-from camelid.text.toolcalls.parts import gather
 
 Overflow = Literal["error", "shift", "stop"]
 OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
@@ -37,7 +44,7 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     max_tokens: int | None = None
     eos_ids: frozenset[int] = frozenset()
-    sink: Callable[[], OutputReader] = NoText
+    reader: Callable[[], OutputReader] = TokenReader
     constraint: Callable[[], Constraint] | None = None
     proposer: Callable[[], Proposer] | None = None
     all_logits: bool = False
@@ -110,7 +117,7 @@ class Sequence:
     needs_all: bool = False  # since the candidates of its latest row were too few
     drafts: tuple[int, ...] = ()
     clock: Clock = field(default_factory=Clock)
-    sink: OutputReader = field(init=False)
+    reader: OutputReader = field(init=False)
     constraint: Constraint | None = None
     sampler: HostSampler | None = None
     proposer: Proposer | None = None
@@ -126,7 +133,7 @@ class Sequence:
             )
         self.token_ids = list(request.prompt_ids)
         self.n_prompt = request.n_prompt
-        self.sink = request.sink()
+        self.reader = request.reader()
         self.words = request.sampling.words(choice=request.choice)
 
     @property
@@ -255,10 +262,10 @@ class Sequence:
         """One more token of the answer; the reason to end, if it is the last."""
         self.token_ids.append(token_id)
         self.answer_ids.append(token_id)
-        text = self.sink.push(token_id)
-        is_stop = self.sink.stopped or (self.constraint is not None and self.constraint.is_finished)
+        self.reader.push(token_id)
+        is_stop = self.reader.stopped or (self.constraint is not None and self.constraint.is_finished)
         is_last = is_stop or len(self.answer_ids) == self.max_tokens or self.is_full
-        self.emit(text + self.sink.flush() if is_last else text, token_id, logprob, top)
+        self.emit(Token(token_id, logprob, top), is_last=is_last)
         return ("stop" if is_stop else "length") if is_last else None
 
     @property
@@ -271,36 +278,29 @@ class Sequence:
         """Whether tokens are to be dropped where the context is full."""
         return self.request.overflow == "shift"
 
-    def emit(
-        self, text: str, token_id: int | None, logprob: float, top: tuple[tuple[int, float], ...] = ()
-    ) -> None:
-        """Puts in the outbox what came of one token, or of the end, where there is anything."""
-        parts = self.sink.take()
-        if text or parts or token_id is not None:
-            self.outbox.events.append(Event(text, token_id, logprob, parts, top))
-            self.outbox.text.append(text)
-            self.outbox.parts += parts
+    def emit(self, token: Token | None, *, is_last: bool) -> None:
+        """Puts the reader's event for a token, or for an end without one, into the outbox."""
+        event = self.reader.event(token, is_last=is_last)
+        if event is not None:
+            self.outbox.events.append(event)
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
         """Closes the outbox. Rows still in flight are discarded when they retire."""
         if self.is_finished:
             return
-        if reason in ("timeout", "cancelled"):  # no last token lets out what text was held back
-            self.emit(self.sink.flush(), None, 0.0)
-        message = gather(self.outbox.parts)
-        calls = any(call.complete for call in message.tool_calls)
+        if reason in ("timeout", "cancelled"):  # no last token releases the text that the reader withholds
+            self.emit(None, is_last=True)
         n_prompt = self.request.n_prompt
-        self.outbox.error = error
-        self.outbox.completion = Completion(
-            text="".join(self.outbox.text),
+        generation = Generation(
             token_ids=self.answer_ids,
-            finish_reason="tool_calls" if calls and reason == "stop" else reason,
+            finish_reason=reason,
             usage=Usage(n_prompt, len(self.answer_ids), self.n_cached),
             timings=self.clock.timings(n_prompt - self.n_cached, self.n_steps),
             seed=self.request.sampling.seed or 0,
-            reasoning=message.reasoning,
-            tool_calls=message.tool_calls,
         )
+        self.outbox.error = error
+        self.outbox.completion = self.reader.completion(generation)
+        self.outbox.is_open = False
 
     def fork(self, id: int, choice: int) -> Sequence:  # noqa: A002
         """Another stream that goes on from the same tokens with draws of its own.
@@ -327,7 +327,7 @@ class Sequence:
     def replay(self, token_ids: Iterable[int]) -> None:
         """Brings text and constraint to where these tokens leave them, without events."""
         for token_id in token_ids:
-            self.outbox.text.append(self.sink.push(token_id))
-            self.outbox.parts += self.sink.take()
+            self.reader.push(token_id)
+            self.reader.event(Token(token_id, 0.0), is_last=False)
             if self.constraint:
                 self.constraint.accept(token_id)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from camelid.errors import CamelidError, RequestError
-from camelid.requests.messages import shown
+from camelid.errors import CamelidError, RequestError, shown
 from camelid.sampling.params import SamplingParams
 
 LONGEST, SHORTEST = 4, 2  # tokens that must have stood there before

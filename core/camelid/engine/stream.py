@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from camelid.engine.results import Completion, Event, Outbox
+from camelid.engine.results import Outbox
 from camelid.errors import RequestError
+
+E = TypeVar("E")  # an event of the request's output reader
+C = TypeVar("C")  # its completion
 
 
 class StreamSource(Protocol):
@@ -17,7 +20,7 @@ class StreamSource(Protocol):
     async def settle(self, id: int) -> None: ...  # noqa: A002
 
 
-class Stream(AsyncIterator[Event]):
+class Stream(AsyncIterator[E], Generic[E, C]):
     """A request's events as they come. Dropping or closing it cancels the request."""
 
     def __init__(self, engine: StreamSource, id: int, outbox: Outbox) -> None:  # noqa: A002
@@ -26,9 +29,9 @@ class Stream(AsyncIterator[Event]):
         self._outbox = outbox
 
     @property
-    def completion(self) -> Completion:
+    def completion(self) -> C:
         """The whole answer, once the stream has ended; RequestError before."""
-        if self._outbox.completion is None:
+        if self._outbox.is_open:
             raise RequestError(f"request {self.id} has not finished; read its stream to the end", field="id")
         return self._outbox.completion
 
@@ -37,10 +40,10 @@ class Stream(AsyncIterator[Event]):
         """A request's logits, [V] float32 a prompt row, if it asked for them."""
         return self._outbox.logits
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> Stream[E, C]:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> E:
         """The next event. Raises what made the request fail, after the events that came before it."""
         await self._engine.serve(self._outbox)
         if self._outbox.events:

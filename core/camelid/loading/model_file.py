@@ -23,6 +23,7 @@ from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
 from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.read import read_model
 from camelid.model.shards import merge_shards, n_shards, shard_names
+from camelid.model.spec import ModelSpec
 from camelid.plan.weights import Weight, inline_f32
 from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
 
@@ -168,6 +169,11 @@ class ModelFile:
         return self.checkpoint.header
 
     @property
+    def spec(self) -> ModelSpec:
+        """The model's architecture facts."""
+        return self.model.spec
+
+    @property
     def template(self) -> str | None:
         """The chat template's text, if the file has one."""
         return self.gguf.get("tokenizer.chat_template", str, default=None)
@@ -258,10 +264,10 @@ async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, Model
 
 async def _open_directory(path: Path) -> ModelFile:
     from camelid.formats.hf_config import open_hf  # a page has no directories
-    from camelid.model.hf import checkpoint_of_hf
+    from camelid.loading.hf_directory import checkpoint_of_directory
 
     directory = open_hf(path)
-    checkpoint = checkpoint_of_hf(directory)
+    checkpoint = checkpoint_of_directory(directory)
     model = await drive_async(read_model(checkpoint), _nothing_asked)
     sources = {name: find_source(file) for name, file in directory.files.items()}
     return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory)

@@ -15,14 +15,13 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
 from camelid.model.hf_rows import HfRow
 from camelid.plan.weights import Part, Weight, inline_f32
-from camelid.text.to_gguf.tokenizer import TokenizerMetadata, chat_metadata, tokenizer_metadata
 
 FLOATS = ("f32", "f16", "bf16")
 SAMPLING = {"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"}
 
 
 def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
-    """What the directory says, as GGUF would say it.
+    """The directory as GGUF metadata and tensors, without its tokenizer.
 
     Raises UnsupportedModelError for a model_type without a row or a setting that changes the maths,
     TensorShapeError for a tensor that no rule uses, ModelFormatError for impossible settings.
@@ -33,18 +32,17 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(facts).items()}
     _check_vocabulary(facts, tensors)
     _check_tying(facts, tensors)
-    words, problem = _tokenizer(directory, tensors)
     header = Gguf(
         version=3,
         alignment=32,
-        metadata={**metadata, **words.metadata},
-        kinds={**infer_kinds(metadata), **words.kinds},
+        metadata=metadata,
+        kinds=infer_kinds(metadata),
         tensors={},
         data_offset=0,
         file_size=sum(t.n_bytes for t in directory.tensors.values()),
         path=str(directory.path),
     )
-    return Checkpoint(header, tensors, problem, words.losses)
+    return Checkpoint(header, tensors)
 
 
 def read_facts(directory: HfDirectory) -> Facts:
@@ -219,29 +217,4 @@ def _refuse_rest(directory: HfDirectory, names: list[str]) -> None:
         name=names[0],
         got=names[0],
         want="no further tensors",
-    )
-
-
-def _tokenizer(
-    directory: HfDirectory, tensors: Mapping[str, Weight]
-) -> tuple[TokenizerMetadata, UnsupportedModelError | None]:
-    """The tokenizer in GGUF's words, if there is one; that GGUF has none for it is a problem for later."""
-    embedding = tensors.get("token_embd.weight")
-    if not directory.tokenizer or embedding is None:
-        return TokenizerMetadata({}, {}), None
-    try:
-        return _words(tokenizer_metadata, directory, embedding.shape[0]), None
-    except UnsupportedModelError as problem:
-        return _words(chat_metadata, directory, embedding.shape[0]), problem
-
-
-def _words(read: Callable[..., TokenizerMetadata], directory: HfDirectory, size: int) -> TokenizerMetadata:
-    return read(
-        directory.tokenizer,
-        directory.tokenizer_config,
-        directory.special_tokens,
-        directory.config,
-        directory.generation,
-        chat_templates=directory.chat_templates,
-        vocab_size=size,
     )

@@ -17,10 +17,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from camelid.api.llm import LLM, aload
+from camelid.api.llm import LLM, Completion, ModelSource, aload
 from camelid.api.sessions.session import Session, Turn
-from camelid.engine.results import Completion
-from camelid.loading.model_file import ModelSource
 
 Tell = Callable[[str], object]
 

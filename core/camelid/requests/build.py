@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from camelid.engine.sequence import Request
 from camelid.engine.speculative import proposer_of
-from camelid.errors import RequestError, UnsupportedModelError
-from camelid.loading.model_file import ModelFile
-from camelid.requests.constraints import CONSTRAINT_OPTIONS, ConstraintFactory, Constraints
-from camelid.requests.messages import shown
-from camelid.requests.options import EngineOptions, Message, Prompt, checked_stops
-from camelid.requests.output_text import ChatPrompt, NoText, OutputText, ReaderFactory
-from camelid.sampling.params import SamplingParams, file_defaults
+from camelid.errors import RequestError, UnsupportedModelError, shown
+from camelid.formats.gguf import Gguf
+from camelid.model.spec import ModelSpec
+from camelid.requests.completion import SourceFactory, TextReader
+from camelid.requests.constraints import CONSTRAINT_OPTIONS, Constraints
+from camelid.requests.file_defaults import file_defaults
+from camelid.requests.options import EngineOptions, Message, Prompt, check_names, checked_stops
+from camelid.requests.output_text import ChatPrompt, NoText, OutputText
+from camelid.sampling.drawing import ConstraintFactory
+from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer, framed
 
 if TYPE_CHECKING:
@@ -33,10 +36,20 @@ ENGINE_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+class ModelHeader(Protocol):
+    """The facts of a model file that requests depend on."""
+
+    @property
+    def gguf(self) -> Gguf: ...
+    @property
+    def spec(self) -> ModelSpec: ...
+    def tokenizer(self) -> Tokenizer | None: ...
+
+
 class RequestBuilder:
     """Makes requests to one model."""
 
-    def __init__(self, file: ModelFile) -> None:
+    def __init__(self, file: ModelHeader) -> None:
         self._file = file
         self._tokenizer = _tokenizer(file)
 
@@ -67,7 +80,7 @@ class RequestBuilder:
 
         Raises RequestError, UnsupportedModelError, TemplateError.
         """
-        # A copy, since unknown names may be in it whatever its type says.
+        check_names(options)
         named: dict[str, Any] = {**options}
         max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
         special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
@@ -78,13 +91,13 @@ class RequestBuilder:
         self._check_draft(named.get("speculate"))
         engine = engine_options({name: named.pop(name) for name in ENGINE_NAMES & named.keys()})
         sampling = SamplingParams.from_options(named, self._defaults).seeded()
-        prompt_ids, make_sink = self._prompt(prompt, chat, special=special)
+        prompt_ids, make_source = self._prompt(prompt, chat, special=special)
         return Request(
             sampling=sampling,
             prompt_ids=prompt_ids,
             max_tokens=max_tokens,
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
-            sink=lambda: make_sink(stops),
+            reader=lambda: TextReader(make_source(stops)),
             constraint=guide,
             **(self._of_tokenizer | engine),
         )
@@ -97,9 +110,9 @@ class RequestBuilder:
     def _check_draft(self, way: object) -> None:
         """A draft model must be another one, which speaks of the same tokens."""
         spec = getattr(way, "spec", None)
-        if spec is self._file.model.spec:  # its answer would wait for the step that waits for it
+        if spec is self._file.spec:  # its answer would wait for the step that waits for it
             raise RequestError("a model cannot be its own draft; load a smaller one", field="speculate")
-        want = self._file.model.spec.vocab_size
+        want = self._file.spec.vocab_size
         n = getattr(spec, "vocab_size", want)
         if n != want:
             raise RequestError(
@@ -126,7 +139,7 @@ class RequestBuilder:
 
     def _prompt(
         self, prompt: Prompt | ChatPrompt, chat: Mapping[str, Any], *, special: bool
-    ) -> tuple[tuple[int, ...], ReaderFactory]:
+    ) -> tuple[tuple[int, ...], SourceFactory]:
         """A prompt's ids, and what turns the answer's ids into text."""
         if special and not isinstance(prompt, str):
             raise RequestError("special is for a prompt of text; ids and messages need none", field="special")
@@ -147,7 +160,7 @@ class RequestBuilder:
         tokenizer = self.tokenizer
         return tuple(framed(tokenizer, tokenizer.encode(text, special)))
 
-    def _plain_text(self, prompt_ids: tuple[Any, ...]) -> ReaderFactory:
+    def _plain_text(self, prompt_ids: tuple[Any, ...]) -> SourceFactory:
         tokenizer, last = self._tokenizer, prompt_ids[-1] if prompt_ids else None
         if tokenizer is None:
             return lambda stops: NoText()
@@ -178,7 +191,7 @@ def _are_ids(items: list[object]) -> bool:
     return all(isinstance(item, int) and not isinstance(item, bool) for item in items)
 
 
-def _tokenizer(file: ModelFile) -> Tokenizer | None:
+def _tokenizer(file: ModelHeader) -> Tokenizer | None:
     """None also for a kind that is not supported: a prompt of token ids needs no text."""
     try:
         return file.tokenizer()

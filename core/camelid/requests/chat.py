@@ -8,10 +8,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeAlias, cast
 
-from camelid.errors import RequestError, UnsupportedModelError
+from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
-from camelid.requests.messages import checked_messages, checked_tools, shown
-from camelid.requests.output_text import ChatOutput, ChatPrompt, MarkerTokenizer, OutputReader, OutputText
+from camelid.requests.completion import TextSource
+from camelid.requests.messages import checked_messages, checked_tools
+from camelid.requests.output_text import ChatOutput, ChatPrompt, MarkerTokenizer, OutputText
 from camelid.requests.rendering import Rendering, ids_of, renewed
 from camelid.text.templates.named import chosen_template, named_templates
 from camelid.text.templates.template import Template, compile_template
@@ -39,9 +40,9 @@ class RenderedChat:
     def prompt(self, token_ids: list[int]) -> ChatPrompt:
         """The same as these ids."""
         last = token_ids[-1] if token_ids else None
-        return ChatPrompt(token_ids, lambda stops: self._sink(last, stops))
+        return ChatPrompt(token_ids, lambda stops: self._source(last, stops))
 
-    def _sink(self, last: int | None, stops: tuple[str, ...]) -> OutputReader:
+    def _source(self, last: int | None, stops: tuple[str, ...]) -> TextSource:
         text = self.text_of(last, stops)
         return ChatOutput(text, self.parser()) if self.parser else text
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from camelid.errors import RequestError
 from camelid.requests.options import ConstraintOptions
-from camelid.sampling.drawing import Constraint
+from camelid.sampling.drawing import ConstraintFactory
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.requests.grammars import Grammars
 
 CONSTRAINT_OPTIONS = tuple(ConstraintOptions.__annotations__)
-
-ConstraintFactory: TypeAlias = Callable[[], Constraint]
 
 
 class Constraints:

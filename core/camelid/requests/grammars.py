@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NoReturn, cast
 
 from camelid.errors import RequestError
-from camelid.requests.constraints import ConstraintFactory
+from camelid.sampling.drawing import ConstraintFactory
 from camelid.text.grammar.automaton import Automaton, compile_rules
 from camelid.text.grammar.choice import rules_of_choice
 from camelid.text.grammar.gbnf import parse_gbnf

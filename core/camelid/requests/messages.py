@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
-from camelid.errors import RequestError
+from camelid.errors import RequestError, shown
 
 Fields: TypeAlias = Mapping[str, Any]
 MAX_MESSAGES = 100_000
@@ -115,13 +115,6 @@ def mapping(value: object, place: str, want: str) -> Fields:
     if found is not None and all(isinstance(key, str) for key in found):
         return cast(Fields, found)
     refuse(place, shown(cast(object, value)), want)
-
-
-def shown(value: object) -> str:
-    """A short repr; of containers and long integers the type only, as they may be of any size."""
-    is_short = value is None or isinstance(value, str | float)
-    is_short = is_short or (isinstance(value, int) and value.bit_length() <= 64)
-    return repr(value)[:80] if is_short else type(value).__name__
 
 
 def refuse(place: str, got: str, want: str) -> NoReturn:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
-from camelid.errors import RequestError
-from camelid.requests.messages import shown
+from camelid.errors import RequestError, shown
+from camelid.sampling.options import SamplingOptions
 
+# Options of other runtimes that this version lacks: refused by name, so that none is ignored.
+LATER = frozenset(("n",))
 Message: TypeAlias = Mapping[str, object]
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
 
@@ -24,53 +26,6 @@ class ConstraintOptions(TypedDict, total=False):
     regex: str
     choice: Sequence[str]
     response_format: Mapping[str, Any]
-
-
-class SamplingOptions(TypedDict, total=False):
-    """How an answer is drawn. The defaults are what the model's file recommends, else llama.cpp's.
-
-    `temperature` 0 is greedy; it moves by up to `dynatemp_range` with the entropy's share to the power of
-    `dynatemp_exponent`. These leave tokens to draw from: the `top_k` likeliest (0: all), the likeliest up
-    to probability `top_p`, those at least `min_p` times as likely as the first, the most typical up to
-    `typical_p` (1: off), logits within `top_n_sigma` deviations of the greatest (-1: off); `min_keep`
-    tokens stay. `xtc_probability` is how often tokens above `xtc_threshold` are left out but the last.
-    `repeat_penalty` (1: off), `frequency_penalty` and `presence_penalty` lower the last `repeat_last_n`
-    tokens (-1: all). `dry_multiplier` (0: off) lowers what prolongs a repetition of over
-    `dry_allowed_length` tokens, by `dry_base` to the power of the excess, looking back `dry_penalty_last_n`
-    tokens, but not past `dry_sequence_breakers`. `mirostat` 1 or 2 keeps surprise near `mirostat_tau` bits
-    at the rate `mirostat_eta`, in place of all samplers but temperature. `logit_bias` maps token ids to
-    what is added to their logits; False bans one. `order` names the samplers to run: a list, or
-    "temperature-first". `logprobs` asks for so many alternatives with each token. Without a `seed` one is
-    drawn.
-    """
-
-    temperature: float
-    dynatemp_range: float
-    dynatemp_exponent: float
-    top_k: int
-    top_p: float
-    min_p: float
-    typical_p: float
-    top_n_sigma: float
-    min_keep: int
-    xtc_probability: float
-    xtc_threshold: float
-    repeat_penalty: float
-    repeat_last_n: int
-    frequency_penalty: float
-    presence_penalty: float
-    dry_multiplier: float
-    dry_base: float
-    dry_allowed_length: int
-    dry_penalty_last_n: int
-    dry_sequence_breakers: Sequence[str]
-    mirostat: int
-    mirostat_tau: float
-    mirostat_eta: float
-    logit_bias: Mapping[int, float | Literal[False]]
-    order: str | Sequence[str]
-    logprobs: int | bool
-    seed: int | None
 
 
 class EngineOptions(TypedDict, total=False):
@@ -152,3 +107,12 @@ def checked_stops(stop: object) -> tuple[str, ...]:
         if all(isinstance(item, str) and item for item in items):
             return tuple(cast("Sequence[str]", items))
     raise RequestError(f"stop is {shown(stop)}, expected strings that are not empty", field="stop")
+
+
+def check_names(options: Mapping[str, object]) -> None:
+    """Refuses an option that no request has. Raises RequestError with the known names."""
+    unknown = sorted(options.keys() - Options.__annotations__.keys())
+    if unknown:
+        what = "is not available in this version" if unknown[0] in LATER else "is unknown"
+        known = ", ".join(Options.__annotations__)
+        raise RequestError(f"option {unknown[0]!r} {what}; known: {known}", field=unknown[0])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING
 
+from camelid.requests.completion import SourceFactory
 from camelid.text.tokenizers.detokenize import StopMatcher, StreamDecoder, TokenBytes
 from camelid.text.toolcalls.parts import Content, Part
 
@@ -13,38 +13,12 @@ if TYPE_CHECKING:  # a prompt of text needs no parser
     from camelid.text.toolcalls.parser import OutputParser
 
 
-class OutputReader(Protocol):
-    """Turns a sequence's ids into text as they come."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a stop string was found."""
-        ...
-
-    def push(self, token_id: int) -> str:
-        """The text that may be shown by now."""
-        ...
-
-    def flush(self) -> str:
-        """What was held back; nothing follows."""
-        ...
-
-    def take(self) -> tuple[Part, ...]:
-        """What a conversation's answer turned out to hold since the last call: content, thoughts, calls."""
-        ...
-
-
-ReaderFactory: TypeAlias = Callable[
-    [tuple[str, ...]], OutputReader
-]  # given stop strings, what reads the answer
-
-
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
     """A conversation's ids up to where the answer begins, and what reads the answer."""
 
     token_ids: list[int]
-    answer: ReaderFactory
+    answer: SourceFactory
 
 
 class NoText:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeGuard, cast
 
-from camelid.errors import RequestError
-from camelid.requests.messages import shown
+from camelid.errors import RequestError, shown
 
 MOST_INT = 2**31 - 1
 MOST_BIAS = 100.0

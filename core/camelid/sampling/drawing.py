@@ -6,10 +6,10 @@ choice, position, token id) alone: on no order, batch, backend, or other token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 WORD = 0xFFFFFFFF
 PURPOSE_DRAW, PURPOSE_XTC = 0, 1
@@ -32,6 +32,9 @@ class Constraint(Protocol):
     def accept(self, token_id: int) -> bool:
         """Goes on by one token; False, and no change, if it may not come."""
         ...
+
+
+ConstraintFactory: TypeAlias = Callable[[], Constraint]  # of one sequence
 
 
 def allowed_ids(mask: bytes) -> Iterator[int]:

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from math import log
-from typing import TYPE_CHECKING
 
 from camelid.sampling.survivors import LogitChange, Survivors
-
-if TYPE_CHECKING:
-    from camelid.sampling.samplers import SamplerContext
+from camelid.sampling.values import SamplerContext
 
 LOG_F32_MAX = 88.7228391  # log of the largest float32: DRY's penalty stops growing there, as in llama.cpp
 

@@ -18,8 +18,9 @@ from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
 from camelid.sampling.drawing import MOST_NOISE, Constraint, DrawNoise, allowed_ids, allows
 from camelid.sampling.params import SamplingParams
-from camelid.sampling.samplers import SAMPLERS, SamplerContext
+from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.survivors import NeedsAllLogits, Survivors, UnlistedTokens, log_of
+from camelid.sampling.values import SamplerContext
 
 __all__ = ["HostSampler", "NeedsAllLogits", "Scores", "top_logprobs"]
 

@@ -10,29 +10,16 @@ from itertools import chain
 from typing import Any, cast
 
 from camelid.errors import RequestError
-from camelid.formats.gguf_header import Gguf
 from camelid.plan.step import MOST_BIASES, MOST_LAST_N, MOST_TOP_K, StepSampling
-from camelid.requests.options import Options
 from camelid.sampling.checks import Check, integer, items
+from camelid.sampling.options import SamplingOptions
 from camelid.sampling.samplers import SAMPLERS, TEMPERATURES
+from camelid.sampling.values import DEFAULT_ORDER, SamplingValues
 
-__all__ = ["ORDERS", "TEMPERATURES", "SamplingParams", "file_defaults"]
+__all__ = ["DEFAULT_ORDER", "ORDERS", "TEMPERATURES", "SamplingParams"]
 
 MAX_SEED = 2**64 - 1
 MOST_LOGPROBS = 20
-# Options that other runtimes know and this one does not have yet: named, so that none is dropped in silence.
-LATER = frozenset(("n",))
-DEFAULT_ORDER = (
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "typical_p",
-    "top_p",
-    "min_p",
-    "xtc",
-    "temperature",
-)
 # Orders by name.
 ORDERS = {
     "default": DEFAULT_ORDER,
@@ -55,21 +42,6 @@ DEVICE_WORDS: Mapping[str, Mapping[str, str]] = {
     "top_p": {"top_p": "top_p"},
     "min_p": {"min_p": "min_p"},
     "temperature": {"temperature": "temperature"},
-}
-# What a GGUF may recommend, by its own name -> option and stored type (llama.cpp's keys).
-FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
-    "sequence": ("order", str),
-    "top_k": ("top_k", int),
-    "top_p": ("top_p", float),
-    "min_p": ("min_p", float),
-    "xtc_probability": ("xtc_probability", float),
-    "xtc_threshold": ("xtc_threshold", float),
-    "temp": ("temperature", float),
-    "penalty_last_n": ("repeat_last_n", int),
-    "penalty_repeat": ("repeat_penalty", float),
-    "mirostat": ("mirostat", int),
-    "mirostat_tau": ("mirostat_tau", float),
-    "mirostat_eta": ("mirostat_eta", float),
 }
 
 
@@ -112,39 +84,11 @@ CHECKS: Mapping[str, Check] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingParams:
-    """Every sampling option. The defaults are llama.cpp's; `options.SamplingOptions` says what each means.
+class SamplingParams(SamplingValues):
+    """Checked sampling options of a request, and the facts that follow from them.
 
-    Without slots, since what follows from the options is computed once.
+    Without slots, since each fact is computed once.
     """
-
-    temperature: float = 0.8
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    min_keep: int = 0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = 64
-    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    order: tuple[str, ...] = DEFAULT_ORDER
-    logprobs: int = 0
-    seed: int | None = None
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():
@@ -153,7 +97,7 @@ class SamplingParams:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The options that exist."""
+        """Names of all sampling options."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
@@ -166,7 +110,8 @@ class SamplingParams:
         """
         unknown = sorted(options.keys() - CHECKS.keys())
         if unknown:
-            raise _unknown(unknown[0])
+            known = ", ".join(SamplingOptions.__annotations__)
+            raise RequestError(f"sampling option {unknown[0]!r} is unknown; known: {known}", field=unknown[0])
         return cls(**{**_recommended(defaults or {}, options), **options})  # type: ignore[arg-type]  # checked
 
     def seeded(self) -> SamplingParams:
@@ -233,18 +178,6 @@ class SamplingParams:
         return StepSampling(**words, seed=self.seed, choice=choice, offset=offset)
 
 
-def file_defaults(gguf: Gguf) -> dict[str, object]:
-    """The sampling options that a file recommends under `general.sampling`, by their names here.
-
-    ModelFormatError for a value of another type than llama.cpp stores.
-    """
-    found: dict[str, object] = {
-        option: gguf.get(f"general.sampling.{key}", kind, default=None)
-        for key, (option, kind) in FILE_OPTIONS.items()
-    }
-    return {option: value for option, value in found.items() if value is not None}
-
-
 def _recommended(defaults: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
     """The file's values for what is not given. RequestError for one out of range, with the way out."""
     try:
@@ -265,8 +198,3 @@ def _until_greedy(active: list[str]) -> list[str]:
     while before and SAMPLERS[before[-1]].keeps_first:
         before.pop()
     return [*before, "temperature"]
-
-
-def _unknown(name: str) -> RequestError:
-    what = "is not available in this version" if name in LATER else "is unknown"
-    return RequestError(f"option {name!r} {what}; known: {', '.join(Options.__annotations__)}", field=name)

@@ -8,33 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from math import exp, expm1, fsum, log
-from typing import TYPE_CHECKING
 
 from camelid.sampling.checks import BIASES, BREAKERS, Check, integer, number
-from camelid.sampling.drawing import PURPOSE_XTC, DrawNoise
+from camelid.sampling.drawing import PURPOSE_XTC
 from camelid.sampling.history import dry, lowered, penalties
 from camelid.sampling.survivors import NeedsAllLogits, Survivors, TokenWeights, agreed, log_of
-
-if TYPE_CHECKING:
-    from camelid.sampling.params import SamplingParams
+from camelid.sampling.values import SamplerContext, SamplingValues
 
 MIROSTAT_M = 100  # so many of the likeliest tokens estimate the exponent of Zipf's law, as in llama.cpp
 DEVIATION_ERROR = 1e-3  # of a device's standard deviation, relative, at most
 LEAST_DYNAMIC = 1e-6  # below, logits / temperature would drown the noise that is added
 LN_2 = log(2.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplerContext:
-    """What a sampler may look at besides the tokens left. `mu` is mirostat's bound on surprise, in bits."""
-
-    params: SamplingParams
-    noise: DrawNoise
-    history: Sequence[int]
-    vocab_size: int
-    mu: float
-    token_bytes: Callable[[int], bytes]
-    breakers: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +29,7 @@ class Sampler:
     """
 
     options: Mapping[str, Check]
-    is_active: Callable[[SamplingParams], bool]
+    is_active: Callable[[SamplingValues], bool]
     apply: Callable[[Survivors, SamplerContext], None]
     keeps_first: bool = False
 
@@ -146,7 +130,7 @@ def temperature(survivors: Survivors, context: SamplerContext) -> None:
         survivors.keep(1)
 
 
-def dynamic_temperature(survivors: Survivors, p: SamplingParams) -> float:
+def dynamic_temperature(survivors: Survivors, p: SamplingValues) -> float:
     """From temperature - range to temperature + range, the higher the less sure the model is: by the entropy
     as a share of what equal tokens would have, to the power of `dynatemp_exponent` (as in llama.cpp)."""
     if survivors.rest:

@@ -15,9 +15,9 @@ from tests.support.gguf_files import CHATML, write_tiny_llama
 import camelid
 from camelid.api.llm import LLM
 from camelid.api.sessions.session import Session, Turn
-from camelid.engine.results import Completion, Event
 from camelid.engine.stream import Stream
 from camelid.errors import BackendError, ContextOverflowError, RequestError, TemplateError
+from camelid.requests.completion import Completion, Event
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
 HERMES = (

@@ -15,10 +15,10 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.formats.gguf import open_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
+from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
 from camelid.model.checkpoint import checkpoint_of_gguf
 from camelid.model.facts import at_context
-from camelid.model.hf import checkpoint_of_hf
 from camelid.model.read import read_model
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
@@ -36,7 +36,7 @@ class Loaded:
 
 def load_hf(path: Path) -> Loaded:
     directory = open_hf(path)
-    model = drive(read_model(checkpoint_of_hf(directory)), _no_bytes)
+    model = drive(read_model(checkpoint_of_directory(directory)), _no_bytes)
     return Loaded(model, {name: str(file) for name, file in directory.files.items()})
 
 

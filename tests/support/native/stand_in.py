@@ -101,7 +101,7 @@ def make_project(root: Path) -> Project:
         "README.md",
         "LICENSE",
         "native/build_hook.py",
-        "core/camelid/__init__.py",
+        "core/camelid/version.py",
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)

@@ -16,7 +16,6 @@ from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias, Unpack
 
-from camelid import __version__
 from camelid.api.runner import Runner
 from camelid.api.sessions.file import (
     SavedSession,
@@ -39,9 +38,7 @@ from camelid.api.sessions.turns import (
     said,
     spoken,
 )
-from camelid.engine.results import Completion, Event
 from camelid.engine.state_transfer import ExportedState
-from camelid.engine.stream import Stream
 from camelid.errors import DeviceLostError, RequestError
 from camelid.formats.source import drive_async
 from camelid.loading.model_file import ModelSource
@@ -50,14 +47,16 @@ from camelid.model.decoder import declare_states
 from camelid.plan.plan import StateSpec
 from camelid.requests.build import CHAT_OPTIONS, RequestBuilder
 from camelid.requests.chat import RenderedChat
+from camelid.requests.completion import Completion, Event, TextStream
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message, Options, checked_stops
 from camelid.requests.output_text import ChatPrompt
 from camelid.requests.rendering import Past, answered, ids_of, renewed
 from camelid.sampling.checks import bias_pairs
+from camelid.version import __version__
 
 # Submits a conversation's ids with its options.
-StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[Stream]]
+StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[TextStream]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class SessionHost:
 class Turn(AsyncIterator[Event]):
     """One answer as it comes. The session has it once the events end, or the turn is closed before."""
 
-    def __init__(self, stream: Stream, finish: Callable[[Completion], object]) -> None:
+    def __init__(self, stream: TextStream, finish: Callable[[Completion], object]) -> None:
         self._stream = stream
         self._finish: Callable[[Completion], object] | None = finish
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from camelid.engine.results import Completion
 from camelid.errors import RequestError
 from camelid.requests.chat import RenderedChat, TextOf
+from camelid.requests.completion import Completion
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message
 from camelid.requests.output_text import OutputText

@@ -29,23 +29,14 @@ from camelid.backends.base import (
 from camelid.backends.common.boundary import made_bytes
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS
-from camelid.plan.ops import OPS, Counts, op_bytes, op_flops
+from camelid.plan.cost import step_counts
+from camelid.plan.ops import OPS, op_bytes, op_flops
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import Step, decode_step
 from camelid.plan.weights import Weight
 
 Script = Callable[[int, int], int]  # (sequence, position) -> token id
 MOST_TURNS = 3  # of the event loop that a late read waits
-
-
-def step_counts(plan: Plan, step: Step) -> Counts:
-    """Real rows by symbol, and keys summed over all rows for the first paged group."""
-    paged = [i for i, s in enumerate(plan.states) if s.kind == "paged"][:1]
-    keys = sum(
-        row.state_row + 1 - step.sequences[row.sequence].groups[g][1] for row in step.rows for g in paged
-    )
-    rows = {"T": len(step.rows), "S": len(step.sequences), "O": len(step.outputs)}
-    return Counts(rows=rows, keys=keys)
 
 
 def output_words(step: bytes, plan: Plan) -> list[tuple[int, int, int]]:

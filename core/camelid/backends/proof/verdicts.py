@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from camelid import __version__
 from camelid.backends.base import Backend, Capabilities
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
+from camelid.version import __version__
 
 Opener: TypeAlias = Callable[[], Awaitable[Backend]]
 PASSING = (DeviceLostError, OutOfMemoryError)  # say something of the moment, nothing of the kernels

@@ -18,9 +18,9 @@ import pytest
 from tests.support.gated_engine import PATIENCE_S, gated
 from tests.support.gguf_files import write_tiny_llama
 
+from camelid.api import thread as engine_thread
 from camelid.api.llm import LLM
-from camelid.engine import thread as engine_thread
-from camelid.engine.thread import EngineThread
+from camelid.api.thread import EngineThread
 from camelid.errors import RequestError
 
 

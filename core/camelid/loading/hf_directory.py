@@ -1,0 +1,49 @@
+"""A Hugging Face directory with its tokenizer as one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.hf_config import HfDirectory
+from camelid.model.checkpoint import Checkpoint
+from camelid.model.hf import checkpoint_of_hf
+from camelid.plan.weights import Weight
+from camelid.text.to_gguf.tokenizer import TokenizerMetadata, chat_metadata, tokenizer_metadata
+
+
+def checkpoint_of_directory(directory: HfDirectory) -> Checkpoint:
+    """Metadata, tensors and tokenizer of a directory. Raises as `checkpoint_of_hf`, and ModelFormatError."""
+    checkpoint = checkpoint_of_hf(directory)
+    found, problem = _tokenizer(directory, checkpoint.tensors)
+    header = checkpoint.header
+    header = replace(
+        header, metadata={**header.metadata, **found.metadata}, kinds={**header.kinds, **found.kinds}
+    )
+    return replace(checkpoint, header=header, no_tokenizer=problem, losses=found.losses)
+
+
+def _tokenizer(
+    directory: HfDirectory, tensors: Mapping[str, Weight]
+) -> tuple[TokenizerMetadata, UnsupportedModelError | None]:
+    """The tokenizer as GGUF metadata; the second value explains a tokenizer that GGUF cannot express."""
+    embedding = tensors.get("token_embd.weight")
+    if not directory.tokenizer or embedding is None:
+        return TokenizerMetadata({}, {}), None
+    try:
+        return _words(tokenizer_metadata, directory, embedding.shape[0]), None
+    except UnsupportedModelError as problem:
+        return _words(chat_metadata, directory, embedding.shape[0]), problem
+
+
+def _words(read: Callable[..., TokenizerMetadata], directory: HfDirectory, size: int) -> TokenizerMetadata:
+    return read(
+        directory.tokenizer,
+        directory.tokenizer_config,
+        directory.special_tokens,
+        directory.config,
+        directory.generation,
+        chat_templates=directory.chat_templates,
+        vocab_size=size,
+    )
