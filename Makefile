@@ -1,8 +1,14 @@
 # One entry for tasks. Each target sets up what it needs and no more; a stamp in .venv remembers it.
 #   make run      answer a first prompt with cria          make run PROMPT="Who are you?"
 #   make web      build the page and serve it on loopback
-#   make test     every part, on all that this machine has   make test ARGS="-m 'not slow' -k gguf"
-#   make exhaustive  whole domains and second drivers, of which `make test` tries a part
+#   make test     every tier on this machine, ordinary tests   make test ARGS="-m 'not slow' -k gguf"
+#   make exhaustive  all jobs below, at most 60 minutes each
+#   make exhaustive-parity    exhaustive tests of the tier parity: whole matrices, second drivers
+#   make exhaustive-tests     exhaustive tests of the other tiers       make exhaustive-tests ARGS="-k mutation"
+#   make exhaustive-sanitize  make sanitize
+#   make exhaustive-threads   make sanitize ARGS=--threads
+#   make exhaustive-rigs      make fuzz, make fuzz-engine, make vectors ARGS=--all
+#   make exhaustive-arm64     make arm64
 #   make build    what `make test` needs: kernels, native and for pages, and the page
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
@@ -15,7 +21,8 @@
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
-.PHONY: run web test exhaustive build lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
+JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64)
+.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -26,6 +33,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 KERNELS := $(BIN)/python -m camelid_native.build --quiet --optional $(if $(CI),--werror)
 # The same kernels for pages, by Zig.
 MODULES := $(KERNELS) --target wasm-simd --target wasm-relaxed
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+MODULE := PYTHONPATH=core:native:. $(BIN)/python -m
 export PYTHON
 export PROMPT
 
@@ -39,10 +48,30 @@ web: .venv/.web
 	@$(BIN)/python web/build.py
 	@$(BIN)/camelid web $(ARGS)
 
-test: WHICH :=
-exhaustive: WHICH := --exhaustive
-test exhaustive: build
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(WHICH) $(ARGS)
+test: build
+	@$(PYTEST) $(ARGS)
+
+exhaustive: $(JOBS)
+
+exhaustive-parity: build
+	@$(PYTEST) --exhaustive -m parity $(ARGS)
+
+exhaustive-tests: build
+	@$(PYTEST) --exhaustive -m "not parity" $(ARGS)
+
+exhaustive-sanitize: .venv/.test
+	@$(MODULE) tests.native.sanitized
+
+exhaustive-threads: .venv/.test
+	@$(MODULE) tests.native.sanitized --threads
+
+exhaustive-rigs: .venv/.test
+	@$(KERNELS)
+	@$(MODULE) tests.fuzz
+	@$(MODULE) tests.support.engine_fuzz
+	@$(MODULE) tests.vectors --all
+
+exhaustive-arm64: arm64
 
 build: .venv/.test
 	@$(KERNELS)
@@ -59,33 +88,33 @@ bench: .venv/.run
 	@$(BIN)/camelid bench $(ARGS)
 
 fuzz: .venv/.test
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.fuzz $(ARGS)
+	@$(MODULE) tests.fuzz $(ARGS)
 
 fuzz-engine: .venv/.test
 	@$(KERNELS)
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.support.engine_fuzz $(ARGS)
+	@$(MODULE) tests.support.engine_fuzz $(ARGS)
 
 goldens: .venv/.goldens
 	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
 
 vectors: .venv/.test
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.vectors $(ARGS)
+	@$(MODULE) tests.vectors $(ARGS)
 
 rivals: .venv/.test .venv/.rivals
 	@$(KERNELS)
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.rivals.llama_cpp $(ARGS)
+	@$(MODULE) tests.rivals.llama_cpp $(ARGS)
 
 arm64: .venv/.arm64
 	@PYTHONPATH=native $(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.arm64 $(ARGS)
+	@$(MODULE) tests.native.arm64 $(ARGS)
 
 sanitize: .venv/.test
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.sanitized $(ARGS)
+	@$(MODULE) tests.native.sanitized $(ARGS)
 
 wheel: .venv/.wheel
 	@rm -f dist/camelid-*-py3-none-any.whl
 	@CAMELID_NATIVE_TARGETS=all $(BIN)/python -m hatchling build -t wheel -d dist
-	@PYTHONPATH=core:native:. $(BIN)/python -m tests.native.wheel dist/camelid-*-py3-none-any.whl
+	@$(MODULE) tests.native.wheel dist/camelid-*-py3-none-any.whl
 
 clean:
 	rm -rf build dist native/camelid_native/lib .pytest_cache .ruff_cache

@@ -1,22 +1,17 @@
-"""Tiers, and the rule that CI accepts no skip it does not know.
+"""Tiers, the skip rule of CI, and the selection of exhaustive tests.
 
-A test without a tier marker is `unit`. Under CI (or CAMELID_NO_SKIPS=1) the run fails when a test was
-skipped for a reason that ALLOWED_SKIPS does not list, or when a tier that has tests passed none: a tier
-that silently stops running is worse than a red one.
+A test without a tier marker is `unit`. Under CI (or CAMELID_NO_SKIPS=1) a run fails if a skip has a reason
+outside ALLOWED_SKIPS, or if a tier with tests passes none of them.
 
-Tests marked `exhaustive` try the rest of what others try a part of. They are left out, and counted in a line
-at the end, unless they are asked for: `--exhaustive` (`make exhaustive`) runs them and no others, and with
-`--whole`, where a test is named (by its file and `::`, or with `-k`), or where those run that failed last,
-nothing is left out.
+An ordinary run deselects the tests marked `exhaustive` and prints their number. `--exhaustive`
+(`make exhaustive`) selects them and no others. `--whole`, a test named by `::` or `-k`, and `--last-failed`
+deselect nothing.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-import reprlib
 import signal
-import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -24,41 +19,31 @@ from typing import Any
 
 import pytest
 
-# A run in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
+# A shell's background job ignores SIGINT, and a child process inherits that; some tests interrupt children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Hundreds of programs are started, some from a fresh checkout: none shall compile again what one compiled.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
-
 TIERS = ("unit", "conformance", "parity", "e2e", "faults")
-# Beginnings of the reasons for which CI may skip, each with why that is no loss.
+# Prefixes of the skip reasons that CI accepts.
 ALLOWED_SKIPS = (
     "shared material absent",  # vocabularies and templates of other models are not in the repository
-    "no GPU",  # hosted CI machines have none; `make test` on a GPU machine runs these
-    "no torch",  # it takes hundreds of megabytes; .ci/setup goldens has it, for who trains cria
-    "no llama.cpp wheel",  # it takes six minutes to build; .ci/run takes it where it is cached
+    "no GPU",  # hosted CI machines lack one; `make test` on a GPU machine runs these tests
+    "no torch",  # hundreds of megabytes; `.ci/setup goldens` installs it for the training of cria
+    "no llama.cpp wheel",  # six minutes of build; .ci/run installs a cached wheel
     "not on this platform",  # another system's adapter or file semantics
 )
 begun: Counter[str] = Counter()
 passed: Counter[str] = Counter()
-left_out: Counter[str] = Counter()  # by process: each collects all tests
+left_out: Counter[str] = Counter()  # deselected exhaustive tests by process: each worker collects all tests
 
 
 def strict() -> bool:
     return any(os.environ.get(name, "") not in {"", "0", "false"} for name in ("CI", "CAMELID_NO_SKIPS"))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: a third of the time tests wait for browsers and clocks."""
-    return (os.cpu_count() or 1) + 1
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--exhaustive", action="store_true", help="run what an ordinary run leaves out, alone")
-    parser.addoption("--whole", action="store_true", help="leave nothing out")
+    parser.addoption("--exhaustive", action="store_true", help="run exhaustive tests alone")
+    parser.addoption("--whole", action="store_true", help="run ordinary and exhaustive tests")
 
 
 @pytest.hookimpl(trylast=True)
@@ -69,7 +54,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if bool(item.get_closest_marker("exhaustive")) == wanted]
         config.hook.pytest_deselected(items=rest)
         note_left_out(config, 0 if wanted else len(rest))
-    put_in_order(items)
 
 
 def leaves_nothing_out(config: pytest.Config) -> bool:
@@ -78,7 +62,7 @@ def leaves_nothing_out(config: pytest.Config) -> bool:
 
 
 def note_left_out(config: pytest.Config, number: int) -> None:
-    """In a process of pytest-xdist, for the one that prints."""
+    """The number goes from a worker of pytest-xdist to its controller, which prints it."""
     left_out["here"] = number
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is not None:
@@ -89,32 +73,6 @@ def note_left_out(config: pytest.Config, number: int) -> None:
 def pytest_testnodedown(node: Any) -> None:
     number = getattr(node, "workeroutput", {}).get("left_out", 0)
     left_out["other processes"] = max(left_out["other processes"], number)
-
-
-def put_in_order(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, then those with many, so that the processes end together."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    sizes = Counter(item.path for item in items)
-    order = sorted(sizes, key=lambda path: (path not in slow, -sizes[path]))
-    places = {path: place for place, path in enumerate(order)}
-    items.sort(key=lambda item: places[item.path])
-
-
-def pytest_collection() -> None:
-    """Nothing that is collected is garbage: to look for some took a tenth of the time or more."""
-    gc.disable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """What was imported and the items stay to the end: to look for garbage among them, 400,000 objects each
-    time, was a fifth of what tests of the text layer cost. What comes later is looked through a tenth as
-    often: that was 2 % of all, and tests that bound the memory of a loop hold with it."""
-    gc.enable()
-    gc.collect()
-    gc.freeze()
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(10 * young, middle, 100)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -139,7 +97,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Under CI, a skip for a reason that is not known is a failure."""
+    """A skip with an unknown reason fails under CI."""
     if not strict() or not report.skipped:
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -150,7 +108,7 @@ def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Counted where reports arrive, so that it holds for tests that other processes run."""
+    """Reports of all workers arrive at the controller, which counts them."""
     name = str(dict(report.user_properties).get("tier"))
     begun[name] += report.when == "setup"
     passed[name] += report.when == "call" and report.passed
@@ -178,22 +136,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """What Camelid keeps goes to a folder of this run, not to the user's."""
+    """Camelid's cache of this run: a temporary folder instead of the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAMELID_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def short_results() -> Generator[None]:
-    """asyncio.run prints what it returns, twice, and drops it: signal.getsignal looks for a handler that
-    holds its task among the values of an enum. Arrays would be a third of some tests' time; names will do."""
-
-    def named(value: object, _: int) -> str:
-        return f"<{type(value).__name__}>"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reprlib.aRepr, "repr_instance", named)
         yield
 
 
@@ -205,7 +150,7 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Material that is not in the repository: $CAMELID_SHARED, or `shared` beside the checkout."""
+    """Material outside the repository: $CAMELID_SHARED, or `shared` beside the checkout."""
     place = Path(os.environ.get("CAMELID_SHARED") or Path(__file__).parents[1] / "shared")
     if not (place / "data").is_dir():
         pytest.skip(f"shared material absent: no {place / 'data'}; set CAMELID_SHARED")

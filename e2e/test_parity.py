@@ -1,6 +1,6 @@
 """Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
 
-Every run has a case for each op, type of weight and shader; `make exhaustive` has the others.
+Ordinary runs hold one case for each op, weight type and shader, exhaustive runs the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.parity.case_numbers import asked, numbers
-from tests.support.parity.cases import OP_CASES, shaders_of
+from tests.support.parity.cases import OP_CASES, one_of_each_kind, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -44,6 +44,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return dict(zip(chosen, computed, strict=True))
 
 
-@pytest.mark.parametrize("i", numbers(kind=shaders_of))
+@pytest.mark.parametrize("i", numbers(one_of_each_kind(OP_CASES, shaders_of)))
 def test_op_matches_reference_in_chromium(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE

@@ -1,5 +1,5 @@
-"""The rules of conftest.py: under CI an unknown skip, or a tier in which nothing passed, is a failure; what
-is exhaustive is left out, and told, unless it is asked for."""
+"""The rules of conftest.py: CI fails on an unknown skip and on a tier without a passed test; an ordinary run
+deselects exhaustive tests and prints their number."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -52,19 +53,27 @@ def test_every_step_does_one_thing_and_actions_are_pinned(name: str, request: py
     assert all(job["timeout-minutes"] <= 60 for job in workflow["jobs"].values())
 
 
-def test_what_is_left_out_runs_weekly_and_accepts_no_unknown_skip(weekly: Yaml) -> None:
+def jobs_of_make_exhaustive() -> list[str]:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (jobs,) = re.findall(r"^JOBS := \$\(addprefix exhaustive-,(.*)\)$", makefile, re.MULTILINE)
+    found = [f"exhaustive-{name}" for name in jobs.split()]
+    assert all(re.search(rf"^{job}:", makefile, re.MULTILINE) for job in found)
+    return found
+
+
+def test_every_job_of_make_exhaustive_runs_weekly_and_accepts_no_unknown_skip(weekly: Yaml) -> None:
     assert weekly[True]["schedule"]  # YAML 1.1 reads the key "on" so
+    assert weekly["jobs"]["linux"]["strategy"]["matrix"]["job"] == jobs_of_make_exhaustive()
     commands = [step["run"] for step in steps(weekly) if "run" in step]
-    assert {"make exhaustive", "make sanitize", "make sanitize ARGS=--threads"} <= {*commands}
-    assert "python -m pytest --exhaustive -m unit" in commands
+    assert {"make ${{ matrix.job }}", "python -m pytest --exhaustive -m unit"} <= {*commands}
     assert all(job["env"]["CI"] == "true" for job in weekly["jobs"].values())
 
 
-def test_what_make_is_asked_for_are_its_targets(ci: Yaml, weekly: Yaml) -> None:
-    words = [step.get("run", "").split() for step in [*steps(ci), *steps(weekly)]]
-    asked = {command[1] for command in words if command[:1] == ["make"]}
-    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert targets and asked and asked <= {*targets[1].split()}
+def test_the_ci_script_lints_builds_and_tests() -> None:
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert re.findall(r"^make (.*)$", script, re.MULTILINE) == ["lint", "build", "test"]
+    assert re.search("^set -eu$", script, re.MULTILINE) and "\nexport CI=true\n" in script
+    assert "\n.ci/setup cached-rivals\n" in script
 
 
 def test_steps_name_files_that_are_there(ci: Yaml) -> None:
@@ -87,8 +96,8 @@ def test_every_system_runs_the_oldest_and_a_new_python(ci: Yaml, weekly: Yaml) -
     (linux, desktop), (linux_weekly, desktop_weekly) = matrices(ci), matrices(weekly)
     for pythons in ([row["python"] for row in linux["include"]], desktop["python"]):
         assert pythons == [oldest, "3.13"]
-    assert (linux_weekly, desktop_weekly["os"]) == (linux, desktop["os"])
-    assert desktop_weekly["python"] == desktop["python"]
+    assert (linux_weekly["include"], desktop_weekly["os"]) == (linux["include"], desktop["os"])
+    assert linux_weekly["python"] == desktop_weekly["python"] == desktop["python"]
     apis = {row["os"].split("-")[0]: row["api"] for row in desktop["include"]}
     assert apis == {"macos": "metal", "windows": "dx12"}
     assert {row["os"] for row in desktop["include"]} == set(desktop["os"])
@@ -121,6 +130,25 @@ def test_what_makes_a_shader_starts_the_shader_hook(
 ) -> None:
     assert (ROOT / path).is_file()
     assert bool(re.search(hooks["shaders"]["files"], path)) is is_shader
+
+
+OLD = '#!/bin/sh\ncase "$2" in *version_info*) exit 1 ;; esac\n'
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: a shell script")
+@pytest.mark.parametrize("named", [True, False])
+def test_setup_refuses_an_old_python_in_one_line(named: bool, tmp_path: Path) -> None:
+    """`python3` of PATH and `PYTHON=` alike, before any package is installed."""
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / "bin").mkdir()
+    old = tmp_path / "bin" / "python3"
+    old.write_text(OLD)
+    old.chmod(0o755)
+    env = os.environ | {"PYTHON": str(old) if named else "", "PATH": f"{old.parent}:/usr/bin:/bin"}
+    done = subprocess.run([tmp_path / ".ci" / "setup", "run"], env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "" and not (tmp_path / ".venv").exists()
+    (line,) = done.stderr.splitlines()
+    assert "older than Python 3.11" in line and "make PYTHON=/path/to/python3.12" in line
 
 
 @pytest.mark.e2e

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.exhaustive import by_lot, exhaustive
 from tests.support.hf_models import HfCase, load_cases, write_hf
 from tests.support.model import runs, stress_runs
 from tests.support.model.file_runs import load_hf, run
@@ -100,7 +98,7 @@ def test_a_decoder_that_reads_its_encoder() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True))
 
 
-@pytest.mark.parametrize("case", by_lot(load_cases(), 2, seed="outputs"), ids=str)
+@pytest.mark.parametrize("case", load_cases(), ids=str)
 def test_every_architecture_on_cpu(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="bf16"))
     fused, plans = open_backend().capabilities().fused, list[Plan]()
@@ -155,13 +153,8 @@ BACKENDS: dict[str, Callable[[ModelSpec], Backend]] = {
 }
 
 
-def ways() -> Iterator[object]:
-    """Two for each model in every run, the next one's begin a way later."""
-    for (i, name), (j, way) in product(enumerate(MODELS), enumerate(BACKENDS)):
-        yield (name, way) if (j - i) % 4 < 2 else exhaustive((name, way))
-
-
-@pytest.mark.parametrize(("name", "way"), [*ways()])
+@pytest.mark.parametrize("way", BACKENDS)
+@pytest.mark.parametrize("name", MODELS)
 def test_rows_are_asked_for_in_any_order_or_not_at_all(name: str, way: str) -> None:
     model, ids = MODELS[name](), token_ids(name)[: sum(n for n, _ in STEPS)]
     want = asyncio.run(every_row(open_backend() if way == "cpu" else ReferenceBackend(), model, ids))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.exhaustive import by_lot
 from tests.support.hf_models import HfCase, load_cases, write_hf
 from tests.support.model import runs
 from tests.support.model.file_runs import load_hf, run
@@ -48,7 +47,7 @@ def every_cut(spec: ModelSpec) -> list[tuple[int, ...]]:
     return [*single, tuple(i for (i,) in single)] if len(single) > 1 else single
 
 
-@pytest.mark.parametrize("case", by_lot(CASES, 2, seed="stages"), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_architecture_on_cpu_in_any_stages(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="bf16"))
     ids, spec = case.token_ids[:1], loaded.model.spec

@@ -1,8 +1,8 @@
 """The kernels' tests, promises and whole models under AddressSanitizer and UBSan: `make sanitize`.
 
-With pytest's options, as in `make sanitize ARGS="-k rope"`. --share: one variant and some of the tests, which
-CI runs. --threads: under ThreadSanitizer, one variant and the tests in which threads share most. Needs GCC,
-whose library is loaded before all else. A fault ends the run, with the place in C on stderr.
+Options are pytest's, as in `make sanitize ARGS="-k rope"`. --threads: ThreadSanitizer, on one variant and the
+tests with the most sharing between threads. GCC is required: its runtime library is preloaded. A fault ends
+the run, with the place in C on stderr.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ LEFT_OUT = (
 NATIVE = sorted(str(path) for path in (ROOT / "tests/native").glob("test_*.py") if path.stem not in LEFT_OUT)
 PROMISES = ("tests/engine/test_promises.py", "-k", "cpu and greedy")
 PARITY = ("tests/parity/test_cpu_archs.py", "tests/engine/test_staged_promises.py")
-SHARE = [f"tests/native/{name}.py" for name in ("test_gate", "test_matrix", "test_panels", "test_state")]
 MEETINGS = [
     f"tests/native/{name}.py"
     for name in ("test_matrix", "test_pool_order", "test_sampling_threads", "test_state")
@@ -78,16 +77,14 @@ def run(watch: Watch, tests: tuple[str, ...], preload: str) -> int:
 
 
 def main(options: list[str]) -> int:
-    """Builds, then runs all of it even if some fails."""
-    rest = tuple(option for option in options if option not in ("--share", "--threads"))
-    watch, suites = MEMORY, [tuple(NATIVE), PROMISES, PARITY]
+    """The exit code of the build, else the worst of all suites."""
+    rest = tuple(option for option in options if option != "--threads")
+    watch, suites, only = MEMORY, [tuple(NATIVE), PROMISES, PARITY], list[str]()
     if "--threads" in options:
         watch, suites = THREADS, [tuple(MEETINGS), PROMISES]
-    elif "--share" in options:
-        suites = [tuple(SHARE)]
-    is_all = tuple(NATIVE) in suites
-    only = [] if is_all else ["--variant", ONE_VARIANT.get(this_target().arch, "portable")]
-    rest += ("--whole",) if is_all else ()
+        only = ["--variant", ONE_VARIANT.get(this_target().arch, "portable")]
+    else:
+        rest += ("--whole",)
     try:
         preload = find_runtime(watch.runtime)
     except build.BuildError as error:

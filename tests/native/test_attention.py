@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.native.attention_oracle import F32, Shape, definition, normal, run
-from tests.support.native.kernels import VARIANTS, with_variants
+from tests.support.native.kernels import VARIANTS
 
 from camelid.backends.common import op_runner as single
 from camelid.backends.common.codecs import CODECS
@@ -53,7 +53,8 @@ def bits(values: F32) -> bytes:
     return np.ascontiguousarray(values).tobytes()
 
 
-@pytest.mark.parametrize(("shape", "variant"), with_variants(SHAPES), ids=str)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_definition(shape: Shape, variant: str) -> None:
     for positions in (range(DEPTH - 1, DEPTH), range(DEPTH - 70, DEPTH)):
         got = run(shape.case(positions, DEPTH), variant, threads=2).views["y"]
@@ -64,7 +65,8 @@ def test_definition(shape: Shape, variant: str) -> None:
 ALONE = [shape for shape in SHAPES if shape.attrs.get("mask") != "held"]
 
 
-@pytest.mark.parametrize(("shape", "variant"), with_variants(ALONE), ids=str)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", ALONE, ids=str)
 def test_a_row_has_its_bits_from_itself_alone(shape: Shape, variant: str) -> None:
     """Promises A and B: whatever the chunk, the company, the threads."""
     positions, q = range(DEPTH - 70, DEPTH), shape.queries(70)

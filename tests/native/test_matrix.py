@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.golden.quant_oracle import oracle_decode, random_blocks
 from tests.native.test_panels import TYPES
-from tests.support.native.kernels import F32, VARIANTS, run_linears, run_op, with_variants
+from tests.support.native.kernels import F32, VARIANTS, run_linears, run_op
 
 from camelid.backends.common.op_runner import OpCase, Quantized
 from camelid.formats.quants import QUANTS
@@ -151,7 +151,8 @@ def test_panels_in_turn(type_name: str, n_out: int, variant: str) -> None:
         np.testing.assert_array_equal(run_linears([other, case], variant, threads), want)
 
 
-@pytest.mark.parametrize(("type_name", "variant"), with_variants(ONE_OF_EACH))
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("type_name", ONE_OF_EACH)
 def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
     """Whatever rows come with it, whichever thread computes it."""
     whole = linear(type_name, max(ROWS), 53, 512)

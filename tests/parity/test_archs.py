@@ -1,6 +1,6 @@
 """Every architecture on lavapipe: the logits of its golden model are the reference's.
 
-Of each model type one in every run, its other shapes where exhaustive tests are asked for.
+Ordinary runs hold one shape of each model type, exhaustive runs the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """cria, greedy, over the grader's first prompts: the same tokens on every adapter as on the reference.
 
 The reference answers one prompt at a time, a device eight, and some of them alone: company may change no
-token. Some prompts in every run, 50 where exhaustive tests are asked for.
+token. Ordinary runs take some prompts, exhaustive runs 50.
 """
 
 from __future__ import annotations

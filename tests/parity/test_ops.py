@@ -1,5 +1,7 @@
-"""Every op of the webgpu backend against the reference, on lavapipe, and on SwiftShader where exhaustive
-tests are asked for."""
+"""Every op of the webgpu backend against the reference: on lavapipe, and in exhaustive runs on SwiftShader.
+
+Ordinary runs hold the cases of `sample_of_types`, exhaustive runs the others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import DRIVERS, need_driver
 from tests.support.parity.case_numbers import asked, numbers
-from tests.support.parity.cases import OP_CASES
+from tests.support.parity.cases import OP_CASES, sample_of_types
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -31,7 +33,7 @@ REFERENCE_ONLY = {
 
 @pytest.fixture(scope="module", params=share_of(DRIVERS))
 def results(request: Any) -> dict[int, OpResult]:
-    """Of the cases that this run asks for."""
+    """The result of each case in this run."""
     chosen, backend = asked(request), open_backend("Vulkan")
     spec = OpenSpec(adapter=need_driver(request.param), default_limits=True)
     results = asyncio.run(run_on(backend, spec, [OP_CASES[i] for i in chosen]))
@@ -41,7 +43,7 @@ def results(request: Any) -> dict[int, OpResult]:
     return dict(zip(chosen, results, strict=True))
 
 
-@pytest.mark.parametrize("i", numbers(share=0.08))
+@pytest.mark.parametrize("i", numbers(sample_of_types(OP_CASES)))
 def test_op_matches_reference(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE
 

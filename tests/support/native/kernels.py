@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ctypes import CDLL, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from functools import cache
-from random import Random
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.exhaustive import exhaustive
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, case_plan, run_case
@@ -35,22 +33,6 @@ FUNCTIONS = {
 NUMBERS = {name: i for i, name in enumerate(Library().variants)}
 ROW = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,))
 VARIANTS = [name for name, can in Library().variants.items() if can]
-
-
-def with_variants(values: Iterable[object]) -> list[object]:
-    """(value, variant) for `parametrize`. In every run the variant that is taken here has all values, and
-    each value is tried on one of the others, dealt by lot."""
-    pairs = list[object]()
-    for i, value in enumerate(shuffled(values)):
-        for j, variant in enumerate(VARIANTS):
-            is_dealt = variant == VARIANTS[-1] or i % (len(VARIANTS) - 1) == j
-            pairs.append((value, variant) if is_dealt else exhaustive((value, variant)))
-    return pairs
-
-
-def shuffled(values: Iterable[object]) -> list[object]:
-    every = list(values)
-    return Random(1).sample(every, len(every))
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,11 @@ from camelid.model.spec import RopeSpec
 from camelid.plan.ops import OPS
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+SAMPLE_TYPES = (
+    "f32",
+    "q8_0",
+    "q4_0",
+)  # of ordinary runs: 32, 8 and 4 bits
 
 
 def embed_cases() -> Iterator[OpCase]:
@@ -162,7 +167,7 @@ OP_CASES = make_cases()
 
 
 def kind_of(case: OpCase) -> tuple[object, ...]:
-    """The types of weights and how they are made, names, one row or more, with or without a window, a tail,
+    """The types of weights and their load ops, names, one row or more, with or without a window, a tail,
     candidates, ids in the ring, rows of outputs."""
     types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
@@ -172,15 +177,26 @@ def kind_of(case: OpCase) -> tuple[object, ...]:
 
 
 def shaders_of(case: OpCase) -> tuple[object, ...]:
-    """A coarser kind, for where a case costs a quarter of a second: what decides which shader files run."""
+    """A coarser kind for Chromium, at a quarter of a second a case: the facts that choose shader files."""
     types = tuple((role, w.type) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
     return (case.op, *types, *names, case.kv_type, case.features, is_moved)
 
 
+def sample_of_types(cases: Iterable[OpCase]) -> list[OpCase]:
+    """Every case whose weights are all of SAMPLE_TYPES, and the first `linear` of every other type."""
+    sample, seen = list[OpCase](), set[str]()
+    for case in cases:
+        others = {w.type for w in case.weights.values()}.difference(SAMPLE_TYPES)
+        if not others or (case.op == "linear" and not others <= seen):
+            sample.append(case)
+            seen |= others
+    return sample
+
+
 def one_of_each_kind(cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of) -> list[OpCase]:
-    """Of each the one with the most rows."""
+    """The case with the most rows of each kind."""
     return list({kind(case): case for case in sorted(cases, key=_n_rows)}.values())
 
 

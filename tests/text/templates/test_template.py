@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any, cast
 
 import pytest
@@ -109,7 +108,7 @@ def test_published_templates_are_rendered_byte_for_byte(name: str, one_in: int, 
     """As jinja2 does, and as transformers did when the golden file was made."""
     source = (shared / "data" / "templates" / f"{name}.jinja").read_text("utf-8")
     rendered = 0
-    for conversation, want in Random(name).sample([*GOLDEN[name].items()], len(GOLDEN[name]) // one_in):
+    for conversation, want in [*GOLDEN[name].items()][::one_in]:
         found = [assert_same(source, context) for context in contexts(conversation)]
         rendered += sum(text is not None for text in found)
         assert digest(found) == want, conversation

@@ -59,10 +59,10 @@ def test_texts_equal_sentencepieces(name: str) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("one_in", share_of([8, 1]))
+@pytest.mark.parametrize("one_in", share_of([7, 1]))
 def test_code_points_equal_sentencepieces(one_in: int) -> None:
     judge = sentencepiece_normalizer("nmt_nfkc")
-    for c in random.Random(one_in).sample(code_points(), len(code_points()) // one_in):
+    for c in code_points()[::one_in]:
         assert charsmap("nmt_nfkc").normalize(c) == judge.normalize(c), ascii(c)
 
 

@@ -1,6 +1,6 @@
 """Normalizers against `tokenizers`: code points that one changes, random texts of every kind, hostile runs.
 
-Some blocks of code points are in every run, the others where exhaustive tests are asked for.
+Ordinary runs hold some blocks of code points, exhaustive runs the others.
 """
 
 from __future__ import annotations
