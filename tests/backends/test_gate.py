@@ -18,14 +18,16 @@ from tests.support.gate_device import Device, plan_of_nothing
 
 from camelid.backends.proof import verdicts
 from camelid.backends.proof.availability import availability
-from camelid.backends.proof.cases import SHORT, all_cases, all_rows, short_cases
-from camelid.backends.proof.compare import settled
+from camelid.backends.proof.cases import SHORT, PlannedCase, all_cases, all_rows, short_cases
+from camelid.backends.proof.compare import allowed, as_stored, settled
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
+from camelid.backends.proof.gate import _inputs as gate_inputs
 from camelid.backends.proof.inputs import FIELDS, GateCase
 from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
 from camelid.backends.proof.verdicts import verdict
 from camelid.errors import BackendError, DeviceLostError
 from camelid.formats.quants import QUANTS
+from camelid.plan.dtypes import DTYPES
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Plan
 
@@ -62,6 +64,54 @@ def test_one_percent_turns_every_op_red(op: str) -> None:
         assert outcome(case).status == PASSED, case
         wrong = outcome(case, off=lambda numbers: np.float32(1.01) * numbers)
         assert wrong.status == FAILED and 1e-5 < wrong.nmse < 1e-3, wrong
+
+
+def dtype_cases(op: str, weight_types: tuple[str, ...] = ("q4_0",)) -> list[PlannedCase]:
+    """The cases of an op in the dtypes that round."""
+    return [planned for planned in all_cases(weight_types, op, DTYPES) if planned.dtype != "f32"]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_one_percent_turns_every_op_red_in_every_dtype(op: str) -> None:
+    """A result that is no activation, such as state, keeps its own bound."""
+    for planned in dtype_cases(op):
+        case = planned.made()
+        can: dict[str, Any] = {"dtypes": frozenset(DTYPES)}
+        fine = outcome(case, **can)
+        assert fine.status == PASSED and f" {planned.dtype} " in str(case), fine
+        written = {*OPS[case.case.op].writes, *OPS[case.case.op].updates} - {*OPS[case.case.op].exact}
+        bound = {"f16": 1e-6, "bf16": 8e-6}[planned.dtype] if written else 1e-10
+        assert fine.allowed == max(bound, allowed(replace(case.case, dtypes={}), Device().capabilities()))
+        wrong = outcome(case, off=lambda numbers: np.float32(1.01) * numbers, **can)
+        assert wrong.status == FAILED and 1e-5 < wrong.nmse < 1e-3, wrong
+
+
+def test_every_op_with_a_view_to_round_is_tried_in_every_dtype() -> None:
+    found = {(p.row.op, p.dtype) for p in all_cases(["q4_0"], "", DTYPES)}
+    rounded = {op for op, dtype in found if dtype == "f16"}
+    assert rounded == {op for op, dtype in found if dtype == "bf16"}
+    assert {*OPS} - rounded == {"copy", "sample", "candidates"}, "which have no such view"
+
+
+def test_a_backend_is_tried_in_its_own_dtypes() -> None:
+    case = next(iter(dtype_cases("norm"))).made()
+    device = Device()
+    assert asyncio.run(judge(device, case)).status == REFUSED and not device.n_runs
+    assert all(planned.dtype == "f32" for planned in all_cases(["q4_0"], "", Device().capabilities().dtypes))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_kernels_that_round_twice_are_held_to_both(dtype: str) -> None:
+    """Activations of a dtype, quantized again beside a quantized matrix."""
+    case = next(p for p in dtype_cases("linear") if (p.dtype, p.weight_type) == (dtype, "q4_0")).made()
+    can: dict[str, Any] = {"dtypes": frozenset(DTYPES), "activations": "q8"}
+    assert outcome(case, given=quantized, **can).status == PASSED
+    assert outcome(case, **can).status == FAILED, "not quantized"
+    (given, meant), given_again = gate_inputs(case.case, Device(**can).capabilities()), as_stored(case.case)
+    assert meant.dtypes["x"] == "f32" and meant.dtypes["y"] == given.dtypes["x"] == dtype
+    assert np.array_equal(given.views["x"], as_stored(given).views["x"]), "numbers of the dtype"
+    assert np.mean(given.views["x"] == given_again.views["x"]) > 0.98, "but for ties"
+    assert np.array_equal(quantized(given.views["x"]), meant.views["x"])
 
 
 @pytest.mark.parametrize("op", ["norm", "linear", "attention", "emit", "kv_write"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from camelid.backends.common.codecs.activations import FORMATS, load, store
 
 from camelid.backends.base import Capabilities, OpenSpec, OutputRow, PoolSize, Sources, Ticket
 from camelid.backends.common.codecs import decode, encode
@@ -20,7 +21,7 @@ Change = Callable[[Any], Any]  # of float32 numbers
 
 class Device(ReferenceBackend):
     """`off` changes every number that comes back, `given` every number that goes in; `error` is raised in
-    place of an answer. `says` replaces capabilities."""
+    place of an answer. `says` replaces capabilities; unless it names other dtypes, activations are f32."""
 
     def __init__(
         self,
@@ -35,7 +36,8 @@ class Device(ReferenceBackend):
         self.n_runs, self.n_closed = 0, 0
 
     def capabilities(self) -> Capabilities:
-        return replace(super().capabilities(), **({"name": "device", "device": "Test 1.0"} | self.says))
+        known = {"name": "device", "device": "Test 1.0", "dtypes": frozenset({"f32"})}
+        return replace(super().capabilities(), **(known | self.says))
 
     async def open(self, spec: OpenSpec) -> None:
         """Nothing to open."""
@@ -54,11 +56,12 @@ class Device(ReferenceBackend):
         self.n_runs += 1
         if self.error:
             raise self.error
-        given = {view: _changed(data, self.given) for view, data in inputs.items()}
+        given = {view: _changed(data, self.given, view.dtype) for view, data in inputs.items()}
         ticket, raw = await super().run_buffers(program, step, given, outputs)
         rows = [self._row(row) for row in ticket.handle.result]
         frame = replace(ticket.handle, result=rows)
-        return replace(ticket, handle=frame), [_changed(data, self.off) for data in raw]
+        each = zip(raw, outputs, strict=True)
+        return replace(ticket, handle=frame), [_changed(data, self.off, view.dtype) for data, view in each]
 
     def _row(self, row: OutputRow) -> OutputRow:
         logits = None if row.logits is None else memoryview(_changed(bytes(row.logits), self.off)).cast("f")
@@ -77,8 +80,9 @@ class Device(ReferenceBackend):
         self.n_closed += 1
 
 
-def _changed(data: bytes, change: Change) -> bytes:
-    return np.asarray(change(np.frombuffer(data, np.float32).copy()), np.float32).tobytes()
+def _changed(data: bytes, change: Change, dtype: str = "f32") -> bytes:
+    numbers = load(np.frombuffer(data, FORMATS[dtype]), dtype).copy()
+    return store(change(numbers), dtype).tobytes()
 
 
 def plan_of_nothing(plan: Plan) -> str:

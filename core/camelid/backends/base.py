@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from camelid.errors import BackendError
+from camelid.plan.dtypes import F32
 from camelid.plan.fuse import UNBOUNDED
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import ProgramKey
@@ -37,6 +38,7 @@ class Capabilities:
     `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
     `activations` "q8": what is multiplied with a matrix is rounded to int8 first, in blocks of 32 columns
     with the scale max|x| / 127, or for a matrix of bf16 to bf16; those of `FLOAT_TYPES` take it as it is.
+    `dtypes` are those of activations that its kernels read and write.
     `build` tells builds of the kernels apart where `device` does not, e.g. by a library's hash. Before each
     layer of `cuts` plans begin a new stage.
     """
@@ -52,6 +54,7 @@ class Capabilities:
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     refuses: Callable[[Plan], str] = lambda plan: ""
     activations: str = "f32"
+    dtypes: frozenset[str] = frozenset({F32})
     build: str = ""
     cuts: tuple[int, ...] = ()
 
@@ -140,8 +143,8 @@ class Backend(Protocol):
     """The whole contract. `run` never waits for the device.
 
     A program may be one stage of several: `inputs` are the boundary buffers that its plan takes, and
-    `read_boundary` gives those that it makes, before the program runs again. Both are float32, as many rows
-    as the step has.
+    `read_boundary` gives those that it makes, before the program runs again. Both hold as many rows as the
+    step has, each element in the buffer's dtype.
     """
 
     def capabilities(self) -> Capabilities: ...
@@ -195,7 +198,20 @@ def check_weight_types(weights: Sequence[Weight], capabilities: Capabilities) ->
 def reason_against(plan: Plan, capabilities: Capabilities) -> str:
     """Why this backend cannot run the plan; "" if it can."""
     missing = sorted({op.name for op in plan.ops} - capabilities.ops)
-    return f"it has no kernel for the op {', '.join(missing)}" if missing else capabilities.refuses(plan)
+    if missing:
+        return f"it has no kernel for the op {', '.join(missing)}"
+    return reason_against_dtypes(plan, capabilities.dtypes) or capabilities.refuses(plan)
+
+
+def reason_against_dtypes(plan: Plan, known: frozenset[str]) -> str:
+    """The first activation of a dtype that kernels neither read nor write; "" if there is none."""
+    views = (view for op in plan.ops for _, view in op.views())
+    other = next((view for view in views if view.dtype not in known), None)
+    if other is None:
+        return ""
+    return (
+        f"it has no kernel for activations of {other.dtype}, as {other} is; it has {', '.join(sorted(known))}"
+    )
 
 
 def check_plan(plan: Plan, capabilities: Capabilities) -> None:

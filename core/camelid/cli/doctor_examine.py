@@ -117,7 +117,8 @@ async def examine(name: str, asked: DoctorOptions, progress: Progress) -> Backen
 async def run_gate(backend: BufferRunner, asked: DoctorOptions, progress: Progress) -> list[OpVerdict]:
     """All cases that were asked for, op by op."""
     can = backend.capabilities()
-    cases = list((all_cases if asked.is_full else short_cases)(can.weight_types, asked.op))
+    whole = all_cases(can.weight_types, asked.op, can.dtypes)
+    cases = list(whole if asked.is_full else short_cases(can.weight_types, asked.op))
     outcomes: list[Outcome] = []
     for done, planned in enumerate(cases):
         progress(f"{can.name}: {planned.row.op}", done, len(cases))

@@ -20,6 +20,7 @@ from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
 from camelid.model.rope import rope_weights
 from camelid.model.spec import ModelSpec
 from camelid.plan.builder import PlanBuilder
+from camelid.plan.dtypes import F32
 from camelid.plan.outputs import only_outputs
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.stages import layer_ranges
@@ -71,9 +72,12 @@ def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
     )
 
 
-def lower(model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[int, ...] = ()) -> Plan:
+def lower(
+    model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[int, ...] = (), dtype: str = F32
+) -> Plan:
     """The plan of one entry. `decode` and `mixed` are lowered alike and differ in capacity; with fewer
     outputs than rows, what follows the last layer's attention or scan is computed for outputs only.
+    Activations are stored as `dtype`, logits as float32.
 
     A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError
     for an entry that the model does not have; as `declare_states` does for a `kv_type`.
@@ -83,7 +87,7 @@ def lower(model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[in
         known = ", ".join(entries)
         raise PlanError(f"{spec.name} has no entry {key.entry!r}; it has {known}", op=key.entry)
     n_channels = 2 if "token_types" in model.weights else 1
-    plan = PlanBuilder(key, declare_states(spec, kv_type), n_channels=n_channels)
+    plan = PlanBuilder(key, declare_states(spec, kv_type), n_channels=n_channels, dtype=dtype)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
     entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}, cuts=cuts))
     return only_outputs(plan.build())
@@ -120,7 +124,8 @@ def _cut(c: Lowering, i: int) -> None:
 def _head(c: Lowering, x: View) -> None:
     """Logits of the output rows, and the draw."""
     out = c.plan.gather_rows(c.norm(x, "output_norm"))  # [O, C]
-    logits = c.linear(out, "token_embd" if c.spec.is_tied else "output", "logits")  # [O, V]
+    name = "token_embd" if c.spec.is_tied else "output"
+    logits = c.linear(out, name, "logits", dtype=F32)  # [O, V]
     c.plan.scale(logits, c.spec.logit_scale)
     c.plan.softcap(logits, c.spec.logit_softcap)
     c.plan.sample(logits, TOKENS)

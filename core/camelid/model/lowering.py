@@ -39,9 +39,9 @@ class Lowering:
         layer = self.spec.layers[i]
         return StateRef(layer.state_group, i if layer.kv_layer < 0 else layer.kv_layer)
 
-    def linear(self, x: View, name: str, out: str = "y") -> View:
-        """weight @ x, plus the bias if the model has one."""
-        return self.plan.linear(x, self.weights[name], out, self.weights.get(f"{name}.bias"))
+    def linear(self, x: View, name: str, out: str = "y", *, dtype: str = "") -> View:
+        """weight @ x, plus the bias if the model has one, in the plan's dtype unless given."""
+        return self.plan.linear(x, self.weights[name], out, self.weights.get(f"{name}.bias"), dtype=dtype)
 
     @staticmethod
     def split(x: View, *sizes: int) -> tuple[View, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from camelid.plan.dtypes import F32
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, StateRef, StateSpec, View
 from camelid.plan.stages import join_stages
@@ -11,11 +12,17 @@ from camelid.plan.weights import Weight
 
 
 class PlanBuilder:
-    """Collects ops for one entry. `plan.linear(x, w)` reads like the maths it stands for."""
+    """Collects ops for one entry. `plan.linear(x, w)` reads like the maths it stands for.
 
-    def __init__(self, key: ProgramKey, states: tuple[StateSpec, ...], *, n_channels: int = 1) -> None:
+    Activations are stored as `dtype`; numbers of experts and logits are float32 in every plan.
+    """
+
+    def __init__(
+        self, key: ProgramKey, states: tuple[StateSpec, ...], *, n_channels: int = 1, dtype: str = F32
+    ) -> None:
         self.key = key
         self.states = states
+        self.dtype = dtype
         self.n_channels = n_channels
         self._stages: list[tuple[str, list[Op]]] = [("main", [])]
         self._names: dict[str, int] = {}
@@ -25,10 +32,11 @@ class PlanBuilder:
         present = {role: operand for role, operand in operands.items() if operand is not None}
         self._stages[-1][1].append(make_op(name, present, attrs))
 
-    def new(self, name: str, rows: str, cols: int) -> View:
-        """A fresh activation `[rows, cols]`; a repeated name gets a number."""
+    def new(self, name: str, rows: str, cols: int, *, dtype: str = "") -> View:
+        """A fresh activation `[rows, cols]`, of the plan's dtype unless given; a repeated name gets a
+        number."""
         n = self._names[name] = self._names.get(name, -1) + 1
-        return View(Buffer(f"{name}.{n}" if n else name, rows, cols), cols)
+        return View(Buffer(f"{name}.{n}" if n else name, rows, cols, dtype or self.dtype), cols)
 
     def cut(self, name: str) -> None:
         """What follows is another stage."""
@@ -93,8 +101,10 @@ class PlanBuilder:
         """x = act(x), in place."""
         self.add_op("unary", {"x": x}, act=act)
 
-    def linear(self, x: View, weight: Weight, name: str = "y", bias: Weight | None = None) -> View:
-        y = self.new(name, x.rows, weight.rows)  # [T, out]
+    def linear(
+        self, x: View, weight: Weight, name: str = "y", bias: Weight | None = None, *, dtype: str = ""
+    ) -> View:
+        y = self.new(name, x.rows, weight.rows, dtype=dtype)  # [T, out]
         self.add_op("linear", {"y": y, "x": x, "weight": weight, "bias": bias})
         return y
 
@@ -111,7 +121,8 @@ class PlanBuilder:
         n_groups_used: int = 1,
     ) -> tuple[View, View]:
         """(ids, probs) of the experts chosen for each row, both [T, n_used]."""
-        ids, probs = (self.new(name, logits.rows, n_used) for name in ("expert_ids", "expert_probs"))
+        ids = self.new("expert_ids", logits.rows, n_used, dtype=F32)
+        probs = self.new("expert_probs", logits.rows, n_used)
         operands: dict[str, Operand | None] = {"ids": ids, "probs": probs, "logits": logits, "bias": bias}
         groups: dict[str, Attr] = {"n_groups": n_groups, "n_groups_used": n_groups_used}
         self.add_op("router", operands, gate=gate, normalize=int(normalize), scale=scale, **groups)
@@ -272,7 +283,7 @@ class PlanBuilder:
         self.add_op("cutoff", {"x": x}, deviations=deviations)
 
     def gather_rows(self, x: View) -> View:
-        y = self.new("out", "O", x.cols)  # [O, C]
+        y = self.new("out", "O", x.cols, dtype=x.dtype)  # [O, C]
         self.add_op("gather_rows", {"y": y, "x": x})
         return y
 

@@ -1,6 +1,7 @@
 """Named rewrites: each takes a plan's ops and returns fewer. A backend asks for those it has kernels for.
 
-A rewrite never changes the meaning, and one that joins weights declares a new `Weight`.
+A rewrite never changes the meaning, and one that joins weights declares a new `Weight`. An intermediate value
+that a fused op no longer stores is not rounded to its buffer's dtype.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def plan_arena(plan: Plan) -> Arena:
 
 def buffer_bytes(buffer: Buffer, plan: Plan) -> int:
     """Bytes at full capacity, padded to the arena's alignment."""
-    n_bytes = 4 * plan.rows[buffer.rows] * buffer.cols
+    n_bytes = plan.rows[buffer.rows] * buffer.row_bytes
     return -(-n_bytes // ALIGN) * ALIGN
 
 

@@ -51,6 +51,12 @@ def _router_rule(op: Op) -> bool:
     return same("ids", "probs")(op) and whole and enough and fits(op, "bias", logits.cols)
 
 
+def _gather_rule(op: Op) -> bool:
+    """Equal columns and dtypes: `outputs.py` moves the copy, and a rounding copy would not bear it."""
+    x, y = op.view("x"), op.view("y")
+    return (y.cols, y.dtype) == (x.cols, x.dtype)
+
+
 def _combine_rule(op: Op) -> bool:
     return op.view("x").cols == op.view("probs").cols * op.view("y").cols
 
@@ -196,6 +202,7 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"normalize": 0, "scale": 1.0, "n_groups": 1, "n_groups_used": 1},
         rule=_router_rule,
         row_wise=True,
+        exact=("ids",),
         flops=elementwise("logits", 4),
         meaning="p = gate(logits); ids = the largest of p + bias (ties: lowest id), largest first; "
         "probs = p[ids], divided by their sum if normalize; * scale. Gates: softmax, sigmoid, topk_softmax "
@@ -209,6 +216,7 @@ ROWS: tuple[OpRow, ...] = (
         weights=("weight", "bias?"),
         rule=_experts_rule,
         row_wise=True,
+        exact=("ids",),
         flops=_experts_flops,
         meaning="y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]; x may be one row for all slots",
     ),
@@ -225,13 +233,14 @@ ROWS: tuple[OpRow, ...] = (
         name="gather_rows",
         writes=("y",),
         reads=("x",),
-        rule=lambda op: op.view("y").cols == op.view("x").cols,
-        meaning="y[o] = x[outputs[o].row]",
+        rule=_gather_rule,
+        meaning="y[o] = x[outputs[o].row], of the same dtype",
     ),
     OpRow(
         name="sample",
         reads=("logits",),
         states=("tokens",),
+        exact=("logits",),
         flops=elementwise("logits", 4),
         meaning="a copy of the logits: bias added; of each id at the last n positions of the ring, a logit "
         "<= 0 multiplied by the repeat penalty, else divided by it, less count * frequency + presence; of "
@@ -243,6 +252,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         name="candidates",
         reads=("logits",),
+        exact=("logits",),
         flops=elementwise("logits", 6),
         meaning="result += the largest 256 logits (ties: lowest id), largest first, with ids, and the mean "
         "and variance of all above -inf",

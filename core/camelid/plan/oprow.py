@@ -29,6 +29,8 @@ class OpRow:
     other operands; a trailing `?` marks an operand that may be absent. `attrs` must be given, `defaults` may.
     `row_wise`: each row written follows from that row of the other views alone, not from its place in the
     step, its position, state or other rows; such an op may as well run for outputs only (`outputs.py`).
+    `exact` names views that are float32 in every plan: numbers of experts, and logits. The views of other
+    roles have any dtype: the op reads them exactly and rounds each element that it writes to the view's own.
     """
 
     name: str
@@ -41,6 +43,7 @@ class OpRow:
     defaults: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
     rule: Rule = lambda op: True
     row_wise: bool = False
+    exact: tuple[str, ...] = ()
     flops: Cost = lambda op, counts: 0
     meaning: str
 

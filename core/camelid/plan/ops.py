@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from camelid.errors import PlanError
 from camelid.plan import op_rows, op_rows_encoder, op_rows_recurrent, op_rows_state, op_rows_streams
+from camelid.plan.dtypes import F32, element_bytes
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.op_rows_state import attended
 from camelid.plan.oprow import Counts, OpRow
-from camelid.plan.plan import Attr, Op, Operand, Plan
+from camelid.plan.plan import Attr, Op, Operand, Plan, View
 from camelid.plan.tiers import TAIL
 from camelid.plan.weights import Weight
 
@@ -55,7 +56,16 @@ def check_op(op: Op) -> Op:
         )
     if not (_kinds_fit(op, row) and row.rule(op)):
         raise PlanError(f"{op.name}: shapes do not fit: {op.operands}; meaning: {row.meaning}", op=op.name)
+    for role, view in op.views():
+        _check_dtype(op.name, role, view, row)
     return op
+
+
+def _check_dtype(name: str, role: str, view: View, row: OpRow) -> None:
+    """PlanError for an unknown dtype, and for a rounded view of an exact role."""
+    element_bytes(view.dtype)
+    if role in row.exact and view.dtype != F32:
+        raise PlanError(f"{name}: {role} is {view}, but the op takes {F32} there", op=name)
 
 
 def _kinds_fit(op: Op, row: OpRow) -> bool:
@@ -69,7 +79,7 @@ def op_flops(op: Op, counts: Counts) -> int:
 
 def op_bytes(op: Op, plan: Plan, counts: Counts) -> int:
     """Bytes that the op must move at least: views and state once, weights once (a row each of tables)."""
-    views = sum(4 * counts.rows[v.rows] * v.cols for _, v in op.views())
+    views = sum(counts.rows[v.rows] * v.row_bytes for _, v in op.views())
     return views + sum(_weight_bytes(op, w, counts) for w in op.weights()) + _state_bytes(op, plan, counts)
 
 

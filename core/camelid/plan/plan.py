@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from camelid.formats.quants import row_bytes
+from camelid.plan.dtypes import F32, element_bytes
 from camelid.plan.step import ProgramKey, StepLayout
 from camelid.plan.weights import Weight
 
@@ -20,11 +21,23 @@ Attr = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An activation of `[rows, cols]` float32. `rows` is a capacity: T token rows or O output rows."""
+    """An activation of `[rows, cols]`, stored as `dtype`, a key of `DTYPES`.
+
+    `rows` is a capacity: T token rows or O output rows.
+    """
 
     name: str
     rows: str
     cols: int
+    dtype: str = F32
+
+    @property
+    def element_bytes(self) -> int:
+        return element_bytes(self.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        return self.cols * self.element_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +56,28 @@ class View:
     def stride(self) -> int:
         return self.buffer.cols
 
+    @property
+    def dtype(self) -> str:
+        return self.buffer.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the view's columns in a row."""
+        return self.cols * self.buffer.element_bytes
+
+    @property
+    def offset_bytes(self) -> int:
+        """Bytes before the view's first column in a row."""
+        return self.offset * self.buffer.element_bytes
+
     def slice(self, offset: int, cols: int) -> View:
         return replace(self, offset=self.offset + offset, cols=cols)
 
     def __str__(self) -> str:
-        if self.cols == self.buffer.cols:
-            return f"{self.buffer.name}[{self.rows},{self.cols}]"
-        return f"{self.buffer.name}[{self.rows},{self.offset}:{self.offset + self.cols}]"
+        is_whole = self.cols == self.buffer.cols
+        columns = f"{self.cols}" if is_whole else f"{self.offset}:{self.offset + self.cols}"
+        dtype = "" if self.dtype == F32 else f":{self.dtype}"
+        return f"{self.buffer.name}[{self.rows},{columns}]{dtype}"
 
 
 def whole(buffer: Buffer) -> View:

@@ -70,12 +70,12 @@ def split(plan: Plan, layers: Sequence[range]) -> list[Plan]:
 def boundary_bytes(buffers: Sequence[Buffer], step: bytes) -> dict[str, int]:
     """Bytes that each buffer has in this step, whose rows lie one after the other."""
     words = memoryview(step).cast("I") if buffers else ()
-    return {b.name: 4 * words[HEADER.index(ROWS[b.rows])] * b.cols for b in buffers}
+    return {b.name: words[HEADER.index(ROWS[b.rows])] * b.row_bytes for b in buffers}
 
 
 def row_bytes(buffers: Sequence[Buffer]) -> int:
     """Bytes of a row of all of them."""
-    return sum(4 * buffer.cols for buffer in buffers)
+    return sum(buffer.row_bytes for buffer in buffers)
 
 
 def penalised_slots(plan: Plan, step: bytes, group: str) -> Iterator[int]:

@@ -191,7 +191,7 @@ class CpuBackend:
             own.arena.write(own.offsets[view.buffer.name], data)
         ticket = self.run(program, step)
         runner.settle()
-        sizes = [4 * program.plan.rows[view.rows] * view.cols for view in outputs]
+        sizes = [program.plan.rows[view.rows] * view.row_bytes for view in outputs]
         places = [(own.offsets[view.buffer.name], n) for view, n in zip(outputs, sizes, strict=True)]
         return ticket, [own.arena.read(*place) for place in places]
 

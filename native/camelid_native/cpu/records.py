@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from camelid.backends.base import reason_against_dtypes
 from camelid.errors import BackendError
 from camelid.formats.quants import quant, row_bytes
+from camelid.plan.dtypes import F32
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Attr, Op, Plan, StateRef, StateSpec, View
@@ -115,7 +117,7 @@ class Placed:
 
 def op_records(plan: Plan, placed: Placed) -> ctypes.Array[OpRecord]:
     """All ops of a plan. BackendError for what records cannot say."""
-    reason = refusal(plan, placed.words)
+    reason = reason_against_dtypes(plan, frozenset({F32})) or refusal(plan, placed.words)
     if reason:
         raise BackendError(f"backend 'cpu' cannot run this plan: {reason}", backend="cpu")
     records = (OpRecord * len(plan.ops))()
@@ -229,7 +231,7 @@ def _fill(record: OpRecord, op: Op, placed: Placed) -> None:
 
 
 def _view(view: View, placed: Placed) -> ViewRecord:
-    at = placed.view(view) + 4 * view.offset
+    at = placed.view(view) + view.offset_bytes
     return ViewRecord(at=at, cols=view.cols, stride=view.stride, rows=ROWS[view.rows])
 
 

@@ -200,7 +200,7 @@ class WasmBackend:
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
         own, rows = self._own(program), program.plan.rows
-        places = [(own.offsets[view.buffer.name], 4 * rows[view.rows] * view.cols) for view in outputs]
+        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
         with host_errors("cpu"):
             for view, data in inputs.items():
                 await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)

@@ -62,13 +62,14 @@ async def run(
     fused: frozenset[str] = frozenset(),
     adapter: str = "",
     edit: Callable[[Plan], Plan] = lambda plan: plan,
+    dtype: str = "f32",
 ) -> Logits:
     """Logits of every row: in these steps, or all sequences in each step and up to `chunk` rows of each."""
     lengths = [len(ids) for ids in sequences]
     steps, longest = steps or cuts(chunk, *lengths), max(lengths)
     model = at_context(loaded.model, context or longest)
     stages = backend.capabilities().cuts
-    whole = make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages)
+    whole = make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages, dtype=dtype)
     plan = fuse(edit(whole), fused)
     state = make_state(plan.states, context=longest, n_sequences=len(sequences))
     started = await start(backend, [plan], state, sources=loaded.sources, adapter=adapter)

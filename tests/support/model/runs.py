@@ -43,13 +43,15 @@ def make_plan(
     kv_type: str = "f32",
     cuts: tuple[int, ...] = (),
     n_outputs: int = 0,
+    dtype: str = "f32",
 ) -> Plan:
-    """A mixed step of so many rows in all, in stages. One step may fill all pages, and asks for all rows, or
-    for no more than `n_outputs`."""
+    """A mixed step of so many rows in all, in stages, its activations stored as `dtype`. One step may fill
+    all pages, and asks for all rows, or for no more than `n_outputs`."""
     paged = [state for state in declare_states(model.spec, kv_type) if state.kind in PAGED]
     pages = n_sequences * sum(-(-context // state.unit_rows) for state in paged)
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_outputs or n_rows, updates=pages)
-    return lower(model, ProgramKey(entry="mixed", capacity=capacity, features=features), kv_type, cuts=cuts)
+    key = ProgramKey(entry="mixed", capacity=capacity, features=features)
+    return lower(model, key, kv_type, cuts=cuts, dtype=dtype)
 
 
 def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> KVCacheManager:

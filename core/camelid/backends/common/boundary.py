@@ -1,4 +1,4 @@
-"""What passes between the stages of a plan, as bytes: float32, as many rows as the step has."""
+"""Boundary buffers as bytes, passed between the stages of a plan: each buffer's dtype, the step's rows."""
 
 from __future__ import annotations
 

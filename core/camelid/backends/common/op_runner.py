@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from camelid.backends.base import Backend, OutputRow, PoolSize, Program, Ticket
 from camelid.backends.common.codecs import decode, encode
+from camelid.backends.common.codecs.activations import load, of_bytes, store
 from camelid.formats.quants import row_bytes
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS, make_op
@@ -60,7 +61,8 @@ class Quantized:
 class OpCase:
     """One op with its inputs.
 
-    `views` are float32 `[rows, cols]` by role (written roles give only their shape), `weights` by role,
+    `views` are float32 `[rows, cols]` by role (written roles give only their shape), stored as `dtypes` says
+    by role (absent: f32; a number that the dtype does not hold is rounded), `weights` by role,
     `keys` and `values` `[n, K*D]` what the sequence's state holds as `kv_type`, those before `first_kept`
     given up; without `values` the keys' first columns are those. With `has_tail` a tail of float16 holds them
     too, NaN before `tail_kept`, which unless given is the first row that one of the case reads there. Another
@@ -80,6 +82,7 @@ class OpCase:
     views: Mapping[str, F32]
     weights: Mapping[str, Quantized] = field(default_factory=dict[str, Quantized])
     attrs: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
+    dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
     keys: F32 | None = None
     values: F32 | None = None
     positions: Sequence[int] = ()
@@ -143,12 +146,12 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     step = encode_step(_case_step(case, pages), plan.layout)
     row = OPS[case.op]
     whole = {r: replace(view, offset=0, cols=view.stride) for r, view in roles.items()}
-    inputs = {whole[r]: _bytes(_inside(a, case)) for r, a in case.views.items() if r not in row.writes}
+    given = {whole[r]: _inside(a, case) for r, a in case.views.items() if r not in row.writes}
+    inputs = {view: store(a, view.dtype).tobytes() for view, a in given.items()}
     written = (*row.writes, *row.updates)
     ticket, raw = await backend.run_buffers(program, step, inputs, [whole[r] for r in written])
-    arrays = [np.frombuffer(data, np.float32) for data in raw]
-    views = {r: a.reshape(-1, whole[r].cols) for r, a in zip(written, arrays, strict=True)}
-    views = {r: a[: len(case.views[r])] for r, a in views.items()}
+    stored = {r: of_bytes(data, roles[r].buffer) for r, data in zip(written, raw, strict=True)}
+    views = {r: load(a[: len(case.views[r])], roles[r].dtype) for r, a in stored.items()}
     rows: Sequence[OutputRow] = await backend.read(ticket) if case.op in ANSWERS else ()
     state = await _read_states(backend, case, pages) if case.op in KEPT else {}
     ids = [memoryview(await backend.read_state("tokens", slot)).cast("I") for slot in slots]
@@ -159,13 +162,7 @@ def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     """The plan of the one op, and its views by role."""
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
-    symbols = _output_roles(case)
-    roles = {
-        role: View(
-            Buffer(role, symbols.get(role, "T"), sum(case.margins) + a.shape[1]), a.shape[1], case.margins[0]
-        )
-        for role, a in case.views.items()
-    }
+    roles = {role: View(_buffer(case, role), a.shape[1], case.margins[0]) for role, a in case.views.items()}
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
     states = _states(case)
     places = dict(zip(("other", "state", "tokens", "tail"), states, strict=False))
@@ -182,6 +179,11 @@ def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     more = [make_op("candidates", roles, {})] if "candidates" in case.features else []
     more += [make_op("copy", {"state": StateRef(states[OTHER].name)}, {})] if case.op == "copy" else []
     return Plan(key=key, stages=(Stage("main", (*tables, op, *more)),), states=states), roles
+
+
+def _buffer(case: OpCase, role: str) -> Buffer:
+    rows, cols = _output_roles(case).get(role, "T"), sum(case.margins) + case.views[role].shape[1]
+    return Buffer(role, rows, cols, case.dtypes.get(role, "f32"))
 
 
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
@@ -359,7 +361,7 @@ async def run_op(
     backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """`arrays` by role (float32 views, `Quantized` weights) or field of `OpCase`. Returns views by role."""
-    names = {"keys", "values", "positions", "token_ids", "output_rows"}
+    names = {"keys", "values", "positions", "token_ids", "output_rows", "dtypes"}
     extra = {k: v for k, v in arrays.items() if k in names}
     weights = {k: v for k, v in arrays.items() if isinstance(v, Quantized)}
     views = {k: v for k, v in arrays.items() if k not in names and k not in weights}

@@ -30,6 +30,7 @@ from camelid.backends.common.boundary import made_bytes
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS
 from camelid.plan.cost import step_counts
+from camelid.plan.dtypes import DTYPES
 from camelid.plan.ops import OPS, op_bytes, op_flops
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import Step, decode_step
@@ -86,6 +87,7 @@ class NullBackend:
             weight_types=frozenset(QUANTS),
             promise="none",
             max_in_flight=2,
+            dtypes=frozenset(DTYPES),
         )
 
     async def open(self, spec: OpenSpec) -> None:

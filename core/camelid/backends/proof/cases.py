@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from camelid.backends.proof import rows_basic, rows_matrix, rows_sampling, rows_state
-from camelid.backends.proof.inputs import CaseRow, GateCase, with_outputs
+from camelid.backends.proof.inputs import CaseRow, GateCase, has_dtypes, in_dtype, with_outputs
 from camelid.formats.quants import QUANTS
+from camelid.plan.dtypes import DTYPES, F32
 
 FILES = (rows_basic, rows_matrix, rows_state, rows_sampling)
 SHORT = ("linear", "linear_glu", "embed", "norm", "rope", "kv_write", "attention", "sample")
@@ -17,16 +18,18 @@ SHORT_TYPES = frozenset({"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"})  # most 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase:
     """A case whose numbers are not made yet. `is_amid`: its views lie amid other columns, and the plan has
-    room for more rows than there are. `is_short`: `auto` tries it, too."""
+    room for more rows than there are. `is_short`: `auto` tries it, too. `dtype` is that of its views."""
 
     row: CaseRow
     weight_type: str
     is_amid: bool = False
     is_short: bool = False
+    dtype: str = "f32"
 
     def made(self) -> GateCase:
         """The case."""
         made = self.row.made(self.weight_type)
+        made = replace(made, case=in_dtype(made.case, self.dtype))
         return replace(made, case=replace(made.case, margins=(8, 4), spare=3)) if self.is_amid else made
 
 
@@ -37,9 +40,13 @@ def all_rows(weight_types: Collection[str]) -> Iterator[tuple[CaseRow, str]]:
     yield from ((row, name) for name in ordered for row in with_outputs(rows_matrix.typed_rows(name)))
 
 
-def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[PlannedCase]:
-    """Every case, or those of one op. The first of each op comes twice, at last amid other columns."""
+def all_cases(
+    weight_types: Collection[str], only: str = "", dtypes: Collection[str] = ()
+) -> Iterator[PlannedCase]:
+    """Every case, or those of one op. The first of each op comes twice, at last amid other columns, and once
+    more in each of these dtypes that rounds."""
     seen: set[tuple[str, str]] = set()
+    rounding = [dtype for dtype in DTYPES if dtype != F32 and dtype in dtypes]
     for row, weight_type in all_rows(weight_types):
         key = (row.op, weight_type if row.op == "linear" else "")
         if only not in ("", row.op):
@@ -48,6 +55,8 @@ def all_cases(weight_types: Collection[str], only: str = "") -> Iterator[Planned
         yield PlannedCase(row=row, weight_type=weight_type, is_short=is_common and key not in seen)
         if key not in seen:
             yield PlannedCase(row=row, weight_type=weight_type, is_amid=True)
+            for dtype in rounding if has_dtypes(row) else ():
+                yield PlannedCase(row=row, weight_type=weight_type, dtype=dtype)
         seen.add(key)
 
 

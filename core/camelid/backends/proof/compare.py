@@ -10,12 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import FLOAT_TYPES, Candidates, Capabilities, OutputRow
-from camelid.backends.common.codecs import decode, encode
+from camelid.backends.common.codecs import activations, decode, encode
 from camelid.backends.common.op_runner import F32, OpCase, OpResult
+from camelid.plan.ops import OPS
 
 Flags = npt.NDArray[np.bool_]
 Choose = Callable[[F32, F32, Flags], F32]
 FLOAT32, ROUNDED = 1e-10, 1e-6  # NMSE of float32 paths; where something is rounded to less on the way
+# NMSE of views by dtype. Float32 values on two sides of a tie are stored one unit in the last place apart: at
+# most 2^-10 of the value in f16, 2^-7 in bf16. f16 allows that of every element (2^-20), bf16 of one in eight
+# (2^-17): of every element it would be 2^-14, too near the 1e-4 of a relative error of 1 %.
+STORED = {"f32": FLOAT32, "f16": ROUNDED, "bf16": 8e-6}
 BLOCK, MOST = 32, 127  # columns that share a scale, and the largest code, of activations "q8"
 NEAR_TIE = 1e-3
 
@@ -66,7 +71,8 @@ def _candidate_error(got: Candidates | None, want: Candidates) -> float:
 def allowed(case: OpCase, can: Capabilities) -> float:
     """The largest NMSE that passes."""
     is_rounded = case.kv_type != "f32" or case.has_tail or rounds_activations(case, can)
-    return ROUNDED if is_rounded else FLOAT32
+    written = (case.dtypes.get(role, "f32") for role in (*OPS[case.op].writes, *OPS[case.op].updates))
+    return max([ROUNDED if is_rounded else FLOAT32, *(STORED[dtype] for dtype in written)])
 
 
 def rounds_activations(case: OpCase, can: Capabilities) -> bool:
@@ -74,6 +80,12 @@ def rounds_activations(case: OpCase, can: Capabilities) -> bool:
     weight = case.weights.get("weight")
     is_product = case.op.startswith("linear") and weight is not None and weight.type not in FLOAT_TYPES
     return can.activations == "q8" and is_product
+
+
+def as_stored(case: OpCase) -> OpCase:
+    """The case with the numbers that its buffers hold."""
+    views = {role: activations.rounded(a, case.dtypes.get(role, "f32")) for role, a in case.views.items()}
+    return replace(case, views=views)
 
 
 def settled(case: OpCase) -> OpCase:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from camelid.backends.base import Capabilities, reason_against
 from camelid.backends.common.op_runner import BufferRunner, OpCase, OpResult, case_plan, run_case
 from camelid.backends.proof.cases import short_cases
-from camelid.backends.proof.compare import allowed, rounded, rounds_activations, settled, worst
+from camelid.backends.proof.compare import allowed, as_stored, rounded, rounds_activations, settled, worst
 from camelid.backends.proof.inputs import GateCase
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import CamelidError
@@ -75,11 +75,12 @@ async def first_failure(backend: BufferRunner) -> Outcome | None:
 
 
 def _inputs(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
-    """What the backend gets, and what the reference: for kernels that round, what those make of it."""
+    """The backend's case and the reference's. For kernels that round, the reference's x is what the kernel
+    makes of it, in float32: a code times its scale need not be a number of the buffer's dtype."""
     if not rounds_activations(case, can):
         return case, case
-    given = settled(case)
-    return given, rounded(given)
+    given = as_stored(settled(as_stored(case)))
+    return given, replace(rounded(given), dtypes={**given.dtypes, "x": "f32"})
 
 
 def _raised(error: Exception) -> str:

@@ -35,8 +35,9 @@ class GateCase:
     def __str__(self) -> str:
         shapes = " ".join(f"{role}[{'x'.join(map(str, a.shape))}]" for role, a in self.case.views.items())
         kv_type = self.case.kv_type if self.case.kv_type != "f32" else ""
+        dtypes = " ".join(sorted({*self.case.dtypes.values()} - {"f32"}))
         outputs = "of outputs" if self.case.of_outputs else ""
-        return " ".join(filter(None, (self.op, self.weight_type, kv_type, shapes, outputs)))
+        return " ".join(filter(None, (self.op, self.weight_type, kv_type, dtypes, shapes, outputs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,18 @@ def with_outputs(rows: Iterable[CaseRow]) -> Iterator[CaseRow]:
         if one.op not in seen and OPS[one.of or one.op].row_wise and _has_several(one):
             seen.add(one.op)
             yield replace(one, facts={**one.facts, "of_outputs": True})
+
+
+def in_dtype(case: OpCase, dtype: str) -> OpCase:
+    """The case with its views stored as the dtype, except the op's exact views."""
+    exact = OPS[case.op].exact
+    return replace(case, dtypes={role: dtype for role in case.views if role not in exact})
+
+
+def has_dtypes(one: CaseRow) -> bool:
+    """True of a row with a view that the op takes in any dtype."""
+    op = OPS[one.of or one.op]
+    return any(op.kind(role) == "View" and role not in op.exact for role in one.facts.keys() & {*op.roles})
 
 
 def _has_several(one: CaseRow) -> bool:

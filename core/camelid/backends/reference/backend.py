@@ -28,12 +28,13 @@ from camelid.backends.base import (
 )
 from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.codecs import CODECS
+from camelid.backends.common.codecs.activations import Stored, of_bytes
 from camelid.backends.common.op_runner import run_op
 from camelid.backends.reference import attention, basic, encoder, experts, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
-from camelid.backends.reference.rows import F32
 from camelid.backends.reference.store import WeightStore
 from camelid.errors import OutOfMemoryError
+from camelid.plan.dtypes import DTYPES
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import decode_step
 from camelid.plan.weights import Weight
@@ -66,6 +67,7 @@ class ReferenceBackend:
             weight_types=frozenset(CODECS),
             promise="A+B",
             max_in_flight=1,
+            dtypes=frozenset(DTYPES),
         )
 
     async def open(self, spec: OpenSpec) -> None:
@@ -91,12 +93,12 @@ class ReferenceBackend:
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         taken = checked_inputs(program, step, inputs, backend="reference")
-        cols = {buffer.name: buffer.cols for stage in program.plan.stages for buffer in stage.inputs}
-        values = {name: _rows(data, cols[name]) for name, data in taken.items()}
+        buffers = {buffer.name: buffer for stage in program.plan.stages for buffer in stage.inputs}
+        values = {name: of_bytes(data, buffers[name]).copy() for name, data in taken.items()}
         frame = self.run_frame(program.plan, step, values)
         return Ticket(program, len(frame.result), frame)
 
-    def run_frame(self, plan: Plan, step: bytes, values: dict[str, F32]) -> Frame:
+    def run_frame(self, plan: Plan, step: bytes, values: dict[str, Stored]) -> Frame:
         """Runs with given buffer values and returns everything that was computed."""
         frame = Frame(plan, decode_step(step, plan.layout), self._store, self._state, values, [])
         for op in plan.ops:
@@ -132,7 +134,7 @@ class ReferenceBackend:
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs with given bytes in some views and returns the bytes of others, for single ops."""
-        values = {view.buffer.name: _rows(data, view.cols) for view, data in inputs.items()}
+        values = {view.buffer.name: of_bytes(data, view.buffer).copy() for view, data in inputs.items()}
         frame = self.run_frame(program.plan, step, values)
         ticket = Ticket(program, len(frame.result), frame)
         return ticket, [frame.values[v.buffer.name].tobytes() for v in outputs]
@@ -148,10 +150,6 @@ class ReferenceBackend:
 
     async def close(self) -> None:
         self.__init__()
-
-
-def _rows(data: bytes, cols: int) -> F32:  # [rows, cols]
-    return np.frombuffer(data, np.float32).reshape(-1, cols).copy()
 
 
 def open_backend() -> ReferenceBackend:

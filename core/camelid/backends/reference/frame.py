@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import OutputRow, PoolSize
-from camelid.backends.reference.rows import F32, F64
+from camelid.backends.common.codecs import activations
+from camelid.backends.reference.rows import F64
 from camelid.backends.reference.store import WeightStore
 from camelid.backends.reference.stored import Stored, empty_rows
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
@@ -55,24 +56,25 @@ def _empty_pool(state: StateSpec, n_units: int, cols: int) -> Stored:
 
 @dataclass(slots=True)
 class Frame:
-    """One run: the plan, its decoded step, and the values of every buffer so far."""
+    """One run: the plan, its decoded step, and the rows of every buffer so far, as its dtype stores them."""
 
     plan: Plan
     step: Step
     store: WeightStore
     state: StatePools
-    values: dict[str, F32]
+    values: dict[str, Stored]
     result: list[OutputRow]
 
     def read(self, view: View) -> F64:  # [rows, cols]
         columns = slice(view.offset, view.offset + view.cols)
-        return self.values[view.buffer.name][:, columns].astype(np.float64)
+        return activations.load(self.values[view.buffer.name][:, columns], view.dtype).astype(np.float64)
 
     def write(self, view: View, value: npt.NDArray[Any]) -> None:
         name, buffer = view.buffer.name, view.buffer
         if name not in self.values:
-            self.values[name] = np.zeros((len(value), buffer.cols), np.float32)
-        self.values[name][:, view.offset : view.offset + view.cols] = value
+            self.values[name] = activations.empty(len(value), buffer)
+        columns = slice(view.offset, view.offset + view.cols)
+        self.values[name][:, columns] = activations.store(value, buffer.dtype)
 
     def sequence_words(self, row: StepRow, group: str) -> tuple[int, int, int]:
         return self.step.sequences[row.sequence].groups[self.plan.group(group)]

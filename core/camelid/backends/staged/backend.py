@@ -67,7 +67,8 @@ class StagedBackend:
         self._boundary_bytes = 0
 
     def capabilities(self) -> Capabilities:
-        """What every stage promises; ops and types of any, since `refuses` asks each for its own part."""
+        """What every stage promises; ops, types and dtypes of any, since `refuses` asks each for its own
+        part."""
         each = [backend.capabilities() for backend in self.backends]
         promises = set[str].intersection(*(set(can.promise.split("+")) for can in each)) - {"none"}
         limits = {name: value for can in each for name, value in can.limits.items()}
@@ -76,6 +77,7 @@ class StagedBackend:
             device="; ".join(f"{self.part(i)} on {can.device}" for i, can in enumerate(each)),
             ops=frozenset[str]().union(*(can.ops for can in each)),
             weight_types=frozenset[str]().union(*(can.weight_types for can in each)),
+            dtypes=frozenset[str]().union(*(can.dtypes for can in each)),
             promise="+".join(sorted(promises)) or "none",
             max_in_flight=1,
             fused=frozenset(name for name in each[0].fused if all(name in can.fused for can in each)),

@@ -165,7 +165,7 @@ class WebGpuBackend:
         for view, data in inputs.items():
             await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
         ticket = self.run(program, step)
-        places = [(own.offsets[view.buffer.name], 4 * rows[view.rows] * view.cols) for view in outputs]
+        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
         return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
     def memory(self) -> MemoryReport:

@@ -10,6 +10,7 @@ from camelid.backends.webgpu.kernel import Constants, Kernel
 from camelid.backends.webgpu.layouts import LAYOUTS
 from camelid.backends.webgpu.load import check_weight
 from camelid.errors import BackendError
+from camelid.plan.dtypes import F32
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan
 from camelid.plan.weights import Weight
@@ -81,6 +82,7 @@ def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
     buffers = [view.buffer.name for _, view in op.views()]
     if len({*buffers}) < len(buffers):  # a device may not bind one range twice for writing
         yield f"two views of one buffer: {', '.join(buffers)}"
+    yield from (f"{role} = {view}: it is no float32" for role, view in op.views() if view.dtype != F32)
     for role in kernel.vec4:
         view = op.view(role)
         if view.stride % 4 or view.offset % 4:

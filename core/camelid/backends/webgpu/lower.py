@@ -149,7 +149,7 @@ class _Lowering:
         drawn = next((op for op in self.plan.ops if op.name == "sample"), None)
         if drawn and "all_logits" in self.plan.key.features:
             logits = drawn.view("logits")
-            yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, 4 * logits.cols
+            yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, logits.row_bytes
 
     def _constants(self, op: Op) -> Constants:
         known = step_constants(self.plan.layout) | op_constants(op)
