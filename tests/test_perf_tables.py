@@ -53,7 +53,7 @@ def duel(ours: float, on: float, off: float, share: float) -> Duel:
     """Rates of each side, and the share of the bandwidth that ours takes."""
 
     def run(rate: float) -> list[Run]:
-        return [Run(seconds=1 / rate, n_tokens=1, ttft_s=0.0, backend_s=0.0)]
+        return [Run(seconds=1 / rate, n_tokens=1, ttft_s=0.0)]
 
     n_bytes = round(share * 1e9 / ours)
     prediction = Prediction(n_tokens=1, n_bytes=n_bytes, flops=1, read_s=1.0, multiply_s=0.0)

@@ -54,8 +54,6 @@ NOT_IN_BROWSER = (
     "formats/gguf_values.py",
     "formats/gguf_writer.py",
     "formats/hf_",
-    "formats/hub/cache.py",
-    "formats/hub/download.py",
     "formats/hub/failures.py",
     "formats/hub/fetch.py",
     "model/hf.py",

@@ -71,7 +71,7 @@ def test_slowdown_of_more_than_a_tenth_fails(
     rates = {each["kind"]: each["tps"] for each in earlier["rows"]}
 
     async def run(bench: Bench, case: Case, repetition: int) -> Run:
-        return Run(seconds=1 / rates[case.kind], n_tokens=1, ttft_s=0.0, backend_s=0.0)
+        return Run(seconds=1 / rates[case.kind], n_tokens=1, ttft_s=0.0)
 
     monkeypatch.setattr(Bench, "run", run)  # exactly as fast as earlier
     with stored(earlier, tmp_path, factor) as place:
@@ -86,7 +86,7 @@ def test_slowdown_of_more_than_a_tenth_fails(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_id": "0", "model": "x.gguf", "model_bytes": 7}, "is of another file: x.gguf, 7, 0, not "),
+        ({"model_id": "0", "model": "x.gguf", "model_bytes": 7}, "is of another file: x.gguf, 0, not "),
         ({"threads": 99}, "is of another number of threads: 99"),
         ({"kv_type": "f16"}, "is of another type of keys and values: f16, not f32"),
         ({"gpu_layers": 3}, "is of another number of layers on the GPU: 3, not None"),
@@ -153,14 +153,9 @@ def test_llama_cpp_runs_in_turns_on_the_same_file(
     assert only["rival"]["tps"] > 0
     assert only["ratio"] == pytest.approx(only["tps"] / only["rival"]["tps"])
     assert order == ["ours 0", "theirs 0", "ours 1", "theirs 1", "ours 2", "theirs 2"]
-    shown = call(path, *SMALL[:-1], "-n", 0, "--compare", "llama.cpp", "--flash-attention", "off").stdout
+    shown = call(path, *SMALL[:-1], "-n", 0, "--compare", "llama.cpp").stdout
     assert "beside llama.cpp: llama-cpp-python" in shown
-    assert "; flash attention off" in shown
-    *_, result, head, _, line = shown.splitlines()
-    assert "of it" in result
-    assert head == "| file | test | camelid tok/s | llama.cpp tok/s | ratio | of read bandwidth |"
-    assert line.startswith("| tiny.gguf | pp8 | ")
-    assert line.count("|") == head.count("|")
+    assert "of it" in shown.splitlines()[-1]
 
 
 @pytest.mark.conformance
@@ -203,12 +198,6 @@ def test_depth_is_computed_once(path: str, monkeypatch: pytest.MonkeyPatch, case
     timed = case.n * case.batch
     held = [40, 0, 0, 20, 40]
     assert counts == [timed + n * case.batch for n in held]
-
-
-def test_flash_attention_is_the_rivals(path: str) -> None:
-    done = call(path, *SMALL, "--flash-attention", "on")
-    assert done.exit_code == 2
-    assert "--flash-attention needs --compare llama.cpp" in " ".join(done.stderr.split())
 
 
 @pytest.mark.conformance

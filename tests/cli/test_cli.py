@@ -252,11 +252,11 @@ def test_info_shows_what_the_file_holds(path: str) -> None:
     assert (facts["heads"], facts["kv_heads"], facts["head_dim"], facts["layers"]) == (4, 2, 16, 2)
     assert facts["file_bytes"] == Path(path).stat().st_size
     assert facts["types"].keys() == {"q8_0", "f32"}
-    assert "blk.1.ffn_down.weight" in call("info", path, "-v").stdout
 
 
 def test_info_works_without_a_tokenizer(bare: str) -> None:
-    assert json.loads(call("info", bare, "--json").stdout)["tokenizer"] == "none"
+    assert json.loads(call("info", bare, "--json").stdout)["tokenizer"] is None
+    assert "tokenizer       none\n" in call("info", bare).stdout
 
 
 def test_explain_prints_the_plan_and_its_cost(path: str) -> None:

@@ -137,13 +137,10 @@ def test_experts_windows_and_rotations_are_told(tmp_path: Path) -> None:
     assert "rope            none\n" in gpt2
 
 
-def test_a_directory_has_types_bytes_and_tensors_as_they_are_stored(tmp_path: Path) -> None:
+def test_a_directory_has_types_as_stored(tmp_path: Path) -> None:
     folder = write_hf(tmp_path, load_case("qwen2"), dtype="bf16")
     facts = info(str(folder))
     assert facts["types"] == {"bf16": facts["file_bytes"]}
-    shown = call("info", str(folder), "-v").stdout.splitlines()
-    row = next(text.split() for text in shown if text.startswith("blk.0.attn_norm.weight"))
-    assert row[1:3] == ["bf16", str(load_case("qwen2").config["hidden_size"])]
 
 
 def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,13 +150,13 @@ def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch:
     assert info("8b")["name"] == "tiny llama"
 
 
-def test_unknown_names_are_told_of_the_presets(tmp_path: Path) -> None:
-    done = call("info", "9b")
-    assert done.exit_code == 1
-    assert done.stderr.count("\n") == 1 and "there is no such file" in done.stderr
-    assert "presets 8b and 70b" in done.stderr
-    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
-    assert "preset" not in call("info", str(tmp_path / "broken.gguf")).stderr
+def test_a_refused_model_has_no_facts(tmp_path: Path) -> None:
+    """`inspect` shows it."""
+    folder = write_hf(tmp_path, load_case("llama31"), config_changes={"model_type": "llama9"})
+    for name, reason in (("9b", "there is no such file"), (str(folder), "'llama9' is not supported")):
+        done = call("info", name)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert reason in done.stderr
 
 
 def test_names_in_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:

@@ -49,9 +49,7 @@ def test_every_tensor_of_a_known_model_finds_its_rule(case: HfCase, tmp_path: Pa
     sizes = [(tmp_path / f["name"]).stat().st_size for f in facts["files"]]
     assert [f["bytes"] for f in facts["files"]] == sizes
     assert sum(f["tensors"] for f in facts["files"]) == len(case.tensors)
-    assert facts["types"] == {
-        "bf16": {"tensors": len(case.tensors), "bytes": 2 * facts["parameters"]},
-    }
+    assert facts["types"] == {"bf16": 2 * facts["parameters"]}
 
 
 # (case, tensor, GGUF name, folds): llama's rotation, gemma's norms, gpt2's order, fused and stacked ones.
@@ -64,13 +62,13 @@ FOLDS = [
         "gpt2",
         "transformer.h.0.attn.c_attn.bias",
         "blk.0.attn_qkv.bias",
-        ["cut into attn_q, attn_k, attn_v"],
+        [],
     ),
     (
         "phi3_short",
         "model.layers.0.mlp.gate_up_proj.weight",
         "blk.0.ffn_up.weight",
-        ["cut into ffn_gate, ffn_up"],
+        [],
     ),
     (
         "mixtral",
@@ -90,12 +88,11 @@ def test_names_and_folds(case: str, name: str, to: str, folds: list[str], tmp_pa
 def test_text_groups_layers_unless_every_tensor_is_asked_for(tmp_path: Path) -> None:
     folder = write_hf(tmp_path, load_case("mixtral"), dtype="bf16", n_shards=2)
     short, long = (call(folder, *words).stdout for words in ((), ("--tensors",)))
-    assert call(folder, "-v").stdout == long
     (row,) = (text.split() for text in short.splitlines() if ".experts.*.w1.weight" in text)
     name = "model.layers.*.block_sparse_moe.experts.*.w1.weight"
     assert row == [name, "bf16", "96x64", "->", "blk.*.ffn_gate_exps.weight", "stack", "4", "8", "of", "them"]
     assert "experts.3.w1.weight" in long and "experts.3.w1.weight" not in short
-    for text in ("loads as        llama, by the row of model_type mixtral", "format=pt", "41 tensors"):
+    for text in ("model type      mixtral\nloads as        llama\n", "of-00002.safetensors"):
         assert text in short
     assert "num_local_experts" in short and "_from_model_config" in short
 
@@ -122,8 +119,8 @@ def test_a_refused_model_is_shown_with_the_reason(
     status = [t["status"] for t in facts["tensors"]]
     assert status.count("weight") == n_known and status.count("unknown") == 21 - n_known
     done = call(folder, "--tensors")
-    assert done.exit_code == 0 and f"loads as        nothing: {facts['reason']}\n" in done.stdout
-    assert sum(text.startswith("! ") for text in done.stdout.splitlines()) == 21 - n_known
+    assert done.exit_code == 0 and f"reason          {facts['reason']}\n" in done.stdout
+    assert sum(text.startswith("  ! ") for text in done.stdout.splitlines()) == 21 - n_known
 
 
 def test_weights_of_another_type_are_marked(tmp_path: Path) -> None:
@@ -149,22 +146,21 @@ def test_a_tied_twin_is_unused_and_a_mask_ignored(tmp_path: Path) -> None:
     assert uses(facts)["lm_head.weight"]["status"] == "unused"
     assert uses(facts)["a.rotary_emb.inv_freq"]["status"] == "ignored"
     shown = call(folder).stdout
-    assert f"of which {facts['used_parameters']:,} are used" in shown
+    assert f"used parameters {facts['used_parameters']:,}\n" in shown
     assert [text.split()[3] for text in shown.splitlines() if "lm_head.weight" in text] == ["unused"]
 
 
-def test_tokenizer_template_and_metadata_of_shards(tmp_path: Path) -> None:
+def test_tokenizer_and_template_are_shown(tmp_path: Path) -> None:
     folder = write_hf(tmp_path, load_case("llama31"))
     model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}}
     (folder / "tokenizer.json").write_text(json.dumps({"model": model, "added_tokens": []}))
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     facts = inspect(folder)
-    assert facts["files"][0]["metadata"] == {"format": "pt"}
     assert facts["chat_template"] is True
     assert (facts["tokenizer"]["kind"], facts["tokenizer"]["n_tokens"]) == ("WordLevel", 2)
     assert "unk_token '<unk>' is not" in facts["tokenizer"]["reason"]
     assert facts["loads_as"] == "llama", "the weights can be used alone"
-    assert "WordLevel, 2 tokens; cannot be used: " in call(folder).stdout
+    assert "WordLevel, 2 tokens; unsupported: " in call(folder).stdout
 
 
 def test_settings_cannot_steer_the_terminal_and_infinity_stays_json(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_pulled_model_runs_from_the_cache(hub: Hub, tmp_path: Path) -> None:
 
 def test_pull_as_json_with_revision(hub: Hub, tmp_path: Path) -> None:
     commit = hub.repos["o/cria"].names["main"]
-    facts = json.loads(shell(hub, tmp_path, "pull", "o/cria", "--revision", commit, "--json").stdout)
+    facts = json.loads(shell(hub, tmp_path, "pull", f"o/cria@{commit}", "--json").stdout)
     assert facts["commit"] == commit
     assert facts["bytes"] == CRIA.stat().st_size
     assert facts["files"] == [facts["path"]]
@@ -89,13 +89,11 @@ def test_verbs_take_hub_ids(hub: Hub, tmp_path: Path, words: list[str]) -> None:
     [
         (("pull", "o/none"), 1, "camelid: error: o/none is no file here, and no repository at "),
         (("pull", "o/cria:Q4_0"), 1, "camelid: error: o/cria has no Q4_0; it has Q8_0"),
-        (("pull", "o/cria", "--offline"), 1, "is not whole in the cache"),
+        (("pull", "o/cria", "--offline"), 1, "is not complete in the cache"),
         (("run", "o/cria:Q6_K", "-p", "x"), 1, "has no Q6_K"),
         (("run", "o/cria"), 2, "no prompt"),
         (("pull", "cria"), 2, "'cria' is no hub id"),
-        (("pull", "o/cria", "--revision", "../x"), 2, "cannot be the name of a branch"),
-        (("pull", "o/cria@a/../b"), 2, "cannot be the name of a branch"),
-        (("pull", "o/cria@v1", "--revision", "v2"), 2, "another one"),
+        (("pull", "o/cria@a/../b"), 2, "is impossible; expected a branch"),
         (("pull",), 2, "HUB_ID"),
     ],
 )
@@ -115,9 +113,10 @@ def test_offline_by_environment(hub: Hub, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: SIGINT")
 def test_ctrl_c_exits_with_130_and_the_next_pull_goes_on(hub: Hub, tmp_path: Path) -> None:
-    hub.delay_s = 0.02  # 1.1 s for all of it
+    hub.add("o/big", {"big-Q8_0.gguf": bytes(30 << 20)})
+    hub.delay_s = 0.005  # 2.4 s for all of it; huggingface_hub writes chunks of 10 MiB
     child = subprocess.Popen(
-        [sys.executable, "-m", "camelid", "pull", "o/cria"],
+        [sys.executable, "-m", "camelid", "pull", "o/big"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(hub, tmp_path),
     )  # fmt: skip
     deadline = time.monotonic() + 30
@@ -127,9 +126,9 @@ def test_ctrl_c_exits_with_130_and_the_next_pull_goes_on(hub: Hub, tmp_path: Pat
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out) == (130, "")
-    assert "what came is kept" in err
+    assert "part is kept" in err
     hub.delay_s = 0
-    assert shell(hub, tmp_path, "pull", "o/cria").returncode == 0
+    assert shell(hub, tmp_path, "pull", "o/big").returncode == 0
     assert re.fullmatch(r"bytes=[1-9]\d*-", hub.downloads()[-1]["range"])
 
 

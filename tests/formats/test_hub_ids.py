@@ -87,6 +87,8 @@ THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
         ([*SPLIT, "m-Q4_K_M.gguf"], None, ("m-Q4_K_M.gguf",), ""),
         ([*SPLIT, "m-Q4_K_M.gguf"], SPLIT[1], tuple(SPLIT), ""),
         ([*SPLIT, *THREE], "q8_0", tuple(THREE), ""),
+        (["m-i2_s.gguf", "m-fp16.gguf"], "i2_s", ("m-i2_s.gguf",), ""),
+        (["UD-Q2_K_XL/m.gguf", "m-Q8_0.gguf"], "q2_k_xl", ("UD-Q2_K_XL/m.gguf",), ""),
         (THREE[::-1], None, tuple(THREE), ""),
         (THREE, "m-00003-of-00003.GGUF", tuple(THREE), ""),
         (THREE[1:], None, tuple(THREE), ""),
@@ -94,17 +96,21 @@ THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
     ],
 )
 def test_chosen_gguf(listing: list[str], quant: str | None, want: tuple[str, ...], note: str) -> None:
-    choice = choose_files(listing, quant, place="o/r")
-    assert (choice.files, choice.is_gguf) == (want, True)
-    assert note in choice.note
-    assert bool(note) == bool(choice.note)
+    files, said = choose_files(listing, quant, place="o/r")
+    assert files == want
+    assert note in said and bool(note) == bool(said)
 
 
 def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
-    choice = choose_files(DIRECTORY, None, place="o/r")
+    files, said = choose_files(DIRECTORY, None, place="o/r")
     left_out = {"pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth", "README.md"}
-    assert set(choice.files) == set(DIRECTORY) - left_out
-    assert not choice.is_gguf
+    assert (set(files), said) == (set(DIRECTORY) - left_out, "")
+
+
+def test_shards_that_a_listing_lacks_are_chosen_too() -> None:
+    listing = ["config.json", "model-00002-of-00003.safetensors"]
+    files, _ = choose_files(listing, None, place="o/r")
+    assert files == ("config.json", *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)))
 
 
 @pytest.mark.parametrize(
@@ -118,13 +124,13 @@ def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
         (DIRECTORY, "Q4_0", RequestError, "no .gguf files.*leave out"),
         (["pytorch_model.bin", "config.json"], None, UnsupportedModelError, "pickles.*never loaded"),
         (["model.safetensors"], None, UnsupportedModelError, "no config.json beside"),
-        ([], None, UnsupportedModelError, "0 files"),
-        (["mmproj-a.gguf"], None, UnsupportedModelError, "no .gguf file"),
-        (["a.gguf", "../evil.gguf"], None, ModelFormatError, "evil.*not inside"),
-        (["a.gguf", "/etc/passwd"], None, ModelFormatError, "not inside"),
-        (["a.gguf", "x/../../y"], None, ModelFormatError, "not inside"),
-        (["a.gguf", "C:\\x"], None, ModelFormatError, "not inside"),
-        (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "not inside"),
+        ([], None, UnsupportedModelError, "neither a .gguf model nor"),
+        (["mmproj-a.gguf"], None, UnsupportedModelError, "neither a .gguf model nor"),
+        (["a.gguf", "../evil.gguf"], None, ModelFormatError, "evil.*outside the repo"),
+        (["a.gguf", "/etc/passwd"], None, ModelFormatError, "outside the repo"),
+        (["a.gguf", "x/../../y"], None, ModelFormatError, "outside the repo"),
+        (["a.gguf", "C:\\x"], None, ModelFormatError, "outside the repo"),
+        (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "outside the repo"),
     ],
 )
 def test_listing_that_is_refused(

@@ -65,12 +65,12 @@ def test_without_network_the_cache_serves_and_says_so(
     pull("o/r", tmp_path)
     for breaks in (
         lambda: setattr(hub, "is_down", True),
-        lambda: monkeypatch.setenv("HF_ENDPOINT", closed()),
+        lambda: monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", closed()),
     ):
         breaks()
         fetched, said = pull("o/r", tmp_path)
         assert fetched.path.read_bytes() == DATA
-        assert f"using what was fetched earlier, commit {commit[:12]}" in said[0]
+        assert f"using commit {commit[:12]}, fetched earlier" in said[0]
         assert refused("o/r:Q6_K", tmp_path).reason == "network"
         assert refused("o/other", tmp_path).reason == "network"
 
@@ -91,7 +91,7 @@ def test_offline_asks_nobody(hub: Hub, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
     assert len(hub.asked) == n_asked
-    assert "what the cache has of o/r" in refused("o/r:Q6_K", tmp_path).message
+    assert "the cached part of o/r" in refused("o/r:Q6_K", tmp_path).message
 
 
 def test_offline_directory_without_all_shards_is_not_whole(hub: Hub, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_offline_directory_without_all_shards_is_not_whole(hub: Hub, tmp_path: P
     fetched, _ = pull("o/r", tmp_path)
     assert pull("o/r", tmp_path, offline=True)[0].files == fetched.files
     (fetched.path / "model-00002-of-00002.safetensors").unlink()
-    assert "not whole" in refused("o/r", tmp_path, offline=True).message
+    assert "not complete" in refused("o/r", tmp_path, offline=True).message
 
 
 @pytest.mark.faults

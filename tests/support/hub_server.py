@@ -145,7 +145,8 @@ class Handler(BaseHTTPRequestHandler):
     def sibling(self, name: str, data: bytes) -> dict[str, Any]:
         entry = {"rfilename": name, "size": len(data), "blobId": git_sha1(data)}
         if len(data) >= LARGE:
-            entry["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 130}
+            entry["size"] = self.hub.claimed_size or len(data)
+            entry["lfs"] = {"sha256": sha256(data), "size": entry["size"], "pointerSize": 130}
         return entry
 
     def resolve(self, name: str, revision: str, file: str) -> None:

@@ -1,12 +1,12 @@
-"""`camelid bench`: prefill and decode, beside what this machine allows, measured in the same minute."""
+"""`camelid bench`: prefill and decode against this machine's measured limits."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,17 +17,16 @@ from camelid.backends.base import Capabilities
 from camelid.backends.common.processors import allowed_processors, cpu_quota
 from camelid.cli.bench_cases import Case, Counts, all_cases
 from camelid.cli.bench_compare import Stored, read_stored
-from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
 from camelid.cli.bench_llama_cpp import NAME as LLAMA_CPP
+from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
-from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary, table_lines
+from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.fetching import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.show import human
 from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, read_backend, verb
 from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.errors import RequestError
 from camelid.loading.model_file import find_directory, find_source
 from camelid.loading.start import LoadOptions
 from camelid.version import __version__
@@ -37,21 +36,20 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """What to run, how often, and beside what."""
+    """The options."""
 
     model: str
     path: str
     cases: Sequence[Case]
     repetitions: int
     options: LoadOptions
-    rival: str = ""
-    flash_attention: str = "auto"  # the rival's
-    stored: Stored | None = None
+    has_rival: bool
+    stored: Stored | None
 
     @property
-    def context(self) -> int:
-        """Rows that a stream may come to hold."""
-        return max(case.rows(self.options.chunk) for case in self.cases)
+    def threads(self) -> int:
+        """Threads of the processor."""
+        return self.options.threads or n_threads()
 
 
 @verb
@@ -59,47 +57,43 @@ class BenchOptions:
 @click.option("-p", "--n-prompt", type=Counts(1, or_none=True), default="512", show_default=True,
               help="Prompt tokens, drawn with a fixed seed; 0 leaves prefill out.")  # fmt: skip
 @click.option("-n", "--n-gen", type=Counts(2, or_none=True), default="128", show_default=True,
-              help="Tokens generated, greedily and past any end token; 0 leaves decode out.")  # fmt: skip
+              help="Generated tokens, greedy, past any end token; 0 leaves decode out.")  # fmt: skip
 @click.option("-d", "--depth", "depths", type=Counts(0), default="0", show_default=True,
-              help="Tokens that are there before, untimed.")  # fmt: skip
+              help="Tokens before the timed ones.")  # fmt: skip
 @click.option("-b", "--batch", "batches", type=Counts(1), default="1", show_default=True,
               help="Streams at once. These four take several numbers: -b 1,8.")  # fmt: skip
 @click.option("-r", "--repetitions", type=click.IntRange(1), default=5, show_default=True,
-              help="Medians are over these; one more goes before to warm up.")  # fmt: skip
+              help="Runs of each median, after one more to warm up.")  # fmt: skip
 @backend_options
 @kv_type_option
 @click.option("--compare", default="", metavar="RIVAL",
-              help=f"{LLAMA_CPP}: run it in turns on the same file. FILE.json: an earlier result of --json; "
+              help=f"{LLAMA_CPP}: runs in turns on the same file. FILE.json: an earlier result of --json; "
               "fails if a figure is more than 10 % below it.")  # fmt: skip
-@click.option("--flash-attention", type=click.Choice(list(FLASH_ATTENTION)), default="auto",
-              show_default=True, help=f"Of {LLAMA_CPP}, with --compare {LLAMA_CPP}.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
-    batches: tuple[int, ...], repetitions: int, kv_type: str, compare: str, flash_attention: str,
-    as_json: bool, **others: Any,
+    batches: tuple[int, ...], repetitions: int, kv_type: str, compare: str, as_json: bool, **others: Any,
 ) -> None:  # fmt: skip
-    """Measure prefill and decode against what this machine allows.
+    """Measure prefill and decode against this machine's limits.
 
     Each case begins with a prediction: bytes over the read bandwidth, for prefill also arithmetic over a
     matrix product, both measured right before.
     """
     cases = all_cases(n_prompt, n_gen, depths, batches)
-    if flash_attention != "auto" and compare != LLAMA_CPP:
-        raise click.UsageError(f"--flash-attention needs --compare {LLAMA_CPP}")
     stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
     if stored:
         stored.check_cases(cases)
     n_streams, words = max(batches), read_backend(others)
-    words |= {"chunk": max(Limits().chunk, 2 * n_streams), "parallel": n_streams, "kv_type": kv_type}
+    chunk = max(Limits().chunk, 2 * n_streams)
+    context = max(case.rows(chunk) for case in cases)
+    words |= {"chunk": chunk, "parallel": n_streams, "context": context, "kv_type": kv_type}
     asked = BenchOptions(
         model=model,
         path=local_model(model),
         cases=cases,
         repetitions=repetitions,
         options=LoadOptions(**words),
-        rival="" if stored else compare,
-        flash_attention=flash_attention,
+        has_rival=compare == LLAMA_CPP,
         stored=stored,
     )
     facts, rows = asyncio.run(measure(asked, _silent if as_json else click.echo))
@@ -109,17 +103,16 @@ def command(
         raise Failure(f"slower than {compare}: {', '.join(slower)} of it, expected at least 90%")
 
 
-def _silent(line: str) -> None:
-    """Only the JSON object is printed."""
+def _silent(line: str) -> None: ...
 
 
 async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
-    """Loads the model and runs every case, telling each prediction before its figure."""
+    """Every case on the loaded model; `tell` receives each prediction before its figure."""
     async with AsyncExitStack() as stack:
-        rival = stack.enter_context(open_rival(asked)) if asked.rival else None
-        with loading_bar() as progress, refused_context(asked):
-            options = replace(asked.options, context=asked.context)
-            bench = await stack.enter_async_context(open_bench(asked.path, options, perf_counter, progress))
+        rival = stack.enter_context(open_rival(asked)) if asked.has_rival else None
+        with loading_bar() as progress:
+            opened = open_bench(asked.path, asked.options, perf_counter, progress)
+            bench = await stack.enter_async_context(opened)
         facts = about(bench, asked, rival)
         if asked.stored:
             asked.stored.check_facts(facts)
@@ -129,15 +122,13 @@ async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
         rows = [await measure_case(bench, case, asked, rival, tell) for case in asked.cases]
     for line in asked.stored.lines(rows) if asked.stored else ():
         tell(line)
-    for line in table_lines(asked.model, rows, asked.rival) if rival else ():
-        tell(line)
     return {**facts, **summary(rows), "rows": [row.facts() for row in rows]}, rows
 
 
 async def measure_case(
     bench: Bench, case: Case, asked: BenchOptions, rival: LlamaCpp | None, tell: Tell
 ) -> Row:
-    """The yardstick, the prediction, then the runs: ours and the rival's in turns, the first not counted."""
+    """Yardstick, prediction, then runs, Camelid's and the rival's in turns; the first is not counted."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
     yardstick = Yardstick.measure(bench.backend)
     prediction = predict(case, plan, yardstick, asked.options.chunk)
@@ -149,13 +140,13 @@ async def measure_case(
         if rival:
             theirs.append(rival.run(case, repetition))
     row = Row(case=case, yardstick=yardstick, prediction=prediction, runs=ours[1:], rival=theirs[1:])
-    for line in result_lines(row, asked.rival):
+    for line in result_lines(row, LLAMA_CPP):
         tell(line)
     return row
 
 
 def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Facts:
-    """What ran, where, and how."""
+    """Model, device and conditions of the result."""
     llm = bench.llm
     return {
         "backend": llm.capabilities.name,
@@ -163,77 +154,48 @@ def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Facts:
         "model": asked.model,
         "model_bytes": llm.weight_bytes,
         "model_id": bench.model_id,
-        "threads": asked.options.threads or n_threads(),
+        "threads": asked.threads,
         "gpu_layers": asked.options.gpu_layers,
         "kv_type": asked.options.kv_type,
         "repetitions": asked.repetitions,
         "context": llm.context,
         "version": __version__,
-        **(rival_facts(asked, rival) if rival else {}),
-    }
-
-
-def rival_facts(asked: BenchOptions, rival: LlamaCpp) -> Facts:
-    """What ran beside."""
-    return {
-        "rival": asked.rival,
-        "rival_build": rival.build,
-        "rival_flash_attention": asked.flash_attention,
+        **({"rival": LLAMA_CPP, "rival_build": rival.build} if rival else {}),
     }
 
 
 def heading(facts: Facts) -> str:
     """The first line of a report."""
-    n_bytes = facts["model_bytes"]
-    assert isinstance(n_bytes, int)
     line = (
-        f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(n_bytes)} of weights, "
-        f"keys and values {facts['kv_type']}, {facts['threads']} threads, "
-        f"each case {facts['repetitions']} times"
+        f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(int(str(facts['model_bytes'])))} "
+        f"of weights, keys and values {facts['kv_type']}, {facts['threads']} threads"
     )
-    if "rival" not in facts:
-        return line
-    attention = f"flash attention {facts['rival_flash_attention']}"
-    return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}; {attention}"
+    return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
 
 
 def has_own_memory(capabilities: Capabilities) -> bool:
-    """Whether the device may read faster than the processor: a GPU, which alone has limits."""
+    """A GPU, which alone has limits: its memory may be faster than the processor's."""
     return bool(capabilities.limits) and not capabilities.is_software
 
 
 def n_threads() -> int:
-    """Threads that backend cpu takes unasked, and a rival beside it: one a processor that is ours to use."""
+    """Default threads of backend cpu, and of a rival beside it: one per available processor."""
     n, quota = len(allowed_processors()), cpu_quota()
     return n if quota is None else min(n, max(int(quota), 1))
 
 
-@contextmanager
-def refused_context(asked: BenchOptions) -> Generator[None]:
-    """A context that the model does not have, said in this verb's words."""
-    try:
-        yield
-    except RequestError as error:
-        if error.facts.get("field") != "context":
-            raise
-        message = (
-            f"these cases take {asked.context} rows a stream: {error.message}; give smaller -p, -n, -d or -b"
-        )
-        raise RequestError(message, **error.facts) from None
-
-
 def open_rival(asked: BenchOptions) -> LlamaCpp:
-    """llama.cpp on the same file. A usage error for a directory, which it does not read."""
+    """llama.cpp on the same file; a usage error for a directory."""
     if find_directory(asked.path):
         raise click.UsageError(
             f"{asked.path} is a directory, and llama.cpp reads GGUF; write one: camelid convert DIR OUT.gguf"
         )
+    options = asked.options
     return LlamaCpp(
         Path(find_source(asked.path).handle),
-        context=asked.context,
-        batch=asked.options.parallel,
-        threads=asked.options.threads or n_threads(),
-        kv_type=asked.options.kv_type,
+        context=options.context or 0,
+        batch=options.parallel,
+        threads=asked.threads,
+        kv_type=options.kv_type,
         clock=perf_counter,
-        flash_attention=asked.flash_attention,
     )

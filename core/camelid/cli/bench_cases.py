@@ -1,4 +1,4 @@
-"""What `camelid bench` runs: prefill or decode, so many tokens, after so many rows, in so many streams."""
+"""Cases of `camelid bench`: prefill or decode of n tokens, after so many rows, in so many streams."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 
 from camelid.engine.step_budget import MIN_PREFILL_ROWS
 
-IN_FLIGHT = 16  # rows for steps that run ahead, so that no stream ends while it is timed
-Kind = Literal["pp", "tg"]  # prompt processing and text generation, as llama-bench names them
+IN_FLIGHT = 16  # rows for steps that run ahead, so that no stream ends during its timing
+Kind = Literal["pp", "tg"]  # prompt processing and text generation, as in llama-bench
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`n` tokens a stream after `depth` rows that are there before, in `batch` streams at once."""
+    """`n` tokens per stream after `depth` rows, in `batch` streams at once."""
 
     kind: Kind
     n: int
@@ -30,14 +30,14 @@ class Case:
 
     @property
     def held(self) -> int:
-        """Rows before the first token that is timed; decode follows at least one."""
+        """Rows before the first timed token; decode follows at least one."""
         return self.depth if self.kind == "pp" else max(self.depth, 1)
 
     def rows(self, chunk: int) -> int:
-        """Rows that a stream may come to hold, where a step has room for `chunk`.
+        """Maximum rows of a stream, with `chunk` rows per step.
 
-        The first stream to decode goes on while the others still read their prompts, of which a step beside
-        it may take as few as MIN_PREFILL_ROWS.
+        The first stream decodes on during the others' prefill, of which a step beside it may take as few as
+        MIN_PREFILL_ROWS.
         """
         if self.kind == "pp":
             return self.depth + self.n + 1
@@ -46,7 +46,7 @@ class Case:
         return self.held + self.n + 1 + ahead + IN_FLIGHT
 
     def prompt(self, stream: int, repetition: int, vocab_size: int) -> list[int]:
-        """A stream's prompt. What is timed differs in each repetition, so that no cache has it."""
+        """A stream's prompt; its timed part differs in each repetition and is in no cache."""
         held = _draw(f"held {stream}", self.held, vocab_size)
         fresh = self.n if self.kind == "pp" else 0
         return held + _draw(f"timed {stream} {repetition}", fresh, vocab_size)
@@ -60,7 +60,7 @@ def _draw(seed: str, n: int, vocab_size: int) -> list[int]:
 def all_cases(
     n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...], batches: tuple[int, ...]
 ) -> list[Case]:
-    """Every combination, without those of no tokens. A usage error if none is left."""
+    """Every combination, except of 0 tokens."""
     numbers: dict[Kind, tuple[int, ...]] = {"pp": n_prompt, "tg": n_gen}
     cases = [
         Case(kind, n, depth, batch)
@@ -73,24 +73,22 @@ def all_cases(
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers with commas between them, each at least `least`; 0 where `or_none`."""
+    """Whole numbers separated by commas, each at least `least`; 0 where `or_none`."""
 
     name = "counts"
 
     def __init__(self, least: int, *, or_none: bool = False) -> None:
-        self.least = least
-        self.or_none = or_none
+        self.least, self.or_none = least, or_none
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """The numbers, each once. A usage error for anything else."""
+        """The distinct numbers."""
         words = str(value).split(",")
         if not all(word.strip().isdecimal() for word in words):
             self.fail(f"{value!r} is not a whole number or several with commas between them", param, ctx)
-        numbers = tuple(dict.fromkeys(int(word) for word in words))
-        small = next((n for n in numbers if n < self.least and not (self.or_none and n == 0)), None)
-        if small is not None:
+        numbers = tuple(dict.fromkeys(map(int, words)))
+        if any(n < self.least and not (self.or_none and n == 0) for n in numbers):
             or_none = ", or 0 for none" if self.or_none else ""
-            self.fail(f"{small} is too small: expected at least {self.least}{or_none}", param, ctx)
+            self.fail(f"{min(numbers)} is too small: expected at least {self.least}{or_none}", param, ctx)
         return numbers

@@ -1,9 +1,9 @@
-"""An earlier result of `camelid bench --json` as the rival: what must be the same, and what became slower."""
+"""A stored result of `camelid bench --json` as the rival: equal conditions, and slowdowns."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,36 +14,35 @@ from camelid.cli.bench_cases import Case
 from camelid.cli.bench_report import Row, rate
 
 SLOWDOWN = 0.10  # more than this fails
-# Facts that must be the same; what a complaint calls each, and which facts it shows.
-SAME: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "model_id": ("file", ("model", "model_bytes", "model_id")),
-    "threads": ("number of threads", ("threads",)),
-    "kv_type": ("type of keys and values", ("kv_type",)),
-    "gpu_layers": ("number of layers on the GPU", ("gpu_layers",)),
+# Facts that must be equal, and their names in a refusal.
+SAME: Mapping[str, str] = {
+    "model_id": "file",
+    "threads": "number of threads",
+    "kv_type": "type of keys and values",
+    "gpu_layers": "number of layers on the GPU",
 }
-TOLD = ("model", "model_bytes")  # that are not compared: the same file may lie elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A result's facts, and its median tokens a second by case."""
+    """A result's facts, and its median tokens per second by case."""
 
     path: Path
-    facts: Mapping[str, object]
+    facts: Mapping[str, Any]
     tps: Mapping[Case, float]
 
-    def check_facts(self, facts: Mapping[str, object]) -> None:
-        """Refuses a result of another file, say, since a ratio would say nothing of the code."""
-        for name, (called, shown) in SAME.items():
+    def check_facts(self, facts: Mapping[str, Any]) -> None:
+        """Equal conditions; a ratio between others measures no code."""
+        for name, called in SAME.items():
             if self.facts[name] != facts[name]:
-                was, now = (", ".join(str(each.get(word)) for word in shown) for each in (self.facts, facts))
+                was, now = (_shown(name, each) for each in (self.facts, facts))
                 raise click.UsageError(
                     f"{self.path} is of another {called}: {was}, not {now}; "
                     "compare results of the same file, threads and depth"
                 )
 
     def check_cases(self, cases: Sequence[Case]) -> None:
-        """Refuses cases that the result does not have."""
+        """Every case is in the result."""
         missing = next((case for case in cases if case not in self.tps), None)
         if missing:
             has = ", ".join(map(str, self.tps))
@@ -52,36 +51,41 @@ class Stored:
             )
 
     def ratios(self, rows: Sequence[Row]) -> dict[Case, float]:
-        """Each row's tokens a second over the result's."""
+        """Each row's tokens per second over the result's."""
         return {row.case: row.spread.median / self.tps[row.case] for row in rows}
 
-    def lines(self, rows: Sequence[Row]) -> Iterator[str]:
+    def lines(self, rows: Sequence[Row]) -> list[str]:
         """Each ratio as a line."""
-        for case, ratio in self.ratios(rows).items():
-            yield f"{case}: {ratio:.3g} of {self.path.name}, which had {rate(self.tps[case])}"
+        ratios = self.ratios(rows).items()
+        return [
+            f"{case}: {n:.3g} of {self.path.name}, which had {rate(self.tps[case])}" for case, n in ratios
+        ]
 
     def slowdowns(self, rows: Sequence[Row]) -> list[str]:
-        """The rows that are slower by more than what is allowed."""
-        return [
-            f"{case} runs at {ratio:.0%}" for case, ratio in self.ratios(rows).items() if ratio < 1 - SLOWDOWN
-        ]
+        """The cases below the limit."""
+        return [f"{case} runs at {n:.0%}" for case, n in self.ratios(rows).items() if n < 1 - SLOWDOWN]
+
+
+def _shown(name: str, facts: Mapping[str, Any]) -> str:
+    return f"{facts.get('model')}, {facts[name]}" if name == "model_id" else str(facts[name])
 
 
 def read_stored(path: Path) -> Stored:
-    """The result in a file. A usage error if it is none."""
+    """The result in a file; a usage error for any other file."""
     try:
         facts: Any = json.loads(path.read_text("utf-8"))
         rows = cast("list[dict[str, Any]]", facts["rows"])
         tps = {_case(row): float(row["tps"]) for row in rows}
-        named = {name: facts[name] for name in SAME} | {name: facts.get(name) for name in TOLD}
+        if missing := [name for name in SAME if name not in facts]:
+            raise ValueError(f"no {missing[0]}")
+        if not all(each > 0 for each in tps.values()):
+            raise ValueError("a rate is not above 0")
     except OSError as error:
         raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise click.UsageError(f"{path} is not a result of camelid bench --json ({reason})") from error
-    if not all(rate > 0 for rate in tps.values()):
-        raise click.UsageError(f"{path} is not a result of camelid bench --json (a rate is not above 0)")
-    return Stored(path, named, tps)
+    return Stored(path, facts, tps)
 
 
 def _case(row: Mapping[str, Any]) -> Case:

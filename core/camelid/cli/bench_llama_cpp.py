@@ -1,6 +1,6 @@
-"""llama.cpp beside Camelid: the same file, threads, depth and types of keys and values, through its C API.
+"""llama.cpp beside Camelid, through its C API: the same file, threads, depth and type of keys and values.
 
-As llama-bench does it: random tokens, nothing sampled, decode of one token a stream and step.
+As in llama-bench: random tokens, no sampling, decode of one token per stream and step.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from camelid.cli.bench_runs import Clock, Run
 from camelid.errors import BackendError
 
 NAME = "llama.cpp"
-BATCH = 512  # rows a call, llama.cpp's own n_ubatch
+BATCH = 512  # rows per call, llama.cpp's own n_ubatch
 GGML_TYPES: Mapping[str, int] = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
 FLASH_ATTENTION: Mapping[str, int] = {"auto": -1, "off": 0, "on": 1}  # llama_flash_attn_type
 
 
 class LlamaCpp:
-    """A model in llama.cpp. Use as a context manager: it frees what it holds."""
+    """A model in llama.cpp, as a context manager."""
 
     def __init__(
         self, path: Path, *, context: int, batch: int, threads: int, kv_type: str, clock: Clock,
@@ -45,11 +45,10 @@ class LlamaCpp:
             lib.llama_model_free(self._model)
             raise BackendError(
                 f"llama.cpp cannot keep {batch} streams of {context} rows of type {kv_type} with flash "
-                f"attention {flash_attention}; give smaller -p, -n, -d or -b, or another --kv-type or "
-                "--flash-attention",
+                f"attention {flash_attention}; give smaller -p, -n, -d or -b, or another --kv-type",
                 backend=NAME,
             )
-        self._held: list[list[int]] = []  # each stream's rows before those that the last run timed
+        self._held: list[list[int]] = []  # each stream's rows before the last run's timed ones
         self._batch = lib.llama_batch_init(BATCH, 0, 1)
         self._n_vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model))
 
@@ -75,12 +74,12 @@ class LlamaCpp:
 
     @property
     def build(self) -> str:
-        """Its version, and what it was compiled for."""
+        """Version and instruction sets."""
         system = self._lib.llama_print_system_info().decode("utf-8", "replace").strip(" |")
         return f"llama-cpp-python {self._lib.__version__}, {system}"
 
     def run(self, case: Case, repetition: int) -> Run:
-        """One timed run of the case; what it holds before is computed first, untimed."""
+        """One timed run of the case; the rows before it are computed first, untimed."""
         lib = self._lib
         prompts = [case.prompt(i, repetition, self._n_vocab) for i in range(case.batch)]
         rows = [(s, i, token) for s, prompt in enumerate(prompts) for i, token in enumerate(prompt)]
@@ -102,7 +101,7 @@ class LlamaCpp:
         )
 
     def _goes_back(self, held: list[list[int]]) -> bool:
-        """Whether memory now holds exactly these rows: it did before the last run, whose own it forgets."""
+        """Memory cut back to exactly these rows, if the last run began with them."""
         memory = self._lib.llama_get_memory(self._context)
         return held == self._held and all(
             self._lib.llama_memory_seq_rm(memory, stream, len(rows), -1) for stream, rows in enumerate(held)
@@ -115,7 +114,7 @@ class LlamaCpp:
         self._lib.llama_synchronize(self._context)
 
     def _decode(self, rows: Sequence[tuple[int, int, int]]) -> None:
-        """One call of rows (stream, position, token); logits for each stream's last."""
+        """One call with rows (stream, position, token); logits for each stream's last."""
         batch, last = self._batch, {stream: i for i, (stream, _, _) in enumerate(rows)}
         batch.n_tokens = len(rows)
         for i, (stream, position, token) in enumerate(rows):

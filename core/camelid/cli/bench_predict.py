@@ -1,4 +1,4 @@
-"""What this machine allows: a case's bytes and arithmetic over how fast it read and multiplied just now."""
+"""Predictions: bytes and arithmetic of a case over this machine's measured read bandwidth and FLOP/s."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from camelid.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Measured on this machine in the same minute: GB/s of a plain read, GFLOP/s of a plain product, or what
-    the backend says that its own arithmetic makes at most."""
+    """GB/s of a plain read, and GFLOP/s of a plain product or the backend's own peak; measured just now."""
 
     read_gbps: float
     gflops: float
@@ -29,7 +28,7 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The least time that a case can take: to read its bytes or to do its arithmetic, whichever is longer."""
+    """The minimum time of a case: the longer of reading its bytes and its arithmetic."""
 
     n_tokens: int
     n_bytes: int
@@ -39,31 +38,27 @@ class Prediction:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether multiplying takes longer than reading."""
+        """Bound by arithmetic rather than by bandwidth."""
         return self.multiply_s > self.read_s
 
     @property
     def tps(self) -> float:
-        """Tokens a second, over all streams."""
+        """Tokens per second over all streams."""
         return self.n_tokens / max(self.read_s, self.multiply_s)
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes that one token of one stream moves at least."""
+        """Minimum bytes moved per token of one stream."""
         return self.n_bytes / self.n_tokens
 
 
 def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Prediction:
-    """The case on `plan`, in steps of up to `chunk` rows.
-
-    Prefill by what takes longer, a plan's bytes or its arithmetic. Decode by its bytes alone: the middle
-    token's step, times all.
-    """
+    """The case on `plan`, in steps of up to `chunk` rows; decode by the bytes of its middle step."""
     if case.kind == "tg":
-        middle = [SequenceShare(case.held + case.n // 2, 1) for _ in range(case.batch)]
+        middle = [SequenceShare(case.held + case.n // 2, 1)] * case.batch
         costs = [step_cost(plan, middle)] * case.n
     else:
-        costs = [step_cost(plan, shares) for shares in prefill_shares(case, chunk)]
+        costs = [step_cost(plan, shares) for shares in _prefill_shares(case, chunk)]
     n_bytes, flops = sum(cost.n_bytes for cost in costs), sum(cost.flops for cost in costs)
     return Prediction(
         n_tokens=case.n * case.batch,
@@ -74,14 +69,13 @@ def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Predict
     )
 
 
-def prefill_shares(case: Case, chunk: int) -> Iterator[list[SequenceShare]]:
-    """The steps of the case's prefill, as full as they can be: one stream after the other."""
+def _prefill_shares(case: Case, chunk: int) -> Iterator[list[SequenceShare]]:
+    """The steps of a prefill, each as full as possible, stream after stream."""
     left = [case.n] * case.batch
     while any(left):
         budget, shares = chunk, list[SequenceShare]()
         for i, n_left in enumerate(left):
-            n = min(n_left, budget)
-            if n:
+            if n := min(n_left, budget):
                 shares.append(SequenceShare(case.held + case.n - n_left, n, int(n == n_left)))
             left[i] -= n
             budget -= n

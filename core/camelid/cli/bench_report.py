@@ -1,10 +1,9 @@
-"""What `camelid bench` found: rows as facts for --json, and as lines that say what a figure comes from."""
+"""Results of `camelid bench`: rows as facts for --json, and as lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median, stdev
 
 from camelid.cli.bench_cases import Case
@@ -17,33 +16,29 @@ LABEL = 20  # columns
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Tokens a second of some runs."""
+    """Tokens per second of several runs; the standard deviation of one run is 0."""
 
     median: float
     stdev: float
-    least: float
-    most: float
     n_runs: int
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Spread:
-        """The runs' spread; the standard deviation of a single run is 0."""
+        """The spread of runs."""
         rates = [run.tps for run in runs]
-        return cls(median(rates), stdev(rates) if len(rates) > 1 else 0.0, min(rates), max(rates), len(rates))
+        return cls(median(rates), stdev(rates) if len(rates) > 1 else 0.0, len(rates))
 
     def __str__(self) -> str:
-        within = f"{self.least:.4g} to {self.most:.4g} in {self.n_runs}"
-        return f"{rate(self.median)} ± {self.stdev:.3g} ({within})"
+        return f"{rate(self.median)} ± {self.stdev:.3g} ({self.n_runs} runs)"
 
     def facts(self) -> Facts:
-        """By their names in --json."""
-        names = ("tps", "stdev_tps", "min_tps", "max_tps", "n_runs")
-        return dict(zip(names, (self.median, self.stdev, self.least, self.most, self.n_runs), strict=True))
+        """The figures by name."""
+        return {"tps": self.median, "stdev_tps": self.stdev, "n_runs": self.n_runs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One case: what was predicted, what was measured, and what a rival did in between."""
+    """One case: prediction, runs, and a rival's runs in between."""
 
     case: Case
     yardstick: Yardstick
@@ -53,7 +48,7 @@ class Row:
 
     @property
     def spread(self) -> Spread:
-        """Of our runs."""
+        """Camelid's runs."""
         return Spread.of(self.runs)
 
     @property
@@ -62,25 +57,19 @@ class Row:
         return median(run.ttft_s for run in self.runs)
 
     @property
+    def gbps(self) -> float:
+        """Minimum bytes of the case over its time."""
+        return self.prediction.bytes_per_token * self.spread.median / 1e9
+
+    @property
     def read_share(self) -> float:
-        """Bytes that had to move, over what the machine could have read in that time."""
-        return self.prediction.bytes_per_token * self.spread.median / (self.yardstick.read_gbps * 1e9)
+        """Share of the read bandwidth."""
+        return self.gbps / self.yardstick.read_gbps
 
     @property
-    def engine_share(self) -> float:
-        """Part of the time that was not spent in the backend."""
-        return median(1.0 - (run.backend_s or 0.0) / run.seconds for run in self.runs)
-
-    @property
-    def dispatches_per_token(self) -> float | None:
-        """None for a backend that has no such count."""
-        each = [run.dispatches_per_token for run in self.runs if run.dispatches_per_token is not None]
-        return median(each) if each else None
-
-    @property
-    def n_computed(self) -> float:
-        """Rows that a timed run computed; more than the case's where nothing was kept of its depth."""
-        return median(run.n_tokens for run in self.runs)
+    def ratio(self) -> float:
+        """Camelid's tokens per second over the rival's."""
+        return self.spread.median / Spread.of(self.rival).median
 
     def facts(self) -> Facts:
         """The row of --json."""
@@ -92,27 +81,18 @@ class Row:
             "runs_tps": [run.tps for run in self.runs],
             "predicted_tps": prediction.tps,
             "predicted_by": "arithmetic" if prediction.is_arithmetic else "bytes",
-            "predicted_share": self.spread.median / prediction.tps,
             "bytes_per_token": prediction.bytes_per_token,
             "flops_per_token": prediction.flops / prediction.n_tokens,
             "read_gbps": self.yardstick.read_gbps,
             "gflops": self.yardstick.gflops,
             "bandwidth_share": self.read_share,
-            "engine_share": self.engine_share,
-            "dispatches_per_token": self.dispatches_per_token,
-            "computed_tokens": self.n_computed,
             "ttft_s": self.ttft_s,
             **ratio,
         }  # fmt: skip
 
-    @property
-    def ratio(self) -> float:
-        """Our tokens a second over the rival's."""
-        return self.spread.median / Spread.of(self.rival).median
-
 
 def summary(rows: Sequence[Row]) -> Facts:
-    """The first prefill and the first decode as the figures of the whole."""
+    """Figures of the whole: the first prefill and the first decode."""
     prefill = next((row for row in rows if row.case.kind == "pp"), None)
     decode = next((row for row in rows if row.case.kind == "tg"), None)
     first = decode or rows[0]
@@ -125,12 +105,11 @@ def summary(rows: Sequence[Row]) -> Facts:
         "bytes_per_token": first.prediction.bytes_per_token,
         "read_gbps": first.yardstick.read_gbps,
         "bandwidth_share": first.read_share,
-        "dispatches_per_token": first.dispatches_per_token,
     }
 
 
 def prediction_line(case: Case, prediction: Prediction, yardstick: Yardstick) -> str:
-    """What is expected, and of what."""
+    """The prediction and its reason."""
     if prediction.is_arithmetic:
         per = prediction.flops / prediction.n_tokens
         why = f"{per / 1e6:.4g} MFLOP a token at {yardstick.gflops:.4g} GFLOP/s"
@@ -140,38 +119,18 @@ def prediction_line(case: Case, prediction: Prediction, yardstick: Yardstick) ->
 
 
 def result_lines(row: Row, rival: str = "") -> Iterator[str]:
-    """What was measured, what took the time, and the rival's part."""
+    """The measurement, its shares, and the rival's."""
+    share = row.spread.median / row.prediction.tps
     yield _line("", str(row.spread))
-    yield _line("", ", ".join(_reasons(row)))
+    shares = f"{share:.2%} of the prediction, {row.gbps:.4g} GB/s, {row.read_share:.1%} of the bandwidth"
+    yield _line("", f"{shares}, first token {row.ttft_s:.3f} s")
     if row.rival:
         yield _line(f"  {rival}", f"{Spread.of(row.rival)}: camelid has {row.ratio:.3g} of it")
-
-
-def table_lines(model: str, rows: Sequence[Row], rival: str) -> Iterator[str]:
-    """All cases beside a rival's, as a table of Markdown: medians of tokens a second with their spread."""
-    yield f"| file | test | camelid tok/s | {rival} tok/s | ratio | of read bandwidth |"
-    yield "|---|---|---|---|---|---|"
-    name = Path(model).name
-    for row in rows:
-        rates = f"{short(row.spread)} | {short(Spread.of(row.rival))} | {row.ratio:.2f}"
-        yield f"| {name} | {row.case} | {rates} | {row.read_share:.0%} |"
 
 
 def short(spread: Spread) -> str:
     """`319 ± 4.1`."""
     return f"{rate(spread.median).removesuffix(' tok/s')} ± {spread.stdev:.3g}"
-
-
-def _reasons(row: Row) -> Iterator[str]:
-    share = row.spread.median / row.prediction.tps
-    yield f"{share:.3g} of that" if share < 0.1 else f"{share:.0%} of that"
-    yield f"{row.read_share:.1%} of the bandwidth"
-    yield f"engine {row.engine_share:.0%} of the time"
-    if row.dispatches_per_token is not None:
-        yield f"{row.dispatches_per_token:.4g} dispatches a token"
-    if row.n_computed > row.case.n * row.case.batch:
-        yield f"{row.n_computed:.0f} rows computed: the depth was not kept"
-    yield f"first token {row.ttft_s:.3f} s"
 
 
 def rate(tps: float) -> str:

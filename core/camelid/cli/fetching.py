@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from camelid.cli.verb import say, writing_bar
-from camelid.formats.hub.cache import Fetched, Progress
-from camelid.formats.hub.fetch import fetch
+from camelid.formats.hub.fetch import Fetched, Progress, fetch
 from camelid.formats.hub.ids import HubId
 from camelid.loading.model_file import find_hub_id
 
@@ -17,19 +16,19 @@ def local_model(model: str) -> str:
     return str(fetch_shown(hub_id).path) if hub_id else model
 
 
-def fetch_shown(hub_id: HubId, *, revision: str | None = None, offline: bool | None = None) -> Fetched:
-    """`fetch`, with what it does shown: notes, then a bar from the first byte on."""
+def fetch_shown(hub_id: HubId, *, offline: bool = False) -> Fetched:
+    """`fetch` with notes, and a bar from the first byte on."""
     bars: list[Progress | None] = []
     try:
         with ExitStack() as stack:
 
-            def report(what: str, done: int, of: int) -> None:
+            def report(name: str, done: int, total: int) -> None:
                 if not bars:
                     bars.append(stack.enter_context(writing_bar()))
                 if bar := bars[0]:
-                    bar(what, done, of)
+                    bar(name, done, total)
 
-            return fetch(hub_id, revision=revision, offline=offline, progress=report, say=say)
+            return fetch(hub_id, offline=offline, progress=report, say=say)
     except KeyboardInterrupt:
-        say("stopped; what came is kept, and the same command goes on from there")
+        say("stopped; a large file's part is kept, and the same command resumes it")
         raise

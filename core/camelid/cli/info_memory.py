@@ -1,4 +1,4 @@
-"""What `camelid info --memory` tells: what loading takes, on each device that the model is to be on."""
+"""The forecast of `camelid info --memory`: memory after loading, on each device of the model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ Facts = dict[str, Any]
 def memory_facts(
     ways: Mapping[str, Model], backend: str, gpu_layers: int | None, *, context: int | None, limits: Limits
 ) -> Facts:
-    """The forecast for each type of weights, and the types that the backend could not run.
+    """The forecast for each type of weights, and the types without a kernel; opens no device.
 
-    With `gpu_layers` also those of each device; the others are then their sums. RequestError where `load`
-    would refuse them. No device is opened.
+    With `gpu_layers` also that of each device; the others are sums of them. RequestError as in `load`.
     """
     spec = next(iter(ways.values())).spec
     whole = plan_backend(spec, backend, gpu_layers)
@@ -46,7 +45,7 @@ def memory_facts(
 
 
 def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
-    """The backend by that name, or those that have the layers. Not opened."""
+    """The backend of that name, or the staged one of `gpu_layers`; not opened."""
     if gpu_layers is None:
         return open_backend(backend)
     names, cuts = layer_devices(spec, backend, gpu_layers)
@@ -57,7 +56,7 @@ def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backe
 def predict(
     model: Model, whole: Backend, devices: Sequence[Device], context: int | None, limits: Limits
 ) -> list[MemoryEstimate]:
-    """What the model takes on each device."""
+    """The footprint on each device."""
     can = whole.capabilities()
     return estimate_memory(
         model,
@@ -71,7 +70,7 @@ def predict(
 
 
 def forecaster_of(backend: Backend) -> Forecaster:
-    """A backend's own, if it has one; for weights that it could not run, as they are stored."""
+    """A backend's own forecast, if it has one and all kernels; else the weights as stored."""
     own: Forecaster = getattr(backend, "forecast", as_stored)
     known = backend.capabilities().weight_types
 
@@ -83,7 +82,7 @@ def forecaster_of(backend: Backend) -> Forecaster:
 
 
 def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Facts:
-    """What one device has of the model, and takes for it."""
+    """One device: its part of the model, and its memory."""
     types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
     return {
         "backend": device.name,
@@ -108,12 +107,12 @@ def footprint_facts(f: MemoryEstimate) -> Facts:
 
 
 def summed(each: Sequence[Facts]) -> Facts:
-    """By use, over all devices."""
+    """Bytes by use, over all devices."""
     return {use: sum(facts[use] for facts in each) for use in each[0]}
 
 
 def memory_lines(facts: Facts) -> Iterator[str]:
-    """A heading, and one table with a column for each type of weights; of two devices one for each, too."""
+    """A heading and a table with a column per type of weights; before it a table per device, if several."""
     how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
     yield line("memory", f"{how}; weights {' and '.join(facts['at'])}")
     devices: list[Facts] = facts.get("devices", [])
@@ -132,7 +131,7 @@ def _table(at: Mapping[str, Facts]) -> Iterator[str]:
 
 
 def notes(facts: Facts) -> Iterator[str]:
-    """What a backend has no kernel for, of the weights that would be its own."""
+    """The weight types without a kernel, by backend."""
     for device in facts.get("devices", [facts]):
         if device["no_kernel"]:
             yield f"note: {device['backend']} has no kernel for {', '.join(device['no_kernel'])}"

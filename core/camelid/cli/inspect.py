@@ -1,4 +1,4 @@
-"""`camelid inspect`: what lies in a directory or a GGUF file, and what Camelid would make of it."""
+"""`camelid inspect`: the tensors and settings of a directory or a GGUF file, and their fate in Camelid."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from camelid.cli.fetching import local_model
-from camelid.cli.inspecting import UNKNOWN, Found, TensorFacts, inspect_directory, inspect_gguf
-from camelid.cli.show import columns, line, printable, shown, size
+from camelid.cli.info_record import UNKNOWN, WEIGHT, Facts, Record, TensorFacts, fact_lines, read_record
+from camelid.cli.show import columns, printable, size
 from camelid.cli.verb import model_argument, verb
-from camelid.loading.model_file import find_directory, find_source
+from camelid.formats.hf_config import HfDirectory
+from camelid.model.sizes import count_parameters
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer or an expert, within a tensor's name
 MAX_VALUE = 100  # characters of a setting
@@ -25,122 +27,94 @@ SECTIONS = ("config", "generation_config", "metadata")
 
 @verb
 @model_argument
-@click.option(
-    "--tensors", is_flag=True, help="Every tensor; else those of all layers in one row. So does -v."
-)
+@click.option("--tensors", "every", is_flag=True, help="One row per tensor, not per kind of tensor.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every tensor; sizes in bytes.")
-def command(model: str, tensors: bool, as_json: bool, verbose: bool) -> None:
-    """Show what lies in a Hugging Face directory or a GGUF file; reads headers, never weights.
+def command(
+    model: str, every: bool, as_json: bool,
+    verbose: bool,  # noqa: ARG001 - `verb` reads it
+) -> None:  # fmt: skip
+    """Show files, settings and tensors of a Hugging Face directory or a GGUF file. Reads headers only.
 
-    Files, settings, tokenizer, and for each tensor its GGUF name and what loading does to it. A model that
-    Camelid cannot run is shown too, with the reason. "!" marks tensors that no rule knows.
+    Each tensor has its GGUF name and its load ops; "!" marks a tensor without a rule. An unsupported model is
+    shown too, with the reason.
     """
-    found = find(local_model(model))
+    record = read_record(model)
+    tensors = record.tensors()
+    facts = inspect_facts(record, tensors)
     if as_json:
-        click.echo(json.dumps(finite(found.json())))
+        click.echo(json.dumps(finite({**facts, "tensors": [asdict(t) for t in tensors]})))
         return
-    for text in lines(found, every=tensors or verbose):
+    for text in lines(facts, tensors, every=every):
         click.echo(text)
 
 
-def find(name: str) -> Found:
-    """The directory or file of that name."""
-    path = find_directory(name)
-    return inspect_directory(path) if path else inspect_gguf(Path(find_source(name).handle))
+def inspect_facts(record: Record, tensors: list[TensorFacts]) -> Facts:
+    """The object of --json without its tensors; `used_parameters` leaves out ignored and unused ones."""
+    model, source = record.file and record.file.model, record.source
+    is_hf = isinstance(source, HfDirectory)
+    return {
+        "path": record.path,
+        "format": "Hugging Face directory" if is_hf else f"GGUF version {source.header.version}",
+        "model_type": source.config.get("model_type") if is_hf else None,
+        "loads_as": model.spec.arch if model else None,
+        "reason": record.error.message if record.error else None,
+        "parameters": sum(prod(t.shape) for t in tensors),
+        "used_parameters": count_parameters(model.weights.values()) if model else None,
+        **record.facts(tensors),
+        "files": list(_files(Path(record.path) if is_hf else Path(record.path).parent, tensors)),
+        **record.settings(),
+    }
+
+
+def _files(folder: Path, tensors: Iterable[TensorFacts]) -> Iterator[Facts]:
+    for name, n in sorted(Counter(t.file for t in tensors).items()):
+        yield {"name": name, "bytes": (folder / name).stat().st_size, "tensors": n}
 
 
 def finite(value: Any) -> Any:
-    """The same, with infinities and NaN, which JSON lacks, as text. Some configs hold them."""
+    """The value with infinities and NaN, which JSON lacks, as text; some configs hold them."""
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
+        return {key: finite(item) for key, item in cast(Facts, value).items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in cast(list[Any], value)]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def lines(found: Found, *, every: bool) -> Iterator[str]:
-    """Everything as people read it."""
-    facts = found.facts
-    for name, form in HEAD.items():
-        yield line(name, form(facts))
-    yield "files"
-    yield from (f"  {text}" for text in columns(_file_row(file) for file in facts["files"]))
+def lines(facts: Mapping[str, Any], tensors: list[TensorFacts], *, every: bool) -> Iterator[str]:
+    """Facts, files, settings and tensors as text."""
+    yield from fact_lines({name: facts[name] for name in facts if name not in ("files", *SECTIONS)})
+    rows = ((printable(f["name"]), f"{f['tensors']:,} tensors", size(f["bytes"])) for f in facts["files"])
+    yield from _section("files", rows)
     for name in SECTIONS:
-        if facts.get(name):
-            yield name.replace("_", " ")
-            yield from (f"  {text}" for text in columns(map(_setting_row, facts[name].items())))
-    yield "tensors"
-    rows = (_row(t, f"{t.n_bytes:,} bytes") for t in found.tensors) if every else _pattern_rows(found.tensors)
-    yield from columns(rows)
+        settings: Facts = facts.get(name, {})
+        rows = ((printable(key), " " + _cut(json.dumps(value))) for key, value in settings.items())
+        yield from _section(name.replace("_", " "), rows)
+    yield from _section("tensors", _tensor_rows(tensors, every=every))
 
 
-def _loads_as(facts: Mapping[str, Any]) -> str:
-    if not facts["loads_as"]:
-        return f"nothing: {printable(facts['reason'])}"
-    row = facts.get("model_type")
-    return facts["loads_as"] + (f", by the row of model_type {row}" if row else "")
-
-
-def _parameters(facts: Mapping[str, Any]) -> str:
-    n, used = facts["parameters"], facts["used_parameters"]
-    return f"{n:,}" + (f", of which {used:,} are used" if used not in (None, n) else "")
-
-
-def _types(facts: Mapping[str, Any]) -> str:
-    each = facts["types"].items()
-    return (
-        ", ".join(f"{name} {use['tensors']:,} tensors {size(use['bytes'])}" for name, use in each) or "none"
-    )
-
-
-def _tokenizer(facts: Mapping[str, Any]) -> str:
-    tokenizer = facts["tokenizer"]
-    if not tokenizer:
-        return "none"
-    reason = f"; cannot be used: {tokenizer['reason']}" if tokenizer["reason"] else ""
-    return printable(f"{tokenizer['kind']}, {tokenizer['n_tokens']:,} tokens{reason}")
-
-
-HEAD: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "path": lambda facts: shown(facts["path"]),
-    "format": lambda facts: shown(facts["format"]),
-    "loads_as": _loads_as,
-    "parameters": _parameters,
-    "types": _types,
-    "tokenizer": _tokenizer,
-    "chat_template": lambda facts: shown(facts["chat_template"]),
-}
-
-
-def _file_row(file: Mapping[str, Any]) -> tuple[str, ...]:
-    notes = ", ".join(f"{key}={value}" for key, value in file["metadata"].items())
-    return (
-        printable(file["name"]),
-        f"{file['tensors']:,} tensors",
-        size(file["bytes"]),
-        _cut(printable(notes)),
-    )
-
-
-def _setting_row(item: tuple[str, Any]) -> tuple[str, str]:
-    return printable(item[0]), " " + _cut(printable(json.dumps(item[1])))
+def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    if texts := columns(rows):
+        yield title
+        yield from (f"  {text}" for text in texts)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
+    shown = printable(text)
+    return shown if len(shown) <= MAX_VALUE else shown[: MAX_VALUE - 3] + "..."
 
 
-def _pattern_rows(tensors: list[TensorFacts]) -> Iterator[tuple[str, ...]]:
-    """Tensors that differ in nothing but numbers of layers and experts as one row, counted."""
-    counts: Counter[tuple[str, ...]] = Counter()
-    for t in tensors:
-        name, kind, shape, to, folds, _ = _row(t, "")
-        counts[NUMBER.sub("*", name), kind, shape, NUMBER.sub("*", to), folds] += 1
-    return ((*row, f"{n:,} of them" if n > 1 else "") for row, n in counts.items())
+def _tensor_rows(tensors: list[TensorFacts], *, every: bool) -> Iterator[tuple[str, ...]]:
+    """One row per tensor, or per group of tensors whose names differ in numbers alone, with their count."""
+    if every:
+        yield from ((*_row(t), f"{t.n_bytes:,} bytes") for t in tensors)
+        return
+    counts = Counter(tuple(NUMBER.sub("*", text) for text in _row(t)) for t in tensors)
+    yield from ((*row, f"{n:,} of them" if n > 1 else "") for row, n in counts.items())
 
 
-def _row(t: TensorFacts, last: str) -> tuple[str, ...]:
+def _row(t: TensorFacts) -> tuple[str, ...]:
     mark = "! " if t.status == UNKNOWN else "  "
-    to = {"weight": f"-> {t.to}" if t.to != t.name else ""}.get(t.status, t.status)
+    to = f"-> {t.to}" if t.to != t.name else ""
     shape = "x".join(map(str, t.shape)) or "scalar"
-    return mark + printable(t.name), t.type, shape, printable(to), printable("; ".join(t.folds)), last
+    fate = printable(to if t.status == WEIGHT else t.status)
+    return mark + printable(t.name), t.type, shape, fate, printable("; ".join(t.folds))

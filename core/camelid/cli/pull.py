@@ -10,12 +10,12 @@ from camelid.cli.fetching import fetch_shown
 from camelid.cli.show import human
 from camelid.cli.verb import say, verb
 from camelid.errors import RequestError
-from camelid.formats.hub.cache import Fetched
-from camelid.formats.hub.ids import HubId, check_revision, parse_hub_id
+from camelid.formats.hub.fetch import Fetched
+from camelid.formats.hub.ids import HubId, parse_hub_id
 
 
 def checked_hub_id(_: click.Context, __: click.Parameter, value: str) -> HubId:
-    """The parsed id; a usage error if it is none."""
+    """The parsed id; a usage error for any other text."""
     try:
         hub_id = parse_hub_id(value)
     except RequestError as error:
@@ -25,29 +25,17 @@ def checked_hub_id(_: click.Context, __: click.Parameter, value: str) -> HubId:
     return hub_id
 
 
-def checked_revision(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """The revision, if a repository can have it."""
-    try:
-        return check_revision(value)
-    except RequestError as error:
-        raise click.BadParameter(error.message) from error
-
-
 @verb
 @click.argument("hub_id", metavar="HUB_ID", callback=checked_hub_id)
-@click.option("--revision", metavar="REV", callback=checked_revision, help="A branch, tag or commit.")
-@click.option("--offline", is_flag=True, help="Only look into the cache.")
+@click.option("--offline", is_flag=True, help="Cache only, no network.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(hub_id: HubId, revision: str | None, offline: bool, as_json: bool, verbose: bool) -> None:
-    """Fetch a model from a hub: owner/repo[@REVISION][:QUANT or :FILE].
+def command(hub_id: HubId, offline: bool, as_json: bool, verbose: bool) -> None:
+    """Fetch a model from a hub: owner/repo[@REVISION][:QUANT or :FILE]. Prints the model's path.
 
-    QUANT left out means Q4_K_M where there is one. Prints the model's path. After an interruption the same
-    command goes on from where it was. HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE count as they do for
-    other tools.
+    QUANT defaults to Q4_K_M where there is one; REVISION is a branch, tag or commit. An interrupted download
+    resumes. HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE apply as in other tools.
     """
-    if revision and hub_id.revision not in {None, revision}:
-        raise click.UsageError(f"{hub_id} names a revision, and --revision {revision} is another one")
-    fetched = fetch_shown(hub_id, revision=revision, offline=offline or None)
+    fetched = fetch_shown(hub_id, offline=offline)
     if as_json:
         click.echo(json.dumps(facts(fetched)))
         return
@@ -58,7 +46,7 @@ def command(hub_id: HubId, revision: str | None, offline: bool, as_json: bool, v
 
 
 def facts(fetched: Fetched) -> dict[str, object]:
-    """What was fetched, for programs."""
+    """The object of --json."""
     return {
         "hub_id": str(fetched.hub_id),
         "path": str(fetched.path),

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from camelid.errors import CamelidError
-from camelid.formats.hub.cache import Fetched
-from camelid.formats.hub.fetch import fetch
+from camelid.formats.hub.fetch import Fetched, fetch
 
 DATA = bytes(range(256)) * 2000  # 512,000 bytes: a "model" in several pieces
 DIRECTORY = {

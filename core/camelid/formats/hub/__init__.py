@@ -1,1 +1,1 @@
-"""A model hub's files: ids and choices (pure), the fetch, the cache, and failures in our words."""
+"""A model hub: ids and choices (pure), the fetch, and its failures."""

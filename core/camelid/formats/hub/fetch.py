@@ -1,76 +1,134 @@
-"""A hub id becomes a model's files on this disk."""
+"""A hub id resolves to files on disk, in the cache of `huggingface_hub`: other tools read the same files.
+
+Addresses, tokens, retries, locks and links are huggingface_hub's. One thing is added: a large file resumes in
+a later process, from `blobs/<sha256>.incomplete`, since huggingface_hub 2.4 deletes its partial files.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import re
+import shutil
 import threading
 import warnings
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from camelid.errors import CamelidError, FetchError, RequestError
-from camelid.formats.hub.cache import (
-    COMMIT,
-    Fetched,
-    Job,
-    Progress,
-    Say,
-    fetched,
-    from_cache,
-    has_whole,
-    note_commit,
-)
-from camelid.formats.hub.download import TIMEOUT, check_room, into_cache, look_up
 from camelid.formats.hub.failures import fail, translated
-from camelid.formats.hub.ids import Choice, HubId, check_revision, choose_files, few, parse_hub_id
+from camelid.formats.hub.ids import HubId, choose_files, few, parse_hub_id
 
-Listing: TypeAlias = dict[str, tuple[int | None, str | None]]  # name -> (size, sha256 where the hub has one)
+Progress: TypeAlias = Callable[[str, int, int], object]  # file name, bytes so far, total bytes
+Say: TypeAlias = Callable[[str], object]
+TIMEOUT = 30.0  # seconds for a listing; downloads take HF_HUB_DOWNLOAD_TIMEOUT
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A model on disk; `path` is a .gguf file (the first of several parts) or a directory of safetensors."""
+
+    hub_id: HubId
+    path: Path
+    files: tuple[Path, ...]
+    commit: str
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.stat().st_size for file in self.files)
+
+
+class Remote(NamedTuple):
+    """A file in a listing; `sha256` is None for a small file, which git stores itself."""
+
+    size: int
+    sha256: str | None
+
+
+Listing: TypeAlias = dict[str, Remote]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One fetch: the model, its folder in the cache, the callbacks."""
+
+    hub_id: HubId
+    storage: Path
+    progress: Progress
+    say: Say
+
+    @property
+    def revision(self) -> str:
+        """Branch, tag or commit."""
+        return self.hub_id.revision or "main"
+
+    @property
+    def place(self) -> str:
+        """The repository's name in messages."""
+        return str(replace(self.hub_id, quant=None))
+
+    def fetched(self, names: tuple[str, ...], commit: str) -> Fetched:
+        """The named files of a commit's snapshot."""
+        folder = self.storage / "snapshots" / commit
+        files = tuple(folder / name for name in names)
+        is_gguf = names[0].lower().endswith(".gguf")
+        return Fetched(self.hub_id, files[0] if is_gguf else folder, files, commit)
 
 
 def fetch(
     hub_id: HubId | str,
     *,
-    revision: str | None = None,
     progress: Progress | None = None,
-    offline: bool | None = None,
+    offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
-    say: Say | None = None,
+    say: Say = warnings.warn,
 ) -> Fetched:
-    """A model's files, fetched unless the cache has them; blocks until they are there.
+    """A model's files, downloaded unless cached; blocks until they are complete.
 
-    `revision` is a branch, tag or commit. `offline` uses the cache alone (None: as HF_HUB_OFFLINE says).
-    `progress` is told (file, bytes so far, of how many); what it raises stops the fetch, and the partial file
-    stays for the next one. `say` is told what a person should know, such as which quant was taken; without
-    it these are warnings. HF_ENDPOINT, HF_HOME and HF_TOKEN count as for huggingface_hub.
+    `offline` reads the cache alone, as HF_HUB_OFFLINE does. `progress` receives (file name, bytes so far,
+    total); an exception in it stops the fetch, and the partial file stays for the next one. `say` receives
+    notes, such as the quant chosen by default. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
 
-    FetchError if the hub cannot be reached, refuses, or sends what its checksum does not allow; RequestError
-    for an id or quant that means nothing; UnsupportedModelError for a repository without a readable model;
-    ModelFormatError for one that lists names outside its folder.
+    FetchError for network, access, disk and checksum failures; RequestError for an unknown id or quant;
+    UnsupportedModelError for a repository without a readable model; ModelFormatError for file names outside
+    the repository's folder.
     """
-    job, is_offline = _job(hub_id, revision, progress or _silent, offline, cache_dir, say or _warn)
-    if is_offline:
-        return _offline(job)
+    from huggingface_hub import constants
+
+    model = parse_hub_id(hub_id) if isinstance(hub_id, str) else hub_id
+    if model is None:
+        text = f"{hub_id!r} is no hub id; expected owner/repo, owner/repo:QUANT or owner/repo@REVISION:QUANT"
+        raise RequestError(text, field="model")
+    cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().absolute()
+    storage = cache / f"models--{model.owner}--{model.repo}"
+    job = Job(model, storage, progress or _silent, say)
+    if offline or constants.HF_HUB_OFFLINE:
+        return _from_cache(job) or _not_cached(job)
     try:
-        with translated(job):
+        with translated(model, cache):
             listing, commit = _list(job)
     except FetchError as error:
         return _without_network(job, error)
-    with translated(job):
+    with translated(model, cache):
         return _fetch_chosen(job, listing, commit)
 
 
 async def afetch(hub_id: HubId, *, progress: Progress | None = None) -> Fetched:
-    """`fetch` in a thread, so that the event loop goes on. Cancelling stops it at the next piece."""
+    """`fetch` in a thread; the event loop runs on. Cancellation stops the download at its next chunk."""
     stop = threading.Event()
 
-    def report(what: str, done: int, of: int) -> None:
+    def report(name: str, done: int, total: int) -> None:
         if stop.is_set():
             raise FetchError(f"{hub_id}: the fetch was stopped", model=str(hub_id), reason="stopped")
         if progress:
-            progress(what, done, of)
+            progress(name, done, total)
 
     try:
         return await asyncio.to_thread(fetch, hub_id, progress=report)
@@ -78,39 +136,7 @@ async def afetch(hub_id: HubId, *, progress: Progress | None = None) -> Fetched:
         stop.set()
 
 
-def _job(
-    hub_id: HubId | str,
-    revision: str | None,
-    progress: Progress,
-    offline: bool | None,
-    cache_dir: str | os.PathLike[str] | None,
-    say: Say,
-) -> tuple[Job, bool]:
-    from huggingface_hub import constants
-
-    wanted = parse_hub_id(hub_id) if isinstance(hub_id, str) else hub_id
-    if wanted is None:
-        raise RequestError(
-            f"{hub_id!r} is no hub id; expected owner/repo, owner/repo:QUANT or owner/repo@REVISION:QUANT",
-            field="model",
-        )
-    if revision and wanted.revision not in {None, revision}:
-        raise RequestError(f"{wanted} names a revision, and {revision!r} is another one", field="revision")
-    wanted = replace(wanted, revision=check_revision(revision) or wanted.revision)
-    # Read at each call: huggingface_hub reads it once, when it is imported.
-    endpoint = (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
-    cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().absolute()
-    return Job(
-        wanted, endpoint, cache, progress, say
-    ), constants.HF_HUB_OFFLINE if offline is None else offline
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    """No progress is shown."""
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=2)
+def _silent(name: str, done: int, total: int) -> None: ...
 
 
 def _list(job: Job) -> tuple[Listing, str]:
@@ -118,63 +144,173 @@ def _list(job: Job) -> tuple[Listing, str]:
     from huggingface_hub import HfApi
 
     try:
-        info = HfApi(endpoint=job.endpoint).model_info(
+        info = HfApi().model_info(
             job.hub_id.name, revision=job.revision, files_metadata=True, timeout=TIMEOUT
         )
-    except (KeyError, TypeError, AttributeError) as error:  # JSON, but not what a hub says
-        fail(job, "protocol", f": {job.endpoint} answered as no model hub does ({error!r})")
-    if not info.sha or not COMMIT.fullmatch(info.sha):
-        fail(job, "protocol", f": {job.endpoint} answered without a commit; is it a model hub?")
-    listing = {s.rfilename: (s.size, s.lfs.sha256 if s.lfs else None) for s in info.siblings or []}
-    return listing, info.sha
+    except (KeyError, TypeError, AttributeError) as error:
+        fail(job.hub_id, "protocol", f": the listing is not a model hub's ({error!r}); check HF_ENDPOINT")
+    if not info.sha or not _COMMIT.fullmatch(info.sha):
+        fail(job.hub_id, "protocol", ": the listing has no commit; check HF_ENDPOINT")
+    return {f.rfilename: Remote(f.size or 0, _sha256(f.lfs)) for f in info.siblings or []}, info.sha
+
+
+def _sha256(lfs: Any) -> str | None:
+    """The checksum in a listing, which becomes a file name."""
+    return lfs.sha256 if lfs and _SHA256.fullmatch(lfs.sha256) else None
 
 
 def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
-    choice = choose_files(listing, job.hub_id.quant, place=job.place)
-    _check_listed(job, choice, listing)
-    if choice.note:
-        job.say(choice.note)
-    folder = job.snapshot(commit)
-    missing = [name for name in choice.files if not has_whole(job, folder / name, listing[name][0])]
-    files = [look_up(job, name, commit=commit, sha256=listing[name][1]) for name in missing]
-    check_room(job, files)
-    done, total = 0, sum(file.size for file in files)
-    for file in files:
-        into_cache(job, file, commit=commit, told=partial(_told, job.progress, file.name, done, total))
-        done += file.size
-    note_commit(job, commit)
-    return fetched(job, choice, commit)
+    names, note = choose_files(listing, job.hub_id.quant, place=job.place)
+    if absent := [name for name in names if name not in listing]:
+        text = f": the repository lacks {few(absent)} of the model's {len(names)} files"
+        fail(job.hub_id, "missing", f"{text}; choose another quant, or wait for the complete upload")
+    if note:
+        job.say(note)
+    fetched = job.fetched(names, commit)
+    files = {name: listing[name] for name in names}
+    missing = [n for n, path in zip(files, fetched.files, strict=True) if not _is_whole(path, files[n].size)]
+    _check_room(job, [files[name] for name in missing])
+    done, total = 0, sum(files[name].size for name in missing)
+    for name in missing:
+        bar = _bar(lambda n, name=name, before=done: job.progress(name, before + n, total))
+        _fetch_file(job, name, files[name], commit, bar)
+        done += files[name].size
+        job.progress(name, done, total)
+    _note_commit(job, commit)
+    return fetched
 
 
-def _check_listed(job: Job, choice: Choice, listing: Listing) -> None:
-    """A model in parts is fetched with all of them, or not at all."""
-    absent = [name for name in choice.files if name not in listing]
-    if absent:
-        text = f": {job.page} lacks {few(absent)} of the model's {len(choice.files)} files"
-        fail(job, "missing", f"{text}; choose another quant, or try again when its upload is complete")
+def _is_whole(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
-def _told(progress: Progress, name: str, before: int, total: int, n_bytes: int) -> None:
-    progress(name, before + n_bytes, total)
+def _check_room(job: Job, files: Sequence[Remote]) -> None:
+    """Free disk space for all files, less the partial ones; FetchError if short."""
+    partials = [_partial(job, file.sha256) for file in files if file.sha256]
+    needed = sum(f.size for f in files) - sum(path.stat().st_size for path in partials if path.is_file())
+    free = shutil.disk_usage(next(p for p in job.storage.parents if p.exists())).free
+    if needed > free:
+        text = f" needs {needed:,} bytes more, but {job.storage.parent} has {free:,} free"
+        fail(job.hub_id, "disk", f"{text}; free some, or set HF_HOME to a folder on a larger disk")
 
 
-def _offline(job: Job) -> Fetched:
-    found = from_cache(job)
-    if not found:
-        why = "fetching is switched off (--offline or HF_HUB_OFFLINE)"
-        fail(
-            job, "offline", f" is not whole in the cache {job.cache}, and {why}; fetch it once with a network"
-        )
-    return found
+def _partial(job: Job, sha256: str) -> Path:
+    return job.storage / "blobs" / f"{sha256}.incomplete"
+
+
+def _bar(told: Callable[[int], object]) -> Any:
+    """A class with the part of tqdm's interface that plain HTTP downloads use; it reports to `told`."""
+
+    class Bar:
+        def __init__(self, *_: object, initial: int = 0, **__: object) -> None:
+            self.done = initial
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def update(self, n: float | None = 1) -> None:
+            self.done += int(n or 0)
+            told(self.done)
+
+    return Bar
+
+
+def _fetch_file(job: Job, name: str, file: Remote, commit: str, bar: Any) -> None:
+    """One file in the cache. A cached file of another size is damaged, and replaced."""
+    from huggingface_hub import constants, hf_hub_download  # pyright: ignore[reportUnknownVariableType]
+
+    path = job.storage / "snapshots" / commit / name
+    is_damaged = path.is_file()
+    path.unlink(missing_ok=True)
+    # Plain HTTP carries files up to that size; hf_hub_download has another protocol for larger ones.
+    is_http = file.size <= constants.MAX_HTTP_DOWNLOAD_SIZE
+    if is_http and not is_damaged and file.sha256:
+        _fetch_blob(job, name, file.size, file.sha256, commit, bar)
+    words: Any = {"cache_dir": job.storage.parent, "force_download": is_damaged}
+    if not file.sha256:  # a large file has huggingface_hub's own bar
+        words["tqdm_class"] = bar
+    hf_hub_download(job.hub_id.name, name, revision=commit, **words)
+
+
+def _fetch_blob(job: Job, name: str, size: int, sha256: str, commit: str, bar: Any) -> None:
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import WeakFileLock
+
+    partial = _partial(job, sha256)
+    blob = partial.with_suffix("")
+    lock = job.storage.parent / ".locks" / job.storage.name / f"{sha256}.lock"  # shared with huggingface_hub
+    for folder in (blob.parent, lock.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(lock):
+        if not blob.exists():
+            _resume(hf_hub_url(job.hub_id.name, name, revision=commit), partial, size, bar)
+            _check_sha256(job, name, partial, sha256)
+            partial.replace(blob)
+
+
+def _resume(url: str, partial: Path, size: int, bar: Any) -> None:
+    from huggingface_hub.file_download import http_get  # pyright: ignore[reportUnknownVariableType]
+    from huggingface_hub.utils import build_hf_headers  # pyright: ignore[reportUnknownVariableType]
+
+    held = partial.stat().st_size if partial.is_file() else 0
+    with partial.open("ab" if held <= size else "wb") as target:
+        words: Any = {"resume_size": target.tell(), "headers": build_hf_headers()}
+        http_get(url, target, expected_size=size, tqdm_class=bar, **words)
+
+
+def _check_sha256(job: Job, name: str, path: Path, want: str) -> None:
+    """huggingface_hub compares sizes only."""
+    with path.open("rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != want:
+        path.unlink()
+        text = f": {name} arrived damaged and was deleted: its sha256 is {got}, expected {want}"
+        fail(job.hub_id, "corrupt", f"{text}; try again, and if it persists, suspect a proxy")
+
+
+def _note_commit(job: Job, commit: str) -> None:
+    """The commit of a branch or tag, for use offline."""
+    ref = job.storage / "refs" / job.revision
+    if job.revision != commit:
+        with suppress(OSError):  # a read-only cache serves all the same
+            ref.parent.mkdir(parents=True, exist_ok=True)
+            ref.write_text(commit, "utf-8")
+
+
+def _from_cache(job: Job) -> Fetched | None:
+    """The model as fetched earlier; None if files are missing. Raises as `choose_files`."""
+    from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType]
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    words: Any = {"revision": job.revision, "cache_dir": job.storage.parent, "local_files_only": True}
+    look = cast("Callable[..., str]", snapshot_download)
+    try:  # no pattern: other files of the repository need not be there
+        folder = Path(look(job.hub_id.name, allow_patterns=[], **words))
+    except LocalEntryNotFoundError:
+        return None
+    listing = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    names, note = choose_files(listing, job.hub_id.quant, place=f"the cached part of {job.place}")
+    if not set(names) <= set(listing):
+        return None
+    if note:
+        job.say(note)
+    return job.fetched(names, folder.name)
+
+
+def _not_cached(job: Job) -> NoReturn:
+    text = f" is not complete in the cache {job.storage.parent}; --offline and HF_HUB_OFFLINE"
+    fail(job.hub_id, "offline", f"{text} forbid a download: fetch it once without them")
 
 
 def _without_network(job: Job, error: FetchError) -> Fetched:
-    """What was fetched earlier, if the hub cannot be reached; else that error."""
+    """The cached model if the hub is out of reach; else that error."""
     try:
-        found = from_cache(job) if error.facts["reason"] == "network" else None
-    except CamelidError:  # the cache has something of it, and not this
+        found = _from_cache(job) if error.facts["reason"] == "network" else None
+    except CamelidError:  # the cache has another quant
         found = None
     if not found:
         raise error
-    job.say(f"{error.message}; using what was fetched earlier, commit {found.commit[:12]}")
+    job.say(f"{error.message}; using commit {found.commit[:12]}, fetched earlier")
     return found
