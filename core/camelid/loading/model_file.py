@@ -208,6 +208,7 @@ def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
         directory.special_tokens,
         directory.config,
         directory.generation,
+        chat_templates=directory.chat_templates,
         vocab_size=vocab_size,
     )
 

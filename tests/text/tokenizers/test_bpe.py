@@ -240,9 +240,9 @@ def test_a_token_that_only_closes_a_message_does_not_end_the_turn() -> None:
     assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == {2, 3}
     facts = {"tokens": names[:2], "token_type": [1, CONTROL], "merges": [], **NO_IDS}
     assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == {1}
-    # A token of text is no marker, whatever it looks like.
+    # A type of text changes nothing.
     facts["token_type"] = [1, NORMAL]
-    assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == frozenset()
+    assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == {1}
 
 
 @pytest.mark.parametrize("token_id", [-1, 10**6])

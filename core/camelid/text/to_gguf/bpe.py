@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from camelid.text.to_gguf.losses import Published, Words, cannot_say, losses_of_bpe
 from camelid.text.to_gguf.splitting import Splitting, read_splitting
-from camelid.text.to_gguf.vocab import Merges, filled, scores, spaceless, token_types, told_by_scores
+from camelid.text.to_gguf.vocab import (
+    Merges,
+    filled,
+    scores,
+    spaceless,
+    text_merges,
+    token_types,
+    told_by_scores,
+)
 from camelid.text.tokenizers.hf.values import SPACE
 from camelid.text.tokenizers.hf.vocabulary import pairs
 from camelid.text.tokenizers.vocab import USER_DEFINED
@@ -26,6 +34,7 @@ def bpe_words(of: Published) -> Words:
 def _facts(of: Published, splitting: Splitting, merges: Merges) -> dict[str, object]:
     scored = splitting.model == "llama"
     types = token_types(of, merges, of.model.get("unk_token") if scored else None, scored)
+    merges = text_merges(merges, of.vocab, types)
     told = scored and told_by_scores(of.vocab, merges, types)
     return {
         "model": splitting.model,

@@ -2,7 +2,8 @@
 
 Types, ids and flags follow what converters write (the gguf package's vocab.py), with these differences:
 where names, flags and the post-processor disagree about BOS and EOS the post-processor counts, because it is
-what encodes; scores of SentencePiece-style vocabularies are -rank of the merges, not -1000 for all.
+what encodes; scores of SentencePiece-style vocabularies are -rank of the merges, not -1000 for all; a token
+that text/tokenizers/steering.py makes steer is of type CONTROL.
 What GGUF cannot say is refused, or told as a loss (hf_losses.py).
 """
 
@@ -19,11 +20,11 @@ from camelid.text.to_gguf.unigram import unigram_words
 from camelid.text.to_gguf.wordpiece import word_piece_words
 from camelid.text.tokenizers.hf.models import kind_of
 from camelid.text.tokenizers.hf.processors import read_processor
-from camelid.text.tokenizers.hf.roles import Settings, read_settings, role_ids
+from camelid.text.tokenizers.hf.roles import Settings, read_settings, role_ids, steered
 from camelid.text.tokenizers.hf.tokenizer import checked_size
 from camelid.text.tokenizers.hf.values import Json, mapping, unicode
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary, vocabulary
-from camelid.text.tokenizers.metadata import EOS_NAMES
+from camelid.text.tokenizers.steering import ENDS
 
 Value: TypeAlias = str | int | bool | list[str] | list[int] | list[float]
 
@@ -93,7 +94,7 @@ def tokenizer_metadata(
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
     write = _writer(tokenizer)
-    published = _published(tokenizer, settings, vocab_size)
+    published = _published(tokenizer, settings, vocab_size, chat_templates)
     words = write(published)
     return _words(_special_facts(published) | words.facts, chat_templates, tuple(words.losses))
 
@@ -113,7 +114,7 @@ def chat_metadata(
     Arguments and errors as of `tokenizer_metadata`.
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
-    vocab = _published(tokenizer, settings, vocab_size).vocab
+    vocab = _published(tokenizer, settings, vocab_size, {}).vocab
     facts: dict[str, object] = {"tokens": ["" if token is None else token for token in vocab.tokens]}
     for role in ("bos", "eos"):
         facts[f"{role}_token_id"] = next(iter(role_ids(settings, vocab, role)), None)
@@ -133,11 +134,15 @@ def _words(
     return TokenizerMetadata(cast("dict[str, Value]", metadata), kinds, lost)
 
 
-def _published(tokenizer: Json, settings: Settings, vocab_size: int) -> Published:
+def _published(
+    tokenizer: Json, settings: Settings, vocab_size: int, templates: Mapping[str, str]
+) -> Published:
     tokenizer = mapping(tokenizer, "tokenizer.json")
     model = mapping(tokenizer.get("model"), "model")
     vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
-    return Published(tokenizer, model, settings, vocab)
+    around = read_processor(tokenizer)
+    frame = (*around.before, *around.after)
+    return Published(tokenizer, model, settings, steered(vocab, settings, frame, templates.values()))
 
 
 def _writer(tokenizer: Json) -> Callable[[Published], Words]:
@@ -178,9 +183,9 @@ def _frame(of: Published) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _ends(ids: list[int], vocab: Vocabulary) -> dict[str, int]:
     """EOS first; GGUF has room for two more. Tokens that readers know by name need none."""
-    others = sorted(ids[1:], key=lambda i: vocab.tokens[i] in EOS_NAMES)
+    others = sorted(ids[1:], key=lambda i: vocab.tokens[i] in ENDS)
     keys = ("eos_token_id", "eot_token_id", "eom_token_id")
-    dropped = [i for i in others[2:] if vocab.tokens[i] not in EOS_NAMES]
+    dropped = [i for i in others[2:] if vocab.tokens[i] not in ENDS]
     if dropped:
         raise UnsupportedModelError(
             f"tokenizer: eos_token_id lists {len(ids)} ids, but GGUF has room for {len(keys)}; "

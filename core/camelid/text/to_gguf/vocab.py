@@ -10,7 +10,7 @@ from camelid.text.to_gguf.losses import WAY_OUT, Published
 from camelid.text.tokenizers.hf.roles import named_tokens
 from camelid.text.tokenizers.hf.values import shown
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary
-from camelid.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+from camelid.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, STEERING, UNKNOWN, UNUSED, USER_DEFINED
 
 MAX_SCORED_CHARS = 256  # longer tokens are not looked at split by split
 TEXT = frozenset({NORMAL, USER_DEFINED})  # what merges may make: Gemma lists ▁▁ as added and merged
@@ -41,10 +41,11 @@ def filled(vocab: Vocabulary) -> list[str]:
 def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool) -> list[int]:
     """tokenizer.ggml.token_type of every id."""
     vocab, merged = of.vocab, {left + right for left, right in merges}
-    # A name like "!" given to padding is text all the same; one that merges make cannot steer.
+    # A name like "!" given to padding is text all the same, and so is another that merges make.
     steering = {token for token in _named(of) if len(token) > 1 and token not in merged}
     # By name: Unigram's vocabulary may have a token twice.
     steering |= {one.content for one in vocab.added.values() if one.steers and len(one.content) > 1}
+    steering |= vocab.steering
 
     def kind(token_id: int, token: str | None) -> int:
         if token is None:
@@ -58,6 +59,12 @@ def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool)
         return CONTROL if token in steering else NORMAL
 
     return [kind(token_id, token) for token_id, token in enumerate(vocab.tokens)]
+
+
+def text_merges(merges: Merges, vocab: Vocabulary, types: list[int]) -> Merges:
+    """The merges that text takes part in: readers refuse one of a token that no text may become."""
+    hidden = {token for token, kind in zip(vocab.tokens, types, strict=True) if kind in STEERING}
+    return [pair for pair in merges if hidden.isdisjoint((*pair, "".join(pair)))]
 
 
 def _named(of: Published) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from camelid.errors import RequestError
 from camelid.text.tokenizers.fast import fast_byte_level
-from camelid.text.tokenizers.merge import check_merges, merge
-from camelid.text.tokenizers.metadata import array, key, roles, tokens_and_types
+from camelid.text.tokenizers.merge import merge, text_merges
+from camelid.text.tokenizers.metadata import array, key, retyped, roles, tokens_and_types
 from camelid.text.tokenizers.pipeline import Pipeline
 from camelid.text.tokenizers.pretokenize import splitter
 from camelid.text.tokenizers.sentencepiece import characters_from_gguf
@@ -19,16 +19,23 @@ TO_ALPHABET = {byte: ord(char) for byte, char in enumerate(ALPHABET)}
 class ByteLevelBpe:
     """Encodes a word. `merges` are "left right" in the byte alphabet, lowest rank first.
 
-    With `ignore_merges` a word that is a token is taken whole, whatever the merges say.
-    Raises ModelFormatError when tokens and merges contradict each other.
+    With `ignore_merges` a word that is a token is taken whole, whatever the merges say. Merges of tokens in
+    `steering` are left out. Raises ModelFormatError when tokens and merges contradict each other.
     """
 
-    def __init__(self, vocab: Vocab, merges: Sequence[str], *, ignore_merges: bool = False) -> None:
+    def __init__(
+        self,
+        vocab: Vocab,
+        merges: Sequence[str],
+        *,
+        ignore_merges: bool = False,
+        steering: Container[str] = frozenset(),
+    ) -> None:
         self._ignore_merges = ignore_merges
         # Steering tokens are left out: no merge and no whole word may make one out of ordinary text.
         self._ids = vocab.text_ids()
-        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        check_merges(merges, self._ids)
+        self.merges = text_merges(merges, self._ids, steering)
+        self._ranks = {pair: rank for rank, pair in enumerate(self.merges)}
 
     def encode_word(self, word: str) -> Sequence[int]:
         """Token ids of one word. RequestError if the vocabulary lacks one of its bytes."""
@@ -54,11 +61,14 @@ def bpe_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     if not row.spells_bytes:
         return characters_from_gguf(metadata, row)
     vocab, merges = Vocab(*tokens_and_types(metadata)), array(metadata, "merges", str)
-    model = ByteLevelBpe(vocab, merges, ignore_merges=row.ignore_merges)
+    steering = retyped(metadata, vocab)
+    model = ByteLevelBpe(vocab, merges, ignore_merges=row.ignore_merges, steering=steering)
     return Pipeline(
         vocab,
         model.encode_word,
         roles=roles(metadata, vocab, add_bos=row.add_bos),
         split=row.split,
-        fast=lambda: fast_byte_level(vocab.text_ids(), merges, row.split, ignore_merges=row.ignore_merges),
+        fast=lambda: fast_byte_level(
+            vocab.text_ids(), model.merges, row.split, ignore_merges=row.ignore_merges
+        ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -52,18 +52,27 @@ def halves(pair: str) -> tuple[str, str]:
     return (pair[:border], pair[border + 1 :]) if border > 0 else (pair, "")
 
 
-def check_merges(merges: Sequence[str], ids: Mapping[str, int]) -> None:
-    """Every merge joins two tokens to a third, once. Raises ModelFormatError."""
+def text_merges(
+    merges: Sequence[str], ids: Mapping[str, int], steering: Container[str] = frozenset()
+) -> list[str]:
+    """The merges, each of two tokens to a third, none twice. Raises ModelFormatError.
+
+    `steering`: tokens that no text may become; merges that make or need one are left out.
+    """
+    kept: list[str] = []
     if len(set(merges)) < len(merges):
         pair = Counter(merges).most_common(1)[0][0]
         raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
     for rank, pair in enumerate(merges):
         left, right = halves(pair)
-        if left not in ids or right not in ids or left + right not in ids:
-            unknown = next(t for t in (left, right, left + right) if t not in ids)
+        unknown = [token for token in (left, right, left + right) if token not in ids]
+        if not unknown:
+            kept.append(pair)
+        elif not all(token in steering for token in unknown):
             raise ModelFormatError(
-                f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown!r:.80} is no text token of the "
+                f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown[0]!r:.80} is no text token of the "
                 "vocabulary",
                 merge=pair,
-                token=unknown,
+                token=unknown[0],
             )
+    return kept

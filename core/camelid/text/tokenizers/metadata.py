@@ -7,17 +7,10 @@ from typing import TypeVar, cast
 
 from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.pipeline import Frame, Roles
-from camelid.text.tokenizers.vocab import CONTROL, NORMAL, Vocab
+from camelid.text.tokenizers.steering import END_KEYS, ENDS, KEYS, overridden, steering_texts
+from camelid.text.tokenizers.vocab import CONTROL, NORMAL, STEERING, Vocab
 
 T = TypeVar("T")
-
-# Keys of the ids that end a text or a turn.
-EOS_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
-# Control tokens that end a turn although many files name only one of theirs (llama.cpp src/llama-vocab.cpp).
-EOS_NAMES = {
-    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
-    "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>", "<｜end▁of▁sentence｜>", "<end_of_utterance>",
-}  # fmt: skip
 
 
 def key(name: str) -> str:
@@ -45,11 +38,32 @@ def flag(metadata: Mapping[str, object], name: str, *, default: bool) -> bool:
 
 
 def tokens_and_types(metadata: Mapping[str, object]) -> tuple[list[str], list[int]]:
-    """The tokens by id, and their types: all normal where the file does not say. Raises ModelFormatError."""
+    """The tokens by id, and their types: CONTROL for a token that steers. Raises ModelFormatError."""
     tokens = array(metadata, "tokens", str)
     check_vocab_size(metadata, len(tokens))
-    types = array(metadata, "token_type", int) if key("token_type") in metadata else [NORMAL] * len(tokens)
-    return tokens, types
+    types = stored_types(metadata, len(tokens))
+    if len(types) != len(tokens):
+        return tokens, types  # refused by Vocab
+    ids = [i for name in KEYS if (i := stored_id(metadata, name, len(tokens))) is not None]
+    steering = steering_texts(tokens, types, ids, templates(metadata))
+    return tokens, overridden(types, tokens, steering)
+
+
+def templates(metadata: Mapping[str, object]) -> list[str]:
+    """Sources of the chat templates; one that is no text is refused where it is rendered."""
+    found = (value for name, value in metadata.items() if name.startswith("tokenizer.chat_template"))
+    return [value for value in found if isinstance(value, str)]
+
+
+def stored_types(metadata: Mapping[str, object], n_tokens: int) -> list[int]:
+    """The file's own types: all normal where there are none. Raises ModelFormatError."""
+    return array(metadata, "token_type", int) if key("token_type") in metadata else [NORMAL] * n_tokens
+
+
+def retyped(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[str]:
+    """Steering tokens that have a type of text in the file, whose merges may make one."""
+    rows = zip(vocab.tokens, stored_types(metadata, len(vocab)), vocab.types, strict=True)
+    return frozenset(token for token, stored, kind in rows if kind != stored and kind in STEERING)
 
 
 def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
@@ -63,11 +77,17 @@ def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
         )
 
 
+def stored_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int | None:
+    """The id under this key; None beyond the vocabulary, where padding often lies."""
+    token_id = metadata.get(key(name))
+    return token_id if type(token_id) is int and 0 <= token_id < n_tokens else None
+
+
 def special_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int | None:
     """The id under this key, such as "unknown_token_id", if there is one. Raises ModelFormatError."""
     token_id = metadata.get(key(name))
-    if token_id is None or (type(token_id) is int and 0 <= token_id < n_tokens):
-        return token_id
+    if token_id is None or stored_id(metadata, name, n_tokens) is not None:
+        return cast("int | None", token_id)
     raise ModelFormatError(
         f"{key(name)} is {token_id!r:.80}, want an id below {n_tokens}",
         key=key(name),
@@ -105,13 +125,13 @@ def framing(
 
 def eos_ids(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[int]:
     """The ids that the file names, and control tokens known by name to end a turn."""
-    named = {special_id(metadata, name, len(vocab)) for name in EOS_KEYS} - {None}
+    named = {special_id(metadata, name, len(vocab)) for name in END_KEYS} - {None}
     return frozenset(cast("set[int]", named)) | known_ends(vocab)
 
 
 def known_ends(vocab: Vocab) -> frozenset[int]:
     """Control tokens that are known by name to end a turn."""
-    known = {t: i for t, i in vocab.specials.ids.items() if t in EOS_NAMES and vocab.types[i] == CONTROL}
+    known = {t: i for t, i in vocab.specials.ids.items() if t in ENDS and vocab.types[i] == CONTROL}
     if "<|return|>" in known and "<|call|>" in known:
         known.pop("<|end|>", None)  # gpt-oss: closes a message, not the turn
     return frozenset(known.values())

@@ -15,8 +15,8 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
-from camelid.text.tokenizers.merge import check_merges, merge
-from camelid.text.tokenizers.metadata import array, flag, key, roles, tokens_and_types
+from camelid.text.tokenizers.merge import merge, text_merges
+from camelid.text.tokenizers.metadata import array, flag, key, retyped, roles, tokens_and_types
 from camelid.text.tokenizers.pipeline import Pipeline, as_it_is, whole, without_space
 from camelid.text.tokenizers.pretokenize import Splitter
 from camelid.text.tokenizers.vocab import (
@@ -175,8 +175,8 @@ def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
 
 def by_merges(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
     """The model of files whose scores do not tell the merges. Raises ModelFormatError."""
-    merges, ids = array(metadata, "merges", str), spelled_ids(vocab, MADE)
-    check_merges(merges, ids)
+    ids, steering = spelled_ids(vocab, MADE), {t.replace(" ", SPACE) for t in retyped(metadata, vocab)}
+    merges = text_merges(array(metadata, "merges", str), ids, steering)
     ranks: dict[str, float | None] = {pair: rank for rank, pair in enumerate(merges)}
     return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, joiner=" ")
 
@@ -190,13 +190,14 @@ def fallbacks(vocab: Vocab) -> tuple[dict[int, int], int | None]:
 def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
     refuse_other_kinds(metadata)
+    metadata = DEFAULT_IDS | {**metadata}
     vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
     model = (by_merges if key("merges") in metadata else by_scores)(metadata, vocab)
     prefix = SPACE if flag(metadata, "add_space_prefix", default=True) else ""
     return Pipeline(
         vocab,
         model.encode_word,
-        roles=roles({**DEFAULT_IDS, **metadata}, vocab, add_bos=True),
+        roles=roles(metadata, vocab, add_bos=True),
         # llama.cpp puts the space before every stretch, not only before the one that opens the text.
         prepare=lambda text, opens: prefix + text.replace(" ", SPACE),
         joined=lambda text, opens: text.replace(" ", SPACE),

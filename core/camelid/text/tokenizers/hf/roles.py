@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import cast
 
 from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.hf.values import Json, array, mapping, shown, typed
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary
+from camelid.text.tokenizers.steering import FIELDS, steering_texts
+from camelid.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 EXTRA = ("additional_special_tokens", "extra_special_tokens")
@@ -64,6 +66,38 @@ def _listed(value: object, key: str) -> Iterator[str]:
     """A list of tokens, or an object of them by name."""
     found = list(cast(Json, value).values()) if isinstance(value, Mapping) else array(value or [], key)
     return (typed(_content(item), str, key) for item in found)
+
+
+def steered(
+    found: Vocabulary, settings: Settings, frame: Iterable[str], templates: Iterable[str]
+) -> Vocabulary:
+    """The vocabulary, with a mark on each steering token that the files call ordinary.
+
+    `frame`: the tokens around every text; `templates`: sources of the chat templates.
+    """
+    ids = {*every_role_id(settings, found), *(found.ids[name] for name in frame if name in found.ids)}
+    tokens = ["" if token is None else token for token in found.tokens]
+    steering = steering_texts(tokens, ordinary_types(found), ids, templates)
+    added = {i: replace(one, overridden=one.content in steering) for i, one in found.added.items()}
+    return replace(found, added=added, steering=steering)
+
+
+def ordinary_types(found: Vocabulary) -> list[int]:
+    """The type of every id before any rule: added tokens are user-defined, the model's own normal."""
+    rows = enumerate(found.tokens)
+    return [UNUSED if t is None else USER_DEFINED if i in found.added else NORMAL for i, t in rows]
+
+
+def every_role_id(settings: Settings, vocab: Vocabulary) -> Iterator[int]:
+    """Ids of all roles, by name and from every file, none beyond the vocabulary."""
+    inner = mapping(settings.config.get("text_config") or {}, "text_config")
+    for field in FIELDS:
+        if (name := token_of(settings, field)) in vocab.ids:
+            yield vocab.ids[name]
+        for file in (settings.generation, settings.config, inner):
+            value = file.get(f"{field}_token_id")
+            ids = cast("list[object]", value) if isinstance(value, list) else [value]
+            yield from (i for i in ids if type(i) is int and 0 <= i < len(vocab.tokens))
 
 
 def role_ids(settings: Settings, vocab: Vocabulary, role: str) -> list[int]:

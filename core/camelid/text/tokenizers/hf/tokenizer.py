@@ -3,8 +3,8 @@
 Truncation and padding are left aside: they belong to batches for training, and transformers sets its own.
 What differs from `tokenizers`, on purpose:
 - text that is not trusted never becomes a steering token. There a model's own vocabulary may make one of text
-  that spells it; here that vocabulary leaves steering tokens out. Tokens that look like <|this|> steer even
-  if the file calls them ordinary, as in GGUF files made from it.
+  that spells it; here that vocabulary leaves steering tokens out. Tokens of text/tokenizers/steering.py's rules steer
+  even if the file calls them ordinary, as in GGUF files made from it.
 - a character for which the vocabulary has neither a token nor one for unknown text is an error, not dropped.
 - bytes that are no UTF-8 decode to one U+FFFD a broken character, not one a byte, so that a stream can agree.
 - added tokens of byte-level vocabularies are text, not spelled in the byte alphabet.
@@ -22,8 +22,8 @@ from camelid.text.tokenizers.hf.decoders import read_decoder
 from camelid.text.tokenizers.hf.models import EncodeWord, read_model
 from camelid.text.tokenizers.hf.normalizers import read_normalizer
 from camelid.text.tokenizers.hf.pretokenizers import read_pre_tokenizer, spelled
-from camelid.text.tokenizers.hf.processors import read_processor
-from camelid.text.tokenizers.hf.roles import Settings, named_tokens, read_settings, role_ids
+from camelid.text.tokenizers.hf.processors import Around, read_processor
+from camelid.text.tokenizers.hf.roles import Settings, named_tokens, read_settings, role_ids, steered
 from camelid.text.tokenizers.hf.values import Json, mapping, shown, typed
 from camelid.text.tokenizers.hf.vocabulary import MAX_VOCAB, Vocabulary, size_of, vocabulary
 from camelid.text.tokenizers.metadata import known_ends
@@ -32,6 +32,7 @@ from camelid.text.tokenizers.specials import Named, Specials
 from camelid.text.tokenizers.vocab import CONTROL, NORMAL, UNUSED, USER_DEFINED, Vocab
 
 EMPTY: Mapping[str, object] = {}
+NO_TEMPLATES: Mapping[str, str] = {}
 
 
 def tokenizer_from_json(
@@ -41,9 +42,12 @@ def tokenizer_from_json(
     config: Json = EMPTY,
     generation: Json = EMPTY,
     *,
+    chat_templates: Mapping[str, str] = NO_TEMPLATES,
     vocab_size: int | None = None,
 ) -> Pipeline:
     """The tokenizer that the parsed files describe; all but the first may be empty.
+
+    `chat_templates`: sources by name; the tokens that they write steer.
 
     Ids up to `vocab_size` (left out: up to the last token) that have no token stand for nothing. Raises
     ModelFormatError for files that contradict themselves or each other, UnsupportedModelError, by name, for
@@ -54,6 +58,8 @@ def tokenizer_from_json(
     model = mapping(tokenizer.get("model"), "model")
     size = checked_size(size_of(tokenizer, model, settings.tokenizer) if vocab_size is None else vocab_size)
     found = vocabulary(tokenizer, model, settings.tokenizer, size)
+    around = read_processor(tokenizer)
+    found = steered(found, settings, (*around.before, *around.after), chat_templates.values())
     types = token_types(found, settings)
     normalize = read_normalizer(tokenizer)
     piece, opening = read_decoder(tokenizer)
@@ -64,7 +70,7 @@ def tokenizer_from_json(
     return Pipeline(
         vocab,
         partial(_spelled_first, encode_word) if pre.spells_bytes else encode_word,
-        roles=roles(tokenizer, settings, found, vocab),
+        roles=roles(around, settings, found, vocab),
         prepare=pre.prepare,
         split=pre.split,
         opening=opening,
@@ -85,11 +91,11 @@ def checked_size(vocab_size: int) -> int:
 
 
 def token_types(found: Vocabulary, settings: Settings) -> list[int]:
-    """The type of every id. Tokens that tokenizer_config.json gives a role steer too.
+    """The type of every id. Tokens that tokenizer_config.json names as special steer too.
 
     A single character, such as "!" given to padding, is text all the same: vocabularies spell text with it.
     """
-    steering = {name for name in named_tokens(settings) if len(name) > 1}
+    steering = {name for name in named_tokens(settings) if len(name) > 1} | found.steering
     steering |= {one.content for one in found.added.values() if one.steers and len(one.content) > 1}
 
     def kind(token_id: int, token: str | None) -> int:
@@ -115,9 +121,9 @@ def named(found: Vocabulary, types: list[int]) -> Iterator[Named]:
             yield Named(token, token_id, steering=True)
 
 
-def roles(tokenizer: Json, settings: Settings, found: Vocabulary, vocab: Vocab) -> Roles:
+def roles(around: Around, settings: Settings, found: Vocabulary, vocab: Vocab) -> Roles:
     """Which tokens open and end texts, and what goes around them."""
-    before, after = read_processor(tokenizer).ids(found.ids)
+    before, after = around.ids(found.ids)
     bos_ids = [*role_ids(settings, found, "bos"), *before[:1]]
     eos_ids = [*role_ids(settings, found, "eos"), *after[-1:]]
     return Roles(

@@ -11,13 +11,14 @@ from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.hf.values import Json, array, flag, mapping, shown, text, unicode
 
 MAX_VOCAB = 1 << 22  # sixteen times the largest known; every id costs memory, also without a token
-# Marked as ordinary by files, though they steer; converters to GGUF make them control tokens too.
-LOOKS_CONTROL = re.compile(r"<\|.*\|>|<｜.*｜>|<pad>|<mask>|<2mass>|\[@BOS@\]|<unused\d+>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A token that text may name outright. The fields are those of `tokenizers`' AddedToken."""
+    """A token that text may name outright, with the fields of `tokenizers`' AddedToken.
+
+    `overridden`: a rule of text/tokenizers/steering.py makes the token steer.
+    """
 
     content: str
     special: bool = False
@@ -25,20 +26,25 @@ class Added:
     rstrip: bool = False
     single_word: bool = False
     normalized: bool = False
+    overridden: bool = False
 
     @property
     def steers(self) -> bool:
         """Whether it steers the model: then only trusted text may name it, and decoding leaves it out."""
-        return self.special or LOOKS_CONTROL.fullmatch(self.content) is not None
+        return self.special or self.overridden
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Tokens by id, ids by token, and what was added to the model's own."""
+    """Tokens by id, ids by token, and what was added to the model's own.
+
+    `steering`: texts of the tokens that the rules of text/tokenizers/steering.py make steer.
+    """
 
     tokens: list[str | None]
     ids: dict[str, int]
     added: dict[int, Added]
+    steering: frozenset[str] = frozenset()
 
 
 def vocabulary(tokenizer: Json, model: Json, tokenizer_config: Json, size: int) -> Vocabulary:

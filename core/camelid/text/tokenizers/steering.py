@@ -1,0 +1,172 @@
+"""Steering tokens, whatever type a file states: one table of rules for GGUF and tokenizer.json.
+
+A token steers by one of four rules: a role's key has its id, ROLES has its text, SHAPES matches its text, or
+a chat template writes its text. The token's type is then CONTROL, and untrusted text never becomes it.
+Ordinary text keeps its ids: one character, white space, a byte and a model's own word never steer.
+Source: ggml-org/llama.cpp src/llama-vocab.cpp, where a published text overrides the file's type too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from camelid.text.tokenizers.specials import MAX_NAME, Finder, Named
+from camelid.text.tokenizers.vocab import CONTROL, NORMAL, UNUSED, USER_DEFINED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A row of the table.
+
+    `keys`: ids in GGUF, after tokenizer.ggml.; `fields`: tokens and ids in Hugging Face's files, before
+    _token and _token_id; `ends`: published texts that end a turn; `texts`: the other published texts;
+    `prose`: published texts that prose has too, so that a NORMAL token may be a word of the model's own.
+    """
+
+    keys: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    prose: tuple[str, ...] = ()
+
+
+ROLES: Mapping[str, Role] = {
+    "bos": Role(
+        keys=("bos_token_id", "cls_token_id"), fields=("bos", "cls"),
+        texts=("<bos>", "[BOS]", "[CLS]", "<BOS_TOKEN>", "<seed:bos>", "[@BOS@]", "<sop>", "[gMASK]"),
+        prose=("<s>",),
+    ),
+    "eos": Role(
+        keys=("eos_token_id",), fields=("eos",),
+        ends=("<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>"),
+        texts=("<eos>", "[EOS]", "<EOS_TOKEN>", "<seed:eos>", "<eop>", "[e~["),
+        prose=("</s>",),
+    ),
+    "eot": Role(
+        keys=("eot_token_id",), fields=("eot",),
+        ends=(
+            "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<EOT>",
+            "_<EOT>", "<end_of_utterance>",
+        ),
+        texts=("▁<EOT>", "[EOT]", "<turn|>", "[|endofturn|]"),
+    ),
+    "eom": Role(keys=("eom_token_id",), fields=("eom",), ends=("<|eom_id|>",)),
+    "sep": Role(
+        keys=("seperator_token_id", "separator_token_id"), fields=("sep",), texts=("[SEP]", "<sep>")
+    ),
+    "pad": Role(keys=("padding_token_id",), fields=("pad",), texts=("<pad>", "[PAD]", "<PAD>", "<fim_pad>")),
+    "mask": Role(keys=("mask_token_id",), fields=("mask",), texts=("<mask>", "[MASK]", "<2mass>")),
+    "fim prefix": Role(
+        keys=("fim_pre_token_id", "prefix_token_id"), fields=("prefix", "fim_prefix"),
+        texts=("<fim_prefix>", "<fim-prefix>", "<PRE>", "▁<PRE>", "[PREFIX]", ">>PREFIX<<"),
+    ),
+    "fim suffix": Role(
+        keys=("fim_suf_token_id", "suffix_token_id"), fields=("suffix", "fim_suffix"),
+        texts=("<fim_suffix>", "<fim-suffix>", "<SUF>", "▁<SUF>", "[SUFFIX]", ">>SUFFIX<<"),
+    ),
+    "fim middle": Role(
+        keys=("fim_mid_token_id", "middle_token_id"), fields=("middle", "fim_middle"),
+        texts=("<fim_middle>", "<fim-middle>", "<MID>", "▁<MID>", "[MIDDLE]", ">>MIDDLE<<"),
+    ),
+    "fim files": Role(
+        keys=("fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id"),
+        fields=("fim_pad", "fim_repo", "fim_sep"),
+        texts=("<fim-pad>", "<fim-repo>", "<REPO>", "<reponame>", "<repo_name>", "<file_sep>"),
+    ),
+    "chat": Role(
+        texts=(
+            "<start_of_turn>", "<|turn>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]",
+            "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[|user|]",
+            "[|assistant|]", "[|system|]", "[|tool|]",
+        ),
+        prose=("[INST]", "[/INST]"),
+    ),
+}  # fmt: skip
+
+# <|im_start|>, <｜User｜>, <|fim_prefix|>: no vocabulary of ordinary text has such a word.
+SHAPES = re.compile(r"<\|.+\|>|<｜.+｜>|<unused[0-9]+>", re.DOTALL)
+# Tags of HTML, which Gemma's vocabularies have as text beside BOS and EOS of other names.
+HTML = {"<s>": "<bos>", "</s>": "<eos>"}
+# A name between brackets, as markers of a format have it.
+MARKER = re.compile(r"""[<>\[\]|｜](?=.*[A-Za-z~\u0080-\U0010ffff]).+[<>\[\]|｜]""", re.DOTALL)
+# A byte's token, and strings within a template's own code.
+NO_MARKER = re.compile("""<0x[0-9A-Fa-f]{2}>|.*['"].*""", re.DOTALL)
+SUBSCRIPT = re.compile(r"[A-Za-z0-9_]\[")
+LEAST_WRITTEN = 4  # characters of a token that a template writes; [x] and <b> are prose
+
+PUBLISHED = frozenset(text for role in ROLES.values() for text in (*role.ends, *role.texts))
+PROSE = frozenset(text for role in ROLES.values() for text in role.prose)
+ENDS = frozenset(text for role in ROLES.values() for text in role.ends)
+END_KEYS = tuple(key for role in ROLES.values() if role.ends for key in role.keys)
+KEYS = tuple(key for role in ROLES.values() for key in role.keys)
+FIELDS = tuple(field for role in ROLES.values() for field in role.fields)
+TEXT_KINDS = frozenset({NORMAL, USER_DEFINED, UNUSED})  # bytes stay bytes, and the unknown token unknown
+
+
+def steering_texts(
+    tokens: Sequence[str], types: Sequence[int], role_ids: Iterable[int], templates: Iterable[str]
+) -> frozenset[str]:
+    """Texts of the tokens that steer although their type is one of text.
+
+    `role_ids`: the ids that the files give to roles; `templates`: sources of the chat templates. Beside a
+    control token of the same text a NORMAL token is a word.
+    """
+    kinds = dict(zip(tokens, types, strict=True))
+    shaped = (token for token in kinds if token[:1] == "<" and SHAPES.fullmatch(token))
+    found = {*published(kinds), *shaped, *written(tokens, templates)}
+    found -= texts_of(tokens, types, CONTROL) - texts_of(tokens, types, USER_DEFINED)
+    found |= {tokens[i] for i in role_ids if not is_text(tokens[i], types[i])}
+    return frozenset(found)
+
+
+def overridden(types: Sequence[int], tokens: Sequence[str], steering: Collection[str]) -> list[int]:
+    """The types, CONTROL for the tokens of these texts."""
+    rows = zip(types, tokens, strict=True)
+    return [CONTROL if token in steering and kind in TEXT_KINDS else kind for kind, token in rows]
+
+
+def texts_of(tokens: Sequence[str], types: Sequence[int], kind: int) -> set[str]:
+    """The texts of one type."""
+    return {token for token, each in zip(tokens, types, strict=True) if each == kind}
+
+
+def is_text(token: str, kind: int) -> bool:
+    """True of ordinary text, which no role makes steer: "!" as padding, or RWKV's EOT of two line ends."""
+    blank = not token.replace("▁", " ").strip()
+    return len(token) < 2 or blank or (kind == NORMAL and not is_marker(token))
+
+
+def published(kinds: Mapping[str, int]) -> Iterator[str]:
+    """The texts of ROLES among the tokens; an HTML tag only where no other text has the tag's role."""
+    yield from PUBLISHED & kinds.keys()
+    for text in PROSE & kinds.keys():
+        if kinds[text] != NORMAL and HTML.get(text) not in kinds:
+            yield text
+
+
+def written(tokens: Iterable[str], templates: Iterable[str]) -> Iterator[str]:
+    """The tokens that chat templates name outside of comments, found as in a trusted text."""
+    sources = [uncommented(source) for source in templates]
+    finder = Finder(Named(token, 0) for token in set(tokens) if sources and may_be_written(token))
+    for source in sources:
+        for at, named in finder.matches(source, ()):
+            if not SUBSCRIPT.match(source, at - 1 if at else 0):
+                yield named.text
+
+
+def may_be_written(token: str) -> bool:
+    """True of a token that is a mark of a chat format, not a word of a template's prose."""
+    return LEAST_WRITTEN <= len(token) <= MAX_NAME and is_marker(token)
+
+
+def is_marker(token: str) -> bool:
+    """True of a name between brackets."""
+    return MARKER.fullmatch(token) is not None and not NO_MARKER.fullmatch(token)
+
+
+def uncommented(source: str) -> str:
+    """A template without its comments. The code stays: its strings are all that looks like a marker."""
+    first, *rest = source.split("{#")
+    return first + "".join(part.partition("#}")[2] if "#}" in part else part for part in rest)
