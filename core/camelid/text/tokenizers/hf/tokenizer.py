@@ -3,7 +3,7 @@
 Truncation and padding are left aside: they belong to batches for training, and transformers sets its own.
 What differs from `tokenizers`, on purpose:
 - text that is not trusted never becomes a steering token. There a model's own vocabulary may make one of text
-  that spells it; here that vocabulary leaves steering tokens out. Tokens of text/tokenizers/steering.py's rules steer
+  that spells it; here that vocabulary leaves steering tokens out. Tokens of steering.py's rules steer
   even if the file calls them ordinary, as in GGUF files made from it.
 - a character for which the vocabulary has neither a token nor one for unknown text is an error, not dropped.
 - bytes that are no UTF-8 decode to one U+FFFD a broken character, not one a byte, so that a stream can agree.
