@@ -39,6 +39,12 @@ const MOVES = {
   },
 };
 
+/** Load ops that change values: each gives the change of one, which float32 rounds. */
+const CHANGES = {
+  add: (number) => (value) => value + Math.fround(number),
+  neg_exp: () => (value) => -Math.exp(value),
+};
+
 function moved(values, from) {
   return values.map((_, i) => values[from(i)]);
 }
@@ -115,7 +121,7 @@ export class Loader {
   /** Rows that are read when they are wanted. */
   #tiled(stored) {
     const order = orderOf(stored);
-    const isAsStored = stored.type.id === stored.stored.id && !addends(stored).length;
+    const isAsStored = stored.type.id === stored.stored.id && !changes(stored).length;
     const gather = (start, n, to) => this.#gather(stored, order, start, n, to);
     const floats = (start, n, to) =>
       this.#staged(n * stored.each, async (raw) => {
@@ -197,7 +203,7 @@ export class Loader {
     const type = stored.stored;
     if (this.#exports.cam_decode(0, type.id, from, to, BigInt(n))) throw noCodec(stored, type);
     const values = this.#memory.numbers(Float32Array, to, n);
-    for (const addend of addends(stored)) values.forEach((value, i) => (values[i] = value + addend));
+    for (const change of changes(stored)) values.forEach((value, i) => (values[i] = change(value)));
   }
 
   #encode(stored, from, to, n) {
@@ -237,8 +243,8 @@ function* tiles(rows, each, step = 1) {
   for (let start = 0; start < rows; start += height) yield [start, Math.min(height, rows - start)];
 }
 
-function addends({ ops }) {
-  return ops.filter(([name]) => name === "add").map(([, addend]) => Math.fround(addend));
+function changes({ ops }) {
+  return ops.filter(([name]) => name in CHANGES).map(([name, number]) => CHANGES[name](number));
 }
 
 /** Whether values move beyond their rows: in a transposed matrix, and in vectors, which are one row. */
