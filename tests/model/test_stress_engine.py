@@ -40,7 +40,9 @@ async def answers(model: Model) -> list[list[int]]:
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
     programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    engine = StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+    engine = StepEngine(
+        backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size
+    )
     requests = [Request(prompt_ids=tuple(p), sampling=GREEDY, max_tokens=N_TOKENS) for p in PROMPTS]
     streams = [engine.submit(request) for request in requests]
     found = [await collect(stream) for stream in streams]

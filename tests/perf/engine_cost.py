@@ -66,7 +66,7 @@ async def make_engine(backend: Timed, n: int) -> StepEngine:
         )
         for entry in (DECODE, MIXED)
     }
-    return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB)
+    return StepEngine(backend, ProgramTable(programs), state, limits=limits, vocab_size=VOCAB)
 
 
 def request(i: int, max_tokens: int) -> Request:

@@ -21,7 +21,7 @@ from camelid.backends.null.backend import NullBackend, QueuedStep
 from camelid.engine.admission import check_depth
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
+from camelid.engine.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, ProgramTable, program_key
 from camelid.engine.sequence import Request
 from camelid.engine.step_budget import rows_ahead
 from camelid.engine.stream import Stream
@@ -211,9 +211,17 @@ async def open_engine(
         chunk=rows_ahead(limits.chunk, depth),
     )  # fmt: skip
     await backend.allocate(states, state.sizes())
-    programs = {entry: await backend.compile(make_plan(entry, limits, states)) for entry in entries}
+    programs = ProgramTable()
+    for entry in entries:
+        programs.add(entry, [await backend.compile(make_plan(entry, limits, states))])
     return StepEngine(
-        backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight, clock=clock
+        backend,
+        ProgramTable(programs),
+        state,
+        limits=limits,
+        vocab_size=VOCAB,
+        max_in_flight=max_in_flight,
+        clock=clock,
     )
 
 

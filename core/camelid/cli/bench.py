@@ -28,7 +28,7 @@ from camelid.cli.show import human
 from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, read_backend, verb
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import find_directory, find_source
-from camelid.loading.start import LoadOptions
+from camelid.loading.options import LoadOptions
 from camelid.version import __version__
 
 Tell = Callable[[str], object]
@@ -131,7 +131,7 @@ async def measure_case(
     """Yardstick, prediction, then runs, Camelid's and the rival's in turns; the first is not counted."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
     yardstick = Yardstick.measure(bench.backend)
-    prediction = predict(case, plan, yardstick, asked.options.chunk)
+    prediction = predict(case, plan, yardstick, asked.options.chunk or len(plan.rows))
     tell(prediction_line(case, prediction, yardstick))
     ours: list[Run] = []
     theirs: list[Run] = []

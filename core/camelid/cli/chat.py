@@ -34,7 +34,6 @@ from camelid.cli.verb import (
     verb,
 )
 from camelid.errors import CamelidError
-from camelid.requests.options import LoadWords
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -97,7 +96,7 @@ def check_folder(file: Path | None) -> None:
 
 
 @contextmanager
-def loaded(thread: EngineThread, path: str, words: LoadWords) -> Generator[LLM]:
+def loaded(thread: EngineThread, path: str, words: dict[str, Any]) -> Generator[LLM]:
     """A model on the engine's thread."""
     with loading_bar() as progress:
         llm = thread.run(aload(path, progress=progress, **words))

@@ -10,12 +10,11 @@ from typing import Any
 import click
 from rich.console import Group
 
-from camelid.backends.registry import BACKENDS
+from camelid.backends.registry import names_with, row_of
 from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
 from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
-from camelid.loading.start import TAKES_ADAPTER
 from camelid.plan.ops import OPS
 from camelid.version import __version__
 
@@ -39,7 +38,7 @@ def command(
     it says is kept, and `--backend auto` obeys it. Exit code 1 if a kernel fails, or if a backend that was
     named cannot be opened.
     """
-    names = backends or tuple(name for name in BACKENDS if name in BACKEND_NAMES)
+    names = backends or tuple(name for name in BACKEND_NAMES if not row_of(name).api)
     check_words(names, adapter, op)
     asked, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
     found: list[BackendReport] = []
@@ -60,8 +59,10 @@ def check_words(names: tuple[str, ...], adapter: str, op: str) -> None:
     """A usage error for an op that is none, and for an adapter where there are none to choose from."""
     if op not in ("", *OPS):
         raise click.UsageError(f"unknown op {op!r}; known: {', '.join(OPS)}")
-    if adapter and not {*names} & {*TAKES_ADAPTER}:
-        raise click.UsageError(f"--adapter is for {', '.join(TAKES_ADAPTER)}, not for {', '.join(names)}")
+    if adapter and not {*names} & {*names_with("adapter")}:
+        raise click.UsageError(
+            f"--adapter is for {', '.join(names_with('adapter'))}, not for {', '.join(names)}"
+        )
 
 
 def facts(machine: Machine, found: list[BackendReport]) -> dict[str, Any]:

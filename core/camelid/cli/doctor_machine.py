@@ -13,7 +13,7 @@ from pathlib import Path
 
 from camelid.backends.common.processors import CGROUP, allowed_processors, cpu_quota
 from camelid.backends.proof.verdicts import cache_folder
-from camelid.backends.registry import BACKENDS
+from camelid.backends.registry import backend_extras
 
 CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 # As Linux names them: what kernels for x86-64, then for arm64, are written for.
@@ -31,7 +31,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> modules that it brings
     "cuda": ("cupy",),
     "mlx": ("mlx",),
 }
-OF_BACKENDS = ("cuda", "mlx")  # extras that are for the backend of their name
+FACE_EXTRAS = ("serve", "web")
 UNBOUNDED = 1 << 60  # what cgroups of version 1 say for no limit is above
 
 
@@ -119,7 +119,7 @@ def _version(package: str) -> str | None:
 
 def extras() -> Mapping[str, str]:
     """The pip line of each extra that is not there whole, without those of backends that Camelid lacks."""
-    known = {name: modules for name, modules in EXTRAS.items() if name not in OF_BACKENDS or name in BACKENDS}
+    known = {name: EXTRAS[name] for name in (*FACE_EXTRAS, *backend_extras())}
     return {
         name: "" if all(map(find_spec, modules)) else f"pip install 'camelid[{name}]'"
         for name, modules in known.items()

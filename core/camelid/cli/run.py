@@ -26,7 +26,7 @@ from camelid.cli.verb import (
     verb,
 )
 from camelid.plan.cost import predict_step
-from camelid.requests.options import LoadWords, Options, Prompt
+from camelid.requests.options import Options, Prompt
 
 
 @verb
@@ -97,7 +97,7 @@ def check_pairs(system: str | None, raw: bool, draft: str | None, lookup: bool) 
         raise click.UsageError("--lookup and --model-draft both guess ahead; give one of them")
 
 
-def loaded(model: str, words: LoadWords) -> LLM:
+def loaded(model: str, words: dict[str, Any]) -> LLM:
     """The model, with a bar while it loads."""
     path = local_model(model)
     with loading_bar() as progress:

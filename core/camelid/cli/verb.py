@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.backends.registry import ADAPTERS, BACKENDS
+from camelid.backends.registry import names_with, user_names
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
-from camelid.requests.options import LoadWords
 
 F = TypeVar("F", bound=Callable[..., Any])
-BACKEND_NAMES = [name for name in (*BACKENDS, *ADAPTERS) if name != "null"]  # null only counts, for tests
+BACKEND_NAMES = list(user_names())
 SIGNALLED = 128  # plus the signal: an exit code as shells have it
 ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -115,7 +114,7 @@ def backend_options(function: F) -> F:
     function = gpu_layers_option(function)
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
-        help="Threads of backend cpu. Default: as many as this process may use.",
+        help=f"Threads of backend {', '.join(names_with('threads'))}. Default: all that the process may use.",
     )(function)  # fmt: skip
     function = click.option(
         "--adapter", default="", metavar="NAME",
@@ -124,11 +123,11 @@ def backend_options(function: F) -> F:
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
         metavar="NAME",
-        help="cpu, webgpu, vulkan, metal, dx12, reference, or auto: a GPU, else cpu, else reference.",
+        help=f"{', '.join(BACKEND_NAMES)}, or auto: a GPU, else the processor, else the reference.",
     )(function)  # fmt: skip
 
 
-def read_backend(given: dict[str, Any]) -> LoadWords:
+def read_backend(given: dict[str, Any]) -> dict[str, Any]:
     """What `backend_options` say; takes it out of what was given."""
     return {
         "backend": given.pop("backend"),
@@ -138,7 +137,7 @@ def read_backend(given: dict[str, Any]) -> LoadWords:
     }
 
 
-def names_backend(words: LoadWords, verbose: bool) -> bool:
+def names_backend(words: dict[str, Any], verbose: bool) -> bool:
     """Whether a line says what runs where: unasked unless the words of the call do."""
     return verbose or words.get("backend") == "auto" or words.get("gpu_layers") is not None
 

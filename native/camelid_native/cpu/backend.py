@@ -15,6 +15,7 @@ from itertools import cycle
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     Forecast,
     MemoryReport,
@@ -45,7 +46,7 @@ from camelid_native.cpu.threads import processors
 from camelid_native.cpu.weights import WeightForms
 
 
-class CpuBackend:
+class CpuBackend(Backend):
     """Plans as arrays of records, run by C."""
 
     def __init__(self) -> None:

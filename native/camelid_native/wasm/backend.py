@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -84,7 +85,7 @@ class WasmProgram(HostProgram):
     groups: Mapping[str, GroupPlace]
 
 
-class WasmBackend:
+class WasmBackend(Backend):
     """Plans as arrays of records in the memory of a WebAssembly module."""
 
     def __init__(self, host: Host) -> None:
