@@ -176,7 +176,7 @@ def interpolated(value: str, right: object, budget: Budget) -> Iterator[str]:
         argument = picked(match["key"], right, rest)
         yield printed(argument, match, budget, escape=isinstance(value, Markup))
     yield cut(value, slice(at, None))
-    if not isinstance(right, list | dict | range | Undefined):
+    if not isinstance(right, list | dict | range | Undefined):  # ignores surplus values, as Python does
         for _ in rest:
             raise TemplateError("%: more values than placeholders in the text")
 
