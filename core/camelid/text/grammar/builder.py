@@ -103,8 +103,10 @@ class RuleBuilder:
         return in_order(*parts[::-1])
 
     def up_to(self, part: Expr, n: int) -> Expr:
-        """`part` at most n times: fewer large blocks and a shorter remainder, or all large blocks and the
-        rest."""
+        """`part` at most n times.
+
+        Either fewer large blocks and a shorter remainder, or all large blocks and the rest.
+        """
         if n <= BLOCK:
             return Repeat(part, 0, n)
         power = 1
@@ -125,9 +127,10 @@ class RuleBuilder:
         return self.shared("below", ("below", part, power), make)
 
     def machine(self, kind: str, start: S, write: Callable[[S, Callable[[S], Ref]], Expr]) -> Ref:
-        """One rule per state, starting at `start`. `write` makes the rule of a state and refers to the
-        next states
-        through the function that it receives."""
+        """One rule per state, starting at `start`.
+
+        `write` makes the rule of a state and refers to the next states through the function that it receives.
+        """
         names: dict[S, str] = {}
         queue: deque[S] = deque()
 
@@ -196,8 +199,7 @@ class _DfaWriter:
 
 
 def pruned(rules: Mapping[str, Expr], root: str) -> Rules | None:
-    """The grammar without unreachable rules and without alternatives that never end; None if no text
-    matches."""
+    """The grammar reduced to rules that the root reaches and that can end; None if no text matches."""
     live = productive(rules)
     if root not in live:
         return None

@@ -129,8 +129,10 @@ def number_state(
     states: list[dict[int, set[ByteRange]]],
     known: dict[frozenset[tuple[ByteRange, ...]], int],
 ) -> int:
-    """The number of the state from which exactly these byte sequences reach the exit. At most four levels
-    deep."""
+    """The number of the state from which exactly these byte sequences reach the exit.
+
+    At most four levels deep.
+    """
     if () in sequences:
         return -1
     if sequences in known:
@@ -174,8 +176,7 @@ def utf8_sequences(first: int, last: int) -> Iterator[tuple[ByteRange, ...]]:
 
 
 def cut_point(low: int, high: int) -> int | None:
-    """The code point at which to cut low … high so that the bytes of both parts vary independently; None:
-    no cut."""
+    """The split of low … high into parts whose bytes vary independently; None: no split."""
     for last in LAST_OF_LENGTH:
         if low <= last < high:
             return last + 1
@@ -227,8 +228,7 @@ def endless(part: Fragment, *, optional: bool) -> Fragment:
 
 
 def repeated(part: Fragment, least: int, most: int) -> Fragment:
-    """A part from `least` to `most` times, `most` at least 1; the copies after the first `least` are
-    optional."""
+    """A part from `least` to `most` (at least 1) times; copies after the first `least` are optional."""
     stride = len(part) - 1
     states = part.states[:-1] * most
     same, chains = list[int](), list[Chain | None]()

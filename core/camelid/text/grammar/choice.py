@@ -14,8 +14,10 @@ MAX_CHARACTERS = 100_000  # of all options together; shared prefixes count once
 
 
 def rules_of_choice(options: Sequence[str]) -> Rules:
-    """The rules that match exactly one of the options. Raises RequestError for no option, for more than
-    MAX_OPTIONS, and for an option that is not Unicode text."""
+    """The rules that match exactly one of the options.
+
+    Raises RequestError for no option, for more than MAX_OPTIONS, and for an option that is not Unicode text.
+    """
     if isinstance(options, str) or not options or len(options) > MAX_OPTIONS:
         raise RequestError(
             f"choice: a list of 1 to {MAX_OPTIONS} texts is expected, found {type(options).__name__} of "

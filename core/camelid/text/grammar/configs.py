@@ -26,8 +26,10 @@ DONE = -1  # the state to return to when the whole grammar ends
 
 
 class Node:
-    """The return positions of a rule call. Compared by identity: `Configs.node` makes equal nodes one
-    object."""
+    """The return positions of a rule call.
+
+    Compared by identity: `Configs.node` makes equal nodes one object.
+    """
 
     __slots__ = ("depth", "links")
 
@@ -68,8 +70,10 @@ class Configs:
         self.start = self.closed([(network.starts[network.root], ROOT)])
 
     def step(self, config: Config, byte_class: int) -> Config:
-        """The config after one more byte; `dead` if the grammar has no such text. Callers try
-        `config.next` first."""
+        """The config after one more byte; `dead` if the grammar has no such text.
+
+        Callers try `config.next` first.
+        """
         moves = config.moves
         if moves is None:
             moves = config.moves = self._moves(config)
@@ -144,8 +148,7 @@ class Configs:
         return self.config(frozenset(items), complete)
 
     def _enter(self, state: int, node: Node, items: set[Item], calls: dict[int, set[Item]]) -> None:
-        """Adds the reading states and the rule calls of a state; a tail call returns to the caller's
-        links."""
+        """Adds the reading states and the rule calls of a state; a tail call returns to the caller."""
         reach = self.network.reach(state)
         items.update((reading, node) for reading in reach.reading)
         for rule, back in reach.calls:
@@ -200,8 +203,10 @@ class Configs:
         self._nodes = {ROOT.links: ROOT}
 
     def _part(self) -> None:
-        """Unlinks the configs from each other: freeing a long chain of them recurses and overflows
-        Pyodide's stack."""
+        """Unlinks the configs from each other.
+
+        Freeing a long chain of configs recurses and overflows Pyodide's stack.
+        """
         for config in self._configs.values():
             config.next, config.moves = [None] * len(config.next), None
 

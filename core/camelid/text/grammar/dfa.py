@@ -45,8 +45,10 @@ def too_large(what: str, limit: int) -> RequestError:
 
 @dataclass(frozen=True, slots=True)
 class Dfa:
-    """A deterministic automaton. States are indices, 0 is the start; the edges of a state are sorted and
-    disjoint."""
+    """A deterministic automaton.
+
+    States are indices, 0 is the start; the edges of a state are sorted and disjoint.
+    """
 
     edges: tuple[tuple[Edge, ...], ...]
     final: frozenset[int]

@@ -154,8 +154,7 @@ class SchemaCompiler:
         return one_of(*(self.of_type(kind, places) for kind in sorted(types - self.implied(types))))
 
     def implied(self, types: frozenset[str]) -> set[str]:
-        """The types that another type's rule covers: the rule of numbers with a fraction matches integers
-        too."""
+        """Types covered by another type's rule: numbers with a fraction match integers too."""
         return {INTEGER} if FRACTION in types else set()
 
     def of_type(self, kind: str, places: Places) -> Expr:

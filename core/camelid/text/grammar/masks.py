@@ -33,8 +33,10 @@ SHAPES = (
 
 
 class Ahead:
-    """The tokens from a set of states: `kept` stay within the rule, `exits` holds the rest of the others'
-    text."""
+    """The tokens readable from a set of states.
+
+    `kept`: tokens that stay within the rule. `exits`: the text of other tokens after the rule's end.
+    """
 
     __slots__ = ("exits", "kept")
 
@@ -101,8 +103,7 @@ class Masks:
         return Ahead(kept, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
 
     def _make_room(self, n_suffixes: int) -> None:
-        """Empties the caches beyond MAX_SUFFIXES in total, since some sets of states have very many
-        suffixes."""
+        """Empties the caches beyond MAX_SUFFIXES in total: some sets of states have very many suffixes."""
         self._n_suffixes += n_suffixes
         if self._n_suffixes > MAX_SUFFIXES:
             self._ahead.clear()
@@ -126,8 +127,7 @@ class Masks:
         return self.configs.config(frozenset((state, ROOT) for state in states), False)
 
     def _walk(self, trie: Trie, config: Config, exits: list[Exit] | None = None) -> list[int]:
-        """The tokens of a trie that the grammar reads from a config; `exits` collects where the rule may
-        end."""
+        """The tokens of a trie that the grammar reads from a config; `exits` collects the rule's ends."""
         class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
         keys, lows, highs, bytes_in = trie.keys, trie.lows, trie.highs, trie.bytes_in
         token_ids: list[int] = []
@@ -178,8 +178,7 @@ class Masks:
         return self.table.bits(self._walk(ahead.exits, config))
 
     def _runs(self, states: States) -> tuple[int, int, int]:
-        """Tokens written in characters that lead back to one of the states: all of them, the kept, the
-        doubtful.
+        """Tokens written in characters that lead back to one of the states: all, kept and doubtful ones.
 
         In a bounded repetition the characters lead to the same state of the next copy while copies remain: a
         token
@@ -223,8 +222,7 @@ class Masks:
         return self.configs.dead not in found and all(goal in config.items for config in found)
 
     def _is_barred(self, states: States, chars: list[Reading], n_chars: int) -> bool:
-        """True if no text of `n_chars` of these characters can be read; False also where the answer is
-        expensive."""
+        """True if no text of `n_chars` of these characters is readable; False also if unproved."""
         opening = 0
         for char in chars:
             for byte_class in char[0]:

@@ -18,8 +18,10 @@ from camelid.text.grammar.rules import Rules
 
 
 class Place(NamedTuple):
-    """A state with its byte ranges as classes, shared by equal states. The last number of an entry is a
-    distance."""
+    """A state with its byte ranges as classes, shared by equal states.
+
+    The last number of an entry is a distance.
+    """
 
     arcs: tuple[tuple[int, int], ...]  # byte class, distance
     skips: tuple[int, ...]

@@ -109,8 +109,7 @@ def checked_step(interval: Interval) -> tuple[Fraction | None, int | None]:
 
 
 def shape_of(interval: Interval, whole_digits: int, step_decimals: int | None) -> tuple[int, Dfa]:
-    """The maximum number of decimals, and the automaton of unsigned numbers with limited digits, no
-    exponent."""
+    """The maximum number of decimals, and the automaton of unsigned numbers without exponent."""
     most: int | None = max(MAX_DIGITS, whole_digits + 1)
     with_decimals: int | None = most
     decimals = EXACT_DIGITS - whole_digits

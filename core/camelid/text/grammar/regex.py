@@ -71,8 +71,10 @@ def searched(pattern: str, wide: bool = False) -> Expr:
 
 
 def parse(pattern: str, wide: bool = False) -> list[Branch]:
-    """The alternatives of a pattern. Raises RequestError with `position` for invalid or unsupported
-    syntax."""
+    """The alternatives of a pattern.
+
+    Raises RequestError with `position` for invalid or unsupported syntax.
+    """
     if len(pattern) > MAX_PATTERN:
         raise RequestError(
             f"the regex has {len(pattern)} characters; at most {MAX_PATTERN} are allowed",

@@ -29,8 +29,10 @@ class Chars:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One whole token of the vocabulary, by id; with `negated`, any token outside the set. For control
-    tokens."""
+    """One whole token of the vocabulary, by id; with `negated`, any token outside the set.
+
+    For control tokens.
+    """
 
     token_ids: frozenset[int]
     negated: bool = False

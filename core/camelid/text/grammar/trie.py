@@ -151,9 +151,11 @@ class TokenTable:
 
     @cached_property
     def _holding(self) -> list[int]:
-        """Sets of tokens: for each ASCII character the tokens that contain it; at index 128 the tokens
-        with other
-        characters; at 129 the tokens that are not valid UTF-8."""
+        """Sets of tokens by content.
+
+        For each ASCII character the tokens that contain it; at index 128 the tokens with other characters; at
+        129 the tokens that are not valid UTF-8.
+        """
         found: list[list[int]] = [[] for _ in range(ASCII + 2)]
         for token_id, data in enumerate(self.token_bytes):
             if data.isascii():

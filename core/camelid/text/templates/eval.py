@@ -1,6 +1,7 @@
-"""The evaluator of a template's expressions, one table row per node type; every node except a constant
-costs
-a step."""
+"""The evaluator of a template's expressions, one table row per node type.
+
+Every node except a constant costs a step.
+"""
 
 from __future__ import annotations
 

@@ -85,8 +85,7 @@ class ExpressionParser:
         return value
 
     def tuple(self, conditional: bool = True) -> ast.Expr:
-        """Parses expressions separated by commas, without brackets; a single expression is returned as it
-        is."""
+        """Parses expressions separated by commas, without brackets; a single expression stays alone."""
         line, items = self.line, [self.expression(conditional)]
         while (comma := self.skip("op", ",")) and not self.at("end"):
             items.append(self.expression(conditional))

@@ -16,8 +16,7 @@ SCALARS = (str, int, float, bool, type(None))
 
 
 def admitted(name: str, value: object, budget: Budget) -> object:
-    """The value as the template sees it: special tokens trusted, functions callable, everything else plain
-    data."""
+    """The value as the template sees it: special tokens trusted, functions callable, other values plain."""
     if name in TOKEN_VARIABLES and isinstance(value, str):
         return trusted(value)
     if name in FUNCTION_VARIABLES and callable(value):

@@ -66,8 +66,7 @@ def rsplit(value: str, budget: Budget, sep: str | None = None, maxsplit: int = -
 
 
 def affordable(maxsplit: int, budget: Budget) -> int:
-    """The maximum number of splits: at most one more than the remaining steps, which `located` then
-    refuses."""
+    """The number of splits: at most one more than the remaining steps, which `located` refuses."""
     most = budget.max_steps - budget.steps + 1
     return most if maxsplit < 0 else min(maxsplit, most)
 
@@ -81,8 +80,10 @@ def splitlines(value: str, budget: Budget, keepends: bool = False) -> list[str]:
 
 
 def located(value: str, budget: Budget, parts: list[str], sep: str | None) -> list[str]:
-    """The parts as slices of `value`, with their trust. Without `sep` each part is searched, as spaces
-    vary."""
+    """The parts as slices of `value`, with their trust.
+
+    Without `sep` each part is searched, as spaces vary.
+    """
     budget.text(len(value))
     budget.spend(len(parts))
     found: list[str] = []
@@ -161,8 +162,10 @@ def rpartition(value: str, budget: Budget, sep: str) -> tuple[str, ...]:
 
 
 def parted(value: str, budget: Budget, sep: str, at: int, *, missing: int) -> tuple[str, ...]:
-    """The text before the separator, the separator, and the rest; all of the text at one end if it is
-    missing."""
+    """The text before the separator, the separator, and the rest.
+
+    If the separator is missing, all text is at one end.
+    """
     if not sep:
         raise TemplateError("partition: the separator is empty")
     budget.text(len(value))

@@ -34,8 +34,7 @@ class Parser(ExpressionParser):
         self.loops = 0
 
     def body(self, *ends: str) -> tuple[ast.Body, str]:
-        """Parses statements up to a tag in `ends`, whose name it consumes and returns, or to the end of
-        the source."""
+        """Parses statements up to a tag in `ends`, consumed and returned by name, or to the end."""
         self.enter()
         found: list[ast.Statement] = []
         while not self.at("eof"):
@@ -96,8 +95,7 @@ class Parser(ExpressionParser):
         return ast.For(line, target, values, condition, recursive, body, otherwise)
 
     def target(self) -> ast.Target:
-        """Parses the target of a loop or `set`: a name, or names separated by commas, with or without
-        brackets."""
+        """Parses the target of a loop or `set`: names separated by commas, with optional brackets."""
         parts = [self.target_part()]
         while (comma := self.skip("op", ",")) and (self.at("name") or self.at("op", "(")):
             if self.at("name", "in"):

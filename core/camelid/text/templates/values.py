@@ -36,8 +36,10 @@ class Text(str):
 
 
 class Markup(Text):
-    """The result of `safe` and `escape`. As in Jinja, `+`, `%`, join and replace escape the text added to
-    it."""
+    """The result of `safe` and `escape`.
+
+    As in Jinja, `+`, `%`, join and replace escape the text added to it.
+    """
 
     __slots__ = ()
 
@@ -283,8 +285,7 @@ def is_int(value: object) -> TypeGuard[int]:
 
 
 def brief(value: object) -> str:
-    """A short form of a value for error messages; containers by type only, since shared items print at
-    length."""
+    """A short form of a value for error messages: containers by type only, since shared items print long."""
     if isinstance(value, str):
         return repr(str(value[:40]))
     return repr(value) if value is None or isinstance(value, int | float) else f"a {type(value).__name__}"

@@ -11,8 +11,10 @@ from camelid.text.tokenizers.vocab import USER_DEFINED
 
 
 def bpe_fields(of: Published) -> GgufFields:
-    """The vocabulary, its merges or scores, and the pre-tokenizer. Raises UnsupportedModelError,
-    ModelFormatError."""
+    """The vocabulary, its merges or scores, and the pre-tokenizer.
+
+    Raises UnsupportedModelError, ModelFormatError.
+    """
     for key in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if of.model.get(key):
             not_in_gguf("model", f"uses {key}", of.model)
@@ -40,8 +42,9 @@ def _fields(of: Published, splitting: Splitting, merges: Merges) -> dict[str, ob
 
 
 def spaced(tokens: list[str], types: list[int]) -> list[str]:
-    """The tokens as SentencePiece's kinds spell them: readers match user-defined tokens before they
-    replace spaces
-    by ▁."""
+    """The tokens as SentencePiece's kinds spell them.
+
+    Readers match user-defined tokens before they replace spaces by ▁.
+    """
     typed_tokens = zip(tokens, types, strict=True)
     return [token.replace(SPACE, " ") if kind == USER_DEFINED else token for token, kind in typed_tokens]

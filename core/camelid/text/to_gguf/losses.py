@@ -30,17 +30,18 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class GgufFields:
-    """The result of a conversion. `fields`: GGUF values by key after tokenizer.ggml., None for an absent
-    key.
-    `losses`: one sentence per loss."""
+    """The result of a conversion.
+
+    `fields`: GGUF values by key after tokenizer.ggml., None for an absent key. `losses`: one sentence per
+    loss.
+    """
 
     fields: dict[str, object]
     losses: list[str] = field(default_factory=list[str])
 
 
 def not_in_gguf(what: str, why: str, step: Json) -> NoReturn:
-    """Raises UnsupportedModelError for a step, or the part of it described in `what`, that GGUF cannot
-    express."""
+    """Raises UnsupportedModelError: GGUF cannot express the step, or its part `what`."""
     refuse(what, why, step, way_out=f"GGUF cannot express that, but {WAY_OUT}")
 
 

@@ -41,8 +41,10 @@ class Effect:
 
 
 def unigram_fields(of: Published) -> GgufFields:
-    """The vocabulary with its scores, and the handling of spaces. Raises UnsupportedModelError,
-    ModelFormatError."""
+    """The vocabulary with its scores, and the handling of spaces.
+
+    Raises UnsupportedModelError, ModelFormatError.
+    """
     effects = [row_of(STEPS, kind)(step) for kind, step in _steps(of.tokenizer)]
     fields = {key: value for effect in effects for key, value in effect.fields.items() if value}
     _check(of, fields)

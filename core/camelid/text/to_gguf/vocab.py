@@ -20,8 +20,10 @@ Merges = list[tuple[str, str]]
 
 
 def spaceless(merges: Iterable[tuple[str, str]]) -> Merges:
-    """The merges as a list. Raises UnsupportedModelError for a merge with a space, which GGUF cannot
-    express."""
+    """The merges as a list.
+
+    Raises UnsupportedModelError for a merge with a space, which GGUF cannot express.
+    """
     found = list(merges)
     for rank, (left, right) in enumerate(found):
         if " " in left or " " in right:
@@ -86,8 +88,7 @@ def scores(vocab: Vocabulary, merges: Merges, types: list[int]) -> list[float]:
 
 
 def scores_imply_merges(vocab: Vocabulary, merges: Merges, types: list[int]) -> bool:
-    """True if the scores imply exactly the listed merges: joining any two tokens to a token, best score
-    first.
+    """True if the scores imply exactly the listed merges: any join of tokens to a token, best score first.
 
     That is the case for files made from SentencePiece models, whose merges were derived from the scores.
     """

@@ -38,9 +38,10 @@ def wordpiece_fields(of: Published) -> GgufFields:
 
 
 def respelled(token: str, prefix: str) -> str:
-    """The GGUF spelling of a text token. A token with ▁ after its prefix would begin a word: it keeps the
-    prefix
-    and never matches."""
+    """The GGUF spelling of a text token.
+
+    A token with ▁ after its prefix would begin a word: it keeps the prefix and never matches.
+    """
     rest = token.removeprefix(prefix)
     if rest == token:
         return SPACE + token

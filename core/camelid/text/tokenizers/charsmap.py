@@ -38,8 +38,7 @@ class Charsmap:
         self._step = lru_cache(CACHED_STEPS)(self._walk)
 
     def normalize(self, text: str) -> str:
-        """SentencePiece's normalization: at each position the longest string of the map is replaced, in
-        one pass."""
+        """SentencePiece's normalization: replaces the longest string of the map at each position."""
         step, root = self._step, self._root
         parts: list[str] = []
         at, n = 0, len(text)
@@ -58,8 +57,7 @@ class Charsmap:
         return "".join(parts)
 
     def normalize_clusters(self, clusters: Iterable[str]) -> str:
-        """The normalization of `tokenizers` (normalizers/precompiled.rs), used by models with a
-        tokenizer.json.
+        """The normalization of `tokenizers` (normalizers/precompiled.rs), for models with a tokenizer.json.
 
         A grapheme cluster below 6 bytes is replaced as a whole by the shortest string of the map that it
         begins with,
@@ -153,9 +151,7 @@ def check_trie(units: array[int], replacements: bytes) -> None:
 
 
 def check_values(units: array[int], ends: Iterable[int], replacements: bytes) -> None:
-    """Checks that the values of these units point to the beginning of a character, at most MAX_REPLACEMENT
-    from an
-    end."""
+    """Checks that the values of these units point to characters, with an end within MAX_REPLACEMENT."""
     for index in ends:
         at = children_of(units, index)
         start = units[at] if at < len(units) else 0

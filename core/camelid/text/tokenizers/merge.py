@@ -48,8 +48,10 @@ def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "
 
 
 def halves(pair: str) -> tuple[str, str]:
-    """The two tokens of a listed merge. The left token may begin with a space, which also separates the
-    tokens."""
+    """The two tokens of a listed merge.
+
+    The left token may begin with a space, which also separates the tokens.
+    """
     border = pair.find(" ", 1)
     return (pair[:border], pair[border + 1 :]) if border > 0 else (pair, "")
 

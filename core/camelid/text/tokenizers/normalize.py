@@ -40,8 +40,7 @@ def nfkc(text: str) -> str:
 
 
 def lowercase(text: str) -> str:
-    """Lower case, character by character: Σ becomes σ also at the end of a word, İ becomes i and a dot
-    above."""
+    """Lower case by character: Σ becomes σ also at the end of a word, İ becomes i and a dot above."""
     return text.lower() if text.isascii() else text.translate(mapping("Lowercase"))
 
 
@@ -51,8 +50,7 @@ def strip_accents(text: str) -> str:
 
 
 def nmt(text: str) -> str:
-    """Removes most control characters; most kinds of spaces, and some invisible characters, become a
-    space."""
+    """Removes most control characters; turns most spaces and some invisible characters into a space."""
     return _one_of("Nmt.spaces").sub(" ", _run_of("Nmt.removed").sub("", text))
 
 
@@ -144,9 +142,10 @@ def _ordered(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    """Composition of decomposed text: a mark joins the preceding starter unless a mark of at least its
-    class is
-    between."""
+    """Composition of decomposed text.
+
+    A mark joins the preceding starter unless a mark of at least its class is between.
+    """
     pairs, classes = _pairs(), combining_classes()
     chars: list[str] = []
     starter, last_class = -1, 0
@@ -166,8 +165,7 @@ def _joined(text: str) -> str:
 
 @cache
 def _decompositions(form: str) -> dict[int, str]:
-    """The full decomposition of each character in the form, and each mark itself, as `str.translate`
-    expects."""
+    """The full decomposition of each character, and each mark itself, as `str.translate` expects."""
     marks = {ord(mark): mark for mark in combining_classes()}
     hangul = {code: _jamo(code - HANGUL_FIRST) for code in range(HANGUL_FIRST, HANGUL_LAST + 1)}
     compatible = mapping("NFKD") if form == "NFKD" else {}

@@ -16,8 +16,7 @@ from camelid.text.tokenizers.splitting import cutter
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Regexes applied in turn, each to the pieces that the previous regexes left, and flags of the model
-    family."""
+    """Regexes applied in turn, each to the pieces that the previous left, and flags of the model family."""
 
     patterns: tuple[str, ...]
     ignore_merges: bool = False  # a word that is a token is encoded without merges

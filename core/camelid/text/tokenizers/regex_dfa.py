@@ -32,8 +32,10 @@ DEAD = 0  # the state without positions
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Kinds of characters: all classes of a regex treat the characters of a kind alike. Kinds change at
-    `borders`."""
+    """Kinds of characters: all classes of a regex treat the characters of a kind alike.
+
+    Kinds change at `borders`.
+    """
 
     borders: Sequence[int]
     kinds: Sequence[int]

@@ -333,8 +333,7 @@ def is_one(chars: Ranges) -> bool:
 
 
 def is_harmless(item: Item, rest: Sequence[Item]) -> bool:
-    """True if a possessive repeat matches the same text: the rest needs no character that it could give
-    back."""
+    """True if a possessive repeat matches the same text: the rest never needs a character of the repeat."""
     if all(one.nullable for one in rest):
         return not any(one.first == EVERY for one in rest)
     return not overlap(item.first, first_of(rest))

@@ -137,8 +137,10 @@ def check_lengths(tokens: Iterable[bytes]) -> None:
 
 
 def rwkv_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer described by `tokenizer.ggml.*`, kind "rwkv". Raises ModelFormatError,
-    UnsupportedModelError."""
+    """The tokenizer described by `tokenizer.ggml.*`, kind "rwkv".
+
+    Raises ModelFormatError, UnsupportedModelError.
+    """
     vocab = Vocab(*tokens_and_types(metadata), unescaped)
     model = Rwkv(vocab, special_id(metadata, "unknown_token_id", len(vocab)))
     return Pipeline(vocab, model.encode_word, roles=roles(metadata, vocab))

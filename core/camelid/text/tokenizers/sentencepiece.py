@@ -97,8 +97,10 @@ class SentencePieceBpe:
             return self._with_fallback(symbols)
 
     def _with_fallback(self, symbols: Sequence[str]) -> Sequence[int]:
-        """Token ids of symbols, some without a token. A run of unknown characters becomes one unknown
-        token."""
+        """Token ids of symbols, some without a token.
+
+        A run of unknown characters becomes one unknown token.
+        """
         token_ids: list[int] = []
         for symbol in symbols:
             token_id = self._ids.get(symbol)
@@ -159,8 +161,10 @@ def spelled_ids(vocab: Vocab, kinds: Container[int]) -> dict[str, int]:
 
 
 def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
-    """The model of files with scores. Without scores the leftmost pair is merged first. Raises
-    ModelFormatError."""
+    """The model of files with scores.
+
+    Without scores the leftmost pair is merged first. Raises ModelFormatError.
+    """
     scores = array(metadata, "scores", float) if key("scores") in metadata else [0.0] * len(vocab)
     if len(scores) != len(vocab) or any(score != score for score in scores):
         raise ModelFormatError(
@@ -190,8 +194,10 @@ def fallbacks(vocab: Vocab) -> tuple[dict[int, int], int | None]:
 
 
 def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer described by `tokenizer.ggml.*`, kind "llama". Raises ModelFormatError,
-    UnsupportedModelError."""
+    """The tokenizer described by `tokenizer.ggml.*`, kind "llama".
+
+    Raises ModelFormatError, UnsupportedModelError.
+    """
     refuse_other_kinds(metadata)
     vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
     model = (by_merges if key("merges") in metadata else by_scores)(metadata, vocab)
@@ -232,8 +238,7 @@ def characters_from_gguf(metadata: Mapping[str, object], row: Splitter) -> Pipel
 
 
 def refuse_other_kinds(metadata: Mapping[str, object]) -> None:
-    """Raises UnsupportedModelError for settings that readers of this kind ignore, so that ids would be
-    wrong."""
+    """Raises UnsupportedModelError for settings that readers of this kind ignore: ids would be wrong."""
     for name, harmless in HARMLESS.items():
         if (value := metadata.get(key(name), harmless)) != harmless:
             raise UnsupportedModelError(

@@ -79,8 +79,7 @@ def _spans(regex: str, text: str) -> Iterator[Span]:
 
 @cache
 def cutter(regex: str) -> Cut:
-    """A function that cuts a text into the matches of a published regex and the gaps between them, in
-    order."""
+    """A function that cuts a text into the matches of a published regex and the gaps between them."""
     if regex in FUNCTIONS:
         return lambda text: _between(FUNCTIONS[regex](text), text)
     return partial(_cut, regex)

@@ -51,8 +51,10 @@ class Unigram:
         self._byte_ids = byte_ids or {}
 
     def encode_word(self, word: str) -> Sequence[int]:
-        """Token ids of a word. Raises RequestError for an unknown character in a file without an unknown
-        token."""
+        """Token ids of a word.
+
+        Raises RequestError for an unknown character in a file without an unknown token.
+        """
         starts, ids = self._best_cut(word)
         unk = self._unk_id if self._unk_id is not None else NO_ID
         token_ids: list[int] = []

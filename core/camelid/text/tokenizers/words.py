@@ -103,8 +103,7 @@ def fixed_length(text: str, length: int = 5) -> list[str]:
 
 
 def unicode_scripts(text: str) -> list[str]:
-    """Cuts where the script changes; characters without a script, such as spaces, stay with the preceding
-    word.
+    """Cuts where the script changes; characters without a script, such as spaces, stay with the word before.
 
     Han, Hiragana and Katakana count as one script. Text before the first character with a script is dropped,
     as
@@ -132,8 +131,7 @@ PRE_TOKENIZERS: dict[str, Callable[[str], list[str]]] = {
 
 
 def _grouped(found: Iterable[Piece], joins: Callable[[bool, bool], bool]) -> list[str]:
-    """Groups of pieces: a piece joins the previous group while `joins`(last is match, this is match) is
-    True."""
+    """Groups of pieces: a piece joins its group while `joins`(last is match, this is match) is True."""
     groups: list[list[str]] = []
     last = False
     for piece, is_match in found:

@@ -31,9 +31,11 @@ class StringSet:
         self._pattern = re.compile("|".join(map(re.escape, self.strings)) or r"(?!)")
 
     def find(self, text: str, at: int, closed: bool) -> tuple[int, int]:
-        """The span of the first match, the longest at its position. An empty span at `begin` means: no
-        match before it,
-        and the text from there may be the beginning of a match."""
+        """The span of the first match, the longest at its position.
+
+        An empty span at `begin` means: no match before it, and the text from there may be the beginning of a
+        match.
+        """
         found = self._pattern.search(text, at)
         start, end = found.span() if found else (len(text), len(text))
         if not closed:
@@ -79,9 +81,11 @@ class Feed:
         return "".join(held)
 
     def take(self, length: int) -> str:
-        """Reads the next characters. Raises InvalidCall beyond the limit of `hold`, after one character
-        more: the limit
-        is then independent of how the text was cut."""
+        """Reads the next characters.
+
+        Raises InvalidCall beyond the limit of `hold`, after one character more: the limit is then independent
+        of how the text was cut.
+        """
         if self._held is not None:
             length = min(length, self._room + 1)
         piece = self.text[self.at : self.at + length]
@@ -122,8 +126,7 @@ class Feed:
             return self.take(next((len(text) for text in strings.strings if rest.startswith(text)), 0))
 
     def until(self, strings: StringSet, sink: Sink) -> Wait[str]:
-        """Reads up to and including the next match, "" at the end; the text before it goes to `sink` as it
-        arrives."""
+        """Reads up to and including the next match, "" at the end; `sink` receives the text before it."""
         while True:
             begin, end = strings.find(self.text, self.at, self.closed)
             length = end - begin

@@ -67,8 +67,10 @@ NUMBER_ENDS = frozenset({"zero", "integer", "fraction", "power"})
 
 
 class JsonScanner:
-    """A scanner of one value. Time is linear in the text; memory is one character per level, at most
-    MAX_DEPTH."""
+    """A scanner of one value.
+
+    Time is linear in the text; memory is one character per level, at most MAX_DEPTH.
+    """
 
     def __init__(self) -> None:
         self.done = False
@@ -77,8 +79,7 @@ class JsonScanner:
         self._nested: list[str] = []
 
     def feed(self, text: str, at: int) -> int:
-        """Scans `text` from `at`; returns the end of the value, of its valid part (then `broken`), or of
-        `text`.
+        """Scans `text` from `at`; returns the end of the value, of its valid part (`broken`), or of `text`.
 
         A number outside all brackets ends before the next character.
         """

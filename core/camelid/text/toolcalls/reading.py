@@ -53,8 +53,10 @@ def end(m: Machine) -> None:
 
 
 def checked(m: Machine, name: object) -> str:
-    """The name of a tool. Raises InvalidCall for an invalid name, and for an unknown tool in a call
-    without a marker."""
+    """The name of a tool.
+
+    Raises InvalidCall for an invalid name, and for an unknown tool in a call without a marker.
+    """
     if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT or not NAME_CHARS.fullmatch(name):
         raise InvalidCall
     if m.bare and m.schemas is not None and name not in (*m.schemas, m.family.no_tool):

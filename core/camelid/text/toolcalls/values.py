@@ -59,8 +59,7 @@ def _translated(token: str) -> str:
 
 
 def bare_json(text: str) -> str | None:
-    """The JSON text of an object with bare keys and strings between <|"|>; None if the text is not such an
-    object."""
+    """The JSON text of an object with bare keys and strings between <|"|>; None for any other text."""
     parts = text.strip(SPACE).split('<|"|>')
     value = "".join(quoted(part) if i % 2 else BARE_KEY.sub(r'\1"\2":', part) for i, part in enumerate(parts))
     return value if value.startswith("{") and is_json(value) else None

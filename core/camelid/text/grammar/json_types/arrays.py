@@ -82,9 +82,10 @@ def any_order(builder: RuleBuilder, values: list[Expr], least: int, most: int) -
 
 
 def in_turn(builder: RuleBuilder, values: list[Expr], least: int, most: int) -> Expr:
-    """Distinct values in the schema's order. A state is the index of the next value and the number of
-    items,
-    which is counted only as far as the limits need it."""
+    """Distinct values in the schema's order.
+
+    A state is the index of the next value and the number of items, counted only as far as the limits need it.
+    """
 
     def write(state: tuple[int, int], ref: Callable[[tuple[int, int]], Ref]) -> Expr:
         index, count = state

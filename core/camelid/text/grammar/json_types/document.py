@@ -61,8 +61,10 @@ class Document:
     branching: dict[str, Place] = field(default_factory=dict[str, Place])  # the places with a oneOf
 
     def alternatives(self, places: Iterable[Place]) -> Alternatives:
-        """Sets of places, of which an instance satisfies at least one; places without assertions are left
-        out."""
+        """Sets of places, of which an instance satisfies at least one.
+
+        Places without assertions are omitted.
+        """
         distinct = together(places)
         key = tuple(place.pointer for place in distinct)
         if key not in self.known:

@@ -1,5 +1,4 @@
-"""The keywords of JSON Schema 2020-12: supported ones with the check of their value, refused ones with
-advice."""
+"""The keywords of JSON Schema 2020-12: supported ones with a check of their value, others with advice."""
 
 from __future__ import annotations
 

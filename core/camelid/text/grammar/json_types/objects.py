@@ -75,8 +75,7 @@ class ObjectWriter:
         return None if values is None else [value for value in values if isinstance(value, str)]
 
     def keys(self, listed: list[str] | None) -> list[str]:
-        """The declared keys in order, then the keys named by required, dependentRequired and
-        propertyNames."""
+        """The declared keys in order, then keys of required, dependentRequired and propertyNames."""
         declared = chain.from_iterable(
             keys for _, keys in constraints.with_keyword(self.places, "properties")
         )
@@ -91,8 +90,7 @@ class ObjectWriter:
         return together(constraints.property_places(self.places, key))
 
     def groups(self, keys: list[str]) -> Iterator[tuple[Dfa | None, Places]]:
-        """For undeclared keys: groups that match the same patterns, with the places that their values must
-        satisfy."""
+        """Groups of undeclared keys by matched patterns, with the places that their values satisfy."""
         patterns = list(dict.fromkeys(chain.from_iterable(map(constraints.patterns_of, self.places))))
         if len(patterns) > MAX_PATTERNS:
             refuse("patternProperties", self.places[0].pointer, f"more than {MAX_PATTERNS} patterns")
@@ -196,8 +194,10 @@ class ObjectStates:
         return one_of(*ways)
 
     def end(self, count: int) -> Expr:
-        """Undeclared members and the closing brace. A repeated key counts once, so they count as one
-        member at most."""
+        """Undeclared members and the closing brace.
+
+        A repeated key counts once, so they count as one member at most.
+        """
         least, most = constraints.size(self.writer.places, "Properties")
         missing = max(0, least - count)
         left = None if most is None else most - count

@@ -27,9 +27,9 @@ Piece = Callable[[str, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """A decoder step: the change of a token's text, its conversion to bytes, the change of a text's first
-    token.
+    """A decoder step.
 
+    `text` changes a token's text, `piece` converts it to bytes, `opening` changes the first token of a text.
     `joins`: the following steps apply to the whole text.
     """
 

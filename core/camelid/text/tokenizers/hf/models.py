@@ -153,8 +153,10 @@ def read_word_level(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
 
 
 def read_unigram(model: Json, _: Ids, text_ids: Ids) -> EncodeWord:
-    """The encoder of a Unigram model. An unknown character scores relative to the worst score of all
-    tokens."""
+    """The encoder of a Unigram model.
+
+    An unknown character scores relative to the worst score of all tokens.
+    """
     pieces = list(scored(model))
     unk_id = None if model.get("unk_id") is None else count(model, "unk_id", 0, len(pieces) - 1)
     of_text = {piece: (score, i) for i, (piece, score) in enumerate(pieces) if piece in text_ids}

@@ -83,8 +83,10 @@ def flag(step: Json, key: str, *, default: bool = False) -> bool:
 
 
 def text(step: Json, key: str, default: str | None = None) -> str:
-    """A valid Unicode string of the step; the default for null and for a missing key. Raises
-    ModelFormatError."""
+    """A valid Unicode string of the step; the default for null and for a missing key.
+
+    Raises ModelFormatError.
+    """
     value = step.get(key)
     return unicode(default if value is None else value, key)
 
