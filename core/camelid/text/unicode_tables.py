@@ -46,9 +46,9 @@ def runs(name: str) -> list[Run]:
     "Lo-Han" is Lo without Han.
     """
     table = rows("unicode.txt")
-    kept, _, removed = name.partition("-")
+    base, _, removed = name.partition("-")
     if removed:
-        return without(runs(kept), runs(removed))
+        return without(runs(base), runs(removed))
     if name in table:
         borders = list(accumulate(int(delta, 36) for delta in table[name].split()))
         return list(zip(borders[::2], borders[1::2], strict=True))
@@ -66,14 +66,14 @@ def joined(ranges: Iterable[Run]) -> list[Run]:
     return found
 
 
-def without(kept: list[Run], removed: list[Run]) -> list[Run]:
+def without(remaining: list[Run], removed: list[Run]) -> list[Run]:
     """The ranges without those in `removed`."""
     for start, end in removed:
         parts = (
-            part for first, last in kept for part in ((first, min(last, start)), (max(first, end), last))
+            part for first, last in remaining for part in ((first, min(last, start)), (max(first, end), last))
         )
-        kept = [part for part in parts if part[0] < part[1]]
-    return kept
+        remaining = [part for part in parts if part[0] < part[1]]
+    return remaining
 
 
 def complement(found: Iterable[Run]) -> list[Run]:

@@ -36,7 +36,7 @@ UNSUPPORTED: dict[str, tuple[Change, str]] = {
     "no bytes": (lambda t: t.update(pre_tokenizer=None), "neither byte-level nor"),
     "a step unheard of": (lambda t: t.update(pre_tokenizer=regexes(step="Klingon")), "step 'Klingon' has no"),
     "after ByteLevel": (
-        lambda t: t.update(pre_tokenizer=sequence(t["pre_tokenizer"], {"type": "Digits"})), "goes on after"
+        lambda t: t.update(pre_tokenizer=sequence(t["pre_tokenizer"], {"type": "Digits"})), "has steps after"
     ),
     "gaps dropped": (
         lambda t: t.update(pre_tokenizer=regexes(r"\p{N}", behavior="Removed", invert=True)), "drops or joins"

@@ -203,14 +203,14 @@ def pruned(rules: Mapping[str, Expr], root: str) -> Rules | None:
     live = productive(rules)
     if root not in live:
         return None
-    kept: dict[str, Expr] = {}
+    reached: dict[str, Expr] = {}
     stack = [root]
     while stack:
         name = stack.pop()
-        if name not in kept:
-            kept[name] = trimmed(rules[name], live) or DEAD
-            stack.extend(references(kept[name]))
-    return Rules(kept, root)
+        if name not in reached:
+            reached[name] = trimmed(rules[name], live) or DEAD
+            stack.extend(references(reached[name]))
+    return Rules(reached, root)
 
 
 def references(expr: Expr) -> set[str]:
@@ -265,8 +265,8 @@ def trimmed(expr: Expr, live: set[str]) -> Expr | None:
         case Ref(name):
             return expr if name in live else None
         case Sequence(parts):
-            kept = [trimmed(part, live) for part in parts]
-            return None if None in kept else Sequence(tuple(part for part in kept if part))
+            alive = [trimmed(part, live) for part in parts]
+            return None if None in alive else Sequence(tuple(part for part in alive if part))
         case Choice(parts):
             some = [part for part in (trimmed(part, live) for part in parts) if part]
             return Choice(tuple(some)) if some else None

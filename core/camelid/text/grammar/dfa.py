@@ -213,9 +213,9 @@ def trimmed(edges: Items[Items[Edge]], final: set[int]) -> Dfa:
         fresh = [source for source in sources.get(stack.pop(), ()) if source not in live]
         live.update(fresh)
         stack.extend(fresh)
-    kept = [0, *sorted(live - {0})]
-    number = {state: i for i, state in enumerate(kept)}
-    rows = [merged((a, b, number[t]) for a, b, t in edges[state] if t in live) for state in kept]
+    numbered = [0, *sorted(live - {0})]
+    number = {state: i for i, state in enumerate(numbered)}
+    rows = [merged((a, b, number[t]) for a, b, t in edges[state] if t in live) for state in numbered]
     return Dfa(tuple(rows), frozenset(number[state] for state in final))
 
 

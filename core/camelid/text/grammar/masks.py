@@ -19,7 +19,7 @@ States: TypeAlias = frozenset[int]
 Reading: TypeAlias = list[set[int]]  # byte classes of the first byte, of the second, and so on
 Run: TypeAlias = tuple[list[Reading], int]
 Exit: TypeAlias = tuple[int, int, int]  # trie keys low … high - 1, and the number of bytes read
-MAX_MASK_BYTES, MIN_KEPT = 64 << 20, 256  # limits of each cache
+MAX_MASK_BYTES, MIN_CACHED = 64 << 20, 256  # limits of each cache
 MAX_SUFFIXES = 500_000
 FEW = 8  # a set of fewer than 1/8 of the tokens does not pay for a trie of the others
 FEW_STATES = 64  # larger sets, as in long word lists, hardly have a loop
@@ -35,13 +35,13 @@ SHAPES = (
 class Ahead:
     """The tokens readable from a set of states.
 
-    `kept`: tokens that stay within the rule. `exits`: the text of other tokens after the rule's end.
+    `allowed`: tokens that stay within the rule. `exits`: the text of other tokens after the rule's end.
     """
 
-    __slots__ = ("exits", "kept")
+    __slots__ = ("allowed", "exits")
 
-    def __init__(self, kept: int, exits: Trie) -> None:
-        self.kept, self.exits = kept, exits
+    def __init__(self, allowed: int, exits: Trie) -> None:
+        self.allowed, self.exits = allowed, exits
 
 
 class Masks:
@@ -49,16 +49,16 @@ class Masks:
 
     def __init__(self, network: Network, configs: Configs, table: TokenTable) -> None:
         self.network, self.configs, self.table = network, configs, table
-        self.max_kept = max(MIN_KEPT, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
+        self.max_cached = max(MIN_CACHED, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
         self._masks: dict[Config, int] = {}
         self._ahead: dict[tuple[States, bool], Ahead] = {}
-        self._kept_runs: dict[tuple[int, int], Run] = {}
+        self._runs_by_state: dict[tuple[int, int], Run] = {}
         self._n_suffixes = 0
         self._past: dict[tuple[Ahead, Node], int] = {}
 
     def mask(self, config: Config) -> int:
         """The allowed tokens of a config, as bits."""
-        return remembered(self._masks, config, self._mask, self.max_kept)
+        return remembered(self._masks, config, self._mask, self.max_cached)
 
     def _mask(self, config: Config) -> int:
         by_node: dict[Node, list[int]] = {}
@@ -70,10 +70,10 @@ class Masks:
             # Only long tokens can distinguish the copies of a long repetition.
             same = frozenset(state + self.network.same[state] for state in states)
             for key in ((same, True), (states, False)):
-                ahead = remembered(self._ahead, key, self._look_ahead, self.max_kept)
-                bits |= ahead.kept
+                ahead = remembered(self._ahead, key, self._look_ahead, self.max_cached)
+                bits |= ahead.allowed
                 if ahead.exits.keys:
-                    bits |= remembered(self._past, (ahead, node), self._past_end, self.max_kept)
+                    bits |= remembered(self._past, (ahead, node), self._past_end, self.max_cached)
             bits |= self._by_token(states)
         return bits
 
@@ -91,16 +91,16 @@ class Masks:
         tokens = self.table.short if is_short else self.table.long
         config, classes = self._within(states), self._follow(states)
         follow = [bool(classes >> byte_class & 1) for byte_class in self.network.class_of]
-        kept, tries = self._split(states, tokens)
+        allowed, tries = self._split(states, tokens)
         left = dict[bytes, list[int]]()
         for trie in tries:
             exits: list[Exit] = []
-            kept |= self.table.bits(self._walk(trie, config, exits))
+            allowed |= self.table.bits(self._walk(trie, config, exits))
             if classes:
                 collect(left, trie, exits, follow)
         suffixes = sorted(left)
         self._make_room(len(suffixes))
-        return Ahead(kept, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
+        return Ahead(allowed, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
 
     def _make_room(self, n_suffixes: int) -> None:
         """Empties the caches beyond MAX_SUFFIXES in total: some sets of states have very many suffixes."""
@@ -111,16 +111,16 @@ class Masks:
             self._n_suffixes = n_suffixes
 
     def _split(self, states: States, tokens: Tokens) -> tuple[int, list[Trie]]:
-        """Splits the tokens: a set of kept tokens, and tries of the tokens to be tried.
+        """Splits the tokens: a set of allowed tokens, and tries of the tokens to be tried.
 
         The trie of the tokens outside `alike` is the same along a whole repetition, so it is cached.
         """
-        alike, kept, doubtful = (found & tokens.all for found in self._runs(states))
+        alike, allowed, doubtful = (found & tokens.all for found in self._runs(states))
         few = len(tokens.trie.keys) // FEW
         if alike.bit_count() <= few or doubtful.bit_count() > few:
-            return kept, [tokens.trie]
+            return allowed, [tokens.trie]
         outside = tokens.only(tokens.all & ~alike)
-        return kept, [outside, tokens.chosen(doubtful)] if doubtful else [outside]
+        return allowed, [outside, tokens.chosen(doubtful)] if doubtful else [outside]
 
     def _within(self, states: Iterable[int]) -> Config:
         """The config of states whose rule has no caller: complete where the rule ends."""
@@ -178,29 +178,29 @@ class Masks:
         return self.table.bits(self._walk(ahead.exits, config))
 
     def _runs(self, states: States) -> tuple[int, int, int]:
-        """Tokens written in characters that lead back to one of the states: all, kept and doubtful ones.
+        """Tokens written in characters that lead back to one of the states: all, allowed and doubtful ones.
 
         In a bounded repetition the characters lead to the same state of the next copy while copies remain: a
         token
         that is too long is refused or, if another state may read on, doubtful.
         """
-        alike = kept = doubtful = 0
+        alike = allowed = doubtful = 0
         for state in states if len(states) <= FEW_STATES else ():
             chars, tokens = self._run(state, 0)
-            alike, kept = alike | tokens, kept | tokens
+            alike, allowed = alike | tokens, allowed | tokens
             stride, n_left = self.network.chains[state] or (0, 0)
             if n_left > 1:
                 chars, tokens = self._run(state, stride)
                 short = tokens & self.table.of_length(n_left)
-                alike, kept = alike | tokens, kept | short
+                alike, allowed = alike | tokens, allowed | short
                 if tokens != short and not self._is_barred(states, chars, n_left + 1):
                     doubtful |= tokens
-        return alike, kept, doubtful & ~kept
+        return alike, allowed, doubtful & ~allowed
 
     def _run(self, state: int, distance: int) -> Run:
         """The characters that lead from a state to the one at `distance`, and the tokens written in them."""
         key = (state + self.network.same[state], distance)
-        return remembered(self._kept_runs, key, self._find_run, self.max_kept)
+        return remembered(self._runs_by_state, key, self._find_run, self.max_cached)
 
     def _find_run(self, key: tuple[int, int]) -> Run:
         """Computes `_run`. Characters beyond ASCII count only if all of them lead to the goal."""

@@ -18,7 +18,7 @@ from camelid.text.grammar.bytes_nfa import SHORT_BYTES
 
 ASCII = 128
 ONE = ord("1")
-KEPT_TRIES = 8  # tries over part of the vocabulary
+CACHED_TRIES = 8  # tries over part of the vocabulary
 DIGIT_VALUES = bytes(byte - 0x30 & 0xFF for byte in range(256))
 
 
@@ -63,7 +63,7 @@ class Tokens:
         self.table = table
         self.trie = trie
         self.all = table.bits(token_id for ids in trie.token_ids for token_id in ids)
-        self.only = lru_cache(KEPT_TRIES)(self.chosen)
+        self.only = lru_cache(CACHED_TRIES)(self.chosen)
         self._index = {token_id: i for i, ids in enumerate(trie.token_ids) for token_id in ids}
 
     def chosen(self, token_ids: int) -> Trie:

@@ -196,8 +196,8 @@ def truncate(
         return value
     if not isinstance(value, str):
         raise TemplateError(f"truncate: got a {type(value).__name__}, expected a string")
-    kept = cut(value, slice(length - len(end)))
-    return add(kept if killwords else rsplit(kept, budget, " ", 1)[0], end, budget)
+    head = cut(value, slice(length - len(end)))
+    return add(head if killwords else rsplit(head, budget, " ", 1)[0], end, budget)
 
 
 def format_filter(value: object, budget: Budget, *args: object, **named: object) -> str:

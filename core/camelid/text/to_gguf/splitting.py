@@ -84,7 +84,7 @@ def _byte_level_name(
         if kind != "NFC":
             not_in_gguf("normalizer", "has no name in GGUF beside byte-level BPE", step)
     if [kind for kind, _ in cuts].index("ByteLevel") != len(cuts) - 1:
-        not_in_gguf("pre-tokenizer", "goes on after ByteLevel", cuts[-1][1])
+        not_in_gguf("pre-tokenizer", "has steps after ByteLevel", cuts[-1][1])
     patterns = tuple(p for kind, step in cuts for p in row_of(BYTE_LEVEL, kind)(step))
     same = {name: row for name, row in SPLITTERS.items() if tuple(map(canonical, row.patterns)) == patterns}
     fitting = [name for name, row in same.items() if row.ignore_merges == ignore_merges]
