@@ -247,8 +247,7 @@ def far_copy(copy: int, least: int, most: int) -> int:
     """The last copy that is at least SHORT_BYTES + 1 copies before the next border of the repetition.
 
     The borders are `least`, where the repetition may end, and `most`, where it must. Each copy reads at least
-    one
-    byte, so no SHORT_BYTES bytes lead from either copy to a border.
+    one byte, so no SHORT_BYTES bytes lead from either copy to a border.
     """
     border = least if copy < least else most
     return max(copy, border - SHORT_BYTES - 1)

@@ -181,8 +181,7 @@ class Masks:
         """Tokens written in characters that lead back to one of the states: all, allowed and doubtful ones.
 
         In a bounded repetition the characters lead to the same state of the next copy while copies remain: a
-        token
-        that is too long is refused or, if another state may read on, doubtful.
+        token that is too long is refused or, if another state may read on, doubtful.
         """
         alike = allowed = doubtful = 0
         for state in states if len(states) <= FEW_STATES else ():

@@ -221,8 +221,7 @@ def multiples(step: Fraction, decimals: int) -> Dfa:
     """The automaton of the unsigned multiples of a step, with at most `decimals` decimals.
 
     A state is the remainder of the digits so far without trailing zeros, the number of trailing zeros up to
-    those
-    of the step, and the number of decimals read, -1 before the point.
+    those of the step, and the number of decimals read, -1 before the point.
     """
     scale = 10**decimals
     number = int(step * scale)

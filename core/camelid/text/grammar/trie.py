@@ -26,9 +26,8 @@ class Trie:
     """A trie of sorted, distinct keys, each with the tokens of these bytes; nodes are made on first use.
 
     Node n stands for the keys lows[n] … highs[n] - 1, which share their first depths[n] bytes; the last of
-    these
-    bytes is bytes_in[n]. Its children are firsts[n] … ends[n] - 1 once `expand` has made them; until then
-    firsts[n] is 0. Nodes are arrays, not objects, since the garbage collector would visit every object.
+    these bytes is bytes_in[n]. Its children are firsts[n] … ends[n] - 1 once `expand` has made them; until
+    then firsts[n] is 0. Nodes are arrays, not objects, since the garbage collector would visit every object.
     """
 
     def __init__(self, keys: list[bytes], token_ids: list[tuple[int, ...]]) -> None:

@@ -34,9 +34,9 @@ STANDARD = {"messages", "tools", "documents", "add_generation_prompt"} | TOKEN_V
 class Rendering:
     """A rendered conversation as (text, trusted) spans; neighbouring spans differ in trust.
 
-    `generated` lists (start, end) in characters of the whole text: the parts that the template marks with
-    {% generation %} as written by the assistant, for training on them alone. Blocks within a macro, a set
-    block or a filter block are not listed.
+    `generated` lists (start, end) in characters of the whole text: the parts in {% generation %} blocks, which the
+    assistant wrote, for training on them alone. Blocks within a macro, a set block or a filter block are not
+    listed.
     """
 
     spans: list[tuple[str, bool]]
@@ -67,11 +67,9 @@ class Template:
         """Renders a conversation.
 
         A message's reasoning may be under the key reasoning_content, thinking or reasoning, as in
-        transformers.
-        Raises RequestError for a variable that the template does not read. Raises TemplateError, with the
-        template's
-        line, if the template rejects the conversation (its fact `raised` is True then), fails, or exceeds its
-        limits.
+        transformers. Raises RequestError for a variable that the template does not read. Raises
+        TemplateError, with the template's line, if the template rejects the conversation (its fact `raised`
+        is True then), fails, or exceeds its limits.
         """
         self._check(variables)
         budget = Budget(*self._budget)

@@ -86,12 +86,9 @@ def tokenizer_metadata(
 
     The mappings are tokenizer.json, tokenizer_config.json, special_tokens_map.json, config.json and
     generation_config.json, empty for a missing file. Ids up to `vocab_size` without a token become unused
-    [PAD…]
-    tokens. Metadata of kind "llama" has `merges` only if the scores do not imply them; merges spell a space
-    as ▁.
-    Raises ModelFormatError for inconsistent files, and UnsupportedModelError for tokenizers that GGUF or
-    Camelid
-    does not support. Time and memory are linear in the files.
+    [PAD…] tokens. Metadata of kind "llama" has `merges` only if the scores do not imply them; merges spell a
+    space as ▁. Raises ModelFormatError for inconsistent files, and UnsupportedModelError for tokenizers that
+    GGUF or Camelid does not support. Time and memory are linear in the files.
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
     write = _writer(tokenizer)

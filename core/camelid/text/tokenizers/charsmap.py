@@ -60,8 +60,7 @@ class Charsmap:
         """The normalization of `tokenizers` (normalizers/precompiled.rs), for models with a tokenizer.json.
 
         A grapheme cluster below 6 bytes is replaced as a whole by the shortest string of the map that it
-        begins with,
-        whatever follows in the cluster; other clusters are replaced character by character.
+        begins with, whatever follows in the cluster; other clusters are replaced character by character.
         """
         return "".join(map(self._cluster, clusters))
 

@@ -21,10 +21,8 @@ class StreamDecoder:
     """Decodes token by token; the joined texts equal `tokenizer.decode` of all ids.
 
     The decoder holds back at most 3 bytes: the beginning of a character that later tokens complete. With
-    `opens`
-    False the ids continue a text, so a leading space is kept that kinds like SentencePiece drop at the
-    beginning
-    of a text.
+    `opens` False the ids continue a text, so a leading space is kept that kinds like SentencePiece drop at
+    the beginning of a text.
     """
 
     def __init__(self, tokenizer: TokenBytes, *, special: bool = False, opens: bool = True) -> None:
@@ -51,8 +49,7 @@ class StopMatcher:
     """Cuts text at the first stop string, independent of the borders of tokens.
 
     The stop string that *ends* first counts, the longest of those, so the result does not depend on how the
-    text
-    was cut. Knuth-Morris-Pratt: the work per character is independent of the length of the stop strings.
+    text was cut. Knuth-Morris-Pratt: the work per character is independent of the length of the stop strings.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

@@ -31,8 +31,8 @@ def fast_byte_level(
     """An encoder of text without named tokens: `split` cuts it, the package merges each distinct word once.
 
     The package's own splitting is not used, since its regex engine backtracks: a megabyte of digits would
-    take
-    hours. None if the package is missing, as in a browser, or if a byte has no token, which it would drop.
+    take hours. None if the package is missing, as in a browser, or if a byte has no token, which it would
+    drop.
     """
     if find_spec("tokenizers") is None or not all(char in ids for char in IN_UTF8):
         return None

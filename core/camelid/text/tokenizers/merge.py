@@ -14,8 +14,7 @@ def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "
     """Merges the pair of lowest rank, leftmost first, until no pair has a rank. O(n log n).
 
     A pair's rank is that of `left + joiner + right`; None means no rank. Positions wait in one heap per rank
-    and
-    are valid only while they still begin a pair of that rank. The list `symbols` is overwritten.
+    and are valid only while they still begin a pair of that rank. The list `symbols` is overwritten.
     """
     n, rank_of = len(symbols), ranks.get
     after, before = list(range(1, n + 1)), list(range(-1, n - 1))

@@ -38,10 +38,8 @@ class LongestMatch:
     """Finds the longest token at a position of a text in O(log(number of lengths)) look-ups.
 
     A binary search over the lengths of tokens. The prefixes of longer tokens that such searches visit are
-    stored
-    with the longest token that each of them begins with, so a failed search for a long token has already
-    found
-    the shorter one (Waldvogel et al., SIGCOMM 1997).
+    stored with the longest token that each of them begins with, so a failed search for a long token has
+    already found the shorter one (Waldvogel et al., SIGCOMM 1997).
     """
 
     def __init__(self, tokens: Iterable[bytes]) -> None:

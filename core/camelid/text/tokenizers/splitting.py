@@ -3,8 +3,8 @@
 Python's `re` does not recurse, and takes linear time for a regex without nested repeats that does not scan a
 run again from each of its characters. Other regexes are rewritten with possessive repeats or replaced by a
 function; tests compare both with the published regex. A repeated group is an atomic group instead of a
-possessive repeat, which Python before 3.11.5 matches incorrectly
-(github.com/python/cpython/issues/106052). An atomic group needs memory per round, so rounds are kept few.
+possessive repeat, which Python before 3.11.5 matches incorrectly (github.com/python/cpython/issues/106052).
+An atomic group needs memory per round, so rounds are kept few.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ def camel_case(suffix: str = "", without: str = "") -> str:
     """The words of published.CAMEL_CASE, with each character scanned a fixed number of times.
 
     `both` are the characters of both classes. A word is capitals up to a small letter and its continuation;
-    else
-    it ends at the last character of `both` among the capitals, where backtracking would stop; if there is
-    none,
-    the capitals alone are a word.
+    else it ends at the last character of `both` among the capitals, where backtracking would stop; if there
+    is none, the capitals alone are a word.
     """
     both = rf"\p{{Lm{without}}}\p{{Lo{without}}}\p{{M{without}}}"
     first = r"[^\r\n\p{L}\p{N}]?"

@@ -155,8 +155,7 @@ class SpacedWords:
     """Cuts a text before each ▁ where that changes no token.
 
     Conditions: no token has a further ▁ inside, ▁ alone is a token, and the sums over the whole text are
-    exact,
-    so that the best cut of the text consists of the best cuts of its words.
+    exact, so that the best cut of the text consists of the best cuts of its words.
     """
 
     longest: int

@@ -80,9 +80,8 @@ def wordpiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     """The tokenizer described by `tokenizer.ggml.*`, kind "bert". Raises ModelFormatError.
 
     As in llama.cpp, tokens that begin a word are spelled with ▁ and the others without a mark, so that a ▁
-    within
-    a word may become a token that begins a word; words may have any length. Text is normalized and cut as
-    `tokenizers` does for BERT.
+    within a word may become a token that begins a word; words may have any length. Text is normalized and cut
+    as `tokenizers` does for BERT.
     """
     metadata = DEFAULT_IDS | {**metadata}
     vocab = Vocab(*tokens_and_types(metadata), wordpiece_piece)

@@ -106,8 +106,7 @@ def unicode_scripts(text: str) -> list[str]:
     """Cuts where the script changes; characters without a script, such as spaces, stay with the word before.
 
     Han, Hiragana and Katakana count as one script. Text before the first character with a script is dropped,
-    as
-    in `tokenizers`.
+    as in `tokenizers`.
     """
     starts: list[int] = []
     script = None

@@ -26,15 +26,12 @@ class OutputParser:
     """Parses generated text into parts as it arrives.
 
     The parts are independent of how the text is cut, except for the borders of deltas. Only markers, the
-    syntax
-    around a call and white space beside markers are dropped: text that merely begins like a call becomes
-    content,
-    unchanged and in place. A call starts once its name is known and its arguments begin, and is a call from
-    then
-    on. If its arguments become invalid, the call ends incomplete and the following text is content. No text
-    raises an error. The parser holds back at most a marker, 64 characters of white space, and of a call the
-    text
-    before its arguments (64 Ki characters) or one value of unknown type (1 Mi characters).
+    syntax around a call and white space beside markers are dropped: text that merely begins like a call
+    becomes content, unchanged and in place. A call starts once its name is known and its arguments begin, and
+    is a call from then on. If its arguments become invalid, the call ends incomplete and the following text
+    is content. No text raises an error. The parser holds back at most a marker, 64 characters of white space,
+    and of a call the text before its arguments (64 Ki characters) or one value of unknown type (1 Mi
+    characters).
     """
 
     def __init__(
@@ -155,12 +152,9 @@ def parser_for(
     """A parser for the output of one request.
 
     `tools` are in OpenAI's format: their schemas give the types of tagged values, and their names decide
-    which
-    JSON without a marker is a call (None: any that has the form of a call; empty: none).
-    `starts_in_reasoning`:
-    see `opens_reasoning`. `new_id` makes the id of a call without one. Raises UnsupportedModelError for an
-    unknown
-    family.
+    which JSON without a marker is a call (None: any that has the form of a call; empty: none).
+    `starts_in_reasoning`: see `opens_reasoning`. `new_id` makes the id of a call without one. Raises
+    UnsupportedModelError for an unknown family.
     """
     return OutputParser(
         family_named(family) if isinstance(family, str) else family,

@@ -53,8 +53,7 @@ class ToolCall:
     """A tool call as in OpenAI's API: `arguments` is the JSON text of an object.
 
     A call that was cut off, or whose JSON is invalid, has the arguments received so far and is not
-    `complete`. It
-    must not be run, since the rest of its arguments is unknown.
+    `complete`. It must not be run, since the rest of its arguments is unknown.
     """
 
     id: str

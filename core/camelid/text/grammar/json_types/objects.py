@@ -158,8 +158,7 @@ class ObjectStates:
     """The states between the declared keys.
 
     A state is the index of the next key, the number of members (counted only as far as the limits need it),
-    the
-    later keys that dependentRequired demands, and the later keys that a missing key excludes.
+    the later keys that dependentRequired demands, and the later keys that a missing key excludes.
     """
 
     writer: ObjectWriter

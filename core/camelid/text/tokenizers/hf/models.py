@@ -27,10 +27,8 @@ class Bpe:
     """Characters, merged pair by pair in the order of the merges.
 
     `prefix` marks characters within a word, `suffix` the last one. A character without a token becomes the
-    tokens
-    of its bytes if `byte_fallback` is set and all exist, else `unknown`: once per run of unknown characters
-    if
-    `fuse`.
+    tokens of its bytes if `byte_fallback` is set and all exist, else `unknown`: once per run of unknown
+    characters if `fuse`.
     """
 
     ids: Ids

@@ -1,8 +1,7 @@
 """Post-processors of a tokenizer.json: the tokens put around every text.
 
 add_bos_token and add_eos_token of tokenizer_config.json have no effect, as in transformers 5 for models with
-a
-tokenizer.json. Source: huggingface/tokenizers, docs of `processors`.
+a tokenizer.json. Source: huggingface/tokenizers, docs of `processors`.
 """
 
 from __future__ import annotations
