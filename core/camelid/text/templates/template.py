@@ -34,9 +34,9 @@ STANDARD = {"messages", "tools", "documents", "add_generation_prompt"} | TOKEN_V
 class Rendering:
     """A rendered conversation as (text, trusted) spans; neighbouring spans differ in trust.
 
-    `generated` lists (start, end) in characters of the whole text: the parts in {% generation %} blocks, which the
-    assistant wrote, for training on them alone. Blocks within a macro, a set block or a filter block are not
-    listed.
+    `generated` lists (start, end) in characters of the whole text: the parts in {% generation %} blocks,
+    which the assistant wrote, for training on them alone. Blocks within a macro, a set block or a filter
+    block are not listed.
     """
 
     spans: list[tuple[str, bool]]
