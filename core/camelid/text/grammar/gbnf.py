@@ -160,7 +160,7 @@ class Parser:
         if not char:
             raise self.error("this text or class is never closed", start)
         if 0xD800 <= ord(char) < 0xE000:
-            raise self.error("a lone surrogate is no character", self.at)
+            raise self.error("a lone surrogate is not a character", self.at)
         self.at += 1
         return char
 
@@ -172,7 +172,7 @@ class Parser:
             return ESCAPES.get(char, char)
         code_point = int(two or four or eight, 16)
         if code_point > MAX_CODE_POINT or 0xD800 <= code_point < 0xE000:
-            raise self.error(f"U+{code_point:04X} is no character; the last is U+10FFFF", at)
+            raise self.error(f"U+{code_point:04X} is not a character; the last is U+10FFFF", at)
         return chr(code_point)
 
     def token(self) -> None:

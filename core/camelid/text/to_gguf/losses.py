@@ -76,8 +76,8 @@ def losses_of_added(of: Published) -> Iterator[str]:
 def losses_of_spaces(added: list[Added], by_merges: set[str], prefixed: bool) -> Iterator[str]:
     """The losses of added tokens that contain ▁ or, with `prefixed`, a space.
 
-    Readers find tokens that merges make in the same way as the directory. Tokens of spaces alone are matched
-    before any space is put in front.
+    Both readers agree on tokens that merges make. A token with spaces is matched before normalization, so it
+    differs only where a space is put in front.
     """
     marks = (SPACE, " ") if prefixed else (SPACE,)
     spelled = [one for one in added if not one.steers and any(mark in one.content for mark in marks)]
