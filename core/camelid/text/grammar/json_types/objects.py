@@ -28,7 +28,7 @@ NodeOf: TypeAlias = Callable[[Places], Expr]
 
 
 def is_closed(places: Places, open_objects: bool) -> bool:
-    """True if an object without additionalProperties allows only the keys that it has_declared."""
+    """True if an object without additionalProperties allows only the keys that it declares."""
     has_additional = any(place.get("additionalProperties") is not None for place in places)
     has_declared = any(place.get("properties") or place.get("patternProperties") for place in places)
     return has_declared and not has_additional and not open_objects
