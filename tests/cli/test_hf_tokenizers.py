@@ -58,8 +58,8 @@ MADE: dict[str, Callable[[], Tokenizer]] = {
     "Unigram": unigram, "WordPiece": word_piece, "WordLevel": word_level,
 }  # fmt: skip
 LOSSES = {
-    "Unigram": ["begins with one, or with ▁", "spaces at the ends of a text"],
-    "WordPiece": ["more than 100 characters", "▁ in a word of the text"],
+    "Unigram": ["begins with a space or ▁", "spaces at the ends of a text"],
+    "WordPiece": ["more than 100 characters", "▁ within a word of the text"],
 }
 
 

@@ -15,6 +15,7 @@ from camelid.backends.base import Capabilities
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model

@@ -22,6 +22,7 @@ from camelid.backends.null.backend import NullBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import StepStats, notify
+from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.plan.plan import Plan, StateSpec
