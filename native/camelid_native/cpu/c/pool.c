@@ -3,8 +3,8 @@
  * until it comes. In a child of fork() they are started anew.
  *
  * Where there is no processor left for the host it is one of the threads while it waits: it comes in between
- * two ops and goes when the run that it waits for has ended. The others go on without it, so that what it does
- * then holds none of them up. */
+ * two ops and goes when the run that it waits for has ended. The others go on without it, so that what it
+ * does then holds none of them up. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
