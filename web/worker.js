@@ -35,7 +35,7 @@ async function load({ model, options, defaults }) {
   progress(source.size, source.size);
   const { BrowserSource } = camelid.host_browser;
   const words = [JSON.stringify(options), JSON.stringify(defaults)];
-  chat = await camelid.page.session.start(BrowserSource(source), tellJson, ...words);
+  chat = await camelid.session.start(BrowserSource(source), tellJson, ...words);
 }
 
 async function ask({ text, options, alone }) {
@@ -64,10 +64,10 @@ async function startPython() {
   progress(1);
   pyodide.unpackArchive(archive, "zip", { extractDir: "/camelid" });
   pyodide.runPython("import sys; sys.path.insert(0, '/camelid')");
-  const web = pyodide.pyimport("camelid.page.session");
+  const session = pyodide.pyimport("camelid.page.session");
   const host_browser = pyodide.pyimport("camelid.backends.webgpu.host_browser");
   progress(2);
-  return { web, host_browser };
+  return { session, host_browser };
 }
 
 async function fetchBytes(url) {
