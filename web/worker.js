@@ -1,6 +1,5 @@
-// The engine's thread: Pyodide and the device. Python decides everything; this file starts it and passes
-// messages on. In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened,
-// error.
+// Worker with Pyodide and the device. All logic is in Python; this file starts Python and forwards messages.
+// In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened, error.
 
 import { Executor } from "./executor.js";
 import { openSource } from "./source.js";
@@ -10,12 +9,12 @@ import { loadPyodide } from "./pyodide/pyodide.mjs";
 const HERE = new URL("./", import.meta.url).href;
 const ARCHIVE = "camelid.zip";
 
-// What core/camelid/backends/webgpu/host_browser.py finds.
+// Globals that core/camelid/backends/webgpu/host_browser.py uses.
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
-/** @type {Promise<any>} Python's side of the conversation, core/camelid/page/session.py */
+/** @type {Promise<any>} modules of core/camelid in Pyodide */
 const python = startPython();
-python.catch(() => {}); // told to whoever asks first
+python.catch(() => {}); // load() reports the error
 let chat = null;
 
 const HANDLERS = { load, ask, save, open, stop: () => chat?.stop(), reset: () => chat?.reset() };
@@ -28,7 +27,7 @@ self.onmessage = async ({ data }) => {
   }
 };
 
-/** Everything that can be fetched at once, is. */
+/** Loads a model; the model file and Python are fetched in parallel. */
 async function load({ model, options, defaults }) {
   const progress = (done, total) => tell({ kind: "progress", what: "model", done, total });
   const [source, camelid] = await Promise.all([openSource(model, progress), python]);
@@ -84,7 +83,7 @@ function tellJson(text) {
   tell(JSON.parse(text));
 }
 
-/** A Python error without its traceback: the last line names the class and says what is wrong. */
+/** Fields of an error message. A Python error is reduced to its last line, without the class name. */
 function readable(error) {
   if (error?.constructor?.name !== "PythonError") return { type: error.name, message: error.message };
   const last = error.message.trim().split("\n").at(-1);
