@@ -183,7 +183,7 @@ def elsewhere(path: Path) -> Weight:
 
 
 REFUSED = {
-    "cut short": (cut_short, BackendError, "has 23039 bytes; bytes 0 to 23040 were asked for"),
+    "cut short": (cut_short, BackendError, "has 23039 bytes; bytes 0 to 23040 were requested"),
     "too large": (too_large, ModelFormatError, r"w: values up to \d+.* overflow its type; convert to bf16"),
     "of no source": (elsewhere, BackendError, "there is no source 'other'"),
 }

@@ -216,7 +216,7 @@ async def open_engine(
         programs.add(entry, [await backend.compile(make_plan(entry, limits, states))])
     return StepEngine(
         backend,
-        ProgramTable(programs),
+        programs,
         state,
         limits=limits,
         vocab_size=VOCAB,
