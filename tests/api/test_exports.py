@@ -45,7 +45,7 @@ def test_unknown_name_is_refused_by_name() -> None:
 
 
 def test_import_has_no_side_effects() -> None:
-    """In a fresh interpreter: no third-party module, and nothing of camelid but the package itself."""
+    """In a fresh interpreter: no third-party module, and of camelid the package and its version."""
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'core')!r}); before = set(sys.modules); import camelid; "
         "new = set(sys.modules) - before; "
@@ -54,12 +54,15 @@ def test_import_has_no_side_effects() -> None:
     out = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert out.strip() == "['camelid']"
+    assert out.strip() == "['camelid', 'camelid.version']"
 
 
 def test_a_prompt_of_text_imports_no_chat() -> None:
     """Templates, tool calls, sessions and grammars come with their first use: imports delay a first token."""
-    chat = ("chat", "sessions", "grammars", "text.templates", "text.toolcalls.parser", "text.grammar")
+    chat = (
+        "requests.chat", "api.sessions", "requests.grammars", "text.templates", "text.toolcalls.parser",
+        "text.grammar",
+    )  # fmt: skip
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'core')!r}); import camelid\n"
         "with camelid.load('cria', backend='reference') as llm:\n"
@@ -69,4 +72,4 @@ def test_a_prompt_of_text_imports_no_chat() -> None:
         f"    print([name for name in {chat[:2]} if 'camelid.' + name in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.splitlines() == ["[]", "['chat', 'sessions']"]
+    assert out.stdout.splitlines() == ["[]", "['requests.chat', 'api.sessions']"]

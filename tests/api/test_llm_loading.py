@@ -191,7 +191,7 @@ def test_auto_hands_its_options_on(
             "threads is 4, but backend 'reference' has no threads to set; it is for cpu",
         ),
         ("webgpu", {"threads": 4}, "threads is 4, but backend 'webgpu' has no threads to set; it is for cpu"),
-        ("reference", {"adapter": "a"}, "backend 'reference' has no adapters; only webgpu, .*cpu"),
+        ("reference", {"adapter": "a"}, "backend 'reference' has no adapters; only cpu, webgpu"),
         ("cpu", {"threads": 0}, "threads is 0, expected an integer from 1 to 1,024"),
         ("cpu", {"threads": 1025}, "threads is 1,025, expected an integer from 1 to 1,024"),
     ],

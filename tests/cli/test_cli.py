@@ -304,7 +304,7 @@ def test_help_imports_no_verb_and_names_all() -> None:
         "print([m for m in sys.modules if m.startswith(('camelid.', 'numpy', 'rich', 'wgpu'))])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.splitlines()[-1] == "['camelid.cli', 'camelid.cli.main']"
+    assert out.splitlines()[-1] == "['camelid.version', 'camelid.cli', 'camelid.cli.main']"
     assert all(verb in out for verb in VERBS)
 
 

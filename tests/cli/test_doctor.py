@@ -135,7 +135,7 @@ def test_the_reference_is_what_others_are_compared_with() -> None:
     ("words", "message"),
     [
         (("--op", "matmul"), "unknown op 'matmul'; known: tables"),
-        (("--backend", "reference", "--adapter", "x"), "--adapter is for webgpu"),
+        (("--backend", "reference", "--adapter", "x"), "--adapter is for cpu, webgpu"),
         (("--backend", "null"), "'null' is not one of"),
     ],
 )

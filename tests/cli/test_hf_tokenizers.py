@@ -82,7 +82,7 @@ def test_a_directory_runs_and_shows_its_kind(kind: str, tmp_path: Path) -> None:
     tokenizer = json.loads(call("inspect", folder, "--json").stdout)["tokenizer"]
     assert tokenizer == {"kind": kind, "n_tokens": MADE[kind]().get_vocab_size(), "reason": None}
     shown = json.loads(call("info", folder, "--json").stdout)["tokenizer"]
-    assert shown == {"Unigram": "t5", "WordPiece": "bert"}.get(kind, kind)
+    assert shown == tokenizer
 
 
 @pytest.mark.e2e
@@ -110,5 +110,5 @@ def test_a_tokenizer_that_works_nowhere_says_why(tmp_path: Path) -> None:
     folder = written(tmp_path / "hf", "WordLevel")
     made = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**made, "normalizer": {"type": "Rot13"}}))
-    assert "unsupported: " in json.loads(call("info", folder, "--json").stdout)["tokenizer"]
-    assert "'Rot13'" in json.loads(call("inspect", folder, "--json").stdout)["tokenizer"]["reason"]
+    for verb in ("info", "inspect"):
+        assert "'Rot13'" in json.loads(call(verb, folder, "--json").stdout)["tokenizer"]["reason"]

@@ -301,9 +301,15 @@ def test_text_that_fails_ends_its_own_request() -> None:
         def flush(self) -> str:
             return ""
 
+        def take(self) -> tuple[()]:
+            return ()
+
     async def main() -> None:
         engine = await make_engine(HashBackend())
-        bad, good = engine.submit(request([7], 9, reader=Broken)), engine.submit(request([6], 9))
+        bad, good = (
+            engine.submit(request([7], 9, reader=lambda: TextReader(Broken()))),
+            engine.submit(request([6], 9)),
+        )
         with pytest.raises(RequestError, match="cannot be made"):
             await collect(bad)
         assert await collect(good) == expected_ids([6], 9)
