@@ -336,7 +336,7 @@ class Session:
 
 
 def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as JSON values: a bias of -inf, which JSON lacks, becomes False, the other form of a ban."""
+    """The options as JSON values: JSON lacks -inf, so a bias of -inf becomes False."""
     pairs = bias_pairs(options.get("logit_bias"))
     if pairs is None:
         return dict(options)
