@@ -1,4 +1,4 @@
-"""The exported names are sorted, documented in the README, and really there."""
+"""The exported names are sorted, documented in api/README.md, and defined."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def documented_names() -> list[str]:
-    """The names in the first cell of each row of README's API table, which stands under a marker."""
-    table = (ROOT / "README.md").read_text("utf-8").split("<!-- exported names -->")[1].split("\n\n")[0]
+    """The names in the first cells of the table under the marker in core/camelid/api/README.md."""
+    text = (ROOT / "core" / "camelid" / "api" / "README.md").read_text("utf-8")
+    table = text.split("<!-- exported names -->")[1].split("\n\n")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     return [name for cell in cells for name in re.findall(r"`(\w+)", cell)]
 

@@ -104,7 +104,7 @@ class RequestBuilder:
             {name: rest.pop(name, None) for name in CONSTRAINT_OPTIONS}, ignore_eos=ignore_eos
         )
         self._check_draft(rest.get("speculate"))
-        engine = request_fields({name: rest.pop(name) for name in ENGINE_NAMES & rest.keys()})
+        engine = engine_options({name: rest.pop(name) for name in ENGINE_NAMES & rest.keys()})
         sampling = SamplingParams.from_options(rest, self._defaults).seeded()
         prompt_ids, make_source = self._prompt(prompt, chat, special=special)
         return Request(
@@ -189,7 +189,7 @@ class RequestBuilder:
         return lambda stops: OutputText(tokenizer, stops, after=last)
 
 
-def request_fields(options: Mapping[str, object]) -> dict[str, Any]:
+def engine_options(options: Mapping[str, object]) -> dict[str, Any]:
     """Fields of a `Request` from engine options.
 
     Raises RequestError for a value of another type; the engine checks ranges.

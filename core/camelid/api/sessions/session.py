@@ -252,7 +252,7 @@ class Session:
     def stream(
         self, text: str | None = None, **options: Unpack[Options]
     ) -> Generator[Event, None, Completion]:
-        """As `astream`, for code without an event loop; the generator returns the completion."""
+        """As `astream`, without an event loop; the generator returns the completion."""
         run, run_step = self._host.runner.run, self._host.runner.run_step
         turn = run(self.start(text, **options))
         try:
@@ -263,7 +263,7 @@ class Session:
             run(turn.aclose())
 
     def generate(self, text: str | None = None, **options: Unpack[Options]) -> Completion:
-        """As `agenerate`, for code without an event loop."""
+        """As `agenerate`, without an event loop."""
         return self._host.runner.run(self.agenerate(text, **options))
 
     async def acontent(self) -> Iterator[bytes]:
@@ -295,7 +295,7 @@ class Session:
         write_atomically(Path(path), await self.acontent())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """As `asave`, for code without an event loop."""
+        """As `asave`, without an event loop."""
         self._host.runner.run(self.asave(path))
 
     @classmethod
