@@ -77,7 +77,7 @@ class RequestBuilder:
 
     @cached_property
     def chat(self) -> ChatTemplate:
-        """The model's chat templates. Raises UnsupportedModelError if its file has none."""
+        """The model's chat templates. Raises UnsupportedModelError for a file without chat templates."""
         # An eighth of all imports, which a text prompt does not need.
         from camelid.requests.chat import ChatTemplate
 

@@ -57,7 +57,7 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, gguf: Gguf, tokenizer: Tokenizer) -> ChatTemplate:
-        """The file's templates. Raises UnsupportedModelError if it has none."""
+        """The file's templates. Raises UnsupportedModelError for a file without chat templates."""
         sources = named_templates(gguf.metadata)
         if not sources:
             raise UnsupportedModelError(

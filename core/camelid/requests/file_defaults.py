@@ -26,7 +26,7 @@ FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
 def file_defaults(gguf: Gguf) -> dict[str, object]:
     """Sampling options that a GGUF file recommends under `general.sampling`.
 
-    Raises ModelFormatError for a value of another type than llama.cpp stores.
+    Raises ModelFormatError for a value whose type differs from llama.cpp's.
     """
     options: dict[str, object] = {
         option: gguf.get(f"general.sampling.{key}", kind, default=None)

@@ -130,7 +130,7 @@ def _kept_answer(segment: Segment, rendering: Rendering, at: int, tokenizer: Tok
 
 
 def _n_kept_tokens(texts: Sequence[str], tail: str, rendering: Rendering, at: int) -> int:
-    """The number of leading texts that the rendering has at `at`; 0 unless all others are whitespace."""
+    """The number of leading texts that the rendering has at `at`; 0 unless the other texts are whitespace."""
     answer = "".join(texts)
     end, n_same = len(answer), _common_length(answer, rendering.text, at)
     for n in range(len(texts), 0, -1):
