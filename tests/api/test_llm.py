@@ -134,7 +134,7 @@ def test_malformed_messages_are_refused(llm: LLM, messages: Any, words: str) -> 
     [
         ({"n": 3}, "'n' is not available"),
         ({"temprature": 1}, "'temprature' is unknown; known: .*grammar, .*temperature, .*seed, .*max_tokens"),
-        ({"tools": []}, "tools is for the chat template; give messages"),
+        ({"tools": []}, "tools applies to a chat template; give messages"),
         ({"stop": ""}, "stop is"),
         ({"stop": [1]}, "stop is"),
         ({"stop": 5}, "stop is 5"),

@@ -42,7 +42,7 @@ def test_bytes_are_no_prompt(llm: LLM, prompt: Any) -> None:
 
 @pytest.mark.parametrize("prompt", [[1, 2], [{"role": "user", "content": "a"}]])
 def test_special_is_for_text_only(llm: LLM, prompt: Any) -> None:
-    with pytest.raises(RequestError, match="special is for a prompt of text"):
+    with pytest.raises(RequestError, match="special applies to a text prompt"):
         llm.generate(prompt, special=True)
 
 

@@ -1,6 +1,6 @@
-"""The Python API: `load`, `LLM` and its asynchronous twins, and `Engine` with the classic six verbs.
+"""The Python API: `load`, `aload`, `load_tokenizer` and `LLM`.
 
-The synchronous calls drive the asynchronous engine on the calling thread; there is one implementation.
+The synchronous methods drive the asynchronous methods on the calling thread.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LLM:
     """
 
     def __init__(self, running: RunningModel, runner: Runner) -> None:
-        self.backend_note = running.note  # which backend, and why that one
+        self.backend_note = running.note  # the backend that was chosen, and the reason
         self._running = running
         self._engine = running.engine
         self._runner = runner
@@ -59,51 +59,54 @@ class LLM:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
+        """The model's tokenizer.
+
+        Raises RequestError if the file has no tokenizer, UnsupportedModelError for a kind not supported.
+        """
         return self._builder.tokenizer
 
     @property
     def context(self) -> int:
-        """The most tokens of prompt and answer together."""
+        """The context length: the maximum number of tokens of prompt and answer together."""
         return self._engine.context
 
     @property
     def capabilities(self) -> Capabilities:
-        """The backend's name, device, promise and limits."""
+        """The backend's name, device, guarantees and limits."""
         return self._running.backend.capabilities()
 
     @property
     def counters(self) -> Counters:
-        """What the engine has done so far."""
+        """The engine's counters since loading."""
         return self._engine.counters
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the model's weights as its file stores them."""
+        """Bytes of the model's weights, as stored in its file."""
         return self._running.file.model.weight_bytes
 
     @property
     def has_template(self) -> bool:
-        """Whether the model can chat: its file has a chat template."""
+        """True if the model's file has a chat template."""
         return self._running.file.template is not None
 
     @property
     def is_idle(self) -> bool:
-        """No request runs and every unit of state is free."""
+        """True if no request runs and all state is free."""
         return self._engine.is_idle
 
     def memory(self) -> MemoryReport:
-        """Bytes by use, and the backend's counters."""
+        """The backend's memory by use, in bytes, and its counters."""
         return self._running.backend.memory()
 
     def stats(self) -> EngineStats:
-        """How many requests run and wait, and what their state takes."""
+        """Numbers of running and waiting requests, and bytes of their state."""
         return self._engine.stats()
 
     def on_step(self, hook: StepHook) -> None:
-        """From now on calls `hook` with the facts of every step that has retired. It should take no time.
+        """Registers a function that is called with the facts of every retired step; it must return quickly.
 
-        What it raises is reported by the event loop's exception handler, and harms no request.
+        An exception in the hook goes to the event loop's exception handler and affects no request.
         """
         if not callable(hook):
             raise RequestError(f"the hook is {shown(hook)}, expected a function", field="hook")
@@ -114,23 +117,23 @@ class LLM:
         return self._running.plan(entry)
 
     def tokenize(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of a text; control tokens written in it count only with `special`. No BOS is added."""
+        """Encodes a text without BOS. Control tokens written in the text count only with `special`."""
         return self.tokenizer.encode(text, special)
 
     def detokenize(self, token_ids: Iterable[int]) -> str:
-        """The text of token ids, without control tokens."""
+        """Decodes token ids, without control tokens."""
         return self.tokenizer.decode(token_ids)
 
     def render(self, messages: Sequence[Message]) -> list[int]:
-        """The chat template's token ids for these messages. What they say never becomes a control token."""
+        """Token ids of the rendered messages. Text of a message never becomes a control token."""
         return self._builder.chat.prompt(messages).token_ids
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
-        """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
+        """Generates a complete answer. Raises RequestError, ContextOverflowError, or the backend's error."""
         return await _read(await self._start(prompt, options))
 
     async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
-        """The answer token by token. Leaving the loop cancels the request."""
+        """Generates an answer token by token. Leaving the loop cancels the request."""
         stream = await self._start(prompt, options)
         try:
             async for event in stream:
@@ -139,14 +142,14 @@ class LLM:
             await stream.aclose()
 
     async def achat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
-        """The answer to a conversation, through the model's chat template."""
+        """Generates the answer to a conversation, through the model's chat template."""
         return await self.agenerate(list(messages), **options)
 
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
-        """What this model would draw next: as a draft model, it is what `speculate` may name.
+        """Draft tokens after `token_ids`, for `speculate=draft_llm` in requests to a larger model.
 
-        Draws of two models that see the same seed share their noise, so that they agree more often than by
-        chance at any temperature.
+        Two models with the same seed share the noise of their draws, so drafts agree with the target more
+        often than by chance at any temperature.
         """
         self._check_open()
         most = min(most, self.context - len(token_ids))
@@ -156,7 +159,7 @@ class LLM:
         return (await _read(self._engine.submit(request))).token_ids
 
     async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
-        """The logits after each of these tokens: float32, [T, V]."""
+        """The logits after each token: float32, [T, V]."""
         self._check_open()
         await self._running.compile(ALL_LOGITS)
         greedy = SamplingParams(temperature=0.0).seeded()
@@ -167,18 +170,18 @@ class LLM:
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 
     async def aclose(self) -> None:
-        """Closes the backend. Requests that still run are cancelled."""
+        """Cancels running requests and closes the backend."""
         if not self._is_closed:
             self._is_closed = True
             self._engine.cancel_all()
             await self._running.backend.close()
 
     def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
-        """As `agenerate`, for code without an event loop."""
+        """As `agenerate`, without an event loop."""
         return self._runner.run(self.agenerate(prompt, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Generator[Event, None, Completion]:
-        """As `astream`, for code without an event loop; the generator returns the completion.
+        """As `astream`, without an event loop; the generator returns the completion.
 
         Closing it cancels the request.
         """
@@ -191,15 +194,15 @@ class LLM:
             self._runner.run(stream.aclose())
 
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
-        """As `achat`, for code without an event loop."""
+        """As `achat`, without an event loop."""
         return self._runner.run(self.achat(messages, **options))
 
     def logits(self, token_ids: Sequence[int]) -> memoryview[float]:
-        """As `alogits`, for code without an event loop."""
+        """As `alogits`, without an event loop."""
         return self._runner.run(self.alogits(token_ids))
 
     def close(self) -> None:
-        """As `aclose`, for code without an event loop."""
+        """As `aclose`, without an event loop."""
         self._runner.run(self.aclose())
         self._runner.close()
 
@@ -216,24 +219,24 @@ class LLM:
         await self.aclose()
 
     def submit(self, prompt: Prompt, **options: Unpack[Options]) -> TextStream:
-        """Queues a request. Its stream yields events, then has the `completion`; closing it cancels.
+        """Queues a request. The stream yields events and then has a `completion`; closing it cancels.
 
-        Grammars, logprobs, speculation, and samplers that the device does not have need a program of their
-        own, which `agenerate` and `astream` compile; before that PlanError is raised.
+        Constraints, logprobs, speculation, and samplers outside the device's chain need a program of their
+        own, which `agenerate` and `astream` compile. Raises PlanError if it has not been compiled.
         """
         self._check_open()
         return self._engine.submit(self._builder.request(prompt, options))
 
     def session(self, id: str | None = None) -> Session:  # noqa: A002
-        """A conversation that goes on, with a name of its own unless given one."""
-        from camelid.api.sessions.session import Session  # with chat templates: most programs need neither
+        """A new session; its `id` is random by default."""
+        from camelid.api.sessions.session import Session  # a plain prompt needs no session
 
         return Session(self._host, id)
 
     async def arestore(self, path: str | PathLike[str] | ModelSource) -> Session:
-        """The session that a file holds; its `note` says what could not be used.
+        """Restores a session from a file; its `note` gives the reason if rows could not be used.
 
-        Raises RequestError if another model saved it, ModelFormatError if the file is damaged.
+        Raises RequestError if another model saved the file, ModelFormatError if the file is damaged.
         """
         from camelid.api.sessions.session import Session
 
@@ -247,7 +250,7 @@ class LLM:
         return SessionHost(self._running, self._builder, self._runner, self._start)
 
     def restore(self, path: str | PathLike[str]) -> Session:
-        """As `arestore`, for code without an event loop."""
+        """As `arestore`, without an event loop."""
         return self._runner.run(self.arestore(path))
 
     def save_tape(self, path: str) -> None:
@@ -259,7 +262,7 @@ class LLM:
         self._running.backend.save_tape(path)
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
-        """As `submit`, with the programs that the request needs."""
+        """As `submit`; compiles the programs that the request needs first."""
         self._check_open()
         request = self._builder.request(prompt, options)
         for program in request.programs:
@@ -268,11 +271,11 @@ class LLM:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise RequestError("this model was closed; load it again", field="llm")
+            raise RequestError("this model was closed; load the model again", field="llm")
 
 
 async def _read(stream: Stream[Any, C]) -> C:
-    """The completion of a stream, read to its end."""
+    """Reads a stream to its end and returns the completion."""
     try:
         async for _ in stream:
             pass
@@ -350,7 +353,7 @@ async def aload_with(
 
 
 def load_tokenizer(model: ModelName) -> Tokenizer:
-    """A model's tokenizer: `.encode(text, special=False)`, `.decode(token_ids)`. Reads no weights."""
+    """Loads a tokenizer alone, without weights: `.encode(text, special=False)`, `.decode(token_ids)`."""
     runner = Runner()
     try:
         return runner.run(open_tokenizer(model))

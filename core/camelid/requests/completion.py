@@ -99,7 +99,7 @@ class TextReader:
         self._shown = self._source.push(token_id)
 
     def event(self, token: Token | None, *, is_last: bool) -> Event | None:
-        """The event of a token, or of text and parts that an end releases; None if there are none."""
+        """The event of a token, or of text withheld until the end (None if no text was withheld)."""
         shown, self._shown = self._shown, ""
         text = shown + self._source.flush() if is_last else shown
         parts = self._source.take()
@@ -110,7 +110,7 @@ class TextReader:
         return Event(text, None, 0.0, parts) if text or parts else None
 
     def completion(self, generation: Generation) -> Completion:
-        """The whole answer. Complete tool calls turn the finish reason "stop" into "tool_calls"."""
+        """The complete answer. Complete tool calls turn the finish reason "stop" into "tool_calls"."""
         message = gather(self._parts)
         calls = any(call.complete for call in message.tool_calls)
         reason = generation.finish_reason

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from camelid.formats.gguf_header import Gguf
 
-# What a GGUF may recommend, by its own name -> option and stored type (llama.cpp's keys).
+# Key under `general.sampling` (llama.cpp's names) -> option and stored type.
 FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
     "sequence": ("order", str),
     "top_k": ("top_k", int),
@@ -24,12 +24,12 @@ FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
 
 
 def file_defaults(gguf: Gguf) -> dict[str, object]:
-    """The sampling options that a file recommends under `general.sampling`, by their names here.
+    """Sampling options that a GGUF file recommends under `general.sampling`.
 
-    ModelFormatError for a value of another type than llama.cpp stores.
+    Raises ModelFormatError for a value whose type differs from llama.cpp's.
     """
-    found: dict[str, object] = {
+    options: dict[str, object] = {
         option: gguf.get(f"general.sampling.{key}", kind, default=None)
         for key, (option, kind) in FILE_OPTIONS.items()
     }
-    return {option: value for option, value in found.items() if value is not None}
+    return {option: value for option, value in options.items() if value is not None}

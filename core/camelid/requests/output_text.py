@@ -1,4 +1,4 @@
-"""From a sequence's ids to what its stream shows: text, and in a conversation thoughts and tool calls."""
+"""Turns a sequence's token ids into text, and in a conversation into reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from camelid.requests.completion import SourceFactory
 from camelid.text.tokenizers.detokenize import StopMatcher, StreamDecoder, TokenBytes
 from camelid.text.toolcalls.parts import Content, Part
 
-if TYPE_CHECKING:  # a prompt of text needs no parser
+if TYPE_CHECKING:  # a text prompt needs no parser
     from camelid.text.toolcalls.parser import OutputParser
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A conversation's ids up to where the answer begins, and what reads the answer."""
+    """A conversation's token ids up to the answer, and the factory of the answer's text source."""
 
     token_ids: list[int]
     answer: SourceFactory
 
 
 class NoText:
-    """For models without a tokenizer, and for requests that only want logits."""
+    """The text source of a model without a tokenizer: always empty."""
 
     stopped = False
 
     def push(self, token_id: int) -> str:  # noqa: ARG002
-        """No text, whatever the id."""
+        """Always empty."""
         return ""
 
     def flush(self) -> str:
-        """Nothing is held back."""
+        """Always empty."""
         return ""
 
     def take(self) -> tuple[Part, ...]:
-        """Nothing."""
+        """Always empty."""
         return ()
 
 
 class OutputText:
-    """Whole characters only, and nothing of a stop string.
+    """The text source of a plain answer: whole characters, up to the first stop sequence.
 
-    `after` is the prompt's last id, if it has one. An answer behind a control token opens a text of its own;
-    behind text it goes on with that, and keeps a space that it begins with.
+    `after` is the prompt's last token id; None for an empty prompt. An answer after a control token opens a
+    new text; after any other token it continues the prompt's text and keeps its leading space.
     """
 
     def __init__(self, tokenizer: TokenBytes, stops: tuple[str, ...], *, after: int | None = None) -> None:
@@ -52,15 +52,15 @@ class OutputText:
         self._matcher = StopMatcher(stops)
 
     def push(self, token_id: int) -> str:
-        """The text that may be shown by now."""
+        """Text that may be shown after this token."""
         return self._match(self._decoder.push(token_id))
 
     def flush(self) -> str:
-        """What was held back."""
+        """Withheld text; no token follows."""
         return self._match(self._decoder.finish()) + self._matcher.finish()
 
     def take(self) -> tuple[Part, ...]:
-        """Nothing: the text is not looked into."""
+        """Always empty: plain text has no parts."""
         return ()
 
     def _match(self, text: str) -> str:
@@ -69,7 +69,7 @@ class OutputText:
 
 
 class ChatOutput:
-    """The answer to a conversation: its text without thoughts and tool calls, which `take` gives."""
+    """The text source of a conversation's answer; `take` returns reasoning and tool calls as parts."""
 
     def __init__(self, text: OutputText, parser: OutputParser) -> None:
         self._text = text
@@ -78,19 +78,19 @@ class ChatOutput:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string was found."""
+        """True once a stop sequence was read."""
         return self._text.stopped
 
     def push(self, token_id: int) -> str:
-        """The content that may be shown by now."""
+        """Content that may be shown after this token."""
         return self._content(self._parser.push(self._text.push(token_id)))
 
     def flush(self) -> str:
-        """The content that was held back."""
+        """Withheld content; no token follows."""
         return self._content(self._parser.push(self._text.flush()) + self._parser.finish())
 
     def take(self) -> tuple[Part, ...]:
-        """The parts since the last call."""
+        """Parts since the last call."""
         parts, self._parts = tuple(self._parts), []
         return parts
 
@@ -101,19 +101,19 @@ class ChatOutput:
 
 @dataclass(frozen=True, slots=True)
 class MarkerTokenizer:
-    """A tokenizer some of whose control tokens are text: markers that a parser must see."""
+    """A tokenizer that shows some control tokens as text: the markers that a parser reads."""
 
     tokenizer: TokenBytes
     markers: frozenset[int]
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What the token stands for."""
+        """Bytes of the token."""
         return self.tokenizer.token_bytes(token_id)
 
     def opening_bytes(self, token_id: int) -> bytes:
-        """The same at the beginning of a text."""
+        """Bytes of the token at the beginning of a text."""
         return self.tokenizer.opening_bytes(token_id)
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the token is hidden."""
+        """True if the token's text is hidden."""
         return token_id not in self.markers and self.tokenizer.is_control(token_id)
