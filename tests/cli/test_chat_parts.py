@@ -21,7 +21,7 @@ from camelid.cli.chat_settings import read_setting
 from camelid.cli.chat_talk import Conversation
 from camelid.cli.verb import Ended, ending_signals
 from camelid.errors import RequestError
-from camelid.requests.completion import Event
+from camelid.requests.output_text import Event
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 

@@ -23,8 +23,7 @@ from camelid.engine.engine import StepEngine, Stream
 from camelid.engine.scheduler import DECODE, MIXED
 from camelid.errors import BackendError, RequestError
 from camelid.plan.step import FROM_RING
-from camelid.requests.completion import TextReader
-from camelid.requests.output_text import OutputText
+from camelid.requests.output_text import OutputText, TextReader
 
 
 class Letters:

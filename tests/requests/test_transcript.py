@@ -18,8 +18,7 @@ from tests.support.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat
 from camelid.api.sessions.turns import StartedTurn, shown_ids
 from camelid.errors import CamelidError
 from camelid.requests.chat import ChatTemplate
-from camelid.requests.completion import Completion
-from camelid.requests.output_text import OutputText
+from camelid.requests.output_text import Completion, OutputText
 from camelid.requests.transcript import (
     Rendering,
     Segment,

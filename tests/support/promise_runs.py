@@ -25,7 +25,7 @@ from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import compile_program, start_engine
 from camelid.model.arch import Model
-from camelid.requests.completion import Event
+from camelid.requests.output_text import Event
 from camelid.sampling.params import SamplingParams
 
 Bits = list[tuple[int, float]]  # token id and log-probability of each event

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 from camelid.api.llm import LLM, load
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.loading.model_file import ModelName
-from camelid.requests.completion import Completion, Event
 from camelid.requests.options import Options
+from camelid.requests.output_text import Completion, Event
 
 
 class Engine:

@@ -23,9 +23,8 @@ from camelid.loading.start import Progress, RunningModel, start
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder
-from camelid.requests.completion import Completion, Event, TextStream
 from camelid.requests.options import Message, Options, Prompt
-from camelid.requests.output_text import ChatPrompt
+from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from camelid.requests.completion import Event
+from camelid.requests.output_text import Event
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 # Controls that could steer a terminal, apart from tab and line feed.

@@ -13,8 +13,8 @@ from camelid.api.thread import EngineThread
 from camelid.cli.chat_screen import Screen
 from camelid.cli.verb import Ended
 from camelid.errors import RequestError
-from camelid.requests.completion import Completion, Event
 from camelid.requests.options import Message
+from camelid.requests.output_text import Completion, Event
 
 
 @dataclass(slots=True)

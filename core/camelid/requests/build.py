@@ -11,8 +11,6 @@ from camelid.engine.speculative import proposer_of
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
 from camelid.model.spec import ModelSpec
-from camelid.requests.completion import SourceFactory, TextReader
-from camelid.requests.file_defaults import file_defaults
 from camelid.requests.options import (
     ConstraintOptions,
     EngineOptions,
@@ -21,7 +19,7 @@ from camelid.requests.options import (
     check_names,
     checked_stops,
 )
-from camelid.requests.output_text import ChatPrompt, NoText, OutputText
+from camelid.requests.output_text import ChatPrompt, NoText, OutputText, SourceFactory, TextReader
 from camelid.sampling.drawing import ConstraintFactory
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer, framed
@@ -41,6 +39,21 @@ ENGINE_TYPES: dict[str, tuple[type, ...]] = {
     "cache_prompt": (bool,),
     "cache_salt": (str,),
     "is_atomic": (bool,),
+}
+# Key under `general.sampling` (llama.cpp's names) -> option and stored type.
+FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
+    "sequence": ("order", str),
+    "top_k": ("top_k", int),
+    "top_p": ("top_p", float),
+    "min_p": ("min_p", float),
+    "xtc_probability": ("xtc_probability", float),
+    "xtc_threshold": ("xtc_threshold", float),
+    "temp": ("temperature", float),
+    "penalty_last_n": ("repeat_last_n", int),
+    "penalty_repeat": ("repeat_penalty", float),
+    "mirostat": ("mirostat", int),
+    "mirostat_tau": ("mirostat_tau", float),
+    "mirostat_eta": ("mirostat_eta", float),
 }
 
 
@@ -222,3 +235,15 @@ def _tokenizer(file: ModelHeader) -> Tokenizer | None:
         return file.tokenizer()
     except UnsupportedModelError:
         return None
+
+
+def file_defaults(gguf: Gguf) -> dict[str, object]:
+    """Sampling options that a GGUF file recommends under `general.sampling`.
+
+    Raises ModelFormatError for a value whose type differs from llama.cpp's.
+    """
+    options: dict[str, object] = {
+        option: gguf.get(f"general.sampling.{key}", kind, default=None)
+        for key, (option, kind) in FILE_OPTIONS.items()
+    }
+    return {option: value for option, value in options.items() if value is not None}

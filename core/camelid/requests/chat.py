@@ -10,9 +10,8 @@ from typing import TypeAlias, cast
 
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
-from camelid.requests.completion import TextSource
 from camelid.requests.messages import checked_messages, checked_tools
-from camelid.requests.output_text import ChatOutput, ChatPrompt, MarkerTokenizer, OutputText
+from camelid.requests.output_text import ChatOutput, ChatPrompt, MarkerTokenizer, OutputText, TextSource
 from camelid.requests.transcript import Rendering, transcript_ids, updated_transcript
 from camelid.text.templates.named import chosen_template, named_templates
 from camelid.text.templates.template import Template, compile_template

@@ -17,7 +17,7 @@ from camelid.api.llm import LLM
 from camelid.api.sessions.session import Session, Turn
 from camelid.engine.stream import Stream
 from camelid.errors import BackendError, ContextOverflowError, RequestError, TemplateError
-from camelid.requests.completion import Completion, Event
+from camelid.requests.output_text import Completion, Event
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
 HERMES = (

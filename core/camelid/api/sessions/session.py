@@ -46,10 +46,9 @@ from camelid.loading.start import RunningModel
 from camelid.plan.plan import StateSpec
 from camelid.requests.build import CHAT_OPTIONS, RequestBuilder
 from camelid.requests.chat import RenderedChat
-from camelid.requests.completion import Completion, Event, TextStream
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message, Options, checked_stops
-from camelid.requests.output_text import ChatPrompt
+from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.requests.transcript import Transcript, transcript_ids, updated_transcript, with_answer
 from camelid.sampling.checks import bias_pairs
 from camelid.version import __version__

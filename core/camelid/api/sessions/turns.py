@@ -9,10 +9,9 @@ from typing import Any
 
 from camelid.errors import RequestError
 from camelid.requests.chat import RenderedChat, TextOf
-from camelid.requests.completion import Completion
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message
-from camelid.requests.output_text import OutputText
+from camelid.requests.output_text import Completion, OutputText
 from camelid.requests.transcript import Rendering, Transcript
 from camelid.text.tokenizers.tokenizer import Tokenizer
 from camelid.text.toolcalls.parts import ToolCall
