@@ -15,11 +15,11 @@ from tests.support.gguf_files import write_tiny_llama
 from camelid.api.llm import aload
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_commands import obey
+from camelid.cli.chat_conversation import Conversation
 from camelid.cli.chat_reader import PlainReader, is_open, unquoted
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
-from camelid.cli.chat_talk import Conversation
-from camelid.cli.verb import Ended, ending_signals
+from camelid.cli.command import Terminated, termination_signals
 from camelid.errors import RequestError
 from camelid.requests.completion import Event
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
@@ -128,8 +128,8 @@ def test_ctrl_c_before_an_answer_takes_the_question_back(
 
 
 def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
-    talk = open_talk(thread, tiny, Interrupting(2, Ended(15)))
-    with pytest.raises(Ended):
+    talk = open_talk(thread, tiny, Interrupting(2, Terminated(15)))
+    with pytest.raises(Terminated):
         talk.say("the llama")
     assert talk.llm.is_idle
     assert len(talk.session.messages) == 2, "it is there to be saved"
@@ -138,8 +138,8 @@ def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
 
 def test_only_the_first_signal_to_end_counts() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with ending_signals():
-        with pytest.raises(Ended):
+    with termination_signals():
+        with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before

@@ -22,10 +22,17 @@ from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
 from camelid.cli.bench_runs import Bench, Run, open_bench
-from camelid.cli.fetching import local_model
+from camelid.cli.command import (
+    Failure,
+    backend_options,
+    loading_bar,
+    model_argument,
+    read_backend,
+    subcommand,
+)
+from camelid.cli.format import human
+from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.show import human
-from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, read_backend, verb
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import find_directory, find_source
 from camelid.loading.start import LoadOptions
@@ -52,7 +59,7 @@ class BenchOptions:
         return self.options.threads or n_threads()
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("-p", "--n-prompt", type=Counts(1, or_none=True), default="512", show_default=True,
               help="Prompt tokens, drawn with a fixed seed; 0 leaves prefill out.")  # fmt: skip
@@ -89,7 +96,7 @@ def command(
     words |= {"chunk": chunk, "parallel": n_streams, "context": context, "kv_type": kv_type}
     asked = BenchOptions(
         model=model,
-        path=local_model(model),
+        path=local_path(model),
         cases=cases,
         repetitions=repetitions,
         options=LoadOptions(**words),

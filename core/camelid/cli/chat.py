@@ -15,15 +15,11 @@ from camelid.api.llm import LLM, aload
 from camelid.api.sessions.session import Session
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_commands import ALIASES, COMMANDS, obey
+from camelid.cli.chat_conversation import Conversation
 from camelid.cli.chat_reader import Reader, default_history, open_reader
 from camelid.cli.chat_screen import Screen
-from camelid.cli.chat_talk import Conversation
-from camelid.cli.engine_flags import engine_flags, read_engine
-from camelid.cli.fetching import local_model
-from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import (
-    Ended,
+from camelid.cli.command import (
+    Terminated,
     backend_options,
     loading_bar,
     model_argument,
@@ -31,15 +27,19 @@ from camelid.cli.verb import (
     one_line,
     read_backend,
     say,
-    verb,
+    subcommand,
 )
+from camelid.cli.engine_flags import engine_flags, read_engine
+from camelid.cli.hub_download import local_path
+from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.errors import CamelidError
 from camelid.requests.options import LoadWords
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("--system", help="A system message before the conversation.")
 @click.option("--session", "session_file", type=FILE,
@@ -72,7 +72,7 @@ def command(
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     check_folder(session_file)
-    path = local_model(model)
+    path = local_path(model)
     with EngineThread() as thread, loaded(thread, path, words) as llm:
         if names_backend(words, verbose):
             say(llm.backend_note)
@@ -147,7 +147,7 @@ def converse(talk: Conversation, reader: Reader) -> int:
         except EOFError:
             return n_errors
         except KeyboardInterrupt as interrupt:
-            if isinstance(interrupt, Ended) or not sys.stdin.isatty():
+            if isinstance(interrupt, Terminated) or not sys.stdin.isatty():
                 raise
             talk.screen.note("/quit or Ctrl-D ends the chat")
         except BrokenPipeError:

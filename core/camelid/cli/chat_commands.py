@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from camelid.cli.chat_conversation import Conversation, figures
 from camelid.cli.chat_reader import unquoted
 from camelid.cli.chat_settings import NAMES, UNSET, read_setting
-from camelid.cli.chat_talk import Conversation, figures
-from camelid.cli.show import human, printable
+from camelid.cli.format import human, printable
 from camelid.errors import RequestError
 
 NONE = "-"  # as a value: nothing

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from camelid.cli.fetching import local_model
-from camelid.cli.verb import say, verb, writing_bar
+from camelid.cli.command import say, subcommand, writing_bar
+from camelid.cli.hub_download import local_path
 from camelid.loading.convert import CONVERT_TYPES, Conversion, convert
 
 
-@verb
+@subcommand
 @click.argument("model", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.option(
@@ -21,7 +21,7 @@ def command(model: str, target: str, to: str | None, verbose: bool) -> None:
 
     For 4 and 5 bits see camelid quantize.
     """
-    path = local_model(model)
+    path = local_path(model)
     with writing_bar() as progress:
         written = convert(path, target, to=to or "", progress=progress)
     report(written, verbose)

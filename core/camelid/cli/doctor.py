@@ -11,16 +11,16 @@ import click
 from rich.console import Group
 
 from camelid.backends.registry import BACKENDS
+from camelid.cli.command import BACKEND_NAMES, Failure, case_bar, subcommand
 from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
-from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
 from camelid.loading.start import TAKES_ADAPTER
 from camelid.plan.ops import OPS
 from camelid.version import __version__
 
 
-@verb
+@subcommand
 @click.option("--backend", "backends", type=click.Choice(BACKEND_NAMES), multiple=True, metavar="NAME",
               help="This backend alone; several times for several. Default: all.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME",

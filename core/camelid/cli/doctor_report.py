@@ -18,7 +18,7 @@ from camelid.backends.proof.gate import FAILED, PASSED, REFUSED
 from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
 from camelid.cli.doctor_examine import ORACLE, BackendReport, OpVerdict
 from camelid.cli.doctor_machine import Machine
-from camelid.cli.show import human, printable
+from camelid.cli.format import human, printable
 
 LABEL = 13  # columns of a fact's name
 SHOWN = 3  # failures of an op, unless all are asked for

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from camelid.backends.base import Capabilities
+from camelid.cli.command import BACKEND_NAMES, model_argument, subcommand
 from camelid.cli.devices import Device, devices_of
-from camelid.cli.fetching import local_model
 from camelid.cli.gpu_flag import gpu_layers_option
-from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
+from camelid.cli.hub_download import local_path
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import open_model
 from camelid.loading.start import LoadOptions, backend_plan, choose_backend
@@ -28,7 +28,7 @@ DEFAULT = "reference"
 HELD = ("weight_bytes", "arena_bytes")  # by each device for itself
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True)
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
@@ -38,7 +38,7 @@ HELD = ("weight_bytes", "arena_bytes")  # by each device for itself
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
 def command(
     model: str, entry: str, backend: str | None, adapter: str, gpu_layers: int | None, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
     """Print the plan: the model as a list of ops, and what a step costs. Reads no weights.
 
@@ -46,7 +46,7 @@ def command(
     """
     default = DEFAULT if gpu_layers is None else "auto"
     options = LoadOptions(backend=backend or default, adapter=adapter, gpu_layers=gpu_layers)
-    file, capabilities, devices = asyncio.run(read(local_model(model), options))
+    file, capabilities, devices = asyncio.run(read(local_path(model), options))
     limits = Limits()
     plan = backend_plan(file, entry, limits, capabilities, "f32")
     n_rows = 1 if entry == DECODE else limits.chunk

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from camelid.cli.command import BACKEND_NAMES, model_argument, say, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.info_memory import memory_facts, memory_lines, notes
 from camelid.cli.info_record import Facts, Record, fact_lines, read_record
-from camelid.cli.verb import BACKEND_NAMES, model_argument, say, verb
 from camelid.engine.programs import Limits
 from camelid.loading.model_file import ModelFile
 from camelid.model.arch import Model
@@ -26,7 +26,7 @@ STORED = "as stored"
 FORECAST = ("context", "backend", "gpu_layers", "parallel")  # options of --memory
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("--memory", is_flag=True,
               help="Memory after loading: weights, state, scratch; with -ngl by device.")  # fmt: skip
@@ -42,7 +42,7 @@ FORECAST = ("context", "backend", "gpu_layers", "parallel")  # options of --memo
 def command(
     ctx: click.Context, model: str, memory: bool, context: int | None, parallel: int, backend: str,
     gpu_layers: int | None, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
     """Show architecture, size and memory of a model. Reads no weights; `camelid inspect` lists the tensors.
 

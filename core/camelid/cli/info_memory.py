@@ -9,7 +9,7 @@ from camelid.backends.base import Backend, Forecast, PoolSize
 from camelid.backends.registry import open_backend
 from camelid.backends.staged.backend import StagedBackend
 from camelid.cli.devices import Device, devices_of
-from camelid.cli.show import human, line
+from camelid.cli.format import human, line
 from camelid.engine.programs import Limits
 from camelid.loading.estimate import Forecaster, MemoryEstimate, as_stored, estimate_memory
 from camelid.loading.start import layer_devices

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from camelid.cli.fetching import local_model
-from camelid.cli.show import line, printable, shown, size, sizes
+from camelid.cli.format import line, printable, shown, size, sizes
+from camelid.cli.hub_download import local_path
 from camelid.errors import CamelidError
 from camelid.formats.gguf import MetadataValue, open_gguf
 from camelid.formats.hf_config import HfDirectory, HfTensor, open_hf
@@ -89,7 +89,7 @@ class Record:
 
 def read_record(model: str) -> Record:
     """The record of a path, hub id or "cria". Raises for damaged files, not for an unsupported model."""
-    name = local_model(model)
+    name = local_path(model)
     file, error = None, None
     try:
         file = asyncio.run(open_model(name))

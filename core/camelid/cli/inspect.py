@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import click
 
+from camelid.cli.command import model_argument, subcommand
+from camelid.cli.format import columns, printable, size
 from camelid.cli.info_record import UNKNOWN, WEIGHT, Facts, Record, TensorFacts, fact_lines, read_record
-from camelid.cli.show import columns, printable, size
-from camelid.cli.verb import model_argument, verb
 from camelid.formats.hf_config import HfDirectory
 from camelid.model.sizes import count_parameters
 
@@ -25,13 +25,13 @@ MAX_VALUE = 100  # characters of a setting
 SECTIONS = ("config", "generation_config", "metadata")
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("--tensors", "every", is_flag=True, help="One row per tensor, not per kind of tensor.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every tensor; sizes in bytes.")
 def command(
     model: str, every: bool, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
     """Show files, settings and tensors of a Hugging Face directory or a GGUF file. Reads headers only.
 

@@ -8,7 +8,7 @@ import click
 
 from camelid.version import __version__
 
-VERBS = {
+COMMANDS = {
     "run": "Answer a prompt, streamed.",
     "chat": "Talk with a model.",
     "pull": "Fetch a model from a hub.",
@@ -30,16 +30,16 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The verbs, in the order of the table."""
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The verb's command, or None for a name that is no verb."""
-        return import_module(f"camelid.cli.{cmd_name}").command if cmd_name in VERBS else None
+        return import_module(f"camelid.cli.{cmd_name}").command if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The table itself, so that help needs no import."""
-        with formatter.section("CommandGroup"):
-            formatter.write_dl(list(VERBS.items()))
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(

@@ -15,24 +15,24 @@ import click
 
 from camelid.api.llm import LLM, load
 from camelid.api.perplexity import PerplexityEstimate, Window, chunk_windows, strided_windows, window_losses
-from camelid.cli.fetching import local_model
-from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.verb import (
+from camelid.cli.command import (
     backend_options,
     loading_bar,
     model_argument,
     names_backend,
     read_backend,
     say,
-    verb,
+    subcommand,
 )
+from camelid.cli.hub_download import local_path
+from camelid.cli.kv_flag import kv_type_option
 from camelid.errors import BackendError
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("-f", "--file", "text_file", type=FILE, required=True, help="The text; - reads it from stdin.")
 @click.option("-c", "--ctx-size", "context", type=click.IntRange(4), default=512, show_default=True,
@@ -54,7 +54,7 @@ def command(
     text, words = read_text(text_file), read_backend(others)
     words |= {"context": context, "parallel": 1, "kv_type": kv_type}
     with loading_bar() as progress:
-        llm = load(local_model(model), progress=progress, **words)
+        llm = load(local_path(model), progress=progress, **words)
     with llm:
         if names_backend(words, verbose):
             say(llm.backend_note)

@@ -6,9 +6,9 @@ import json
 
 import click
 
-from camelid.cli.fetching import fetch_shown
-from camelid.cli.show import human
-from camelid.cli.verb import say, verb
+from camelid.cli.command import say, subcommand
+from camelid.cli.format import human
+from camelid.cli.hub_download import fetch_with_bar
 from camelid.errors import RequestError
 from camelid.formats.hub.fetch import Fetched
 from camelid.formats.hub.ids import HubId, parse_hub_id
@@ -25,7 +25,7 @@ def checked_hub_id(_: click.Context, __: click.Parameter, value: str) -> HubId:
     return hub_id
 
 
-@verb
+@subcommand
 @click.argument("hub_id", metavar="HUB_ID", callback=checked_hub_id)
 @click.option("--offline", is_flag=True, help="Cache only, no network.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -35,7 +35,7 @@ def command(hub_id: HubId, offline: bool, as_json: bool, verbose: bool) -> None:
     QUANT defaults to Q4_K_M where there is one; REVISION is a branch, tag or commit. An interrupted download
     resumes. HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE apply as in other tools.
     """
-    fetched = fetch_shown(hub_id, offline=offline)
+    fetched = fetch_with_bar(hub_id, offline=offline)
     if as_json:
         click.echo(json.dumps(facts(fetched)))
         return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
+from camelid.cli.command import subcommand, writing_bar
 from camelid.cli.convert import report
-from camelid.cli.fetching import local_model
-from camelid.cli.verb import verb, writing_bar
+from camelid.cli.hub_download import local_path
 from camelid.loading.convert import QUANTIZE_TYPES, convert
 
 
-@verb
+@subcommand
 @click.argument("model", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.argument("to", metavar="TYPE", type=click.Choice(QUANTIZE_TYPES, case_sensitive=False))
@@ -20,7 +20,7 @@ def command(model: str, target: str, to: str, pure: bool, verbose: bool) -> None
 
     TYPE is q4_0, q4_1, q5_0, q5_1 or q8_0, in either case. Norms, biases and routers stay f32.
     """
-    path = local_model(model)
+    path = local_path(model)
     with writing_bar() as progress:
         written = convert(path, target, to=to.lower(), pure=pure, progress=progress)
     report(written, verbose)

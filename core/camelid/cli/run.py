@@ -11,25 +11,25 @@ import click
 
 from camelid.api.llm import LLM, Completion, load
 from camelid.backends.common.bandwidth import read_gbps
-from camelid.cli.engine_flags import engine_flags, read_engine
-from camelid.cli.fetching import local_model
-from camelid.cli.guides import guide_options, read_guide
-from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import (
+from camelid.cli.command import (
     backend_options,
     loading_bar,
     model_argument,
     names_backend,
     read_backend,
     say,
-    verb,
+    subcommand,
 )
+from camelid.cli.constraint_flags import constraint_options, read_constraint
+from camelid.cli.engine_flags import engine_flags, read_engine
+from camelid.cli.hub_download import local_path
+from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.plan.cost import predict_step
 from camelid.requests.options import LoadWords, Options, Prompt
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("-p", "--prompt", help="The prompt; - reads it from stdin, as does a pipe without -p.")
 @click.option("--system", help="A system message before the prompt.")
@@ -39,7 +39,7 @@ from camelid.requests.options import LoadWords, Options, Prompt
 @click.option("-c", "--ctx-size", type=click.IntRange(1),
               help="Tokens of prompt and answer together. Default: the model's, at most 4096.")  # fmt: skip
 @sampling_options
-@guide_options
+@constraint_options
 @engine_flags
 @click.option(
     "-md",
@@ -73,7 +73,7 @@ def command(
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     sampling, engine = read_sampling(others), read_engine(others)
-    guide = read_guide(others)
+    guide = read_constraint(others)
     text = read_prompt(prompt)
     with ExitStack() as stack:
         llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
@@ -99,7 +99,7 @@ def check_pairs(system: str | None, raw: bool, draft: str | None, lookup: bool) 
 
 def loaded(model: str, words: LoadWords) -> LLM:
     """The model, with a bar while it loads."""
-    path = local_model(model)
+    path = local_path(model)
     with loading_bar() as progress:
         return load(path, progress=progress, **words)
 

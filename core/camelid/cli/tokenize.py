@@ -8,11 +8,11 @@ import sys
 import click
 
 from camelid.api.llm import load_tokenizer
-from camelid.cli.fetching import local_model
-from camelid.cli.verb import verb
+from camelid.cli.command import subcommand
+from camelid.cli.hub_download import local_path
 
 
-@verb
+@subcommand
 @click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]")
 @click.option("--special", is_flag=True, help="Control tokens written in the text count.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list of ids.")
@@ -25,7 +25,7 @@ def command(words: tuple[str, ...], special: bool, as_json: bool, verbose: bool)
         raise click.UsageError("at most MODEL and TEXT; quote a text of several words")
     model = words[0] if len(words) == 2 else "cria"
     text = words[-1] if words else "-"
-    tokenizer = load_tokenizer(local_model(model))
+    tokenizer = load_tokenizer(local_path(model))
     ids = tokenizer.encode(sys.stdin.read() if text == "-" else text, special)
     if as_json:
         click.echo(json.dumps(ids))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from camelid.cli.verb import say, writing_bar
+from camelid.cli.command import say, writing_bar
 from camelid.formats.hub.fetch import Fetched, Progress, fetch
 from camelid.formats.hub.ids import HubId
 from camelid.loading.model_file import find_hub_id
 
 
-def local_model(model: str) -> str:
+def local_path(model: str) -> str:
     """The path of a hub id's model, fetched unless the cache has it; any other name is returned as it is."""
     hub_id = find_hub_id(model)
-    return str(fetch_shown(hub_id).path) if hub_id else model
+    return str(fetch_with_bar(hub_id).path) if hub_id else model
 
 
-def fetch_shown(hub_id: HubId, *, offline: bool = False) -> Fetched:
+def fetch_with_bar(hub_id: HubId, *, offline: bool = False) -> Fetched:
     """`fetch` with notes, and a bar from the first byte on."""
     bars: list[Progress | None] = []
     try:

@@ -25,12 +25,12 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def guide_options(command: F) -> F:
+def constraint_options(command: F) -> F:
     """Adds the options to a command."""
     return reduce(lambda made, option: option(made), reversed(OPTIONS), command)
 
 
-def read_guide(given: Mapping[str, Any]) -> ConstraintOptions:
+def read_constraint(given: Mapping[str, Any]) -> ConstraintOptions:
     """What was asked for, as an option of a request. A usage error for more than one, or for a bad file."""
     asked = {name: value for name, value in given.items() if value not in (None, ())}
     if len(asked) > 1:

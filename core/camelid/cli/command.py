@@ -39,11 +39,11 @@ class CamelidCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the verb."""
         try:
-            with ending_signals():
+            with termination_signals():
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except Ended as ended:
+        except Terminated as ended:
             ctx.exit(SIGNALLED + ended.signal)
         except KeyboardInterrupt:
             ctx.exit(SIGNALLED + signal.SIGINT)
@@ -55,7 +55,7 @@ class CamelidCommand(click.Command):
             raise Failure(one_line(error)) from error
 
 
-class Ended(KeyboardInterrupt):
+class Terminated(KeyboardInterrupt):
     """Another program asked this one to end."""
 
     def __init__(self, number: int) -> None:
@@ -64,7 +64,7 @@ class Ended(KeyboardInterrupt):
 
 
 @contextmanager
-def ending_signals() -> Generator[None]:
+def termination_signals() -> Generator[None]:
     """SIGTERM and SIGHUP end a verb as Ctrl-C does, so that nothing half-written stays behind.
 
     Only the first of them: a terminal that closes sends several, and what is saved meanwhile is to be whole.
@@ -87,7 +87,7 @@ def _ending() -> list[int]:
 def _end(number: int, _: object) -> None:
     for each in _ending():
         signal.signal(each, signal.SIG_IGN)
-    raise Ended(number)
+    raise Terminated(number)
 
 
 def one_line(error: Exception) -> str:
@@ -99,7 +99,7 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; this is a bug in camelid, -v shows where"
 
 
-def verb(function: Callable[..., None]) -> CamelidCommand:
+def subcommand(function: Callable[..., None]) -> CamelidCommand:
     """Makes a function the module's command, with -v."""
     flag = click.option("-v", "--verbose", is_flag=True, help="Say more; show a traceback for errors.")
     return click.command(cls=CamelidCommand, context_settings=SETTINGS)(flag(function))

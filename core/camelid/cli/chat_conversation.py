@@ -11,7 +11,7 @@ from camelid.api.sessions.session import Session
 from camelid.api.sessions.turns import content_text
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_screen import Screen
-from camelid.cli.verb import Ended
+from camelid.cli.command import Terminated
 from camelid.errors import RequestError
 from camelid.requests.completion import Completion, Event
 from camelid.requests.options import Message
@@ -68,7 +68,7 @@ class Conversation:
             for event in feed:
                 self.screen.event(event)
         except KeyboardInterrupt as interrupt:
-            if isinstance(interrupt, Ended):
+            if isinstance(interrupt, Terminated):
                 raise
         finally:
             feed.close()
