@@ -1,4 +1,4 @@
-"""Options that say what an answer must follow: a grammar, a JSON schema, a regex or a choice."""
+"""Options that constrain an answer: a grammar, a JSON schema, a regex or a list of choices."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 OPTIONS = (
-    click.option("--grammar", metavar="GBNF", help="The answer follows this grammar, as llama.cpp reads it."),
-    click.option("--grammar-file", type=FILE, help="The same, from a file."),
+    click.option("--grammar", metavar="GBNF", help="Constrain the answer to a grammar in llama.cpp's GBNF."),
+    click.option("--grammar-file", type=FILE, help="Read the grammar from a file."),
     click.option("-j", "--json-schema", metavar="SCHEMA",
-                 help="The answer is JSON that this schema allows; {} is any JSON."),
-    click.option("-jf", "--json-schema-file", type=FILE, help="The same, from a file."),
-    click.option("--regex", metavar="PATTERN", help="The whole answer matches this pattern."),
-    click.option("--choice", multiple=True, metavar="TEXT", help="The answer is one of these; give several."),
+                 help="Constrain the answer to JSON of this schema; {} allows any JSON."),
+    click.option("-jf", "--json-schema-file", type=FILE, help="Read the schema from a file."),
+    click.option("--regex", metavar="PATTERN", help="Constrain the whole answer to a regular expression."),
+    click.option("--choice", multiple=True, metavar="TEXT",
+                 help="Constrain the answer to one of these texts. Repeatable."),
 )  # fmt: skip
 
 
 def constraint_options(command: F) -> F:
-    """Adds the options to a command."""
-    return reduce(lambda made, option: option(made), reversed(OPTIONS), command)
+    """Adds the constraint options to a command."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(OPTIONS), command)
 
 
-def read_constraint(given: Mapping[str, Any]) -> ConstraintOptions:
-    """What was asked for, as an option of a request. A usage error for more than one, or for a bad file."""
-    asked = {name: value for name, value in given.items() if value not in (None, ())}
-    if len(asked) > 1:
-        names = " and ".join("--" + name.replace("_", "-") for name in asked)
-        raise click.UsageError(f"{names} are given; an answer follows one of them")
-    return {name.removesuffix("_file"): read(value) for name, value in asked.items()}  # type: ignore[return-value]  # the options' names
+def read_constraint(options: Mapping[str, Any]) -> ConstraintOptions:
+    """The request option of a constraint. A usage error for several constraints or an unreadable file."""
+    constraints = {name: value for name, value in options.items() if value not in (None, ())}
+    if len(constraints) > 1:
+        names = " and ".join("--" + name.replace("_", "-") for name in constraints)
+        raise click.UsageError(f"{names} exclude one another; expected at most one constraint")
+    return {name.removesuffix("_file"): read(value) for name, value in constraints.items()}  # type: ignore[return-value]  # the options' names
 
 
 def read(value: str | Path | tuple[str, ...]) -> str | list[str]:
+    """A constraint's value: text, a file's text, or a list of choices."""
     if isinstance(value, str):
         return value
     if isinstance(value, tuple):

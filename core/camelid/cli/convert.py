@@ -1,4 +1,4 @@
-"""`camelid convert`: a published model to GGUF."""
+"""`camelid convert`: writes a published model as GGUF."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from camelid.loading.convert import CONVERT_TYPES, Conversion, convert
 @click.argument("target", metavar="OUT")
 @click.option(
     "--type", "to", type=click.Choice(CONVERT_TYPES, case_sensitive=False), metavar="TYPE",
-    help=f"{', '.join(CONVERT_TYPES)}; left out, every matrix keeps its own.",
+    help=f"Type of the matrices: {', '.join(CONVERT_TYPES)}. Default: unchanged.",
 )  # fmt: skip
 def command(model: str, target: str, to: str | None, verbose: bool) -> None:
-    """Write the model IN, a Hugging Face directory (safetensors) or a GGUF, as the GGUF file OUT.
+    """Convert the model IN, a Hugging Face directory (safetensors) or a GGUF, to the GGUF file OUT.
 
     For 4 and 5 bits see camelid quantize.
     """
@@ -28,7 +28,7 @@ def command(model: str, target: str, to: str | None, verbose: bool) -> None:
 
 
 def report(written: Conversion, verbose: bool) -> None:
-    """What was written, on stderr; -v counts the types."""
+    """Prints the file, its size and the notes to stderr; with -v also the tensors per type."""
     for note in written.notes:
         say(f"note: {note}")
     ratio = written.n_bytes / max(written.source_bytes, 1)

@@ -1,4 +1,4 @@
-"""The devices that a model is on, as verbs tell of them."""
+"""The devices of a loaded model, as subcommands list them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from camelid.backends.staged.backend import StagedBackend
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device's backend with its name, and what it has of the model: which layers, and in words."""
+    """A device's backend and name, its layers, and its part of the model in words."""
 
     backend: Backend
     name: str
@@ -19,7 +19,7 @@ class Device:
 
 
 def devices_of(backend: Backend, n_layers: int) -> list[Device]:
-    """Of a staged backend each, else the one."""
+    """The devices of a staged backend, or the single one of any other."""
     if isinstance(backend, StagedBackend):
         parts = zip(backend.backends, backend.layers, strict=True)
         return [_device(own, layers, backend.part(i)) for i, (own, layers) in enumerate(parts)]
