@@ -21,7 +21,7 @@ if sys.platform != "win32":
     import pexpect
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: pseudo-terminals")
-CORE = Path(camelid.__file__).parents[2]
+CORE = Path(camelid.__file__).parents[1]
 PATIENCE_S = 30
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 # A prompt begins and ends by turning bracketed paste on and off; what is between two of them is shown.

@@ -219,7 +219,7 @@ def test_nobody_is_asked_of_types_that_it_does_not_know(monkeypatch: pytest.Monk
     [
         (("-ngl", "2", "--backend", "reference"), "backend 'reference' is no GPU; leave the backend out"),
         (("-ngl", "2", "--backend", "cpu"), "backend 'cpu' is no GPU"),
-        (("-ngl", "-2"), "'-2' is no number of layers; give 0 or more, -1 or all"),
+        (("-ngl", "-2"), "'-2' is not a number of layers; expected 0 or more, -1 or all"),
     ],
 )
 def test_what_run_refuses(command: tuple[str, ...], words: tuple[str, ...], said: str) -> None:

@@ -1,4 +1,4 @@
-"""`camelid explain`: the plan as text, and what one step of it moves and computes."""
+"""`camelid explain`: a model's plan as text, and the bytes and FLOPs of one step."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from camelid.plan.stages import split
 
 Facts = dict[str, Any]
 DEFAULT = "reference"
-HELD = ("weight_bytes", "arena_bytes")  # by each device for itself
+HELD = ("weight_bytes", "arena_bytes")  # summed over devices
 
 
 @subcommand
 @model_argument
-@click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True)
+@click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True,
+              help="Plan of a decode step, or of a step with prefill.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
-              help=f"Whose rewrites to apply. Default: {DEFAULT}; with -ngl webgpu.")  # fmt: skip
-@click.option("--adapter", default="", metavar="NAME", help="The device whose name contains this.")
+              help=f"Backend of the plan's rewrites. Default: {DEFAULT}; with -ngl webgpu.")  # fmt: skip
+@click.option("--adapter", default="", metavar="NAME", help="Select a device by part of its name.")
 @gpu_layers_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: costs, and the plan's text.")
 def command(
     model: str, entry: str, backend: str | None, adapter: str, gpu_layers: int | None, as_json: bool,
     verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
-    """Print the plan: the model as a list of ops, and what a step costs. Reads no weights.
+    """Print a model's plan: its ops, and the cost of one step. Reads no weights.
 
-    With -ngl it has a stage for each device, and the figures are also told by device.
+    With -ngl the plan has one stage per device, and costs are also listed by device.
     """
     default = DEFAULT if gpu_layers is None else "auto"
     options = LoadOptions(backend=backend or default, adapter=adapter, gpu_layers=gpu_layers)
@@ -62,7 +63,7 @@ def command(
 
 
 async def read(model: str, options: LoadOptions) -> tuple[Model, Capabilities, list[Device]]:
-    """The model, and the capabilities and devices of a backend, opened for as long as that takes."""
+    """Reads the model's headers, and the capabilities and devices of a backend, which is closed again."""
     file = await open_model(model)
     opened, _ = await choose_backend(options, file.model, Limits())
     try:
@@ -72,7 +73,7 @@ async def read(model: str, options: LoadOptions) -> tuple[Model, Capabilities, l
 
 
 def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
-    """Sizes and costs in bytes and operations: for a step of `n_rows` rows at the start and at the end."""
+    """Sizes, and bytes and FLOPs of a step of `n_rows` rows at the start and the end of the context."""
     last = model.spec.context_length - n_rows
     first_step, last_step = (predict_step(plan, n_rows=n_rows, held=held) for held in (0, last))
     return {
@@ -89,7 +90,7 @@ def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
 
 
 def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Device]) -> Facts:
-    """The figures of each device's stage, and sums of what each holds for itself."""
+    """The costs of each device's stage, and the sums of weight and arena bytes."""
     stages = split(plan, [device.layers for device in devices])
     each: list[Facts] = [
         {"backend": device.name, "part": device.part, **figures(stage, model, n_rows)}
@@ -99,7 +100,7 @@ def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Devi
 
 
 def lines(facts: Facts) -> Iterator[str]:
-    """The figures as people read them; of two devices those of each, too."""
+    """The costs as text; for several devices also those of each."""
     for name, value in facts.items():
         if name != "devices":
             label = name.replace("_", " ")

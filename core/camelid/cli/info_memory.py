@@ -1,4 +1,4 @@
-"""The forecast of `camelid info --memory`: memory after loading, on each device of the model."""
+"""The forecast of `camelid info --memory`: memory after loading, by device."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Facts = dict[str, Any]
 def memory_facts(
     ways: Mapping[str, Model], backend: str, gpu_layers: int | None, *, context: int | None, limits: Limits
 ) -> Facts:
-    """The forecast for each type of weights, and the types without a kernel; opens no device.
+    """The memory forecast for each weight type, and the types without a kernel. Opens no device.
 
-    With `gpu_layers` also that of each device; the others are sums of them. RequestError as in `load`.
+    With `gpu_layers` also the forecast of each device; the others are their sums. RequestError as in
+    `load`.
     """
     spec = next(iter(ways.values())).spec
     whole = plan_backend(spec, backend, gpu_layers)
@@ -45,7 +46,7 @@ def memory_facts(
 
 
 def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
-    """The backend of that name, or the staged one of `gpu_layers`; not opened."""
+    """The backend of a name, or the staged backend of `gpu_layers`. Opens no device."""
     if gpu_layers is None:
         return open_backend(backend)
     names, cuts = layer_devices(spec, backend, gpu_layers)
@@ -56,7 +57,7 @@ def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backe
 def predict(
     model: Model, whole: Backend, devices: Sequence[Device], context: int | None, limits: Limits
 ) -> list[MemoryEstimate]:
-    """The footprint on each device."""
+    """The memory estimate of each device."""
     can = whole.capabilities()
     return estimate_memory(
         model,
@@ -70,7 +71,7 @@ def predict(
 
 
 def forecaster_of(backend: Backend) -> Forecaster:
-    """A backend's own forecast, if it has one and all kernels; else the weights as stored."""
+    """A backend's own forecast, or the stored weights' sizes if it has none or lacks a kernel."""
     own: Forecaster = getattr(backend, "forecast", as_stored)
     known = backend.capabilities().weight_types
 
@@ -82,7 +83,7 @@ def forecaster_of(backend: Backend) -> Forecaster:
 
 
 def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Facts:
-    """One device: its part of the model, and its memory."""
+    """Facts of one device: its part of the model, and its memory."""
     types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
     return {
         "backend": device.name,
@@ -107,12 +108,12 @@ def footprint_facts(f: MemoryEstimate) -> Facts:
 
 
 def summed(each: Sequence[Facts]) -> Facts:
-    """Bytes by use, over all devices."""
+    """Bytes by use, summed over all devices."""
     return {use: sum(facts[use] for facts in each) for use in each[0]}
 
 
 def memory_lines(facts: Facts) -> Iterator[str]:
-    """A heading and a table with a column per type of weights; before it a table per device, if several."""
+    """A heading and a table with one column per weight type; several devices each add a table."""
     how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
     yield line("memory", f"{how}; weights {' and '.join(facts['at'])}")
     devices: list[Facts] = facts.get("devices", [])
