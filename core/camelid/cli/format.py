@@ -24,7 +24,7 @@ def line(name: str, text: str) -> str:
     return f"{name.replace('_', ' '):<{LABEL - 1}} {text}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A bool as yes or no, a number with separators, or text on one line without control characters."""
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from camelid.cli.format import line, printable, shown, size, sizes
+from camelid.cli.format import format_value, line, printable, size, sizes
 from camelid.cli.hub_download import local_path
 from camelid.errors import CamelidError
 from camelid.formats.gguf import MetadataValue, open_gguf
@@ -107,7 +107,7 @@ def fact_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """Facts as text, one per line, without absent ones."""
     for name, value in facts.items():
         if value is not None or name == "tokenizer":
-            yield line(LABELS.get(name, name), FORMS.get(name, shown)(value))
+            yield line(LABELS.get(name, name), FORMS.get(name, format_value)(value))
 
 
 def _short(value: MetadataValue) -> Any:

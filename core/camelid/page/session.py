@@ -38,7 +38,7 @@ class PageSession:
         self._is_stopped = False
 
     async def ask(self, text: str, options: str, alone: bool) -> None:
-        """Streams the answer to a text, in the current session or, if `alone`, a new one; `options` are JSON."""
+        """Streams the answer to a text in the current session, or a new one if `alone`; `options` is JSON."""
         session = self._new() if alone else self._session
         self._is_stopped = False
         self._turn = turn = await session.start(text, **json.loads(options))
