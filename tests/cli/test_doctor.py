@@ -137,7 +137,7 @@ def test_the_reference_is_what_others_are_compared_with() -> None:
         (("--op", "matmul"), "unknown op 'matmul'; known: tables"),
         (
             ("--backend", "reference", "--adapter", "x"),
-            "--adapter does not apply to reference; expected webgpu",
+            "--adapter does not apply to reference; expected cpu",
         ),
         (("--backend", "null"), "'null' is not one of"),
     ],

@@ -111,7 +111,7 @@ def test_threads_are_those_of_the_other_layers(path: str) -> None:
 def test_a_tape_is_of_one_device(path: str, tmp_path: Path) -> None:
     tape = tmp_path / "tape.json"
     result = run(path, "-ngl", "2", "--adapter", need_driver("llvmpipe"), "--save-tape", str(tape))
-    assert result.exit_code == 1 and "has no tape to save" in result.stderr
+    assert result.exit_code == 1 and "has no tape to record" in result.stderr
 
 
 @pytest.mark.parity

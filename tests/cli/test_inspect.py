@@ -64,6 +64,13 @@ FOLDS = [
         "blk.0.attn_qkv.bias",
         [],
     ),
+    ("granitemoehybrid", "model.layers.0.mamba.A_log", "blk.0.ssm_a", ["cast bf16", "neg_exp"]),
+    (
+        "granitemoehybrid",
+        "model.layers.2.block_sparse_moe.input_linear.weight",
+        "blk.2.ffn_gate_exps.weight, blk.2.ffn_up_exps.weight",
+        [],
+    ),
     (
         "phi3_short",
         "model.layers.0.mlp.gate_up_proj.weight",

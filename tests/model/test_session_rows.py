@@ -16,7 +16,7 @@ from camelid.api.sessions.file import misfit, write
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.programs import DECODE, MIXED, Limits, program_key
+from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
@@ -41,7 +41,7 @@ async def engine_of(model: Model) -> StepEngine:
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
     programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    return StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+    return StepEngine(backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size)
 
 
 async def answer(engine: StepEngine, token_ids: Sequence[int], n: int) -> list[int]:

@@ -5,10 +5,10 @@ The synchronous calls drive the asynchronous engine on the calling thread; there
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
@@ -18,12 +18,13 @@ from camelid.engine.sequence import Request
 from camelid.engine.stream import Stream
 from camelid.errors import RequestError, shown
 from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
-from camelid.loading.start import LoadOptions, Progress, RunningModel, start
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import Progress, RunningModel, start
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder
 from camelid.requests.completion import Completion, Event, TextStream
-from camelid.requests.options import LoadWords, Message, Options, Prompt
+from camelid.requests.options import Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["LLM", "Completion", "Event", "ModelSource", "aload", "load", "load_tokenizer"]
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 class LLM:
@@ -250,15 +252,11 @@ class LLM:
 
     def save_tape(self, path: str) -> None:
         """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
-        save = getattr(self._running.backend, "save_tape", None)
-        if save is None:
-            name = self.capabilities.name
-            raise RequestError(f"backend {name!r} has no tape to save; use webgpu", field="save_tape")
         if not self._running.is_recorded:
             raise RequestError(
                 "nothing was recorded; load the model with record_tape=True to save a tape", field="save_tape"
             )
-        save(path)
+        self._running.backend.save_tape(path)
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
         """As `submit`, with the programs that the request needs."""
@@ -287,31 +285,68 @@ async def _next(stream: TextStream) -> Event | None:
     return await anext(stream, None)
 
 
-def load(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+def load(
+    model: ModelName,
+    *,
+    backend: str = "auto",
+    adapter: str = "",
+    threads: int | None = None,
+    gpu_layers: int | None = None,
+    context: int | None = None,
+    parallel: int = 4,
+    chunk: int | None = None,
+    kv_type: str = "f32",
+    kv_rows: int | None = None,
+    max_in_flight: int | None = None,
+    record_tape: bool = False,
+    progress: Progress | None = None,
+    **unknown: Any,
+) -> LLM:
     """A model, ready to answer: a path, a hub id such as "owner/repo:Q4_K_M", "cria", or a `ModelSource`.
 
-    Options are those of `LoadWords`. `llm.backend_note` says which backend was chosen and why. `progress` is
-    told (what, stage, of), and (file, bytes, of) while a hub id's files are fetched.
+    `LoadOptions` explains the options; `llm.backend_note` states the chosen backend and the reasons.
+    `progress` receives (stage, number, of), and (file, bytes, of) while files of a hub id are fetched. Raises
+    RequestError for an option that does not exist or does not fit, ModelFormatError, UnsupportedModelError,
+    FetchError, BackendError, OutOfMemoryError.
     """
+    options = LoadOptions.of(
+        backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers, context=context,
+        parallel=parallel, chunk=chunk, kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight,
+        record_tape=record_tape, **unknown,
+    )  # fmt: skip
+    return load_with(model, options, progress=progress)
+
+
+def load_with(model: ModelName, options: LoadOptions, *, progress: Progress | None = None) -> LLM:
+    """As `load`, with the options as one object."""
     runner = Runner()
     try:
-        return runner.run(_load(model, options, progress, runner))
+        return runner.run(aload_with(model, options, progress=progress, runner=runner))
     except BaseException:
         runner.close()
         raise
 
 
-async def aload(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+P = ParamSpec("P")
+Work: TypeAlias = Coroutine[Any, Any, T]
+
+
+def twin_of(call: Callable[P, T]) -> Callable[[Callable[..., Work[T]]], Callable[P, Work[T]]]:  # noqa: ARG001
+    """A decorator that types an asynchronous function with the parameters of its synchronous twin."""
+    return lambda twin: twin
+
+
+@twin_of(load)
+async def aload(model: ModelName, *, progress: Progress | None = None, **options: Any) -> LLM:
     """As `load`, for asynchronous code and for the browser."""
-    return await _load(model, options, progress, Runner())
+    return await aload_with(model, LoadOptions.of(**options), progress=progress)
 
 
-async def _load(model: ModelName, words: LoadWords, progress: Progress | None, runner: Runner) -> LLM:
-    unknown = sorted(set(words) - set(LoadWords.__annotations__))
-    if unknown:
-        known = ", ".join(LoadWords.__annotations__)
-        raise RequestError(f"option {unknown[0]!r} is unknown; known: {known}", field=unknown[0])
-    return LLM(await start(model, LoadOptions(**words), progress), runner)
+async def aload_with(
+    model: ModelName, options: LoadOptions, *, progress: Progress | None = None, runner: Runner | None = None
+) -> LLM:
+    """As `aload`, with the options as one object."""
+    return LLM(await start(model, options, progress), runner or Runner())
 
 
 def load_tokenizer(model: ModelName) -> Tokenizer:

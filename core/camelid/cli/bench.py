@@ -35,7 +35,7 @@ from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import find_directory, find_source
-from camelid.loading.start import LoadOptions
+from camelid.loading.options import LoadOptions
 from camelid.version import __version__
 
 Tell = Callable[[str], object]
@@ -138,7 +138,7 @@ async def measure_case(
     """Measures the yardstick, predicts, then alternates runs of Camelid and the rival, the first a warmup."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
     yardstick = Yardstick.measure(bench.backend)
-    prediction = predict(case, plan, yardstick, asked.options.chunk)
+    prediction = predict(case, plan, yardstick, asked.options.chunk or len(plan.rows))
     tell(prediction_line(case, prediction, yardstick))
     ours: list[Run] = []
     theirs: list[Run] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from camelid.backends.base import Backend
@@ -22,8 +22,7 @@ class Yardstick:
     @classmethod
     def measure(cls, backend: Backend) -> Yardstick:
         """Measures both limits, in 0.1 to 0.2 s."""
-        multiply: Callable[[], float] = getattr(backend, "peak_gflops", multiply_gflops)
-        return cls(read_gbps(), multiply())
+        return cls(read_gbps(), backend.peak_gflops() or multiply_gflops())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from camelid.api.llm import LLM
 from camelid.api.runner import Runner
 from camelid.backends.base import Backend
 from camelid.cli.bench_cases import Case
-from camelid.loading.start import LoadOptions, Progress, start
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import Progress, start
 from camelid.model.arch import Model
 
 Clock = Callable[[], float]  # seconds, monotonic

@@ -34,7 +34,6 @@ from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.errors import CamelidError
-from camelid.requests.options import LoadWords
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -97,7 +96,7 @@ def check_folder(file: Path | None) -> None:
 
 
 @contextmanager
-def loaded(thread: EngineThread, path: str, words: LoadWords) -> Generator[LLM]:
+def loaded(thread: EngineThread, path: str, words: dict[str, Any]) -> Generator[LLM]:
     """A model loaded on the engine's thread, closed on exit."""
     with loading_bar() as progress:
         llm = thread.run(aload(path, progress=progress, **words))

@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.backends.registry import ADAPTERS, BACKENDS
+from camelid.backends.registry import names_with, user_names
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
-from camelid.requests.options import LoadWords
 
 F = TypeVar("F", bound=Callable[..., Any])
-BACKEND_NAMES = [name for name in (*BACKENDS, *ADAPTERS) if name != "null"]  # null runs no kernel: tests only
+BACKEND_NAMES = list(user_names())
 SIGNAL_EXIT_BASE = 128  # a shell reports death by signal N as 128 + N
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -115,7 +114,7 @@ def backend_options(function: F) -> F:
     function = gpu_layers_option(function)
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
-        help="Threads of backend cpu. Default: one per processor available to the process.",
+        help=f"Threads of backend {', '.join(names_with('threads'))}. Default: one per processor.",
     )(function)  # fmt: skip
     function = click.option(
         "--adapter", default="", metavar="NAME",
@@ -124,11 +123,11 @@ def backend_options(function: F) -> F:
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
         metavar="NAME",
-        help="Backend: cpu, webgpu, vulkan, metal, dx12, reference, or auto (GPU, then cpu, then reference).",
+        help=f"Backend: {', '.join(BACKEND_NAMES)}, or auto (GPU, then cpu, then reference).",
     )(function)  # fmt: skip
 
 
-def read_backend(options: dict[str, Any]) -> LoadWords:
+def read_backend(options: dict[str, Any]) -> dict[str, Any]:
     """Pops the values of `backend_options` from a command's options."""
     return {
         "backend": options.pop("backend"),
@@ -138,7 +137,7 @@ def read_backend(options: dict[str, Any]) -> LoadWords:
     }
 
 
-def names_backend(words: LoadWords, verbose: bool) -> bool:
+def names_backend(words: dict[str, Any], verbose: bool) -> bool:
     """True if a line should name the device: for -v, --backend auto or -ngl."""
     return verbose or words.get("backend") == "auto" or words.get("gpu_layers") is not None
 

@@ -10,12 +10,11 @@ from typing import Any
 import click
 from rich.console import Group
 
-from camelid.backends.registry import BACKENDS
+from camelid.backends.registry import names_with, row_of
 from camelid.cli.command import BACKEND_NAMES, Failure, case_bar, subcommand
 from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
-from camelid.loading.start import TAKES_ADAPTER
 from camelid.plan.ops import OPS
 from camelid.version import __version__
 
@@ -38,7 +37,7 @@ def command(
     sum of squares) must be at most 1e-10, or 1e-6 for ops that round intermediate values. The verdict is
     cached for `--backend auto`. Exit code 1 if a kernel fails or a backend of --backend cannot be opened.
     """
-    names = backends or tuple(name for name in BACKENDS if name in BACKEND_NAMES)
+    names = backends or tuple(name for name in BACKEND_NAMES if not row_of(name).api)
     check_words(names, adapter, op)
     asked, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
     found: list[BackendReport] = []
@@ -59,9 +58,9 @@ def check_words(names: tuple[str, ...], adapter: str, op: str) -> None:
     """Raises a usage error for an unknown op, and for --adapter with backends that have none."""
     if op not in ("", *OPS):
         raise click.UsageError(f"unknown op {op!r}; known: {', '.join(OPS)}")
-    if adapter and not {*names} & {*TAKES_ADAPTER}:
+    if adapter and not {*names} & {*names_with("adapter")}:
         raise click.UsageError(
-            f"--adapter does not apply to {', '.join(names)}; expected {', '.join(TAKES_ADAPTER)}"
+            f"--adapter does not apply to {', '.join(names)}; expected {', '.join(names_with('adapter'))}"
         )
 
 

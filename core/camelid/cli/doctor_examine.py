@@ -14,11 +14,12 @@ from camelid.backends.proof.availability import Matrix, availability
 from camelid.backends.proof.cases import all_cases, short_cases
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
 from camelid.backends.proof.verdicts import keep
+from camelid.backends.registry import names_with, oracle_name
 from camelid.errors import CamelidError
-from camelid.loading.start import TAKES_ADAPTER, open_named
+from camelid.loading.choose import open_named
 
 Progress = Callable[[str, int, int], object]  # label, cases done, cases in total
-ORACLE = "reference"
+ORACLE = oracle_name()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ class BackendReport:
 async def examine(name: str, asked: DoctorOptions, progress: Progress) -> BackendReport:
     """Opens a backend, runs its gate unless it is the oracle, and caches the verdict for `auto`."""
     try:
-        backend = await open_named(name, asked.adapter if name in TAKES_ADAPTER else "")
+        backend = await open_named(name, asked.adapter if name in names_with("adapter") else "")
     except CamelidError as error:
         return BackendReport(name=name, reason=error.message)
     except (ImportError, OSError) as error:  # a package or driver library fails to load

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from camelid.backends.common.processors import CGROUP, allowed_processors, cpu_quota
 from camelid.backends.proof.verdicts import cache_folder
-from camelid.backends.registry import BACKENDS
+from camelid.backends.registry import backend_extras
 
 CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 # Linux names of the instruction sets with kernels: x86-64, then arm64.
@@ -31,7 +31,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> modules it installs
     "cuda": ("cupy",),
     "mlx": ("mlx",),
 }
-OF_BACKENDS = ("cuda", "mlx")  # extras named after their backend
+FACE_EXTRAS = ("serve", "web")
 UNBOUNDED = 1 << 60  # cgroups version 1 report a larger number for no limit
 
 
@@ -122,7 +122,7 @@ def _version(package: str) -> str | None:
 
 def extras() -> Mapping[str, str]:
     """The pip command of each extra, "" if installed; skips extras of backends that Camelid lacks."""
-    known = {name: modules for name, modules in EXTRAS.items() if name not in OF_BACKENDS or name in BACKENDS}
+    known = {name: EXTRAS[name] for name in (*FACE_EXTRAS, *backend_extras())}
     return {
         name: "" if all(map(find_spec, modules)) else f"pip install 'camelid[{name}]'"
         for name, modules in known.items()

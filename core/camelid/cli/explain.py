@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from camelid.backends.base import Capabilities
+from camelid.backends.registry import auto_names, oracle_name
 from camelid.cli.command import BACKEND_NAMES, model_argument, subcommand
-from camelid.cli.devices import Device, devices_of
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.hub_download import local_path
-from camelid.engine.programs import DECODE, MIXED, Limits
+from camelid.engine.programs import DECODE, MIXED
+from camelid.loading.choose import Device, choose_backend, devices_of
+from camelid.loading.deployment import Deployment
 from camelid.loading.model_file import open_model
-from camelid.loading.start import LoadOptions, backend_plan, choose_backend
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.plan.cost import predict_step
 from camelid.plan.memory import plan_arena
@@ -24,7 +26,7 @@ from camelid.plan.plan import Plan
 from camelid.plan.stages import split
 
 Facts = dict[str, Any]
-DEFAULT = "reference"
+DEFAULT = oracle_name()
 HELD = ("weight_bytes", "arena_bytes")  # summed over devices
 
 
@@ -33,7 +35,7 @@ HELD = ("weight_bytes", "arena_bytes")  # summed over devices
 @click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True,
               help="Plan of a decode step, or of a step with prefill.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
-              help=f"Backend of the plan's rewrites. Default: {DEFAULT}; with -ngl webgpu.")  # fmt: skip
+              help=f"Backend of the rewrites. Default: {DEFAULT}; with -ngl {auto_names()[0]}.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME", help="Select a device by part of its name.")
 @gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: costs, and the plan's text.")
@@ -47,29 +49,29 @@ def command(
     """
     default = DEFAULT if gpu_layers is None else "auto"
     options = LoadOptions(backend=backend or default, adapter=adapter, gpu_layers=gpu_layers)
-    file, capabilities, devices = asyncio.run(read(local_path(model), options))
-    limits = Limits()
-    plan = backend_plan(file, entry, limits, capabilities, "f32")
-    n_rows = 1 if entry == DECODE else limits.chunk
-    facts = figures(plan, file, n_rows)
+    deployment, devices = asyncio.run(read(local_path(model), options))
+    plan, own = deployment.plan(entry), deployment.model
+    n_rows = 1 if entry == DECODE else deployment.limits.chunk
+    facts = figures(plan, own, n_rows)
     if gpu_layers is not None:
-        facts |= device_figures(plan, file, n_rows, devices)
+        facts |= device_figures(plan, own, n_rows, devices)
     if as_json:
-        click.echo(json.dumps({**facts, "backend": capabilities.name, "plan": plan.text()}))
+        click.echo(json.dumps({**facts, "backend": deployment.capabilities.name, "plan": plan.text()}))
         return
     click.echo(plan.text())
     for text in lines(facts):
         click.echo(text)
 
 
-async def read(model: str, options: LoadOptions) -> tuple[Model, Capabilities, list[Device]]:
-    """Reads the model's headers, and the capabilities and devices of a backend, which is closed again."""
+async def read(model: str, options: LoadOptions) -> tuple[Deployment, list[Device]]:
+    """The deployment of a model at its full context length, and the devices of its backend, closed again."""
     file = await open_model(model)
-    opened, _ = await choose_backend(options, file.model, Limits())
+    options = replace(options, context=file.spec.context_length)
+    chosen = await choose_backend(options, file.model)
     try:
-        return file.model, opened.capabilities(), devices_of(opened, len(file.model.spec.layers))
+        return chosen.deployment, devices_of(chosen.backend, len(file.spec.layers))
     finally:
-        await opened.close()
+        await chosen.backend.close()
 
 
 def figures(plan: Plan, model: Model, n_rows: int) -> Facts:

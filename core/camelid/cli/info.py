@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from camelid.backends.registry import auto_names
 from camelid.cli.command import BACKEND_NAMES, model_argument, say, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.info_memory import memory_facts, memory_lines, notes
 from camelid.cli.info_record import Facts, Record, fact_lines, read_record
-from camelid.engine.programs import Limits
 from camelid.loading.model_file import ModelFile
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model, bytes_at, count_parameters
@@ -32,9 +33,9 @@ FORECAST = ("context", "backend", "gpu_layers", "parallel")  # options of --memo
               help="Estimate memory use: weights, state, scratch; with -ngl by device.")  # fmt: skip
 @click.option("-c", "--ctx-size", "context", type=click.IntRange(1), metavar="N",
               help="Context length for --memory. Default: the model's, at most 4096.")  # fmt: skip
-@click.option("--parallel", type=click.IntRange(1), default=Limits().parallel, show_default=True,
+@click.option("--parallel", type=click.IntRange(1), default=LoadOptions().parallel, show_default=True,
               metavar="N", help="Parallel sequences for --memory.")  # fmt: skip
-@click.option("--backend", type=click.Choice(BACKEND_NAMES), default="webgpu", show_default=True,
+@click.option("--backend", type=click.Choice(BACKEND_NAMES), default=auto_names()[0], show_default=True,
               metavar="NAME", help="Backend for --memory; no device is opened.")  # fmt: skip
 @gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
@@ -60,8 +61,8 @@ def command(
         file = record.loaded()
         facts, ways = file_facts(record, file), {STORED: file.model}
     if memory:
-        limits = Limits(parallel=parallel)
-        facts["memory"] = memory_facts(ways, backend, gpu_layers, context=context, limits=limits)
+        options = LoadOptions(backend=backend, gpu_layers=gpu_layers, context=context, parallel=parallel)
+        facts["memory"] = memory_facts(ways, options)
     if as_json:
         click.echo(json.dumps(facts))
         return

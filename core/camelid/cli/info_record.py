@@ -172,10 +172,17 @@ def _known_names(checkpoint: Checkpoint) -> set[str]:
 
 
 def _hf_tensors(directory: HfDirectory) -> Iterator[TensorFacts]:
-    uses = dict(_uses(directory))
+    uses: dict[str, Facts] = {}
+    for name, use in _uses(directory):
+        uses[name] = _joined(uses[name], use) if name in uses else use
     for t in sorted(directory.tensors.values(), key=lambda t: (t.file, t.offset, t.name)):
         use = uses.get(t.name, {})
         yield TensorFacts(name=t.name, type=t.type, shape=t.shape, n_bytes=t.n_bytes, file=t.file, **use)
+
+
+def _joined(first: Facts, second: Facts) -> Facts:
+    """The combined use of a tensor that is split into two weights."""
+    return {**second, "to": f"{first['to']}, {second['to']}", "folds": (*first["folds"], *second["folds"])}
 
 
 def _uses(directory: HfDirectory) -> Iterator[tuple[str, Facts]]:
@@ -200,7 +207,7 @@ def _folds(name: str, found: list[HfTensor], facts: HfFacts) -> Iterator[str]:
     except CamelidError:  # the record's error has the reason
         yield "refused"
         return
-    if len(found) > 1 or name.endswith("_exps.weight"):
+    if name.endswith("_exps.weight") and len(weight.shape) > len(found[0].shape):
         yield f"stack {len(found)}"
     yield from (" ".join([op.name, *map(str, op.args)]) for op in weight.load_ops)
 

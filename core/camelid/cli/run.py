@@ -26,7 +26,7 @@ from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.plan.cost import predict_step
-from camelid.requests.options import LoadWords, Options, Prompt
+from camelid.requests.options import Options, Prompt
 
 
 @subcommand
@@ -97,7 +97,7 @@ def check_pairs(system: str | None, raw: bool, draft: str | None, lookup: bool) 
         raise click.UsageError("--lookup and --model-draft exclude one another; expected at most one draft")
 
 
-def loaded(model: str, words: LoadWords) -> LLM:
+def loaded(model: str, words: dict[str, Any]) -> LLM:
     """Loads the model, with a progress bar."""
     path = local_path(model)
     with loading_bar() as progress:

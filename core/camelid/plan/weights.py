@@ -35,7 +35,7 @@ class LoadOp:
     are of this type, the weight's own type is that of the result; `transpose(rows, cols)` of a stored matrix;
     `permute_rows(n_heads, head_dim)` halves of each head's rows become adjacent pairs; `rows(start, n, of)`
     keeps n of so many; `pick(of, *numbers)` takes the rows of these numbers, out of so many;
-    `add(number)` to every value.
+    `add(number)` to every value; `neg_exp` makes -exp(x) of every value x.
     """
 
     name: str
@@ -91,6 +91,21 @@ def concat_rows(name: str, *weights: Weight) -> Weight:
     shape = (sum(w.rows for w in weights), first.cols)
     parts = tuple(part for w in weights for part in w.parts)
     return Weight(name=name, type=first.type, shape=shape, parts=parts).then("concat", 0)
+
+
+def take_rows(weight: Weight, name: str, ranges: Iterable[tuple[int, int]]) -> Weight:
+    """Rows of these ranges (start, n), one after the other: cut by bytes if plain, else while loading."""
+    wanted, n_rows = list(ranges), weight.shape[0]
+    if len(wanted) == 1:
+        return cut_rows(weight, name, *wanted[0])
+    shape = (sum(n for _, n in wanted), *weight.shape[1:])
+    part, *more = weight.parts
+    if weight.load_ops or more or part.source == INLINE:
+        numbers = (row for start, n in wanted for row in range(start, start + n))
+        return replace(weight, name=name, shape=shape).then("pick", n_rows, *numbers)
+    each = weight.n_bytes // n_rows
+    parts = tuple(Part(part.source, part.offset + start * each, n * each) for start, n in wanted)
+    return replace(weight, name=name, shape=shape, parts=parts)
 
 
 def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:

@@ -70,35 +70,6 @@ class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
     variables: Mapping[str, object]
 
 
-class LoadWords(TypedDict, total=False):
-    """How a model is loaded.
-
-    `backend` auto takes webgpu on a hardware adapter, else cpu, else the reference; `adapter` asks for a
-    device whose name contains this text, or of cpu for a variant of its kernels, such as avx2; `threads` are
-    the CPU's that compute (all that this process may use unless given). With `gpu_layers` the last so many
-    layers, the head counted as one more, run on webgpu or the GPU backend that is named, and all others on
-    cpu; 0 is cpu alone, -1 or any number above all is that GPU alone. `context` bounds prompt and answer
-    of one sequence (the model's own length up to 4096 unless given), `parallel` the sequences that run at
-    once, `chunk` the prompt rows of one step; these three bound the memory. `kv_rows` bounds it further: so
-    many rows of keys and values for all sequences together, which then wait for each other. `kv_type` is how
-    these are held: f32, f16, q8_0, q4_0, or
-    two-tier and two-tier-q4_0: q8_0 or q4_0, with the latest 256 rows or more in f16 as well.
-    `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
-    """
-
-    backend: str
-    adapter: str
-    threads: int | None
-    gpu_layers: int | None
-    context: int | None
-    parallel: int
-    chunk: int
-    kv_type: str
-    kv_rows: int | None
-    max_in_flight: int | None
-    record_tape: bool
-
-
 def checked_stops(stop: object) -> tuple[str, ...]:
     """Stop strings, of one string or several. RequestError for anything else."""
     stops = (stop,) if isinstance(stop, str) else stop

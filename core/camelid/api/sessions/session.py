@@ -43,7 +43,6 @@ from camelid.errors import DeviceLostError, RequestError
 from camelid.formats.source import drive_async
 from camelid.loading.model_file import ModelSource
 from camelid.loading.start import RunningModel
-from camelid.model.decoder import declare_states
 from camelid.plan.plan import StateSpec
 from camelid.requests.build import CHAT_OPTIONS, RequestBuilder
 from camelid.requests.chat import RenderedChat
@@ -71,7 +70,7 @@ class SessionHost:
     @property
     def states(self) -> tuple[StateSpec, ...]:
         """The state groups whose rows a file can hold."""
-        return declare_states(self.running.file.model.spec, self.running.kv_type)
+        return self.running.deployment.states
 
 
 class Turn(AsyncIterator[Event]):

@@ -16,6 +16,7 @@ from struct import iter_unpack, unpack_from
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -56,7 +57,7 @@ class QueuedStep:
     result: Result | None = None
 
 
-class NullBackend:
+class NullBackend(Backend):
     """Counts work instead of doing it.
 
     Steps take effect when they are submitted; with `late` they wait in a queue, and each turn of the event

@@ -53,7 +53,7 @@ class StagedStep:
         return self.result is not None or self.error is not None
 
 
-class StagedBackend:
+class StagedBackend(Backend):
     """The model's `n_layers` layers cut before those of `cuts`, each part and its state on a backend of its
     own; what comes before the layers is on the first, what comes after them on the last."""
 
