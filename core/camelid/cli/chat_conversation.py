@@ -21,8 +21,8 @@ from camelid.requests.options import Message
 class Conversation:
     """Sessions by name, the current one, and the last completion.
 
-    Sessions in `foreign` were loaded from other files beside an existing conversation; they are never saved
-    to the file of --session.
+    Sessions in `foreign` were loaded from other files during a conversation and are never saved to the file
+    of --session.
     """
 
     llm: LLM

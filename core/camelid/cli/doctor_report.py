@@ -48,7 +48,7 @@ def _machine_facts(m: Machine) -> Iterator[tuple[str, str]]:
     yield "processor", m.processor
     sets = None if m.instructions is None else " ".join(m.instructions) or "none beyond the baseline"
     yield "instructions", sets or "not reported by this system"
-    quota = "" if m.quota is None else f", a quota of {m.quota:g}"
+    quota = "" if m.quota is None else f", quota {m.quota:g}"
     yield "threads", f"{m.affinity} of {m.processors} processors{quota}"
     yield "memory", _memory(m)
     yield "system", f"{m.system}, {m.python}"
@@ -64,7 +64,7 @@ def _memory(m: Machine) -> str:
     if m.memory_bytes is None:
         return "not reported by this system"
     free = "" if m.available_bytes is None else f", {human(m.available_bytes)} available"
-    limit = "" if m.memory_limit_bytes is None else f", a limit of {human(m.memory_limit_bytes)}"
+    limit = "" if m.memory_limit_bytes is None else f", limit {human(m.memory_limit_bytes)}"
     return f"{human(m.memory_bytes)}{free}{limit}"
 
 
@@ -95,7 +95,7 @@ def _backend_facts(found: BackendReport) -> Iterator[tuple[str, str]]:
     yield "promise", f"{can.promise}: {PROMISES[can.promise]}" if can.promise in PROMISES else can.promise
     limits = [f"{what} of {human(can.limits[n])}" for n, what in BUFFER_LIMITS.items() if n in can.limits]
     steps = f"{can.max_in_flight} step{'s' if can.max_in_flight > 1 else ''} in flight"
-    yield "at most", ", ".join([*limits, steps])
+    yield "limits", ", ".join([*limits, steps])
     if can.activations != "f32":
         how = "rounded to int8 for quantized weights, to bf16 for bf16"
         yield "activations", f"{how}; in the gate the reference rounds them too"
@@ -125,7 +125,7 @@ def _other_ops(matrix: Matrix) -> dict[str, str]:
 
 
 def _gate_table(ops: Iterable[OpVerdict]) -> Table:
-    table = _table("gate", "cases", "refused", "worst NMSE", "at most", "verdict")
+    table = _table("gate", "cases", "refused", "worst NMSE", "limit", "verdict")
     for column in table.columns[1:5]:
         column.justify = "right"
     for op in ops:
