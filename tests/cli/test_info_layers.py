@@ -214,17 +214,17 @@ def test_nobody_is_asked_of_types_that_it_does_not_know(monkeypatch: pytest.Monk
 # What is refused.
 
 
-@pytest.mark.parametrize("verb", [("info", "cria", "--memory"), ("explain", "cria")])
+@pytest.mark.parametrize("command", [("info", "cria", "--memory"), ("explain", "cria")])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("-ngl", "2", "--backend", "reference"), "backend 'reference' is no GPU; leave the backend out"),
         (("-ngl", "2", "--backend", "cpu"), "backend 'cpu' is no GPU"),
-        (("-ngl", "-2"), "'-2' is no number of layers; give 0 or more, -1 or all"),
+        (("-ngl", "-2"), "'-2' is not a number of layers; expected 0 or more, -1 or all"),
     ],
 )
-def test_what_run_refuses(verb: tuple[str, ...], words: tuple[str, ...], said: str) -> None:
-    done = call(*verb, *words)
+def test_what_run_refuses(command: tuple[str, ...], words: tuple[str, ...], said: str) -> None:
+    done = call(*command, *words)
     assert done.exit_code == 2 and said in done.stderr and not done.stdout
 
 

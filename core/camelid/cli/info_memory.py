@@ -1,4 +1,4 @@
-"""The forecast of `camelid info --memory`: memory after loading, on each device of the model."""
+"""The forecast of `camelid info --memory`: memory after loading, by device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from camelid.backends.base import Backend, Forecast, PoolSize, stored_forecast
-from camelid.cli.show import human, line
+from camelid.cli.format import human, line
 from camelid.loading.choose import Device, devices_of, unopened
 from camelid.loading.deployment import Deployment
 from camelid.loading.estimate import Forecaster, MemoryEstimate, estimate_memory
@@ -18,9 +18,10 @@ Facts = dict[str, Any]
 
 
 def memory_facts(ways: Mapping[str, Model], options: LoadOptions) -> Facts:
-    """The forecast for each type of weights, and the types without a kernel; opens no device.
+    """The memory forecast for each weight type, and the types without a kernel. Opens no device.
 
-    With `gpu_layers` also that of each device; the others are sums of them. RequestError as in `load`.
+    With `gpu_layers` also the forecast of each device; the others are their sums. RequestError as in
+    `load`.
     """
     spec = next(iter(ways.values())).spec
     backend, gpu_layers = options.backend, options.gpu_layers
@@ -49,7 +50,7 @@ def predict(
 
 
 def forecaster_of(backend: Backend) -> Forecaster:
-    """The backend's own forecast for plans whose weight types it has kernels for; else the stored weights."""
+    """The backend's own forecast if it has kernels for all weight types; else the stored weights' sizes."""
     known = backend.capabilities().weight_types
 
     def forecast(plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
@@ -60,7 +61,7 @@ def forecaster_of(backend: Backend) -> Forecaster:
 
 
 def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Facts:
-    """One device: its part of the model, and its memory."""
+    """Facts of one device: its part of the model, and its memory."""
     types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
     return {
         "backend": device.name,
@@ -85,12 +86,12 @@ def footprint_facts(f: MemoryEstimate) -> Facts:
 
 
 def summed(each: Sequence[Facts]) -> Facts:
-    """Bytes by use, over all devices."""
+    """Bytes by use, summed over all devices."""
     return {use: sum(facts[use] for facts in each) for use in each[0]}
 
 
 def memory_lines(facts: Facts) -> Iterator[str]:
-    """A heading and a table with a column per type of weights; before it a table per device, if several."""
+    """A heading and a table with one column per weight type; several devices each add a table."""
     how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
     yield line("memory", f"{how}; weights {' and '.join(facts['at'])}")
     devices: list[Facts] = facts.get("devices", [])
