@@ -17,9 +17,9 @@ from camelid.loading.convert import convert
 from camelid.model.arch import Model
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import checkpoint_of_gguf
-from camelid.model.facts import read_spec
 from camelid.model.read import read_model
 from camelid.model.spec import DeltaSpec, ModelSpec, SsmSpec
+from camelid.model.spec_reader import read_spec
 
 
 def header_of(name: str, folder: Path, **changes: Any) -> Gguf:

@@ -13,7 +13,7 @@ from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.hf_facts import MAX_EXPERTS, Facts, hf_metadata, rope_factors
+from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors
 from camelid.model.hf_rows import HfRow
 from camelid.plan.weights import Part, Weight, inline_f32, take_rows
 
@@ -29,12 +29,12 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     Raises UnsupportedModelError for a model_type without a row or a setting that changes the maths,
     TensorShapeError for a tensor that no rule uses, ModelFormatError for impossible settings.
     """
-    facts = read_facts(directory)
-    metadata = hf_metadata(facts, name=directory.path.resolve().name) | _sampling(directory)
-    tensors = {w.name: w for w in _weights(directory, facts)}
-    tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(facts).items()}
-    _check_vocabulary(facts, tensors)
-    _check_tying(facts, tensors)
+    settings = read_settings(directory)
+    metadata = hf_metadata(settings, name=directory.path.resolve().name) | _sampling(directory)
+    tensors = {w.name: w for w in _weights(directory, settings)}
+    tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(settings).items()}
+    _check_vocabulary(settings, tensors)
+    _check_tying(settings, tensors)
     header = Gguf(
         version=3,
         alignment=32,
@@ -48,11 +48,11 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     return Checkpoint(header, tensors)
 
 
-def read_facts(directory: HfDirectory) -> Facts:
+def read_settings(directory: HfDirectory) -> HfSettings:
     """The settings and their row. UnsupportedModelError if no row has that model_type."""
     row, settings = _row(directory), directory.settings
     config = replace(settings, values={**row.defaults, **settings.values})  # null counts as stated
-    return Facts(config, row, max(len(directory.tensors), 1))
+    return HfSettings(config, row, max(len(directory.tensors), 1))
 
 
 def _row(directory: HfDirectory) -> HfRow:
@@ -69,10 +69,10 @@ def _row(directory: HfDirectory) -> HfRow:
     return row
 
 
-def _weights(directory: HfDirectory, facts: Facts) -> Iterator[Weight]:
+def _weights(directory: HfDirectory, settings: HfSettings) -> Iterator[Weight]:
     """Every tensor of the directory, once, under its GGUF name."""
-    naming = name_tensors(directory, facts)
-    yield from (fold_tensors(name, found, facts) for name, found in naming.named.items())
+    naming = name_tensors(directory, settings)
+    yield from (fold_tensors(name, found, settings) for name, found in naming.named.items())
     if naming.unknown:
         _refuse_rest(directory, sorted(naming.unknown))
 
@@ -86,53 +86,53 @@ class Naming:
     unknown: Mapping[str, HfTensor]
 
 
-def name_tensors(directory: HfDirectory, facts: Facts) -> Naming:
+def name_tensors(directory: HfDirectory, settings: HfSettings) -> Naming:
     """Every tensor finds its rule by name alone; nothing is checked. Others are under their full names."""
     left = dict(directory.tensors)
-    bare = facts.row.outer["token_embd"].split(".")[0] + "."
+    bare = settings.row.outer["token_embd"].split(".")[0] + "."
     if not any(name.startswith(bare) for name in left):  # some repositories publish the inner model's names
         left = {bare + name: tensor for name, tensor in left.items()}
     named: dict[str, list[HfTensor]] = {}
     used: set[str] = set()
-    for name, inner in _named(facts):
+    for name, inner in _named(settings):
         for ending in ENDINGS:
-            found = [one for one in _each(inner + ending, facts) if one in left]
+            found = [one for one in _each(inner + ending, settings) if one in left]
             if found:
                 named[name + ending] = [left[one] for one in found]
                 used |= {*found}
     left = {name: tensor for name, tensor in left.items() if name not in used}
-    ignored = {name: tensor for name, tensor in left.items() if _is_ignored(name, facts)}
+    ignored = {name: tensor for name, tensor in left.items() if _is_ignored(name, settings)}
     return Naming(named, ignored, {name: t for name, t in left.items() if name not in ignored})
 
 
-def _is_ignored(name: str, facts: Facts) -> bool:
-    return name.endswith(facts.row.ignored) or name.startswith(facts.row.ignored)
+def _is_ignored(name: str, settings: HfSettings) -> bool:
+    return name.endswith(settings.row.ignored) or name.startswith(settings.row.ignored)
 
 
-def _named(facts: Facts) -> Iterator[tuple[str, str]]:
+def _named(settings: HfSettings) -> Iterator[tuple[str, str]]:
     """(GGUF name, published name), both without their endings."""
-    yield from facts.row.outer.items()
-    names = facts.names
-    for i in range(facts.n_layers):
-        prefix = facts.row.layer.format(i=i)
+    yield from settings.row.outer.items()
+    names = settings.names
+    for i in range(settings.n_layers):
+        prefix = settings.row.layer.format(i=i)
         yield from ((f"blk.{i}.{name}", prefix + inner) for name, inner in names.items())
 
 
-def _each(inner: str, facts: Facts) -> list[str]:
+def _each(inner: str, settings: HfSettings) -> list[str]:
     """One name, or one for each expert."""
-    return [inner.replace("{e}", str(e)) for e in range(facts.n_experts)] if "{e}" in inner else [inner]
+    return [inner.replace("{e}", str(e)) for e in range(settings.n_experts)] if "{e}" in inner else [inner]
 
 
-def fold_tensors(full_name: str, found: list[HfTensor], facts: Facts) -> Weight:
+def fold_tensors(full_name: str, found: list[HfTensor], settings: HfSettings) -> Weight:
     """The weight of that GGUF name made of published tensors. Raises if they differ or have another type."""
     first, name = found[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
-    is_stack = name.endswith("_exps") and facts.counts_experts
-    _check_alike(full_name, found, facts.n_experts if is_stack else 1)
+    is_stack = name.endswith("_exps") and settings.counts_experts
+    _check_alike(full_name, found, settings.n_experts if is_stack else 1)
     shape = (len(found), *first.shape) if is_stack else first.shape
     parts = tuple(Part(t.file, t.offset, t.n_bytes) for t in found)
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
-    fold = facts.row.folds.get(name)
-    return FOLDS[fold](weight, facts) if fold else weight
+    fold = settings.row.folds.get(name)
+    return FOLDS[fold](weight, settings) if fold else weight
 
 
 def _check_alike(name: str, found: list[HfTensor], want: int) -> None:
@@ -152,7 +152,7 @@ def _check_alike(name: str, found: list[HfTensor], want: int) -> None:
         )
 
 
-def _transpose(weight: Weight, _: Facts) -> Weight:
+def _transpose(weight: Weight, _: HfSettings) -> Weight:
     """Stored [in, out]. Biases are as they should be."""
     if len(weight.shape) != 2:
         return weight
@@ -166,7 +166,7 @@ def _pairs(weight: Weight, n_heads: int) -> Weight:
     return weight.then("permute_rows", n_heads, weight.shape[0] // n_heads)
 
 
-def _add_one(weight: Weight, _: Facts) -> Weight:
+def _add_one(weight: Weight, _: HfSettings) -> Weight:
     """In float32, where 1 + w has room."""
     return _as_f32(weight).then("add", 1.0)
 
@@ -186,31 +186,33 @@ def _half(weight: Weight, i: int) -> Weight:
     return replace(weight, shape=(*stack, rows // 2, cols), parts=parts)
 
 
-def _squeeze(weight: Weight, _: Facts) -> Weight:
+def _squeeze(weight: Weight, _: HfSettings) -> Weight:
     """A convolution of one channel to one: its dimension of 1 goes."""
     return replace(weight, shape=tuple(n for n in weight.shape if n != 1))
 
 
-def _column(weight: Weight, _: Facts) -> Weight:
+def _column(weight: Weight, _: HfSettings) -> Weight:
     return replace(weight, shape=(*weight.shape, 1))
 
 
-def _groups(weight: Weight, facts: Facts) -> Weight:
+def _groups(weight: Weight, settings: HfSettings) -> Weight:
     """A row for each group of a norm."""
-    n = facts.config.count(facts.row.counts["ssm.group_count"])
+    n = settings.config.count(settings.row.counts["ssm.group_count"])
     fits = len(weight.shape) == 1 and weight.shape[0] % n == 0
     return replace(weight, shape=(n, weight.shape[0] // n)) if fits else weight
 
 
-def _decay(weight: Weight, _: Facts) -> Weight:
+def _decay(weight: Weight, _: HfSettings) -> Weight:
     """-exp of the stored logarithm, in float32."""
     return _as_f32(weight).then("neg_exp")
 
 
-def _of_qkvz(weight: Weight, facts: Facts, parts: slice) -> Weight:
+def _of_qkvz(weight: Weight, settings: HfSettings, parts: slice) -> Weight:
     """Some of queries, keys, values and gates, whose rows take turns, once a key head; each part whole."""
-    key_dim, n_key_heads, n_heads = (facts.config.count(facts.row.counts[f"ssm.{k}"]) for k in DELTA_COUNTS)
-    value_dim = facts.config.count("linear_value_head_dim")
+    key_dim, n_key_heads, n_heads = (
+        settings.config.count(settings.row.counts[f"ssm.{k}"]) for k in DELTA_COUNTS
+    )
+    value_dim = settings.config.count("linear_value_head_dim")
     values = n_heads // n_key_heads * value_dim
     sizes = (key_dim, key_dim, values, values)
     if len(weight.shape) != 2 or weight.shape[0] != n_key_heads * sum(sizes):
@@ -220,10 +222,10 @@ def _of_qkvz(weight: Weight, facts: Facts, parts: slice) -> Weight:
     return take_rows(weight, weight.name, ((turn + start, n) for start, n in starts for turn in turns))
 
 
-FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
+FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
-    "pairs_of_q": lambda weight, facts: _pairs(weight, facts.n_heads),
-    "pairs_of_k": lambda weight, facts: _pairs(weight, facts.n_kv_heads),
+    "pairs_of_q": lambda weight, settings: _pairs(weight, settings.n_heads),
+    "pairs_of_k": lambda weight, settings: _pairs(weight, settings.n_kv_heads),
     "add_one": _add_one,
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),
@@ -231,9 +233,9 @@ FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
     "column": _column,
     "groups": _groups,
     "decay": _decay,
-    "decay_column": lambda weight, facts: _column(_decay(weight, facts), facts),
-    "qkv_of_qkvz": lambda weight, facts: _of_qkvz(weight, facts, slice(3)),
-    "z_of_qkvz": lambda weight, facts: _of_qkvz(weight, facts, slice(3, 4)),
+    "decay_column": lambda weight, settings: _column(_decay(weight, settings), settings),
+    "qkv_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3)),
+    "z_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3, 4)),
 }
 
 
@@ -251,14 +253,14 @@ def _sampling(directory: HfDirectory) -> dict[str, MetadataValue]:
     return sampling
 
 
-def _check_vocabulary(facts: Facts, tensors: Mapping[str, Weight]) -> None:
+def _check_vocabulary(settings: HfSettings, tensors: Mapping[str, Weight]) -> None:
     embedding = tensors.get("token_embd.weight")
-    if embedding is None or not facts.config.has("vocab_size"):
+    if embedding is None or not settings.config.has("vocab_size"):
         return
-    want = facts.config.count("vocab_size")
+    want = settings.config.count("vocab_size")
     if embedding.shape[0] != want:
         raise TensorShapeError(
-            f"{facts.row.outer['token_embd']}.weight: vocab_size is {want}, but the embedding has "
+            f"{settings.row.outer['token_embd']}.weight: vocab_size is {want}, but the embedding has "
             f"{embedding.shape[0]} rows",
             name="token_embd",
             got=embedding.shape,
@@ -266,12 +268,12 @@ def _check_vocabulary(facts: Facts, tensors: Mapping[str, Weight]) -> None:
         )
 
 
-def _check_tying(facts: Facts, tensors: Mapping[str, Weight]) -> None:
+def _check_tying(settings: HfSettings, tensors: Mapping[str, Weight]) -> None:
     """An untied model has an output matrix. A tied one that has it all the same, uses it: transformers 5
     ties only where both are equal."""
-    if not facts.is_tied and "output.weight" not in tensors:
+    if not settings.is_tied and "output.weight" not in tensors:
         raise TensorShapeError(
-            f"{facts.row.outer['output']}.weight is missing, and tie_word_embeddings is false",
+            f"{settings.row.outer['output']}.weight is missing, and tie_word_embeddings is false",
             name="output",
             got="nothing",
             want="a matrix [vocabulary, hidden]",

@@ -9,8 +9,8 @@ from dataclasses import replace
 from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.model.arch import ELEMENTWISE, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.spec import DeltaSpec, LayerSpec, ModelSpec, SsmSpec
+from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, take_rows
 
 Shape = tuple[int, ...]

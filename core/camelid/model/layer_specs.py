@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from camelid.model.arch import Arch
-from camelid.model.getters import Facts
 from camelid.model.lowering import RECURRENT
+from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import LayerSpec
 
 LOCAL, GLOBAL = "rope_local", "rope"
@@ -14,14 +14,16 @@ ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2")
 Kind: TypeAlias = tuple[str, str, bool, bool]  # mixer, feed-forward block, has a window, rotates
 
 
-def read_layers(facts: Facts, arch: Arch, n_layers: int, *, has_experts: bool) -> tuple[LayerSpec, ...]:
+def read_layers(
+    metadata: MetadataReader, arch: Arch, n_layers: int, *, has_experts: bool
+) -> tuple[LayerSpec, ...]:
     """All layers at once: a list of the file is read once, not once a layer."""
-    window = facts.count("attention.sliding_window", arch.window, least=0)
-    windowed = _windowed(facts, arch, n_layers) if window else [False] * n_layers
-    mlps = _mlps(facts, arch, n_layers, has_experts=has_experts)
-    mixers, turned = _mixers(facts, arch, n_layers), _turned(facts, arch, n_layers)
+    window = metadata.count("attention.sliding_window", arch.window, least=0)
+    windowed = _windowed(metadata, arch, n_layers) if window else [False] * n_layers
+    mlps = _mlps(metadata, arch, n_layers, has_experts=has_experts)
+    mixers, turned = _mixers(metadata, arch, n_layers), _turned(metadata, arch, n_layers)
     kinds = list(zip(mixers, mlps, windowed, turned, strict=True))
-    act = _act(facts, arch)
+    act = _act(metadata, arch)
     made = {kind: _layer(arch, kind, act, window) for kind in {*kinds}}
     return tuple(made[kind] for kind in kinds)
 
@@ -43,44 +45,44 @@ def _layer(arch: Arch, kind: Kind, act: str, window: int) -> LayerSpec:
     )
 
 
-def _mixers(facts: Facts, arch: Arch, n_layers: int) -> list[str]:
+def _mixers(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[str]:
     """The row's first mixer for layers with keys and values, its second for the others."""
     first, *others = arch.mixers
     if not others:
         return [first] * n_layers
-    every = facts.count("full_attention_interval", arch.full_attention_interval, least=0)
+    every = metadata.count("full_attention_interval", arch.full_attention_interval, least=0)
     if every:
         return [others[0] if is_recurrent else first for is_recurrent in all_but(every, n_layers)]
-    counts = facts.counts("attention.head_count_kv", n_layers, 1)
+    counts = metadata.counts("attention.head_count_kv", n_layers, 1)
     return [first if n_kv_heads else others[0] for n_kv_heads in counts]
 
 
-def _mlps(facts: Facts, arch: Arch, n_layers: int, *, has_experts: bool) -> list[str]:
+def _mlps(metadata: MetadataReader, arch: Arch, n_layers: int, *, has_experts: bool) -> list[str]:
     """Experts, if any, from layer `leading_dense_block_count` on."""
-    first = facts.count("leading_dense_block_count", 0, least=0) if has_experts else n_layers
+    first = metadata.count("leading_dense_block_count", 0, least=0) if has_experts else n_layers
     return ["experts" if i >= first else arch.mlp for i in range(n_layers)]
 
 
-def _act(facts: Facts, arch: Arch) -> str:
-    act = facts.gguf.get(facts.key("hidden_activation"), str, default=arch.act)
+def _act(metadata: MetadataReader, arch: Arch) -> str:
+    act = metadata.gguf.get(metadata.key("hidden_activation"), str, default=arch.act)
     if act not in ACTS:
-        facts.fail("hidden_activation", f"is {act!r}; known: {', '.join(ACTS)}")
+        metadata.fail("hidden_activation", f"is {act!r}; known: {', '.join(ACTS)}")
     return act
 
 
-def _windowed(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
+def _windowed(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
     """True for layers that see a window only."""
-    if facts.is_list("attention.sliding_window_pattern"):
-        return facts.flags("attention.sliding_window_pattern", n_layers)
-    return all_but(facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
+    if metadata.is_list("attention.sliding_window_pattern"):
+        return metadata.flags("attention.sliding_window_pattern", n_layers)
+    return all_but(metadata.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
 
 
-def _turned(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
+def _turned(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
     """True for layers that rotate, if the architecture does."""
-    if arch.has_rope_switch and not facts.flag("rope.scaling.finetuned", default=True):
+    if arch.has_rope_switch and not metadata.flag("rope.scaling.finetuned", default=True):
         return [False] * n_layers
-    if facts.has("rope.layers"):
-        return facts.flags("rope.layers", n_layers)
+    if metadata.has("rope.layers"):
+        return metadata.flags("rope.layers", n_layers)
     return all_but(arch.nope_every, n_layers)
 
 

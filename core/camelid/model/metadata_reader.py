@@ -11,7 +11,7 @@ from camelid.formats.gguf import Gguf
 MAX_COUNT = 2**24
 
 
-class Facts:
+class MetadataReader:
     """Getters over one architecture's metadata keys, each with its bounds."""
 
     def __init__(self, gguf: Gguf, prefix: str) -> None:

@@ -14,7 +14,7 @@ from camelid.formats.hf_config import Config
 from camelid.model.arch import Arch
 from camelid.model.archs import ARCHS
 from camelid.model.hf_rows import HfRow
-from camelid.model.layer_facts import all_but
+from camelid.model.layer_specs import all_but
 from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM
 
@@ -33,7 +33,7 @@ MAX_EXPERTS = 1 << 12  # the largest published have 512
 
 
 @dataclass(frozen=True)
-class Facts:
+class HfSettings:
     """Settings and their row, with the numbers that several parts need. Without slots, for its caches."""
 
     config: Config
@@ -106,219 +106,224 @@ class Facts:
         return int(self.head_dim * self.rope.number("partial_rotary_factor", share, above=0.0, most=1.0))
 
 
-def hf_metadata(facts: Facts, *, name: str) -> Metadata:
+def hf_metadata(settings: HfSettings, *, name: str) -> Metadata:
     """GGUF's metadata for the model, without its tokenizer."""
-    _check_refused(facts)
-    arch = facts.row.arch
-    own = {f"{arch}.{key}": value for part in PARTS for key, value in part(facts)}
+    _check_refused(settings)
+    arch = settings.row.arch
+    own = {f"{arch}.{key}": value for part in PARTS for key, value in part(settings)}
     return {"general.architecture": arch, "general.name": name, **own}
 
 
 Pairs: TypeAlias = Iterator[tuple[str, MetadataValue]]
 
 
-def _sizes(facts: Facts) -> Pairs:
-    yield from ((key, facts.count(key)) for key in COUNTS)
-    yield "feed_forward_length", _ffn_size(facts)
-    yield from _kv_heads(facts)
-    yield "attention.key_length", facts.head_dim
-    yield "attention.value_length", facts.head_dim
-    kind = "rms_" if facts.arch.norm_kind == "rms" else ""
+def _sizes(settings: HfSettings) -> Pairs:
+    yield from ((key, settings.count(key)) for key in COUNTS)
+    yield "feed_forward_length", _ffn_size(settings)
+    yield from _kv_heads(settings)
+    yield "attention.key_length", settings.head_dim
+    yield "attention.value_length", settings.head_dim
+    kind = "rms_" if settings.arch.norm_kind == "rms" else ""
     default = 1e-6 if kind else 1e-5
-    yield f"attention.layer_norm_{kind}epsilon", facts.config.number(facts.row.keys["norm_eps"], default)
+    yield (
+        f"attention.layer_norm_{kind}epsilon",
+        settings.config.number(settings.row.keys["norm_eps"], default),
+    )
 
 
-def _ffn_size(facts: Facts) -> int:
+def _ffn_size(settings: HfSettings) -> int:
     """The width of a dense block; of models that share an expert, that expert is the dense block."""
-    shared = facts.row.counts.get("expert_shared_feed_forward_length")
-    if shared and facts.row.mlp_names and not facts.n_experts:
-        return facts.config.count(shared)
-    return facts.count("feed_forward_length", 4 * facts.count("embedding_length"))
+    shared = settings.row.counts.get("expert_shared_feed_forward_length")
+    if shared and settings.row.mlp_names and not settings.n_experts:
+        return settings.config.count(shared)
+    return settings.count("feed_forward_length", 4 * settings.count("embedding_length"))
 
 
-def _kv_heads(facts: Facts) -> Pairs:
+def _kv_heads(settings: HfSettings) -> Pairs:
     """One number; of a hybrid one a layer, 0 for a scan, or one beside the interval of attention."""
-    if len(facts.arch.mixers) == 1:
-        yield "attention.head_count_kv", facts.n_kv_heads
+    if len(settings.arch.mixers) == 1:
+        yield "attention.head_count_kv", settings.n_kv_heads
         return
-    attends, every = _attends(facts), facts.arch.full_attention_interval
+    attends, every = _attends(settings), settings.arch.full_attention_interval
     if not every:
-        yield "attention.head_count_kv", [facts.n_kv_heads if does else 0 for does in attends]
+        yield "attention.head_count_kv", [settings.n_kv_heads if does else 0 for does in attends]
         return
-    every = attends.index(True) + 1 if True in attends else facts.n_layers + 1
-    if attends != [not is_recurrent for is_recurrent in all_but(every, facts.n_layers)]:
+    every = attends.index(True) + 1 if True in attends else settings.n_layers + 1
+    if attends != [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]:
         raise _unsupported("layer_types", "of another order", (f"{FULL} every so many layers",))
-    yield "attention.head_count_kv", facts.n_kv_heads
+    yield "attention.head_count_kv", settings.n_kv_heads
     yield "full_attention_interval", every
 
 
-def _attends(facts: Facts) -> list[bool]:
+def _attends(settings: HfSettings) -> list[bool]:
     """True for layers with keys and values: as layer_types has them, else at an interval, else none."""
-    config, every = facts.config, facts.arch.full_attention_interval
+    config, every = settings.config, settings.arch.full_attention_interval
     if every and not config.has("layer_types"):
         every = config.count("full_attention_interval", every)
-        return [not is_recurrent for is_recurrent in all_but(every, facts.n_layers)]
-    types = config.texts("layer_types") or [RECURRENT[0]] * facts.n_layers
+        return [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]
+    types = config.texts("layer_types") or [RECURRENT[0]] * settings.n_layers
     other = {*types} - {*ATTENDS, *RECURRENT}
-    if other or len(types) != facts.n_layers:
+    if other or len(types) != settings.n_layers:
         raise _unsupported("layer_types", min(other, default=f"{len(types)} items"), (*ATTENDS, *RECURRENT))
     return [kind in ATTENDS for kind in types]
 
 
-def _counts(facts: Facts) -> Pairs:
-    yield from ((key, facts.config.count(name)) for key, name in facts.row.counts.items())
-    for key, names in facts.row.products.items():
-        yield key, math.prod(facts.config.count(name) for name in names)
+def _counts(settings: HfSettings) -> Pairs:
+    yield from ((key, settings.config.count(name)) for key, name in settings.row.counts.items())
+    for key, names in settings.row.products.items():
+        yield key, math.prod(settings.config.count(name) for name in names)
 
 
-def _numbers(facts: Facts) -> Pairs:
-    for key, name in facts.row.numbers.items():
-        if facts.config.has(name):
-            yield key, facts.config.number(name)
-        elif name in facts.row.defaults:  # null where absent would mean a number
+def _numbers(settings: HfSettings) -> Pairs:
+    for key, name in settings.row.numbers.items():
+        if settings.config.has(name):
+            yield key, settings.config.number(name)
+        elif name in settings.row.defaults:  # null where absent would mean a number
             yield key, 0.0
-    if facts.config.has("query_pre_attn_scalar"):
-        yield "attention.scale", facts.config.number("query_pre_attn_scalar", above=0.0) ** -0.5
+    if settings.config.has("query_pre_attn_scalar"):
+        yield "attention.scale", settings.config.number("query_pre_attn_scalar", above=0.0) ** -0.5
 
 
-def _act(facts: Facts) -> Pairs:
-    key = facts.row.keys["hidden_activation"]
-    name = facts.config.text(key, "") or facts.config.text("hidden_act", "")
+def _act(settings: HfSettings) -> Pairs:
+    key = settings.row.keys["hidden_activation"]
+    name = settings.config.text(key, "") or settings.config.text("hidden_act", "")
     if name and name not in ACTS:
         raise _unsupported(key, name, ACTS)
-    if name and ACTS[name] != facts.arch.act:
+    if name and ACTS[name] != settings.arch.act:
         yield "hidden_activation", ACTS[name]
 
 
-def _experts(facts: Facts) -> Pairs:
-    if not facts.n_experts:
+def _experts(settings: HfSettings) -> Pairs:
+    if not settings.n_experts:
         return
-    yield "expert_count", facts.n_experts
-    yield "expert_used_count", facts.config.count("num_experts_per_tok")
-    if facts.config.has("moe_intermediate_size"):
-        yield "expert_feed_forward_length", facts.config.count("moe_intermediate_size")
-    if not facts.config.flag("norm_topk_prob", True):
+    yield "expert_count", settings.n_experts
+    yield "expert_used_count", settings.config.count("num_experts_per_tok")
+    if settings.config.has("moe_intermediate_size"):
+        yield "expert_feed_forward_length", settings.config.count("moe_intermediate_size")
+    if not settings.config.flag("norm_topk_prob", True):
         yield "expert_weights_norm", False
 
 
-def _windows(facts: Facts) -> Pairs:
-    config = facts.config
-    is_on = not facts.row.has_window_switch or config.flag("use_sliding_window", False)
-    windowed = _windowed(facts) if is_on and config.has("sliding_window") else []
-    if facts.arch.window and not any(windowed):  # left out, it would mean that one
+def _windows(settings: HfSettings) -> Pairs:
+    config = settings.config
+    is_on = not settings.row.has_window_switch or config.flag("use_sliding_window", False)
+    windowed = _windowed(settings) if is_on and config.has("sliding_window") else []
+    if settings.arch.window and not any(windowed):  # left out, it would mean that one
         yield "attention.sliding_window", 0
     elif any(windowed):
         yield "attention.sliding_window", config.count("sliding_window")
-        if windowed != all_but(facts.arch.window_pattern, facts.n_layers):
+        if windowed != all_but(settings.arch.window_pattern, settings.n_layers):
             yield "attention.sliding_window_pattern", windowed
 
 
-def _windowed(facts: Facts) -> list[bool]:
+def _windowed(settings: HfSettings) -> list[bool]:
     """Which layers see a window only."""
-    config, n_layers = facts.config, facts.n_layers
+    config, n_layers = settings.config, settings.n_layers
     if config.has("layer_types"):
         types = config.texts("layer_types")
         other = {*types} - {SLIDING, FULL}
         if other or len(types) != n_layers:
             raise _unsupported("layer_types", min(other, default=f"{len(types)} items"), (SLIDING, FULL))
         return [kind == SLIDING for kind in types]
-    if facts.row.has_window_switch:
+    if settings.row.has_window_switch:
         first = config.count("max_window_layers", 0, least=0)
         return [i >= first for i in range(n_layers)]
-    return all_but(config.count("sliding_window_pattern", facts.arch.window_pattern, least=0), n_layers)
+    return all_but(config.count("sliding_window_pattern", settings.arch.window_pattern, least=0), n_layers)
 
 
-def _unturned(facts: Facts) -> Pairs:
+def _unturned(settings: HfSettings) -> Pairs:
     """Layers without rotation."""
-    if "position_embedding_type" in facts.row.defaults:
-        yield "rope.scaling.finetuned", facts.config.text("position_embedding_type", "") == "rope"
-    if not facts.config.has("no_rope_layers") and not facts.config.has("no_rope_layer_interval"):
+    if "position_embedding_type" in settings.row.defaults:
+        yield "rope.scaling.finetuned", settings.config.text("position_embedding_type", "") == "rope"
+    if not settings.config.has("no_rope_layers") and not settings.config.has("no_rope_layer_interval"):
         return
-    every = facts.config.count("no_rope_layer_interval", 4)
-    stated = facts.config.counts("no_rope_layers", most=1)
-    turned = [flag == 1 for flag in stated] or all_but(every, facts.n_layers)
-    if turned != all_but(facts.arch.nope_every, facts.n_layers):
+    every = settings.config.count("no_rope_layer_interval", 4)
+    stated = settings.config.counts("no_rope_layers", most=1)
+    turned = [flag == 1 for flag in stated] or all_but(every, settings.n_layers)
+    if turned != all_but(settings.arch.nope_every, settings.n_layers):
         yield "rope.layers", turned
 
 
-def _rotation(facts: Facts) -> Pairs:
-    if not facts.arch.rope_style:
+def _rotation(settings: HfSettings) -> Pairs:
+    if not settings.arch.rope_style:
         return
-    yield "rope.freq_base", facts.theta
-    yield "rope.dimension_count", facts.rope_dim
-    if facts.arch.has_local_rope:
-        yield "rope.freq_base_swa", _local_theta(facts)
-    yield from _stretch(facts)
+    yield "rope.freq_base", settings.theta
+    yield "rope.dimension_count", settings.rope_dim
+    if settings.arch.has_local_rope:
+        yield "rope.freq_base_swa", _local_theta(settings)
+    yield from _stretch(settings)
 
 
-def _local_theta(facts: Facts) -> float:
+def _local_theta(settings: HfSettings) -> float:
     """Of the layers with a window, which no architecture stretches."""
-    local = facts.config.section("rope_parameters").section(SLIDING)
+    local = settings.config.section("rope_parameters").section(SLIDING)
     kind = local.text("rope_type", "default")
     if kind != "default":
         raise _unsupported(f"rope_parameters.{SLIDING}.rope_type", kind, ("default",))
-    stated = facts.config.number("rope_local_base_freq", facts.arch.local_theta or facts.theta, above=0.0)
+    stated = settings.config.number(
+        "rope_local_base_freq", settings.arch.local_theta or settings.theta, above=0.0
+    )
     return local.number("rope_theta", stated, above=0.0)
 
 
-def _kind(facts: Facts) -> str:
-    kind = facts.rope.text("rope_type", "") or facts.rope.text("type", "default")
+def _kind(settings: HfSettings) -> str:
+    kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
     known = ("default", "linear", "yarn", "longrope", "su", "llama3")
     if kind not in known:
         raise _unsupported("rope_type", kind, known)
     return {"su": "longrope"}.get(kind, kind)
 
 
-def _stretch(facts: Facts) -> Pairs:
-    kind, rope = _kind(facts), facts.rope
+def _stretch(settings: HfSettings) -> Pairs:
+    kind, rope = _kind(settings), settings.rope
     if kind in ("default", "llama3"):
         return
     yield "rope.scaling.type", kind
     if kind == "longrope":
-        yield "rope.scaling.original_context_length", _original(facts)
-        yield "rope.scaling.attn_factor", _longrope_magnitude(facts)
+        yield "rope.scaling.original_context_length", _original(settings)
+        yield "rope.scaling.attn_factor", _longrope_magnitude(settings)
         return
     factor = rope.number("factor", above=0.0)
     yield "rope.scaling.factor", factor
     if kind == "yarn":
-        yield from _yarn(facts, factor)
+        yield from _yarn(settings, factor)
 
 
-def _yarn(facts: Facts, factor: float) -> Pairs:
-    rope = facts.rope
+def _yarn(settings: HfSettings, factor: float) -> Pairs:
+    rope = settings.rope
     if not rope.flag("truncate", True) or rope.has("mscale"):
         raise _unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
-    yield "rope.scaling.original_context_length", _original(facts)
+    yield "rope.scaling.original_context_length", _original(settings)
     yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
     yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
     if rope.has("attention_factor"):  # GGUF's factor multiplies the usual magnitude
         yield "rope.scaling.attn_factor", rope.number("attention_factor") / yarn_magnitude(factor)
 
 
-def _original(facts: Facts) -> int:
+def _original(settings: HfSettings) -> int:
     key = "original_max_position_embeddings"
-    stated = facts.rope.count(key, facts.count("context_length"))
-    return facts.config.count(key, stated)
+    stated = settings.rope.count(key, settings.count("context_length"))
+    return settings.config.count(key, stated)
 
 
-def _longrope_magnitude(facts: Facts) -> float:
+def _longrope_magnitude(settings: HfSettings) -> float:
     """sqrt(1 + ln(stretch) / ln(original context)) (arXiv 2402.13753)."""
-    original = _original(facts)
-    stretch = facts.rope.number("factor", facts.count("context_length") / original, above=0.0)
+    original = _original(settings)
+    stretch = settings.rope.number("factor", settings.count("context_length") / original, above=0.0)
     usual = math.sqrt(1.0 + math.log(stretch) / math.log(original)) if stretch > 1.0 and original > 1 else 1.0
-    return facts.rope.number("attention_factor", usual)
+    return settings.rope.number("attention_factor", usual)
 
 
-def rope_factors(facts: Facts) -> dict[str, Sequence[float]]:
+def rope_factors(settings: HfSettings) -> dict[str, Sequence[float]]:
     """Tensors of factors that GGUF keeps beside the metadata."""
-    if not facts.arch.rope_style:
+    if not settings.arch.rope_style:
         return {}
-    kind = _kind(facts)
+    kind = _kind(settings)
     if kind == "llama3":
-        return {"rope_freqs.weight": _llama3_factors(facts)}
+        return {"rope_freqs.weight": _llama3_factors(settings)}
     if kind == "longrope":
         names = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
-        return {name: _number_list(facts.rope, key) for name, key in names.items()}
+        return {name: _number_list(settings.rope, key) for name, key in names.items()}
     return {}
 
 
@@ -327,22 +332,22 @@ def _number_list(config: Config, key: str) -> list[float]:
     return [Config({key: item}, config.path, config.prefix).number(key) for item in items] or [0.0]
 
 
-def _llama3_factors(facts: Facts) -> list[float]:
+def _llama3_factors(settings: HfSettings) -> list[float]:
     """Slow pairs are divided by the factor, fast ones by nothing, those between by a blend (Llama 3.1)."""
-    rope, original = facts.rope, _original(facts)
+    rope, original = settings.rope, _original(settings)
     factor = rope.number("factor", above=0.0)
     low, high = rope.number("low_freq_factor", above=0.0), rope.number("high_freq_factor", above=0.0)
     turns = [
-        original * facts.theta ** (-2.0 * i / facts.rope_dim) / (2.0 * math.pi)
-        for i in range(facts.rope_dim // 2)
+        original * settings.theta ** (-2.0 * i / settings.rope_dim) / (2.0 * math.pi)
+        for i in range(settings.rope_dim // 2)
     ]
     shares = [min(max((n - low) / max(high - low, 1e-9), 0.0), 1.0) for n in turns]  # 1: as fast as before
     return [1.0 / ((1.0 - share) / factor + share) for share in shares]
 
 
-def _check_refused(facts: Facts) -> None:
-    for key, understood in {**REFUSED, **facts.row.refused}.items():
-        value = facts.config.values.get(key)
+def _check_refused(settings: HfSettings) -> None:
+    for key, understood in {**REFUSED, **settings.row.refused}.items():
+        value = settings.config.values.get(key)
         if value is not None and value not in understood:
             raise _unsupported(key, value, understood)
 
@@ -356,6 +361,6 @@ def _unsupported(key: str, value: object, known: Iterable[object]) -> Unsupporte
     )
 
 
-PARTS: tuple[Callable[[Facts], Pairs], ...] = (
+PARTS: tuple[Callable[[HfSettings], Pairs], ...] = (
     _sizes, _counts, _numbers, _act, _experts, _windows, _unturned, _rotation,
 )  # fmt: skip
