@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from camelid.backends.common.codecs.activations import FORMATS, load, store
 
 from camelid.backends.base import Capabilities, OpenSpec, OutputRow, PoolSize, Sources, Ticket
 from camelid.backends.common.codecs import decode, encode
-from camelid.backends.common.codecs.activations import FORMATS, load, store
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.formats.quants import quant
 from camelid.plan.plan import Plan, StateSpec, View

@@ -1,4 +1,4 @@
-"""From config.json to GGUF's metadata: keys, rotations, windows, experts."""
+"""GGUF metadata from config.json: sizes, experts, sliding windows, rotation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from camelid.model.spec import MAX_HEAD_DIM
 
 Metadata: TypeAlias = dict[str, MetadataValue]
 
-# Activations by their published names. "gelu" alone is the exact one.
+# Published activation -> ours. Only "gelu" is exact; the other GELUs are tanh approximations.
 ACTS: Mapping[str, str] = {
     "silu": "silu", "swish": "silu", "gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu",
     "gelu_fast": "gelu", "relu": "relu", "relu2": "relu2",
@@ -28,24 +28,24 @@ ACTS: Mapping[str, str] = {
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
 SLIDING, FULL = "sliding_attention", "full_attention"
-ATTENDS, RECURRENT = ("attention", FULL), ("mamba", "linear_attention")
-MAX_EXPERTS = 1 << 12  # the largest published have 512
+ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention")  # values of layer_types
+MAX_EXPERTS = 1 << 12  # published models have at most 512
 
 
 @dataclass(frozen=True)
 class HfSettings:
-    """Settings and their row, with the numbers that several parts need. Without slots, for its caches."""
+    """config.json with its `HfRow`, and the numbers that several parts need. No slots: cached properties."""
 
     config: Config
     row: HfRow
-    n_tensors: int  # no model has more layers or experts than tensors, so false counts cost nothing
+    n_tensors: int  # bound of n_layers and n_experts: a false count is refused before it costs memory
 
     @property
     def arch(self) -> Arch:
         return ARCHS[self.row.arch]
 
     def count(self, key: str, default: int | None = None) -> int:
-        """A count by its GGUF key."""
+        """An integer by its GGUF key. Raises ModelFormatError if it is absent and has no default."""
         name = self.row.keys[key]
         return self.config.count(name) if default is None else self.config.count(name, default)
 
@@ -63,8 +63,8 @@ class HfSettings:
 
     @cached_property
     def head_dim(self) -> int:
-        spread = max(self.count("embedding_length") // self.n_heads, 1)
-        return self.config.count("head_dim", min(spread, MAX_HEAD_DIM), most=MAX_HEAD_DIM)
+        default = max(self.count("embedding_length") // self.n_heads, 1)
+        return self.config.count("head_dim", min(default, MAX_HEAD_DIM), most=MAX_HEAD_DIM)
 
     @cached_property
     def n_experts(self) -> int:
@@ -75,12 +75,12 @@ class HfSettings:
 
     @property
     def counts_experts(self) -> bool:
-        """Whether each expert has tensors of its own, in every layer."""
+        """True if the published tensors are one per expert, not stacks of experts."""
         return any("{e}" in name for name in self.row.names.values())
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Published names inside a layer by GGUF name, feed-forward block included."""
+        """GGUF name -> published name of a layer's tensors, MLP included."""
         mlp = "experts" if self.n_experts else self.arch.mlp
         return {**self.row.names, **self.row.mlp_names.get(mlp, {})}
 
@@ -90,10 +90,10 @@ class HfSettings:
 
     @cached_property
     def rope(self) -> Config:
-        """Settings of the (global) rotation: rope_parameters, or the older rope_scaling."""
-        new = self.config.section("rope_parameters")
-        new = new.section(FULL) if new.has(FULL) else new
-        return new if new.values else self.config.section("rope_scaling")
+        """The rotation of full attention: rope_parameters, or rope_scaling before transformers 5."""
+        parameters = self.config.section("rope_parameters")
+        parameters = parameters.section(FULL) if parameters.has(FULL) else parameters
+        return parameters if parameters.values else self.config.section("rope_scaling")
 
     @cached_property
     def theta(self) -> float:
@@ -107,7 +107,11 @@ class HfSettings:
 
 
 def hf_metadata(settings: HfSettings, *, name: str) -> Metadata:
-    """GGUF's metadata for the model, without its tokenizer."""
+    """GGUF metadata of the model, without the tokenizer.
+
+    Raises UnsupportedModelError for a setting that would change the results, ModelFormatError for an
+    impossible one.
+    """
     _check_refused(settings)
     arch = settings.row.arch
     own = {f"{arch}.{key}": value for part in PARTS for key, value in part(settings)}
@@ -132,7 +136,7 @@ def _sizes(settings: HfSettings) -> Pairs:
 
 
 def _ffn_size(settings: HfSettings) -> int:
-    """The width of a dense block; of models that share an expert, that expert is the dense block."""
+    """The width of the dense MLP; a dense model with `mlp_names` states it as the shared expert's width."""
     shared = settings.row.counts.get("expert_shared_feed_forward_length")
     if shared and settings.row.mlp_names and not settings.n_experts:
         return settings.config.count(shared)
@@ -140,32 +144,33 @@ def _ffn_size(settings: HfSettings) -> int:
 
 
 def _kv_heads(settings: HfSettings) -> Pairs:
-    """One number; of a hybrid one a layer, 0 for a scan, or one beside the interval of attention."""
+    """KV heads; in a hybrid one number per layer (0: recurrent), or a number and an attention interval."""
     if len(settings.arch.mixers) == 1:
         yield "attention.head_count_kv", settings.n_kv_heads
         return
-    attends, every = _attends(settings), settings.arch.full_attention_interval
+    has_kv, every = _has_kv(settings), settings.arch.full_attention_interval
     if not every:
-        yield "attention.head_count_kv", [settings.n_kv_heads if does else 0 for does in attends]
+        yield "attention.head_count_kv", [settings.n_kv_heads if has else 0 for has in has_kv]
         return
-    every = attends.index(True) + 1 if True in attends else settings.n_layers + 1
-    if attends != [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]:
-        raise _unsupported("layer_types", "of another order", (f"{FULL} every so many layers",))
+    every = has_kv.index(True) + 1 if True in has_kv else settings.n_layers + 1
+    if has_kv != [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]:
+        raise _unsupported("layer_types", "irregular", (f"{FULL} in every nth layer",))
     yield "attention.head_count_kv", settings.n_kv_heads
     yield "full_attention_interval", every
 
 
-def _attends(settings: HfSettings) -> list[bool]:
-    """True for layers with keys and values: as layer_types has them, else at an interval, else none."""
+def _has_kv(settings: HfSettings) -> list[bool]:
+    """True for layers with a KV cache: by layer_types, else every nth layer, else none."""
     config, every = settings.config, settings.arch.full_attention_interval
     if every and not config.has("layer_types"):
         every = config.count("full_attention_interval", every)
         return [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]
     types = config.texts("layer_types") or [RECURRENT[0]] * settings.n_layers
-    other = {*types} - {*ATTENDS, *RECURRENT}
-    if other or len(types) != settings.n_layers:
-        raise _unsupported("layer_types", min(other, default=f"{len(types)} items"), (*ATTENDS, *RECURRENT))
-    return [kind in ATTENDS for kind in types]
+    unknown = {*types} - {*ATTENTION, *RECURRENT}
+    if unknown or len(types) != settings.n_layers:
+        found = min(unknown, default=f"{len(types)} items")
+        raise _unsupported("layer_types", found, (*ATTENTION, *RECURRENT))
+    return [kind in ATTENTION for kind in types]
 
 
 def _counts(settings: HfSettings) -> Pairs:
@@ -178,7 +183,7 @@ def _numbers(settings: HfSettings) -> Pairs:
     for key, name in settings.row.numbers.items():
         if settings.config.has(name):
             yield key, settings.config.number(name)
-        elif name in settings.row.defaults:  # null where absent would mean a number
+        elif name in settings.row.defaults:  # null turns the number off; an absent key means the default
             yield key, 0.0
     if settings.config.has("query_pre_attn_scalar"):
         yield "attention.scale", settings.config.number("query_pre_attn_scalar", above=0.0) ** -0.5
@@ -208,7 +213,7 @@ def _windows(settings: HfSettings) -> Pairs:
     config = settings.config
     is_on = not settings.row.has_window_switch or config.flag("use_sliding_window", False)
     windowed = _windowed(settings) if is_on and config.has("sliding_window") else []
-    if settings.arch.window and not any(windowed):  # left out, it would mean that one
+    if settings.arch.window and not any(windowed):  # an absent key means arch.window
         yield "attention.sliding_window", 0
     elif any(windowed):
         yield "attention.sliding_window", config.count("sliding_window")
@@ -217,13 +222,13 @@ def _windows(settings: HfSettings) -> Pairs:
 
 
 def _windowed(settings: HfSettings) -> list[bool]:
-    """Which layers see a window only."""
+    """True for layers with a sliding window."""
     config, n_layers = settings.config, settings.n_layers
     if config.has("layer_types"):
         types = config.texts("layer_types")
-        other = {*types} - {SLIDING, FULL}
-        if other or len(types) != n_layers:
-            raise _unsupported("layer_types", min(other, default=f"{len(types)} items"), (SLIDING, FULL))
+        unknown = {*types} - {SLIDING, FULL}
+        if unknown or len(types) != n_layers:
+            raise _unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (SLIDING, FULL))
         return [kind == SLIDING for kind in types]
     if settings.row.has_window_switch:
         first = config.count("max_window_layers", 0, least=0)
@@ -231,17 +236,17 @@ def _windowed(settings: HfSettings) -> list[bool]:
     return all_but(config.count("sliding_window_pattern", settings.arch.window_pattern, least=0), n_layers)
 
 
-def _unturned(settings: HfSettings) -> Pairs:
-    """Layers without rotation."""
+def _nope(settings: HfSettings) -> Pairs:
+    """Layers without rotation (NoPE). config.json's no_rope_layers holds 1 for layers with rotation."""
     if "position_embedding_type" in settings.row.defaults:
         yield "rope.scaling.finetuned", settings.config.text("position_embedding_type", "") == "rope"
     if not settings.config.has("no_rope_layers") and not settings.config.has("no_rope_layer_interval"):
         return
     every = settings.config.count("no_rope_layer_interval", 4)
     stated = settings.config.counts("no_rope_layers", most=1)
-    turned = [flag == 1 for flag in stated] or all_but(every, settings.n_layers)
-    if turned != all_but(settings.arch.nope_every, settings.n_layers):
-        yield "rope.layers", turned
+    rotated = [flag == 1 for flag in stated] or all_but(every, settings.n_layers)
+    if rotated != all_but(settings.arch.nope_every, settings.n_layers):
+        yield "rope.layers", rotated
 
 
 def _rotation(settings: HfSettings) -> Pairs:
@@ -251,11 +256,11 @@ def _rotation(settings: HfSettings) -> Pairs:
     yield "rope.dimension_count", settings.rope_dim
     if settings.arch.has_local_rope:
         yield "rope.freq_base_swa", _local_theta(settings)
-    yield from _stretch(settings)
+    yield from _scaling(settings)
 
 
 def _local_theta(settings: HfSettings) -> float:
-    """Of the layers with a window, which no architecture stretches."""
+    """The rotation base of window layers, which no supported model scales."""
     local = settings.config.section("rope_parameters").section(SLIDING)
     kind = local.text("rope_type", "default")
     if kind != "default":
@@ -266,7 +271,7 @@ def _local_theta(settings: HfSettings) -> float:
     return local.number("rope_theta", stated, above=0.0)
 
 
-def _kind(settings: HfSettings) -> str:
+def _rope_type(settings: HfSettings) -> str:
     kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
     known = ("default", "linear", "yarn", "longrope", "su", "llama3")
     if kind not in known:
@@ -274,13 +279,13 @@ def _kind(settings: HfSettings) -> str:
     return {"su": "longrope"}.get(kind, kind)
 
 
-def _stretch(settings: HfSettings) -> Pairs:
-    kind, rope = _kind(settings), settings.rope
+def _scaling(settings: HfSettings) -> Pairs:
+    kind, rope = _rope_type(settings), settings.rope
     if kind in ("default", "llama3"):
         return
     yield "rope.scaling.type", kind
     if kind == "longrope":
-        yield "rope.scaling.original_context_length", _original(settings)
+        yield "rope.scaling.original_context_length", _original_context(settings)
         yield "rope.scaling.attn_factor", _longrope_magnitude(settings)
         return
     factor = rope.number("factor", above=0.0)
@@ -293,32 +298,33 @@ def _yarn(settings: HfSettings, factor: float) -> Pairs:
     rope = settings.rope
     if not rope.flag("truncate", True) or rope.has("mscale"):
         raise _unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
-    yield "rope.scaling.original_context_length", _original(settings)
+    yield "rope.scaling.original_context_length", _original_context(settings)
     yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
     yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
-    if rope.has("attention_factor"):  # GGUF's factor multiplies the usual magnitude
+    if rope.has("attention_factor"):  # GGUF's attn_factor multiplies YaRN's magnitude
         yield "rope.scaling.attn_factor", rope.number("attention_factor") / yarn_magnitude(factor)
 
 
-def _original(settings: HfSettings) -> int:
+def _original_context(settings: HfSettings) -> int:
     key = "original_max_position_embeddings"
     stated = settings.rope.count(key, settings.count("context_length"))
     return settings.config.count(key, stated)
 
 
 def _longrope_magnitude(settings: HfSettings) -> float:
-    """sqrt(1 + ln(stretch) / ln(original context)) (arXiv 2402.13753)."""
-    original = _original(settings)
-    stretch = settings.rope.number("factor", settings.count("context_length") / original, above=0.0)
-    usual = math.sqrt(1.0 + math.log(stretch) / math.log(original)) if stretch > 1.0 and original > 1 else 1.0
-    return settings.rope.number("attention_factor", usual)
+    """sqrt(1 + ln(factor) / ln(original context)) (arXiv 2402.13753)."""
+    original = _original_context(settings)
+    factor = settings.rope.number("factor", settings.count("context_length") / original, above=0.0)
+    is_scaled = factor > 1.0 and original > 1
+    default = math.sqrt(1.0 + math.log(factor) / math.log(original)) if is_scaled else 1.0
+    return settings.rope.number("attention_factor", default)
 
 
 def rope_factors(settings: HfSettings) -> dict[str, Sequence[float]]:
-    """Tensors of factors that GGUF keeps beside the metadata."""
+    """RoPE factors by tensor name: GGUF stores them as tensors, config.json as settings."""
     if not settings.arch.rope_style:
         return {}
-    kind = _kind(settings)
+    kind = _rope_type(settings)
     if kind == "llama3":
         return {"rope_freqs.weight": _llama3_factors(settings)}
     if kind == "longrope":
@@ -333,34 +339,34 @@ def _number_list(config: Config, key: str) -> list[float]:
 
 
 def _llama3_factors(settings: HfSettings) -> list[float]:
-    """Slow pairs are divided by the factor, fast ones by nothing, those between by a blend (Llama 3.1)."""
-    rope, original = settings.rope, _original(settings)
+    """Divisors of the frequencies: `factor` for slow pairs, 1 for fast ones, a blend between (Llama 3.1)."""
+    rope, original = settings.rope, _original_context(settings)
     factor = rope.number("factor", above=0.0)
     low, high = rope.number("low_freq_factor", above=0.0), rope.number("high_freq_factor", above=0.0)
     turns = [
         original * settings.theta ** (-2.0 * i / settings.rope_dim) / (2.0 * math.pi)
         for i in range(settings.rope_dim // 2)
     ]
-    shares = [min(max((n - low) / max(high - low, 1e-9), 0.0), 1.0) for n in turns]  # 1: as fast as before
+    shares = [min(max((n - low) / max(high - low, 1e-9), 0.0), 1.0) for n in turns]  # 1: unscaled
     return [1.0 / ((1.0 - share) / factor + share) for share in shares]
 
 
 def _check_refused(settings: HfSettings) -> None:
-    for key, understood in {**REFUSED, **settings.row.refused}.items():
+    for key, supported in {**REFUSED, **settings.row.refused}.items():
         value = settings.config.values.get(key)
-        if value is not None and value not in understood:
-            raise _unsupported(key, value, understood)
+        if value is not None and value not in supported:
+            raise _unsupported(key, value, supported)
 
 
-def _unsupported(key: str, value: object, known: Iterable[object]) -> UnsupportedModelError:
-    shown = ", ".join(map(str, known))
+def _unsupported(key: str, value: object, supported: Iterable[object]) -> UnsupportedModelError:
+    shown = ", ".join(map(str, supported))
     return UnsupportedModelError(
-        f"config.json: {key} is {value!r}, which is not supported; understood: {shown or 'nothing'}",
+        f"config.json: {key} is {value!r}, which is not supported; supported: {shown or 'null'}",
         kind=key,
         name=str(value),
     )
 
 
 PARTS: tuple[Callable[[HfSettings], Pairs], ...] = (
-    _sizes, _counts, _numbers, _act, _experts, _windows, _unturned, _rotation,
+    _sizes, _counts, _numbers, _act, _experts, _windows, _nope, _rotation,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""From metadata to the sizes of mixers that keep one slot a sequence, which GGUF states as `ssm.*`."""
+"""Sizes of recurrent mixers from GGUF's `ssm.*` keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from camelid.model.spec import DeltaSpec, SsmSpec
 
 
 def read_ssm(metadata: MetadataReader) -> SsmSpec:
-    """Sizes of mamba2 layers. `time_step_rank` is the number of heads."""
+    """Sizes of mamba2 layers; `ssm.time_step_rank` is the number of heads."""
     n_heads, n_groups = metadata.count("ssm.time_step_rank"), metadata.count("ssm.group_count", 1)
     if n_heads % n_groups:
-        metadata.fail("ssm.time_step_rank", f"is {n_heads}, which {n_groups} groups do not divide")
+        metadata.fail("ssm.time_step_rank", f"is {n_heads}, expected a multiple of {n_groups} groups")
     return SsmSpec(
         n_heads=n_heads,
         head_dim=_head_dim(metadata, n_heads),
@@ -21,10 +21,10 @@ def read_ssm(metadata: MetadataReader) -> SsmSpec:
 
 
 def read_delta(metadata: MetadataReader) -> DeltaSpec:
-    """Sizes of delta layers. `time_step_rank` and `group_count` are the numbers of value and key heads."""
+    """Sizes of delta layers; `ssm.time_step_rank` counts value heads, `ssm.group_count` key heads."""
     n_heads, n_key_heads = metadata.count("ssm.time_step_rank"), metadata.count("ssm.group_count")
     if n_heads % n_key_heads:
-        metadata.fail("ssm.time_step_rank", f"is {n_heads}, which {n_key_heads} key heads do not divide")
+        metadata.fail("ssm.time_step_rank", f"is {n_heads}, expected a multiple of {n_key_heads} key heads")
     return DeltaSpec(
         n_heads=n_heads,
         value_dim=_head_dim(metadata, n_heads),
@@ -37,5 +37,5 @@ def read_delta(metadata: MetadataReader) -> DeltaSpec:
 def _head_dim(metadata: MetadataReader, n_heads: int) -> int:
     inner_size = metadata.count("ssm.inner_size")
     if inner_size % n_heads:
-        metadata.fail("ssm.inner_size", f"is {inner_size}, which {n_heads} heads do not divide")
+        metadata.fail("ssm.inner_size", f"is {inner_size}, expected a multiple of {n_heads} heads")
     return inner_size // n_heads

@@ -1,4 +1,4 @@
-"""From metadata to a `ModelSpec`: GGUF's keys, checked before anything is believed."""
+"""`ModelSpec` from GGUF metadata: every key is checked for type, range and consistency."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Factors: TypeAlias = Mapping[str, tuple[float, ...]]
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
 SCALINGS = ("none", "linear", "yarn", "longrope")
 
-# Metadata that would change the maths and that no row understands: key -> the values that change nothing.
+# Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.causal": (True,),
     "attention.clamp_kqv": (0.0,),
@@ -31,7 +31,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.kv_lora_rank": (0,),
     "attention.shared_kv_layers": (0,),
     "attention.temperature_scale": (0.0,),
-    "expert_gating_func": (0, 1),  # not stated, softmax over all
+    "expert_gating_func": (0, 1),  # 0 not stated, 1 softmax over all experts
     "expert_group_count": (0, 1),
     "expert_shared_count": (0,),
     "interleave_moe_layer_step": (0, 1),
@@ -39,20 +39,25 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "pooling_type": (0,),
     "rope.dimension_sections": (),
     "rope.scaling.alpha": (0.0,),
-    "rope.scaling.yarn_ext_factor": (-1.0, 1.0),  # llama.cpp's "not stated", and in full
+    "rope.scaling.yarn_ext_factor": (-1.0, 1.0),  # llama.cpp: -1 not stated, 1 full extrapolation
     "rope.scaling.yarn_log_multiplier": (0.0,),
     "router_logit_softcapping": (0.0,),
     "ssm.conv_kernel": (0,),
 }
-SCANS = ("mamba2", "delta")  # mixers whose sizes stand in ssm.*
+RECURRENT_MIXERS = ("mamba2", "delta")  # sizes in ssm.*
 
 
 def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
-    """The spec that the metadata states; ModelFormatError or UnsupportedModelError where it cannot be."""
+    """The spec of a checkpoint of architecture `name`; `factors` are its tensors of RoPE factors.
+
+    Raises ModelFormatError for impossible metadata, UnsupportedModelError for a feature no row has.
+    """
     metadata = MetadataReader(checkpoint.header, name)
     _check_refused(metadata, arch)
     n_heads, hidden_size = metadata.count("attention.head_count"), metadata.count("embedding_length")
-    head_dim = metadata.count("attention.key_length", max(1, hidden_size // n_heads))  # of 0, no scale
+    head_dim = metadata.count(
+        "attention.key_length", max(1, hidden_size // n_heads)
+    )  # 0 has no attention scale
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
     experts = _experts(metadata)
     ropes = _ropes(metadata, arch, head_dim, factors)
@@ -91,27 +96,26 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
 
 
 def at_context(model: Model, context_length: int) -> Model:
-    """The model for a shorter context: tables get smaller, and LongRoPE chooses its factors by it."""
+    """The model at a shorter context: smaller RoPE tables, and LongRoPE picks its factors by the length."""
     return replace(model, spec=replace(model.spec, context_length=context_length))
 
 
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
-    known = {"ssm.conv_kernel"} if {*SCANS} & {*arch.mixers} else set[str]()
-    refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in known}
-    understood = refused | {"split.count": (0, 1)}
-    for key, values in understood.items():
+    own = {"ssm.conv_kernel"} if {*RECURRENT_MIXERS} & {*arch.mixers} else set[str]()
+    refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
+    for key, values in (refused | {"split.count": (0, 1)}).items():
         value = metadata.gguf.metadata.get(key)
         if value is not None and value not in values:
             raise UnsupportedModelError(
                 f"{key} is {value!r}, which is not supported for {metadata.prefix}; "
-                f"understood: {', '.join(map(repr, values)) or 'nothing'}",
+                f"supported: {', '.join(map(repr, values)) or 'no value'}",
                 kind=key,
                 name=value,
             )
 
 
 def _n_layers(metadata: MetadataReader, n_tensors: int) -> int:
-    """Layers, at most as many as tensors, so that a false count costs no memory."""
+    """The number of layers. A count above the number of tensors is refused before it costs memory."""
     n_layers = metadata.count("block_count")
     if n_layers > n_tensors:
         metadata.fail("block_count", f"is {n_layers}, but the file has {n_tensors} tensors; it is damaged")
@@ -119,14 +123,14 @@ def _n_layers(metadata: MetadataReader, n_tensors: int) -> int:
 
 
 def _n_kv_heads(metadata: MetadataReader, arch: Arch, n_layers: int, n_heads: int) -> int:
-    """The one number of the layers that have keys and values; as many as heads where none has."""
+    """KV heads of the layers with a KV cache, the same in all of them; `n_heads` if no layer has one."""
     name = "attention.head_count_kv"
     if len(arch.mixers) == 1:
         return metadata.count(name, n_heads)
     stated = {n for n in metadata.counts(name, n_layers, n_heads) if n}
     if len(stated) > 1:
         raise UnsupportedModelError(
-            f"{metadata.key(name)} is {sorted(stated)} in layers with keys and values; one number is understood",
+            f"{metadata.key(name)} is {sorted(stated)} in layers with a KV cache, expected one number",
             kind=metadata.key(name),
             name=str(sorted(stated)),
         )
@@ -138,7 +142,7 @@ def _embedding(tensors: Mapping[str, Weight]) -> Weight:
     if tensor is None or len(tensor.shape) != 2:
         got = tensor.shape if tensor else "nothing"
         raise TensorShapeError(
-            f"token_embd.weight: found {got}, expected a matrix [vocabulary, hidden]",
+            f"token_embd.weight: found {got}, expected a matrix [vocab_size, hidden_size]",
             name="token_embd",
             got=got,
         )
@@ -168,9 +172,9 @@ def _experts(metadata: MetadataReader) -> ExpertsSpec | None:
 def _attention_scale(
     metadata: MetadataReader, arch: Arch, n_layers: int, width: float, head_dim: int
 ) -> float:
-    """As stated; else head_dim^-0.5, but for the one size of its family that spreads hidden over heads."""
-    plain = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
-    return metadata.number("attention.scale", plain) or plain
+    """The stated scale, else head_dim^-0.5, or `width`^-0.5 in a model of `arch.wide_layers` layers."""
+    default = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
+    return metadata.number("attention.scale", default) or default
 
 
 def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:
@@ -190,14 +194,14 @@ def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors
 
 
 def _scaling(metadata: MetadataReader, factors: Factors) -> RopeScaling | None:
-    # 0 means unscaled, as in llama.cpp.
+    # A factor of 0 means no scaling, and a factor without a type linear scaling, as in llama.cpp.
     factor = metadata.number("rope.scaling.factor", metadata.number("rope.scale_linear", 1.0)) or 1.0
-    default = "none" if factor == 1.0 else "linear"  # what llama.cpp takes a bare factor for
+    default = "none" if factor == 1.0 else "linear"
     stated = metadata.gguf.get(metadata.key("rope.scaling.type"), str, default=default)
     kind = "longrope" if "rope_factors_long" in factors else stated
     if kind not in SCALINGS:
         raise UnsupportedModelError(
-            f"{metadata.key('rope.scaling.type')} is {kind!r}; understood: {', '.join(SCALINGS)}",
+            f"{metadata.key('rope.scaling.type')} is {kind!r}; supported: {', '.join(SCALINGS)}",
             kind=metadata.key("rope.scaling.type"),
             name=kind,
         )
@@ -217,19 +221,22 @@ def _scaling(metadata: MetadataReader, factors: Factors) -> RopeScaling | None:
 
 
 def _magnitude(metadata: MetadataReader, kind: str, factor: float) -> float:
-    """The file's factor; it multiplies YaRN's own."""
-    usual = yarn_magnitude(factor) if kind == "yarn" else 1.0
-    _check_yarn_factor(metadata, usual)
-    return usual * metadata.number("rope.scaling.attn_factor", 1.0)
+    """The multiplier of cos and sin: YaRN's magnitude times the file's `attn_factor`."""
+    default = yarn_magnitude(factor) if kind == "yarn" else 1.0
+    _check_yarn_factor(metadata, default)
+    return default * metadata.number("rope.scaling.attn_factor", 1.0)
 
 
-def _check_yarn_factor(metadata: MetadataReader, usual: float) -> None:
-    """Converters of 2025 write what config.json calls attention_factor, which llama.cpp computes anew."""
+def _check_yarn_factor(metadata: MetadataReader, default: float) -> None:
+    """Refuses a `yarn_attn_factor` other than 1 or the computed magnitude.
+
+    Converters of 2025 copy config.json's attention_factor to this key; llama.cpp computes the magnitude.
+    """
     key = "rope.scaling.yarn_attn_factor"
-    stated = metadata.number(key, usual)
-    if not min(abs(stated - usual), abs(stated - 1.0)) < 1e-3:
+    stated = metadata.number(key, default)
+    if not min(abs(stated - default), abs(stated - 1.0)) < 1e-3:
         raise UnsupportedModelError(
-            f"{metadata.key(key)} is {stated:g}, which is not supported; understood: 1 and {usual:g}",
+            f"{metadata.key(key)} is {stated:g}, which is not supported; supported: 1 and {default:g}",
             kind=metadata.key(key),
             name=f"{stated:g}",
         )
@@ -239,8 +246,8 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
     value_dim = metadata.count("attention.value_length", spec.head_dim)
     rules = {
         "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
-        f"heads must have at most {MAX_HEAD_DIM} floats": spec.head_dim <= MAX_HEAD_DIM,
-        "key and value heads must have one size": value_dim == spec.head_dim,
+        f"head_dim must be at most {MAX_HEAD_DIM}": spec.head_dim <= MAX_HEAD_DIM,
+        "key and value heads must have the same size": value_dim == spec.head_dim,
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
     }
@@ -248,28 +255,29 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
         rules |= _rope_rules(rope, spec.head_dim)
     for rule, holds in rules.items():
         if not holds:
-            heads = f"heads {spec.n_heads}, {spec.n_kv_heads} of {spec.head_dim} and {value_dim}"
-            ropes = ", ".join(f"rope {rope.dim} at {rope.theta:g}" for rope in spec.ropes.values())
-            found = f"{heads}, epsilon {spec.norm_eps:g}, {ropes or 'no rope'}"
+            heads = f"{spec.n_heads} heads and {spec.n_kv_heads} KV heads of {spec.head_dim}"
+            ropes = ", ".join(f"rope dim {rope.dim}, theta {rope.theta:g}" for rope in spec.ropes.values())
+            sizes = f"{heads}, value heads of {value_dim}, epsilon {spec.norm_eps:g}"
+            found = f"{sizes}, {ropes or 'no rope'}"
             raise ModelFormatError(f"{spec.arch}: {rule}; found {found}", path=spec.name)
 
 
 def _rope_rules(rope: RopeSpec, head_dim: int) -> dict[str, bool]:
     is_even = rope.dim % 2 == 0 and rope.dim <= head_dim
     s = rope.scaling
-    stretches = (s.long_factors, s.short_factors) if s and s.kind == "longrope" else ()
+    long_short = (s.long_factors, s.short_factors) if s and s.kind == "longrope" else ()
     return {
-        "rope must turn an even number of floats, at most head_dim": is_even,
+        "rope dim must be an even number, at most head_dim": is_even,
         "rope theta must be finite and more than 1": 1.0 < rope.theta < math.inf,
-        "rope factors must be one a pair, finite and positive": not rope.factors
-        or _good_factors(rope.factors, rope),
-        "rope_factors_long and _short must be one a pair, finite and positive": all(
-            _good_factors(factors, rope) for factors in stretches
+        "rope factors must be finite and positive, one per pair": not rope.factors
+        or _are_valid(rope.factors, rope),
+        "rope_factors_long and _short must be finite and positive, one per pair": all(
+            _are_valid(factors, rope) for factors in long_short
         ),
         "rope scaling must be positive": not s or (s.factor > 0.0 and s.magnitude >= 0.0),
         "yarn betas must be positive": not s or min(s.beta_fast, s.beta_slow) > 0.0,
     }
 
 
-def _good_factors(factors: tuple[float, ...], rope: RopeSpec) -> bool:
+def _are_valid(factors: tuple[float, ...], rope: RopeSpec) -> bool:
     return len(factors) == rope.dim // 2 and all(0.0 < factor < math.inf for factor in factors)
