@@ -262,5 +262,5 @@ def test_one_tensor_an_expert_is_named_as_what_it_is(tmp_path: Path) -> None:
     raw = (tmp_path / "m.gguf").read_bytes()
     old = raw.replace(b"blk.0.ffn_gate.weight", b"blk.0.ffn_up.0.weight")
     (tmp_path / "old.gguf").write_bytes(old)
-    with pytest.raises(UnsupportedModelError, match=r"one tensor for each expert.*convert again"):
+    with pytest.raises(UnsupportedModelError, match=r"one tensor for each expert.*convert the model again"):
         camelid.load(tmp_path / "old.gguf")
