@@ -13,7 +13,7 @@ from camelid.model.lowering import Lowering
 from camelid.model.spec import EncoderSpec
 from camelid.plan.plan import View
 
-NORM_EPS = 1e-12  # of the L2 norm: guards an all-zero embedding
+NORM_EPS = 1e-12  # the L2 norm divides by max(length, NORM_EPS)
 
 
 def lower_encode(c: Lowering) -> None:

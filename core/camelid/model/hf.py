@@ -285,7 +285,7 @@ def _check_tying(settings: HfSettings, tensors: Mapping[str, Weight]) -> None:
             f"{settings.row.outer['output']}.weight is missing, but tie_word_embeddings is false",
             name="output",
             got="nothing",
-            want="a matrix [vocabulary, hidden]",
+            want="a matrix [vocab_size, hidden_size]",
         )
 
 

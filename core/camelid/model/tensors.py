@@ -70,7 +70,7 @@ def _delta_sizes(delta: DeltaSpec | None) -> Mapping[str, int]:
 def _split(
     tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch, sizes: Mapping[str, int]
 ) -> dict[str, Weight]:
-    """The tensors, with each fused tensor cut into its parts. A tensor is fused if its row count says so."""
+    """The tensors, with fused ones cut into their parts. A fused tensor has the rows of all its parts."""
     out = dict(tensors)
     for i in range(spec.n_layers):
         for name, parts in arch.splits.items():
