@@ -94,7 +94,7 @@ def lower(
     spec, entries = model.spec, entries_of(model.spec)
     if key.entry not in entries:
         known = ", ".join(entries)
-        raise PlanError(f"{spec.name} has no entry {key.entry!r}; it has {known}", op=key.entry)
+        raise PlanError(f"{spec.name} has no entry {key.entry!r}; its entries: {known}", op=key.entry)
     n_channels = 2 if "token_types" in model.weights else 1
     plan = PlanBuilder(key, states or declare_states(spec), n_channels=n_channels, dtype=dtype)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
