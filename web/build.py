@@ -58,7 +58,7 @@ NOT_IN_BROWSER = (
     "formats/hub/failures.py",
     "formats/hub/fetch.py",
     "model/hf.py",
-    "model/hf_facts.py",
+    "model/hf_metadata.py",
     "backends/webgpu/host_python.py",
 )
 # Modules of the native package for the page: the WASM backend and its records.

@@ -25,10 +25,10 @@ from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.archs import ARCHS
-from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.presets import PRESETS
 from camelid.model.read import read_model
 from camelid.model.sizes import bare_model, bytes_at, count_parameters, type_at
+from camelid.model.spec_reader import FACTOR_TENSORS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CRIA = str(files("camelid") / "data" / "cria.gguf")

@@ -135,7 +135,7 @@ def test_weights_of_another_type_are_marked(tmp_path: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b'"F32"', b'"I32"'))
     facts = inspect(folder)
-    assert "type i32, but weights must be one of" in facts["reason"]
+    assert "type i32, expected one of" in facts["reason"]
     assert {tuple(t["folds"]) for t in facts["tensors"]} == {("refused",)}
     assert facts["types"].keys() == {"i32"}
 

@@ -17,8 +17,8 @@ from camelid.formats.source import drive
 from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
 from camelid.model.decoder import lower
-from camelid.model.facts import at_context
 from camelid.model.read import read_model
+from camelid.model.spec_reader import at_context
 from camelid.plan.step import Capacity, ProgramKey
 
 KEY = ProgramKey(entry="mixed", capacity=Capacity(rows=1, sequences=1, outputs=1, updates=1))

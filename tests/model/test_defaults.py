@@ -16,8 +16,8 @@ from camelid.formats.gguf import open_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
 from camelid.loading.convert import convert
-from camelid.model.hf import read_facts
-from camelid.model.hf_facts import hf_metadata
+from camelid.model.hf import read_settings
+from camelid.model.hf_metadata import hf_metadata
 from camelid.model.read import read_model
 
 # (model, absent key of config.json, GGUF key, value): AutoConfig.for_model(model), transformers 5.23
@@ -58,8 +58,8 @@ def test_an_absent_key_of_config_json(name: str, absent: str, key: str, value: A
     config = json.loads((folder / "config.json").read_text())
     del config[absent]
     (folder / "config.json").write_text(json.dumps(config))
-    facts = read_facts(open_hf(folder))
-    assert hf_metadata(facts, name="m")[f"{facts.row.arch}.{key}"] == value
+    settings = read_settings(open_hf(folder))
+    assert hf_metadata(settings, name="m")[f"{settings.row.arch}.{key}"] == value
 
 
 def test_layers_with_a_window_begin_where_qwen2_says(tmp_path: Path) -> None:

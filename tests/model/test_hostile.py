@@ -72,8 +72,8 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("attention.head_count_kv", 3, ModelFormatError, "multiple of n_kv_heads"),
     ("attention.head_count_kv", -1, ModelFormatError, "head_count_kv is -1"),
     ("attention.key_length", 2**30, ModelFormatError, "key_length is"),
-    ("attention.key_length", 2**14, ModelFormatError, "at most 8192 floats"),
-    ("attention.value_length", 32, ModelFormatError, "one size"),
+    ("attention.key_length", 2**14, ModelFormatError, "head_dim must be at most 8192"),
+    ("attention.value_length", 32, ModelFormatError, "the same size"),
     ("feed_forward_length", 2**24 - 1, TensorShapeError, "expected shape"),
     ("context_length", 0, ModelFormatError, "context_length is 0"),
     ("context_length", 2**60, ModelFormatError, "context_length is"),
@@ -88,7 +88,7 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("rope.freq_base", -5.0, ModelFormatError, "theta must be finite and more than 1"),
     ("rope.dimension_count", 66, ModelFormatError, "at most head_dim"),
     ("rope.dimension_count", 7, ModelFormatError, "even number"),
-    ("rope.scaling.type", "magic", UnsupportedModelError, "'magic'; understood: none, linear"),
+    ("rope.scaling.type", "magic", UnsupportedModelError, "'magic'; supported: none, linear"),
     ("rope.scaling.yarn_attn_factor", 1.5, UnsupportedModelError, "is 1.5, which is not supported"),
     ("rope.scaling.yarn_log_multiplier", 0.1, UnsupportedModelError, "yarn_log_multiplier is 0.1"),
     ("rope.scaling.yarn_ext_factor", 0.5, UnsupportedModelError, "yarn_ext_factor is 0.5"),
@@ -122,7 +122,7 @@ def test_impossible_metadata(
 
 
 def test_a_list_of_the_layers_is_read_once(tmp_path: Path) -> None:
-    """Not once a layer: that is a thousand million looks for these many."""
+    """Reading it once per layer would take 2^30 list items for 2^15 layers."""
     write_tiny_llama(tmp_path / "m.gguf", seed=1)
     header, n = open_gguf(tmp_path / "m.gguf"), 1 << 15
     names = [*header.tensors, *map(str, range(n))]
@@ -169,7 +169,7 @@ HF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("rope_theta", "big", ModelFormatError, "rope_theta is"),
     ("rope_scaling", {"type": "dynamic", "factor": 2.0}, UnsupportedModelError, "'dynamic'"),
     ("rope_scaling", {"type": "linear", "factor": 0.0}, ModelFormatError, "factor is 0.0"),
-    ("rope_scaling", {"type": "longrope", "long_factor": [0.0]}, ModelFormatError, "one a pair"),
+    ("rope_scaling", {"type": "longrope", "long_factor": [0.0]}, ModelFormatError, "one per pair"),
     ("rope_scaling", [1], ModelFormatError, "rope_scaling is"),
     ("num_local_experts", 10**9, ModelFormatError, "num_local_experts is"),
     ("num_local_experts", 30, ModelFormatError, "num_local_experts is 30"),
@@ -262,5 +262,5 @@ def test_one_tensor_an_expert_is_named_as_what_it_is(tmp_path: Path) -> None:
     raw = (tmp_path / "m.gguf").read_bytes()
     old = raw.replace(b"blk.0.ffn_gate.weight", b"blk.0.ffn_up.0.weight")
     (tmp_path / "old.gguf").write_bytes(old)
-    with pytest.raises(UnsupportedModelError, match=r"one tensor for each expert.*convert again"):
+    with pytest.raises(UnsupportedModelError, match=r"one tensor for each expert.*convert the model again"):
         camelid.load(tmp_path / "old.gguf")

@@ -135,5 +135,5 @@ def test_buckets_are_those_of_the_paper(n_buckets: int, most: int) -> None:
 
 def test_an_entry_that_a_model_does_not_have_is_refused() -> None:
     capacity = Capacity(rows=1, sequences=1, outputs=1, updates=0)
-    with pytest.raises(PlanError, match="bert has no entry 'mixed'; it has encode"):
+    with pytest.raises(PlanError, match="bert has no entry 'mixed'; its entries: encode"):
         lower(bert_model(), ProgramKey(entry="mixed", capacity=capacity))

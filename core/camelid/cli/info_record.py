@@ -21,9 +21,9 @@ from camelid.formats.json_text import JsonObject
 from camelid.loading.model_file import ModelFile, find_directory, find_source, has_tokenizer, open_model
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
-from camelid.model.facts import FACTOR_TENSORS, read_spec
-from camelid.model.hf import fold_tensors, name_tensors, read_facts
-from camelid.model.hf_facts import Facts as HfFacts
+from camelid.model.hf import fold_tensors, name_tensors, read_settings
+from camelid.model.hf_metadata import HfSettings
+from camelid.model.spec_reader import FACTOR_TENSORS, read_spec
 from camelid.model.tensors import tensor_shapes
 from camelid.plan.weights import Weight
 
@@ -188,22 +188,22 @@ def _joined(first: Facts, second: Facts) -> Facts:
 def _uses(directory: HfDirectory) -> Iterator[tuple[str, Facts]]:
     """Stored name, GGUF name, load ops and status of each tensor with a rule."""
     try:
-        facts = read_facts(directory)
-        naming = name_tensors(directory, facts)
+        settings = read_settings(directory)
+        naming = name_tensors(directory, settings)
     except CamelidError:  # the record's error has the reason
         return
     for name, found in naming.named.items():
-        is_twin = facts.is_tied and name == "output.weight"
+        is_twin = settings.is_tied and name == "output.weight"
         use = {"to": name, "status": UNUSED} if is_twin else {"to": name, "status": WEIGHT}
-        folds = () if is_twin else tuple(_folds(name, found, facts))
+        folds = () if is_twin else tuple(_folds(name, found, settings))
         yield from ((t.name, {**use, "folds": folds}) for t in found)
     yield from ((t.name, {"status": IGNORED}) for t in naming.ignored.values())
 
 
-def _folds(name: str, found: list[HfTensor], facts: HfFacts) -> Iterator[str]:
+def _folds(name: str, found: list[HfTensor], settings: HfSettings) -> Iterator[str]:
     """The load ops of a tensor, in words."""
     try:
-        weight = fold_tensors(name, found, facts)
+        weight = fold_tensors(name, found, settings)
     except CamelidError:  # the record's error has the reason
         yield "refused"
         return

@@ -13,7 +13,7 @@ from camelid.errors import RequestError
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
-from camelid.model.facts import at_context
+from camelid.model.spec_reader import at_context
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import ProgramKey

@@ -20,10 +20,10 @@ from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
-from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.read import read_model
 from camelid.model.shards import merge_shards, n_shards, shard_names
 from camelid.model.spec import ModelSpec
+from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, inline_f32
 from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
 

@@ -1,9 +1,10 @@
-"""What a row of the architecture table is: tensors with their shapes, and how metadata becomes layers.
+"""Row type of the architecture table: tensors with symbolic shapes, and defaults for absent metadata.
 
-Shapes are written in letters: C hidden, Q query heads x head_dim, K key/value heads x head_dim, D head_dim, F
-ffn, E experts, X ffn of one expert, S ffn of the shared expert, V vocabulary, P positions; of scans H heads,
-I heads x head_dim, G groups, N floats that a norm joins, Z rows of the input projection, U channels and W
-width of the convolution, B key heads. A query heads, 1 is one.
+A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
+A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
+heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, 1 one.
+Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
+the convolution, W width of the convolution, Z rows of the input projection.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PRE_NORMS: Shapes = {"attn_norm": "C", "ffn_norm": "C"}
 POST_NORMS: Shapes = {"post_attention_norm": "C", "post_ffw_norm": "C"}
 HEAD_NORMS: Shapes = {"attn_q_norm": "D", "attn_k_norm": "D"}
 WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
-# Tensors of each mixer by kind. A name has the ending `.weight` unless it has one here or is in NO_ENDING.
+# Mixer -> its tensors. A name gets the ending `.weight`, except names with a dot and those in NO_ENDING.
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
     "mamba2": {
@@ -47,7 +48,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     },
 }
 NO_ENDING = ("ssm_a", "ssm_d")
-# Matrices and columns that no op multiplies by: float32 on every backend and in every file, as vectors are.
+# No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
 ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm")
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
@@ -63,7 +64,7 @@ NO_TENSORS: Shapes = {}
 SHARED_EXPERT: Shapes = {"ffn_gate_shexp": "SC", "ffn_up_shexp": "SC", "ffn_down_shexp": "CS"}
 QKV = ("attn_q", "attn_k", "attn_v")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
-# A fused tensor of a file and the rows that it is cut into; of one part, its name in the file and ours.
+# Fused tensor of a file -> the weights cut from its rows. An entry with a single part renames the tensor.
 FUSED_QKV = {"attn_qkv": (("attn_q", "Q"), ("attn_k", "K"), ("attn_v", "K"))}
 GATED_Q = {"attn_q": (("attn_q", "Q"), ("attn_gate", "Q"))}
 BETA_ALPHA = {"ssm_ba": (("ssm_beta", "H"), ("ssm_alpha", "H"))}
@@ -72,19 +73,21 @@ FUSED_GATE_UP = {"ffn_up": (("ffn_gate", "F"), ("ffn_up", "F"))}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arch:
-    """One architecture.
+    """One architecture: tensors of its layers, and defaults for metadata that a file leaves out.
 
-    `tensors` lists what every layer has besides its mixer and its feed-forward block. `mixers` are the kind
-    of layers with keys and values and, of a hybrid, the kind of those without: layers whose `head_count_kv`
-    is 0, or all but every `full_attention_interval`th. `added` extends MIXER_TENSORS and MLP_TENSORS by kind.
-    `splits` cuts fused tensors; the parts of those in `interleaved` take turns, once a head of the letter
-    there. `biases` lists which of all tensors have one, `optional_biases` which may. `window` and `softcaps`
-    (scores, logits) are what a file means that states none. `window_pattern` n: every nth layer is full, the
-    others see a window (0: all do); only where there is a window. Windowed layers rotate by `local_theta`, if
-    any, and unscaled unless `stretches_local`; `nope_every` n leaves every nth unrotated, `has_rope_switch`
-    all of them where `rope.scaling.finetuned` is false. `scales_embeddings` multiplies embeddings by
-    sqrt(hidden_size). `wide_layers` is the number of layers of the one size whose attention scale is (hidden
-    / heads)^-0.5.
+    Layers. `mixers` is ("attention",), or for a hybrid the mixer of layers with a KV cache and the recurrent
+    mixer. Layers whose `attention.head_count_kv` is 0 are recurrent; with `full_attention_interval` n, all
+    but every nth are.
+    Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
+    MLP_TENSORS by kind. Tensors in `biases` have a bias, those in `optional_biases` may have one. `splits`
+    cuts fused tensors; a tensor in `interleaved` repeats its parts once per head, counted by that letter.
+    Windows. `window_pattern` n: every nth layer attends to all rows, the others to a window (0: all layers
+    use the window). `window` and `softcaps` (scores, logits) apply to files that state none.
+    Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
+    scaling. With `nope_every` n, every nth layer has no rotation. `has_rope_switch`:
+    `rope.scaling.finetuned` = false turns rotation off in all layers.
+    Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
+    (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
     """
 
     rope_style: str = "norm"
@@ -106,7 +109,7 @@ class Arch:
     window: int = 0
     softcaps: tuple[float, float] = (0.0, 0.0)
     local_theta: float = 0.0
-    stretches_local: bool = True
+    scales_local: bool = True
     nope_every: int = 0
     has_rope_switch: bool = False
     scales_embeddings: bool = False
@@ -115,11 +118,11 @@ class Arch:
 
     @property
     def has_local_rope(self) -> bool:
-        """Whether layers with a window rotate in a way of their own."""
-        return self.local_theta > 0.0 or not self.stretches_local
+        """True if window layers use a rotation of their own."""
+        return self.local_theta > 0.0 or not self.scales_local
 
     def layer_tensors(self, layer: LayerSpec, *, has_shared_expert: bool) -> Shapes:
-        """Shapes by name of all that one layer has, biases aside."""
+        """Shapes of one layer's tensors by name, without biases."""
         mixer = {**MIXER_TENSORS[layer.mixer], **self.added.get(layer.mixer, {})}
         mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
         has_shared = has_shared_expert and layer.mlp == "experts"
@@ -128,7 +131,7 @@ class Arch:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A spec and its weights, by GGUF name without the `.weight` ending."""
+    """A spec with its weights by GGUF name; the ending `.weight` is dropped."""
 
     spec: ModelSpec
     weights: Mapping[str, Weight]

@@ -1,6 +1,6 @@
-"""The architectures, and the forms in which models are published. A same-family model is a row in each table.
+"""Tables of architectures and of Hugging Face model types. A same-family model is one row in each.
 
-`ARCHS` has the names of GGUF's `general.architecture`, `HF_ROWS` those of config.json's `model_type`.
+`ARCHS` is keyed by GGUF's `general.architecture`, `HF_ROWS` by config.json's `model_type`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from camelid.model.arch import (
 )
 
 ARCHS: dict[str, Arch] = {
-    # Llama 1 to 3, Mistral (its window), Mixtral (its experts) and others that llama.cpp files under llama.
+    # Llama 1 to 3, Mistral (sliding window), Mixtral (experts): llama.cpp's converter names them all llama.
     "llama": Arch(optional_biases=(*ATTENTION, *GLU_NAMES)),
     "qwen2": Arch(rope_style="neox", biases=QKV),
     "qwen3": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
     "qwen3moe": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
-    # Qwen3-Next: three layers of gated DeltaNet, then one of attention with a gate; experts in all.
+    # Qwen3-Next: three layers of gated DeltaNet, then one of gated attention; experts in every layer.
     "qwen3next": Arch(
         rope_style="neox",
         mixers=("attention", "delta"),
@@ -46,7 +46,7 @@ ARCHS: dict[str, Arch] = {
         act="gelu",
         tensors={**PRE_NORMS, **POST_NORMS},
         window_pattern=2,
-        window=4096,  # files of the first days, June 2024, state none of these three
+        window=4096,  # files of June 2024 state neither the window nor the two softcaps
         softcaps=(50.0, 30.0),
         scales_embeddings=True,
         wide_layers=46,
@@ -71,16 +71,16 @@ ARCHS: dict[str, Arch] = {
         has_positions=True,
         splits=FUSED_QKV,
     ),
-    # OLMo 2, which has no window, and OLMo 3, which llama.cpp files under it.
+    # OLMo 2 (no window) and OLMo 3 (window): llama.cpp names both olmo2.
     "olmo2": Arch(
         rope_style="neox",
         tensors=POST_NORMS,
         added={"attention": WIDE_NORMS},
         window_pattern=4,
-        stretches_local=False,
+        scales_local=False,
     ),
     "granite": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), has_rope_switch=True),
-    # Granite 4: dense or with experts and a shared one, usually without rotation.
+    # Granite 4: dense, or experts with a shared expert; most have no rotation.
     "granitehybrid": Arch(
         mixers=("attention", "mamba2"),
         optional_biases=(*ATTENTION, *GLU_NAMES, "ssm_conv1d"),
@@ -101,13 +101,13 @@ ARCHS: dict[str, Arch] = {
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
-    "llama": hf.HfRow(arch="llama", folds=hf.TURN),
+    "llama": hf.HfRow(arch="llama", folds=hf.PAIRS),
     "mistral": hf.HfRow(
-        arch="llama", folds=hf.TURN, defaults={"num_key_value_heads": 8, "sliding_window": 4096}
+        arch="llama", folds=hf.PAIRS, defaults={"num_key_value_heads": 8, "sliding_window": 4096}
     ),
     "mixtral": hf.HfRow(
         arch="llama",
-        folds=hf.TURN,
+        folds=hf.PAIRS,
         names={
             **hf.PRE_NORMS,
             **hf.ATTENTION,
@@ -156,7 +156,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS},
         folds=hf.GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
-        numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers reads no other
+        numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers' only softcap
         defaults={**hf.GEMMA_DEFAULTS, "rope_theta": 1e6},
         refused={"use_bidirectional_attention": (False,)},
         is_tied=True,
@@ -198,13 +198,13 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "olmo2": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5}),
     "olmo3": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096}),
     "granite": hf.HfRow(
-        arch="granite", folds=hf.TURN, numbers=hf.GRANITE_SCALES, defaults={"attention_multiplier": 1.0}
+        arch="granite", folds=hf.PAIRS, numbers=hf.GRANITE_SCALES, defaults={"attention_multiplier": 1.0}
     ),
     "granitemoehybrid": hf.HfRow(
         arch="granitehybrid",
         names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.MAMBA2},
         mlp_names=hf.GRANITE_MLPS,
-        folds={**hf.TURN, **hf.MAMBA2_FOLDS, **hf.HALVES},
+        folds={**hf.PAIRS, **hf.MAMBA2_FOLDS, **hf.HALVES},
         counts=hf.GRANITE_HYBRID_COUNTS,
         products={"ssm.inner_size": ("mamba_expand", "hidden_size")},
         numbers=hf.GRANITE_SCALES,
@@ -213,7 +213,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "smollm3": hf.HfRow(
         arch="smollm3",
-        folds=hf.TURN,
+        folds=hf.PAIRS,
         defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
         refused={"use_sliding_window": (False,)},
         is_tied=True,

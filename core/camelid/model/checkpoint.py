@@ -1,4 +1,4 @@
-"""A model's file or directory as GGUF would say it: metadata, and weights by name, none of them read yet."""
+"""A model's file or directory in GGUF's terms: metadata, and weights as byte ranges by name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelE
 from camelid.formats.gguf import Gguf
 from camelid.plan.weights import INLINE, Part, Weight
 
-MAX_NUMBERS = 1 << 16  # of a tensor that is a fact: one a pair of floats that are rotated
-Ask = Generator[tuple[int, int], bytes]
+MAX_NUMBERS = 1 << 16  # bound of a tensor of RoPE factors, one factor per rotated pair
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`header` holds the metadata and its strict getters; `tensors` are weights by full GGUF name.
+    """Metadata in `header`, and weights by full GGUF name in `tensors`.
 
-    `no_tokenizer` says why the metadata has no tokenizer although there is one; `losses` are what it cannot
-    say of the one it has, one sentence each. Both are for who writes a GGUF file.
+    For a directory's conversion to GGUF: `no_tokenizer` is the reason why GGUF cannot express its tokenizer,
+    `losses` are the features lost in the metadata's tokenizer, one sentence each.
     """
 
     header: Gguf
@@ -30,7 +29,7 @@ class Checkpoint:
 
 
 def checkpoint_of_gguf(gguf: Gguf, *, source: str = "model") -> Checkpoint:
-    """The checkpoint of one parsed file, whose bytes a backend will find under `source`."""
+    """The checkpoint of one parsed file; `source` is the key of its bytes in a backend's sources."""
     tensors = {
         t.name: Weight(name=t.name, type=t.type, shape=t.shape, parts=(Part(source, t.offset, t.n_bytes),))
         for t in gguf.tensors.values()
@@ -39,7 +38,11 @@ def checkpoint_of_gguf(gguf: Gguf, *, source: str = "model") -> Checkpoint:
 
 
 def read_f32(weight: Weight) -> Generator[tuple[int, int], bytes, tuple[float, ...]]:
-    """The numbers of a tensor that is a fact rather than a weight; asks for its bytes."""
+    """The numbers of an f32 vector, read at model load.
+
+    The generator yields the tensor's (offset, n_bytes) and receives its bytes. Raises TensorShapeError for
+    another type or shape, ModelFormatError for too few bytes.
+    """
     if weight.type != "f32":
         raise TensorShapeError(
             f"{weight.name}: type {weight.type}, expected f32; convert the file again",
@@ -56,5 +59,7 @@ def read_f32(weight: Weight) -> Generator[tuple[int, int], bytes, tuple[float, .
     part = weight.parts[0]
     raw = base64.b64decode(part.data) if part.source == INLINE else (yield part.offset, part.n_bytes)
     if len(raw) != weight.n_bytes:
-        raise ModelFormatError(f"{weight.name}: {len(raw)} bytes of {weight.n_bytes} could be read")
+        raise ModelFormatError(
+            f"{weight.name}: found {len(raw)} bytes, expected {weight.n_bytes}; the file is cut short"
+        )
     return struct.unpack(f"<{len(raw) // 4}f", raw)

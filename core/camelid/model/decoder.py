@@ -1,4 +1,4 @@
-"""Lowers any `ModelSpec` to a plan, layer by layer, through its blocks: the one decoder, and the entries."""
+"""Lowers a model to plans: the entries of a model, its decoder, and the state groups of its plans."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from camelid.plan.stages import layer_ranges
 from camelid.plan.step import ProgramKey
 from camelid.plan.tiers import TAIL_WINDOW, tail_of
 
-# The mixers that keep one slot a sequence, and what a layer of them keeps there; a model has one of them.
+# Recurrent mixer -> the tensors in a sequence's slot, per layer. A model has at most one recurrent mixer.
 MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {"mamba2": mamba2_state, "delta": delta_state}
 
 PAGE_ROWS = 16
-RING_ROWS = 128  # penalties look back 64 tokens; the rest covers steps in flight
-KV, WINDOW = "kv", "window"  # the state groups of layers that see all rows, and of sliding-window layers
+RING_ROWS = 128  # penalties read the last 64 token ids; the rest covers steps in flight
+KV, WINDOW = "kv", "window"  # state groups of full-attention and of sliding-window layers
 TABLE_KINDS = ("paged", "window", "static")
 Entry: TypeAlias = Callable[[Lowering], None]
 
@@ -40,9 +40,9 @@ Entry: TypeAlias = Callable[[Lowering], None]
 def declare_states(
     spec: ModelSpec, kv_type: str = "f32", page_rows: int = PAGE_ROWS
 ) -> tuple[StateSpec, ...]:
-    """The state groups of every plan of a model; the KV cache is stored as `kv_type` in pages of `page_rows`.
+    """The state groups of all plans of a model, with a KV cache of `kv_type` in pages of `page_rows` rows.
 
-    Raises RequestError for an unknown `kv_type`, and for one whose blocks do not fill the model's rows.
+    Raises RequestError for an unknown `kv_type`, or if the model's rows are not a multiple of its block.
     """
     states = _kv_states(spec, kv_row(kv_type), page_rows)
     declared = [check_columns(state, kv_type) for state in states if state.layers]
@@ -50,9 +50,9 @@ def declare_states(
 
 
 def _kv_states(spec: ModelSpec, types: KvType, page_rows: int) -> Iterator[StateSpec]:
-    """The groups of the KV cache, groups without layers included."""
+    """The state groups of the KV cache; groups without layers are included."""
     kv = mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
-    full, local = (_owners(spec, group) for group in (KV, WINDOW))
+    full, local = (_writers(spec, group) for group in (KV, WINDOW))
     window = max((layer.window for layer in spec.layers if layer.state_group == WINDOW), default=0)
     yield StateSpec(KV, "paged", full, kv, page_rows, types.kv)
     if types.tail:
@@ -68,8 +68,8 @@ def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
             yield StateSpec(RECURRENT, RECURRENT, layers, tensors(spec), 1)
 
 
-def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
-    """The layers that write keys and values of their own into a group."""
+def _writers(spec: ModelSpec, group: str) -> tuple[int, ...]:
+    """The layers that write their own keys and values to a state group."""
     return tuple(
         i for i, layer in enumerate(spec.layers) if layer.kv_layer < 0 and layer.state_group == group
     )
@@ -83,19 +83,18 @@ def lower(
     cuts: tuple[int, ...] = (),
     dtype: str = F32,
 ) -> Plan:
-    """The plan of one entry over declared `states` (None: those of `declare_states` in f32).
+    """The plan of one entry over `states` (None: `declare_states` with an f32 KV cache).
 
-    `decode` and `mixed` are lowered alike and differ in capacity. With fewer outputs than rows, the ops after
-    the last layer's attention or scan run for the outputs only. Activations are stored as `dtype`, logits as
-    float32.
+    `decode` and `mixed` differ only in capacity. With fewer outputs than rows, the ops after the last layer's
+    attention or scan run on the output rows only. Activations are stored as `dtype`, logits as float32.
+    A new stage begins before each layer in `cuts`; the number of layers stands for the head.
 
-    A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError
-    for an entry that the model does not have.
+    Raises PlanError for an entry that the model does not have.
     """
     spec, entries = model.spec, entries_of(model.spec)
     if key.entry not in entries:
         known = ", ".join(entries)
-        raise PlanError(f"{spec.name} has no entry {key.entry!r}; it has {known}", op=key.entry)
+        raise PlanError(f"{spec.name} has no entry {key.entry!r}; its entries: {known}", op=key.entry)
     n_channels = 2 if "token_types" in model.weights else 1
     plan = PlanBuilder(key, states or declare_states(spec), n_channels=n_channels, dtype=dtype)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
@@ -104,26 +103,26 @@ def lower(
 
 
 def entries_of(spec: ModelSpec) -> Mapping[str, Entry]:
-    """What can be asked of the model, and what lowers it."""
+    """Entry name -> lowering: `decode` and `mixed` of a decoder, `encode` of an encoder."""
     decode = {"decode": lower_decode, "mixed": lower_decode} if spec.layers else {}
     return decode | ({"encode": lower_encode} if spec.encoder else {})
 
 
 def lower_decode(c: Lowering) -> None:
-    """Adds the decoder's ops: embeddings, layers, logits of the output rows and the draw."""
+    """Adds the decoder's ops: embedding, layers, logits of the output rows, sampling."""
     c, spec = c.stack("dec."), c.spec
     x = embed(c)  # [T, C]
     if spec.n_streams > 1:
         c, x = replace(c, layer_inputs=streams.layer_inputs(c, x, TOKENS)), streams.open_streams(c, x)
     for i in range(len(spec.layers)):
-        _cut(c, i)
+        _begin_stage(c, i)
         x = apply_layer(c, x, i)
-    _cut(c, len(spec.layers))
+    _begin_stage(c, len(spec.layers))
     _head(c, streams.close_streams(c, x) if spec.n_streams > 1 else x)
 
 
-def _cut(c: Lowering, i: int) -> None:
-    """Begins a new stage where the model is to be cut before layer `i`."""
+def _begin_stage(c: Lowering, i: int) -> None:
+    """Begins a new stage if the plan is cut before layer `i`."""
     n_layers = len(c.spec.layers)
     for layers in layer_ranges(c.cuts, n_layers)[1:]:
         if layers.start == i:
@@ -132,7 +131,7 @@ def _cut(c: Lowering, i: int) -> None:
 
 
 def _head(c: Lowering, x: View) -> None:
-    """Logits of the output rows, and the draw."""
+    """Adds the final norm, the logits of the output rows and the sampling op."""
     out = c.plan.gather_rows(c.norm(x, "output_norm"))  # [O, C]
     name = "token_embd" if c.spec.is_tied else "output"
     logits = c.linear(out, name, "logits", dtype=F32)  # [O, V]
@@ -142,7 +141,7 @@ def _head(c: Lowering, x: View) -> None:
 
 
 def _state_changes(plan: PlanBuilder, layers: range) -> None:
-    """What a step changes in page tables and copies, in the groups that these layers have."""
+    """Adds the page-table updates and page copies of the state groups that `layers` use."""
     for state in plan.states:
         if not set(state.layers) & set(layers):
             continue

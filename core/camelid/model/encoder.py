@@ -1,6 +1,6 @@
-"""The entry `encode`: lowers an encoder, alone or before a decoder, to a plan without a cache.
+"""Lowers an encoder, alone or in front of a decoder, to the entry `encode`: a plan without a KV cache.
 
-It is atomic: a sequence's whole input goes in one step, since its rows see each other there and nowhere else.
+A sequence's whole input is one step, because every row attends to every other row of the input.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from camelid.model.lowering import Lowering
 from camelid.model.spec import EncoderSpec
 from camelid.plan.plan import View
 
-LEAST_LENGTH = 1e-12  # below which an embedding is not brought to length 1
+NORM_EPS = 1e-12  # the L2 norm divides by max(length, NORM_EPS)
 
 
 def lower_encode(c: Lowering) -> None:
-    """Adds the encoder's ops: its layers, then what a decoder will read, or else what the step gives back."""
+    """Adds the encoder's layers, then the cross-attention KV of a decoder, or the outputs without one."""
     encoder = c.spec.encoder
     assert encoder is not None, "the entry encode belongs to a model with an encoder"
     stack = replace(c.stack("enc."), spec=replace(c.spec, layers=encoder.layers))
@@ -28,10 +28,10 @@ def lower_encode(c: Lowering) -> None:
     for i in cross_layers(c.spec):
         write_cross(c.stack("dec."), x, i)
     if not c.spec.layers:
-        _give_back(c, x, encoder)
+        _emit(c, x, encoder)
 
 
-def _give_back(c: Lowering, x: View, encoder: EncoderSpec) -> None:
-    """An embedding of each output's sequence, or the hidden state of its row; [O, C]."""
+def _emit(c: Lowering, x: View, encoder: EncoderSpec) -> None:
+    """Adds the outputs [O, C]: a pooled embedding per sequence, or the hidden states of the output rows."""
     y = c.plan.pool(x, encoder.pooling) if encoder.pooling else c.plan.gather_rows(x)
-    c.plan.emit(c.plan.norm(y, None, LEAST_LENGTH, kind="l2") if encoder.has_unit_length else y)
+    c.plan.emit(c.plan.norm(y, None, NORM_EPS, kind="l2") if encoder.has_unit_length else y)

@@ -1,8 +1,8 @@
-"""What a row for a published form (a Hugging Face directory) is: names, settings, folds; and what rows share.
+"""Row type of `HF_ROWS`, and the tensor names, config.json keys and folds that rows share.
 
-Names are those inside a layer unless they stand in `outer`; `{e}` counts experts, which are stacked. A fold
-is exact (rows change places, a matrix is transposed or halved, 1 is added to a norm that was stored around 0)
-but for mamba's decays, which are stored as logarithms.
+Tensor maps go from GGUF name to published name, both relative to their layer except in `outer`; `{e}` is the
+expert index, and the experts' matrices are stacked. A fold changes a tensor at load. Folds are exact (rows
+permuted, a matrix transposed or cut in two, 1 added to a norm's gain), except the exponential of a decay.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHARED_EXPERT: Names = {
     "ffn_up_shexp": "shared_mlp.input_linear",
     "ffn_down_shexp": "shared_mlp.output_linear",
 }
-# Granite's dense block is what is the shared expert of its models with experts.
+# Granite publishes the dense MLP and the shared expert under the same names.
 GRANITE_MLPS: Mapping[str, Names] = {
     "glu": {name.removesuffix("_shexp"): inner for name, inner in SHARED_EXPERT.items()},
     "experts": {
@@ -79,9 +79,9 @@ QWEN_NEXT: Names = {
 }
 OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
-# Rotation of halves becomes rotation of adjacent pairs.
-TURN: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
-# A matrix of gates and then of what they multiply becomes two.
+# Rotation of halves becomes rotation of adjacent pairs: rows of each head are permuted.
+PAIRS: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
+# A stacked [gate; up] matrix becomes two matrices.
 HALVES: Names = {
     f"ffn_{name}{kind}": fold
     for name, fold in (("gate", "first_half"), ("up", "second_half"))
@@ -96,7 +96,7 @@ QWEN_NEXT_FOLDS: Names = {
     "attn_qkv": "qkv_of_qkvz", "attn_gate": "z_of_qkvz", "ssm_conv1d": "squeeze", "ssm_a": "decay",
 }  # fmt: skip
 
-# What config.json calls GGUF's keys.
+# GGUF key -> config.json key.
 KEYS: Names = {
     "embedding_length": "hidden_size",
     "block_count": "num_hidden_layers",
@@ -158,14 +158,15 @@ SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HfRow:
-    """One model_type. `numbers` are further keys of GGUF and their names in config.json, where stated;
-    `counts` those of whole numbers, each stated or in `defaults`, and `products` those of two multiplied.
-    `mlp_names` are names of feed-forward blocks by kind, where one published name is another tensor in each.
+    """One model_type: the ARCHS row `arch`, published tensor names, folds, and config.json's keys.
 
-    `refused` maps keys of config.json to the values that change nothing; `ignored` lists beginnings and
-    endings of tensors that are no weights. `defaults` is what an absent key of config.json means, where that
-    is not what most rows take it for (the classes of transformers 5), and `is_tied` an absent
-    tie_word_embeddings.
+    Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `mlp_names`
+    the MLP's by kind, for models whose dense and expert MLPs share published names. `folds` maps a GGUF name
+    to a fold (`hf.FOLDS`). Tensors that begin or end with an item of `ignored` are not weights.
+    Keys. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are optional
+    floats, `counts` integers, `products` integers multiplied from two keys. `defaults` are the values of
+    absent keys as in the classes of transformers 5; `is_tied` is the default of tie_word_embeddings.
+    `refused` maps a key to its supported values; any other value raises UnsupportedModelError.
     """
 
     arch: str
@@ -182,4 +183,4 @@ class HfRow:
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
     is_tied: bool = False
-    has_window_switch: bool = False  # use_sliding_window, from layer max_window_layers on
+    has_window_switch: bool = False  # use_sliding_window; window layers start at max_window_layers

@@ -1,4 +1,4 @@
-"""From a checkpoint to a `Model`: a row of `ARCHS` turns metadata into a spec and finds every tensor."""
+"""Reads a checkpoint into a `Model`: its row of `ARCHS` gives the spec and the rule of every tensor."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from camelid.formats.gguf import Gguf
 from camelid.model.arch import Arch, Model
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
-from camelid.model.facts import FACTOR_TENSORS, Factors, read_spec
+from camelid.model.spec_reader import FACTOR_TENSORS, Factors, read_spec
 from camelid.model.tensors import match_tensors
 
 
 def read_model(source: Gguf | Checkpoint) -> Generator[tuple[int, int], bytes, Model]:
-    """A model from a parsed GGUF or a checkpoint. Asks for byte ranges of tensors that are facts.
+    """A model from a parsed GGUF or a checkpoint.
 
-    Raises UnsupportedModelError for an architecture without a row, TensorShapeError for a tensor that is
-    missing, misshapen or that no rule consumed, ModelFormatError for impossible metadata.
+    The generator yields the (offset, n_bytes) of each tensor of RoPE factors and receives its bytes; other
+    weights are not read. Raises UnsupportedModelError for an architecture without a row, TensorShapeError
+    for a missing, misshapen or unused tensor, ModelFormatError for impossible metadata.
     """
     checkpoint = checkpoint_of_gguf(source) if isinstance(source, Gguf) else source
     arch_name = checkpoint.header.get("general.architecture", str)

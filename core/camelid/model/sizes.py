@@ -1,4 +1,4 @@
-"""How large a model is, from its weights or from its spec alone."""
+"""Parameter and byte counts of a model, from its weights or from its spec alone."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from camelid.model.spec import ModelSpec
 from camelid.model.tensors import tensor_shapes
 from camelid.plan.weights import Part, Weight
 
-NOWHERE = "nowhere"  # the source of weights that have shapes and no bytes
+NOWHERE = "nowhere"  # source of weights without bytes
 
 
 def count_parameters(weights: Iterable[Weight]) -> int:
-    """Numbers in all tensors, vectors included. A tied output is counted once, tables of angles never."""
+    """Numbers in all tensors, vectors included. A tied output counts once; RoPE tables do not count."""
     return sum(weight.rows * weight.cols for weight in weights)
 
 
 def bytes_at(weights: Iterable[Weight], type_name: str) -> int:
-    """Bytes of all tensors if every matrix, embeddings included, were of this type; see `type_at`."""
+    """Bytes of all tensors with every matrix, embeddings included, stored as `type_name`; see `type_at`."""
     return sum(w.rows * row_bytes(type_at(w.shape, type_name), w.cols) for w in weights)
 
 
 def type_at(shape: tuple[int, ...], type_name: str) -> str:
-    """The type that a tensor has in a file of `type_name`.
+    """The type of a tensor in a file of `type_name`.
 
-    Norms and biases are f32. A row that no block fills evenly stays f16. "4 bits" is q4_0 wherever Camelid
-    names a size: blocks of 32 weights in 18 bytes, 4.5 bits a weight.
+    Vectors (norms, biases) are f32. A matrix is f16 if its rows are not a multiple of the type's block. "4
+    bits" is q4_0 wherever Camelid prints a size: blocks of 32 weights in 18 bytes, 4.5 bits per weight.
     """
     if len(shape) == 1:
         return "f32"
@@ -36,9 +36,9 @@ def type_at(shape: tuple[int, ...], type_name: str) -> str:
 
 
 def bare_model(spec: ModelSpec, type_name: str) -> Model:
-    """A model whose weights have types and shapes, but no bytes anywhere: it lowers to plans and never loads.
+    """A model whose weights have types and shapes but no bytes: it lowers to plans and cannot be loaded.
 
-    It has what its architecture's row requires, and no optional bias.
+    Its tensors are those that the architecture's row requires, without optional biases.
     """
     present = () if spec.is_tied else ("output.weight",)
     shapes = tensor_shapes(spec, ARCHS[spec.arch], present)

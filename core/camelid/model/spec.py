@@ -1,20 +1,20 @@
-"""A model as data: `ModelSpec` says everything that the decoder needs to lower it to plans."""
+"""A model's architecture as data: `ModelSpec` is all that lowering to plans needs besides the weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-MAX_HEAD_DIM = 1 << 13  # the widest published have 576; tables of angles are 256 rows as wide
+MAX_HEAD_DIM = 1 << 13  # published models have at most 576; RoPE tables hold 256 rows of this width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """How rotation is stretched beyond the context that a model was trained with.
+    """RoPE scaling beyond the context length of training.
 
-    `kind` is linear (all angles divided by `factor`), yarn (arXiv 2309.00071) or longrope (arXiv 2402.13753:
-    `long_factors` where the loaded context exceeds `original_context`, else `short_factors`). `magnitude`
-    multiplies cos and sin. `is_rounded` lets yarn's ramp begin and end at whole pairs.
+    `kind`: linear (all angles divided by `factor`), yarn (arXiv 2309.00071) or longrope (arXiv 2402.13753:
+    `long_factors` if the loaded context exceeds `original_context`, else `short_factors`). `magnitude`
+    multiplies cos and sin. `is_rounded` rounds the ends of YaRN's ramp to whole pairs.
     """
 
     kind: str
@@ -30,10 +30,10 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeSpec:
-    """Rotary position embedding. `style` is norm (adjacent pairs) or neox (halves).
+    """Rotary position embedding (RoPE). `style`: norm rotates adjacent pairs, neox pairs across halves.
 
-    `dim` counts the rotated floats of a head. `factors` divide the frequencies, one a pair (Llama 3.1's
-    `rope_freqs`); empty means none.
+    `dim` is the number of rotated floats per head. `factors` divide the frequencies, one factor per pair
+    (Llama 3.1's `rope_freqs`); an empty tuple divides by 1.
     """
 
     theta: float
@@ -45,13 +45,13 @@ class RopeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
-    """One layer: which block mixes tokens, which block follows, which state and rotation they use.
+    """One layer: a row of `layers.MIXERS` and one of `layers.MLPS`, with their state group and rotation.
 
-    `residual` is sequential, parallel, post (the norm comes after the sum), cross (attention to an encoder's
-    rows between the two blocks) or altup (several streams).
-    `rope` names one of the model's rotations, "" means none. `window` > 0 limits attention to so many latest
-    rows. `kv_layer` >= 0 is the layer whose keys and values this one reads instead of its own. A layer
-    without keys and values has the group `recurrent`.
+    `residual`: sequential, post (norm after the sum), cross (attention to an encoder's rows between mixer
+    and MLP) or altup (several streams); the rows of `layers.RESIDUALS`. `rope` is a key of
+    `ModelSpec.ropes`, "" for no rotation. `window` > 0 limits attention to the latest `window` rows.
+    `kv_layer` >= 0 is the layer whose keys and values this layer reads instead of its own. Layers without a
+    KV cache have the state group `recurrent`.
     """
 
     mixer: str = "attention"
@@ -66,8 +66,12 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsSpec:
-    """A mixture of `n_experts` of which each row takes `n_used`, all from `n_groups_used` of `n_groups`
-    neighbourhoods. `gate` is a gate of the router op."""
+    """A mixture of experts: the router picks `n_used` of `n_experts` for each row.
+
+    The experts form `n_groups` groups, the picked ones are from the best `n_groups_used` of them. `gate` is
+    the router op's gate; `normalize` makes the probs of the picked experts sum to 1, `scale` multiplies them.
+    `shared_size` is the width of an expert that runs for every row (0: none).
+    """
 
     n_experts: int
     n_used: int
@@ -82,7 +86,7 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsmSpec:
-    """Sizes of mamba2 layers: `n_heads` of `head_dim`, which share B and C of `state_size` in `n_groups`."""
+    """Sizes of mamba2 layers: `n_heads` of `head_dim`; each of `n_groups` groups shares its B and C."""
 
     n_heads: int
     head_dim: int
@@ -105,7 +109,7 @@ class SsmSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSpec:
-    """Sizes of delta layers: `n_heads` of `value_dim`, neighbours of which share one of `n_key_heads`."""
+    """Sizes of delta layers: `n_heads` of `value_dim`; adjacent heads share one of `n_key_heads`."""
 
     n_heads: int
     value_dim: int
@@ -124,8 +128,11 @@ class DeltaSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MlaSpec:
-    """Sizes of latent attention: a row keeps a latent of `kv_rank` floats and `rope_dim` rotated ones, which
-    are the last of the `head_dim` floats of a query head."""
+    """Sizes of multi-head latent attention (MLA, DeepSeek-V2).
+
+    The KV cache stores a latent of `kv_rank` floats and a rotated key of `rope_dim` floats per row. The last
+    `rope_dim` of a query head's `head_dim` floats are rotated.
+    """
 
     kv_rank: int
     rope_dim: int
@@ -133,9 +140,11 @@ class MlaSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """The layers of an encoder. If no decoder follows, a step gives back an embedding of each sequence by
-    `pooling` (mean, cls or last; "": the hidden states of its output rows), brought to length 1 where the
-    model `has_unit_length`."""
+    """The layers of an encoder, and its output if the model has no decoder.
+
+    `pooling` is mean, cls or last for one embedding per sequence, or "" for the hidden states of the output
+    rows. `has_unit_length` scales outputs to length 1.
+    """
 
     layers: tuple[LayerSpec, ...]
     pooling: str = ""
@@ -144,14 +153,14 @@ class EncoderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """Architecture facts of one model, from its file's metadata.
+    """Architecture and sizes of one model.
 
-    `embedding_scale`, `residual_scale` and `logit_scale` multiply the embeddings, what each block adds, and
-    the logits; `attention_softcap` and `logit_softcap` bound scores and logits (0: not at all).
-    `norms_values` brings each head's values to length sqrt(head_dim); `ffn_cutoff` is how many deviations
-    above its row's mean a gate must be to count in layers of kind sparse_glu; `n_streams` > 1 are carried
-    from layer to layer by layers whose residual is altup. `layers` are those of the decoder; an `encoder`
-    has its own, and may be all there is. `max_distance` is where biases by distance end.
+    `layers` are the decoder's; `encoder` has its own, and a model may have only an encoder.
+    `embedding_scale`, `residual_scale` and `logit_scale` multiply embeddings, each block's output and logits.
+    `attention_softcap` and `logit_softcap` bound scores and logits (0: unbounded). `norms_values` applies an
+    RMS norm without gain to each head's values. `ffn_cutoff` is the gate threshold of sparse_glu, in standard
+    deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `max_distance` is the
+    last distance with a relative position bias of its own; larger distances share that bias.
     """
 
     arch: str

@@ -1,4 +1,4 @@
-"""Every tensor of a checkpoint finds its rule, or there is an error that names it."""
+"""Weights of a checkpoint, matched to the tensors that its architecture's row requires."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import replace
 from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.model.arch import ELEMENTWISE, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.facts import FACTOR_TENSORS
 from camelid.model.spec import DeltaSpec, LayerSpec, ModelSpec, SsmSpec
+from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, take_rows
 
 Shape = tuple[int, ...]
@@ -18,7 +18,11 @@ SINGLE_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
 
 
 def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
-    """Weights by GGUF name without `.weight`. TensorShapeError if one is missing, misshapen or left over."""
+    """Weights by GGUF name without `.weight`, fused tensors cut into their parts.
+
+    Raises TensorShapeError for a missing, misshapen or unused tensor, UnsupportedModelError for a file with
+    one tensor per expert.
+    """
     _check_stacked(checkpoint.tensors)
     tensors = _split(checkpoint.tensors, spec, arch, _sizes(spec))
     shapes = tensor_shapes(spec, arch, tensors)
@@ -28,10 +32,10 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
 
 
 def tensor_shapes(spec: ModelSpec, arch: Arch, present: Collection[str]) -> dict[str, Shape]:
-    """Shapes by full GGUF name: all that the row requires, and those optional tensors that are `present`."""
+    """Shapes by full GGUF name: the row's required tensors, and the optional ones in `present`."""
     sizes = _sizes(spec)
-    wanted = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in present}
-    return {name: tuple(sizes[letter] for letter in letters) for name, letters in wanted.items()}
+    names = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in present}
+    return {name: tuple(sizes[letter] for letter in letters) for name, letters in names.items()}
 
 
 def _sizes(spec: ModelSpec) -> Mapping[str, int]:
@@ -66,27 +70,27 @@ def _delta_sizes(delta: DeltaSpec | None) -> Mapping[str, int]:
 def _split(
     tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch, sizes: Mapping[str, int]
 ) -> dict[str, Weight]:
-    """The tensors with every fused one cut into its rows, where its size says that it is fused."""
+    """The tensors, with fused ones cut into their parts. A fused tensor has the rows of all its parts."""
     out = dict(tensors)
     for i in range(spec.n_layers):
         for name, parts in arch.splits.items():
             if not all(letter in sizes for _, letter in parts):
-                continue  # of a mixer that no layer has
+                continue  # a part of a mixer that no layer has
             counts = [sizes[letter] for _, letter in parts]
-            turns = sizes[arch.interleaved.get(name, "1")]
+            n_repeats = sizes[arch.interleaved.get(name, "1")]
             for ending in ("weight", "bias"):
                 fused = out.get(f"blk.{i}.{name}.{ending}")
                 if fused is not None and fused.shape[:1] == (sum(counts),):
                     del out[fused.name]
-                    out |= _cut(fused, [f"blk.{i}.{part}.{ending}" for part, _ in parts], counts, turns)
+                    out |= _cut(fused, [f"blk.{i}.{part}.{ending}" for part, _ in parts], counts, n_repeats)
     return out
 
 
-def _cut(fused: Weight, names: list[str], counts: list[int], turns: int) -> dict[str, Weight]:
-    """The parts by name, each of which has its rows in so many turns."""
-    each = [count // turns for count in counts]
-    starts = [range(sum(each[:i]), fused.shape[0], sum(each)) for i in range(len(each))]
-    rows = [[(start, n) for start in s] for s, n in zip(starts, each, strict=True)]
+def _cut(fused: Weight, names: list[str], counts: list[int], n_repeats: int) -> dict[str, Weight]:
+    """The parts by name. The file repeats the sequence of parts `n_repeats` times, once per head."""
+    sizes = [count // n_repeats for count in counts]
+    starts = [range(sum(sizes[:i]), fused.shape[0], sum(sizes)) for i in range(len(sizes))]
+    rows = [[(start, n) for start in s] for s, n in zip(starts, sizes, strict=True)]
     return {name: take_rows(fused, name, ranges) for name, ranges in zip(names, rows, strict=True)}
 
 
@@ -115,7 +119,7 @@ def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
 
 
 def _full(name: str) -> str:
-    """The name with its ending, where it has one."""
+    """The GGUF name of a layer's tensor: `.weight` is added unless the name has its ending."""
     return name if name in NO_ENDING or "." in name else f"{name}.weight"
 
 
@@ -124,11 +128,12 @@ def _short(name: str) -> str:
 
 
 def _check_stacked(tensors: Mapping[str, Weight]) -> None:
-    """Until April 2024 converters wrote one tensor an expert."""
+    """Refuses files from before April 2024: converters wrote one tensor per expert."""
     single = next((name for name in tensors if SINGLE_EXPERT.fullmatch(name)), None)
     if single:
         raise UnsupportedModelError(
-            f"{single}: one tensor for each expert, as converters wrote before April 2024; convert again",
+            f"{single}: one tensor for each expert, expected a stack (the layout changed in April 2024); "
+            "convert the model again",
             kind="tensor layout",
             name=single,
         )
@@ -149,25 +154,25 @@ def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
 
 
 def _is_shape(got: Shape, want: Shape) -> bool:
-    """Shapes agree; ggml drops leading dimensions of 1 when it rewrites a file."""
+    """True if the shapes agree. ggml drops a leading dimension of 1 when it rewrites a file."""
     return got == want or (want[0] == 1 and got == want[1:])
 
 
 def _as_f32(weight: Weight) -> Weight:
-    """Norms, biases and what a scan takes are float32 on every backend; they weigh nothing."""
+    """Norms, biases and the scan's vectors are float32 on every backend; their bytes are negligible."""
     if weight.type == "f32" or weight.stored_type != weight.type:
         return weight
     return replace(weight, type="f32").then("cast", weight.type)
 
 
 def _check_all_consumed(names: set[str], consumed: set[str], arch_name: str) -> None:
-    left = sorted(names - consumed)
-    if left:
-        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    unused = sorted(names - consumed)
+    if unused:
+        more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
         raise TensorShapeError(
-            f"tensor {left[0]}{more}: no rule of architecture {arch_name!r} uses it, "
+            f"tensor {unused[0]}{more}: no rule of architecture {arch_name!r} uses it, "
             "so results would be wrong",
-            name=left[0],
-            got=left[0],
+            name=unused[0],
+            got=unused[0],
             want="no further tensors",
         )

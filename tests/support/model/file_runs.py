@@ -18,8 +18,8 @@ from camelid.formats.source import drive
 from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
 from camelid.model.checkpoint import checkpoint_of_gguf
-from camelid.model.facts import at_context
 from camelid.model.read import read_model
+from camelid.model.spec_reader import at_context
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
 

@@ -1,4 +1,4 @@
-"""Getters over GGUF's metadata: each checks type and range, and an error names the key."""
+"""Typed access to one architecture's GGUF metadata: every getter checks type and range."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from camelid.formats.gguf import Gguf
 MAX_COUNT = 2**24
 
 
-class Facts:
-    """Getters over one architecture's metadata keys, each with its bounds."""
+class MetadataReader:
+    """Getters for the keys `<prefix>.<name>` of a GGUF header.
+
+    A key of the wrong type or range raises ModelFormatError with the key's name.
+    """
 
     def __init__(self, gguf: Gguf, prefix: str) -> None:
         self.gguf = gguf
@@ -25,7 +28,7 @@ class Facts:
         return self.key(name) in self.gguf.metadata
 
     def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """An integer of `least` .. 2^24 - 1. A list of one repeated number counts as that number."""
+        """An integer in `least` .. 2^24 - 1; a list of equal numbers counts as one number."""
         value = self._uniform(name)
         if value is None and default is None:
             return self.gguf.get(self.key(name), int)
@@ -36,7 +39,7 @@ class Facts:
         return value
 
     def counts(self, name: str, n: int, default: int) -> list[int]:
-        """An integer of 0 .. 2^24 - 1 for each of `n` layers. A number alone stands for all."""
+        """`n` integers in 0 .. 2^24 - 1, one per layer; a single number applies to every layer."""
         if not self.is_list(name):
             return [self.count(name, default, least=0)] * n
         values = self.gguf.get(self.key(name), list[int])
@@ -46,7 +49,7 @@ class Facts:
         return values
 
     def flags(self, name: str, n: int) -> list[bool]:
-        """A truth value for each of `n` layers."""
+        """`n` booleans, one per layer."""
         values = self.gguf.get(self.key(name), list[bool])
         self._check_length(name, values, n)
         return values
@@ -56,7 +59,7 @@ class Facts:
 
     def _check_length(self, name: str, values: Sized, n: int) -> None:
         if len(values) != n:
-            self.fail(name, f"has {len(values)} items for {n} layers")
+            self.fail(name, f"has {len(values)} items for {n} layers; the file is damaged")
 
     def _uniform(self, name: str) -> int | None:
         value = self.gguf.metadata.get(self.key(name))
@@ -66,7 +69,8 @@ class Facts:
         if len(set(values)) == 1:
             return values[0]
         raise UnsupportedModelError(
-            f"{self.key(name)} differs from layer to layer, which {self.prefix!r} does not support yet",
+            f"{self.key(name)} differs from layer to layer, expected one number for all layers of "
+            f"{self.prefix!r}; this model is not supported yet",
             kind=self.key(name),
             name=f"a list of {len(values)}",
         )

@@ -1,0 +1,372 @@
+"""GGUF metadata from config.json: sizes, experts, sliding windows, rotation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.hf_config import Config
+from camelid.model.arch import Arch
+from camelid.model.archs import ARCHS
+from camelid.model.hf_rows import HfRow
+from camelid.model.layer_specs import all_but
+from camelid.model.rope import yarn_magnitude
+from camelid.model.spec import MAX_HEAD_DIM
+
+Metadata: TypeAlias = dict[str, MetadataValue]
+
+# Published activation -> ours. Only "gelu" is exact; the other GELUs are tanh approximations.
+ACTS: Mapping[str, str] = {
+    "silu": "silu", "swish": "silu", "gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu", "relu": "relu", "relu2": "relu2",
+}  # fmt: skip
+COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
+REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
+SLIDING, FULL = "sliding_attention", "full_attention"
+ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention")  # values of layer_types
+MAX_EXPERTS = 1 << 12  # published models have at most 512
+
+
+@dataclass(frozen=True)
+class HfSettings:
+    """config.json with its `HfRow`, and the numbers that several parts need. No slots: cached properties."""
+
+    config: Config
+    row: HfRow
+    n_tensors: int  # bound of n_layers and n_experts: a false count is refused before it costs memory
+
+    @property
+    def arch(self) -> Arch:
+        return ARCHS[self.row.arch]
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """An integer by its GGUF key. Raises ModelFormatError if it is absent and has no default."""
+        name = self.row.keys[key]
+        return self.config.count(name) if default is None else self.config.count(name, default)
+
+    @cached_property
+    def n_layers(self) -> int:
+        return self.config.count(self.row.keys["block_count"], most=self.n_tensors)
+
+    @cached_property
+    def n_heads(self) -> int:
+        return self.count("attention.head_count")
+
+    @cached_property
+    def n_kv_heads(self) -> int:
+        return self.count("attention.head_count_kv", self.n_heads)
+
+    @cached_property
+    def head_dim(self) -> int:
+        default = max(self.count("embedding_length") // self.n_heads, 1)
+        return self.config.count("head_dim", min(default, MAX_HEAD_DIM), most=MAX_HEAD_DIM)
+
+    @cached_property
+    def n_experts(self) -> int:
+        names = ("num_local_experts", "num_experts")
+        most = max(self.n_tensors // self.n_layers, 1) if self.counts_experts else MAX_EXPERTS
+        stated = (self.config.count(name, least=0, most=most) for name in names if self.config.has(name))
+        return next(stated, 0)
+
+    @property
+    def counts_experts(self) -> bool:
+        """True if the published tensors are one per expert, not stacks of experts."""
+        return any("{e}" in name for name in self.row.names.values())
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """GGUF name -> published name of a layer's tensors, MLP included."""
+        mlp = "experts" if self.n_experts else self.arch.mlp
+        return {**self.row.names, **self.row.mlp_names.get(mlp, {})}
+
+    @cached_property
+    def is_tied(self) -> bool:
+        return self.config.flag("tie_word_embeddings", self.row.is_tied)
+
+    @cached_property
+    def rope(self) -> Config:
+        """The rotation of full attention: rope_parameters, or rope_scaling before transformers 5."""
+        parameters = self.config.section("rope_parameters")
+        parameters = parameters.section(FULL) if parameters.has(FULL) else parameters
+        return parameters if parameters.values else self.config.section("rope_scaling")
+
+    @cached_property
+    def theta(self) -> float:
+        default = self.config.number("rope_theta", 10000.0, above=1.0)
+        return self.rope.number("rope_theta", default, above=1.0)
+
+    @cached_property
+    def rope_dim(self) -> int:
+        share = self.config.number("partial_rotary_factor", 1.0, above=0.0, most=1.0)
+        return int(self.head_dim * self.rope.number("partial_rotary_factor", share, above=0.0, most=1.0))
+
+
+def hf_metadata(settings: HfSettings, *, name: str) -> Metadata:
+    """GGUF metadata of the model, without the tokenizer.
+
+    Raises UnsupportedModelError for a setting that would change the results, ModelFormatError for an
+    impossible one.
+    """
+    _check_refused(settings)
+    arch = settings.row.arch
+    own = {f"{arch}.{key}": value for part in PARTS for key, value in part(settings)}
+    return {"general.architecture": arch, "general.name": name, **own}
+
+
+Pairs: TypeAlias = Iterator[tuple[str, MetadataValue]]
+
+
+def _sizes(settings: HfSettings) -> Pairs:
+    yield from ((key, settings.count(key)) for key in COUNTS)
+    yield "feed_forward_length", _ffn_size(settings)
+    yield from _kv_heads(settings)
+    yield "attention.key_length", settings.head_dim
+    yield "attention.value_length", settings.head_dim
+    kind = "rms_" if settings.arch.norm_kind == "rms" else ""
+    default = 1e-6 if kind else 1e-5
+    yield (
+        f"attention.layer_norm_{kind}epsilon",
+        settings.config.number(settings.row.keys["norm_eps"], default),
+    )
+
+
+def _ffn_size(settings: HfSettings) -> int:
+    """The width of the dense MLP; a dense model with `mlp_names` states it as the shared expert's width."""
+    shared = settings.row.counts.get("expert_shared_feed_forward_length")
+    if shared and settings.row.mlp_names and not settings.n_experts:
+        return settings.config.count(shared)
+    return settings.count("feed_forward_length", 4 * settings.count("embedding_length"))
+
+
+def _kv_heads(settings: HfSettings) -> Pairs:
+    """KV heads; in a hybrid one number per layer (0: recurrent), or a number and an attention interval."""
+    if len(settings.arch.mixers) == 1:
+        yield "attention.head_count_kv", settings.n_kv_heads
+        return
+    has_kv, every = _has_kv(settings), settings.arch.full_attention_interval
+    if not every:
+        yield "attention.head_count_kv", [settings.n_kv_heads if has else 0 for has in has_kv]
+        return
+    every = has_kv.index(True) + 1 if True in has_kv else settings.n_layers + 1
+    if has_kv != [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]:
+        raise _unsupported("layer_types", "irregular", (f"{FULL} in every nth layer",))
+    yield "attention.head_count_kv", settings.n_kv_heads
+    yield "full_attention_interval", every
+
+
+def _has_kv(settings: HfSettings) -> list[bool]:
+    """True for layers with a KV cache: by layer_types, else every nth layer, else none."""
+    config, every = settings.config, settings.arch.full_attention_interval
+    if every and not config.has("layer_types"):
+        every = config.count("full_attention_interval", every)
+        return [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]
+    types = config.texts("layer_types") or [RECURRENT[0]] * settings.n_layers
+    unknown = {*types} - {*ATTENTION, *RECURRENT}
+    if unknown or len(types) != settings.n_layers:
+        found = min(unknown, default=f"{len(types)} items")
+        raise _unsupported("layer_types", found, (*ATTENTION, *RECURRENT))
+    return [kind in ATTENTION for kind in types]
+
+
+def _counts(settings: HfSettings) -> Pairs:
+    yield from ((key, settings.config.count(name)) for key, name in settings.row.counts.items())
+    for key, names in settings.row.products.items():
+        yield key, math.prod(settings.config.count(name) for name in names)
+
+
+def _numbers(settings: HfSettings) -> Pairs:
+    for key, name in settings.row.numbers.items():
+        if settings.config.has(name):
+            yield key, settings.config.number(name)
+        elif name in settings.row.defaults:  # null turns the number off; an absent key means the default
+            yield key, 0.0
+    if settings.config.has("query_pre_attn_scalar"):
+        yield "attention.scale", settings.config.number("query_pre_attn_scalar", above=0.0) ** -0.5
+
+
+def _act(settings: HfSettings) -> Pairs:
+    key = settings.row.keys["hidden_activation"]
+    name = settings.config.text(key, "") or settings.config.text("hidden_act", "")
+    if name and name not in ACTS:
+        raise _unsupported(key, name, ACTS)
+    if name and ACTS[name] != settings.arch.act:
+        yield "hidden_activation", ACTS[name]
+
+
+def _experts(settings: HfSettings) -> Pairs:
+    if not settings.n_experts:
+        return
+    yield "expert_count", settings.n_experts
+    yield "expert_used_count", settings.config.count("num_experts_per_tok")
+    if settings.config.has("moe_intermediate_size"):
+        yield "expert_feed_forward_length", settings.config.count("moe_intermediate_size")
+    if not settings.config.flag("norm_topk_prob", True):
+        yield "expert_weights_norm", False
+
+
+def _windows(settings: HfSettings) -> Pairs:
+    config = settings.config
+    is_on = not settings.row.has_window_switch or config.flag("use_sliding_window", False)
+    windowed = _windowed(settings) if is_on and config.has("sliding_window") else []
+    if settings.arch.window and not any(windowed):  # an absent key means arch.window
+        yield "attention.sliding_window", 0
+    elif any(windowed):
+        yield "attention.sliding_window", config.count("sliding_window")
+        if windowed != all_but(settings.arch.window_pattern, settings.n_layers):
+            yield "attention.sliding_window_pattern", windowed
+
+
+def _windowed(settings: HfSettings) -> list[bool]:
+    """True for layers with a sliding window."""
+    config, n_layers = settings.config, settings.n_layers
+    if config.has("layer_types"):
+        types = config.texts("layer_types")
+        unknown = {*types} - {SLIDING, FULL}
+        if unknown or len(types) != n_layers:
+            raise _unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (SLIDING, FULL))
+        return [kind == SLIDING for kind in types]
+    if settings.row.has_window_switch:
+        first = config.count("max_window_layers", 0, least=0)
+        return [i >= first for i in range(n_layers)]
+    return all_but(config.count("sliding_window_pattern", settings.arch.window_pattern, least=0), n_layers)
+
+
+def _nope(settings: HfSettings) -> Pairs:
+    """Layers without rotation (NoPE). config.json's no_rope_layers holds 1 for layers with rotation."""
+    if "position_embedding_type" in settings.row.defaults:
+        yield "rope.scaling.finetuned", settings.config.text("position_embedding_type", "") == "rope"
+    if not settings.config.has("no_rope_layers") and not settings.config.has("no_rope_layer_interval"):
+        return
+    every = settings.config.count("no_rope_layer_interval", 4)
+    stated = settings.config.counts("no_rope_layers", most=1)
+    rotated = [flag == 1 for flag in stated] or all_but(every, settings.n_layers)
+    if rotated != all_but(settings.arch.nope_every, settings.n_layers):
+        yield "rope.layers", rotated
+
+
+def _rotation(settings: HfSettings) -> Pairs:
+    if not settings.arch.rope_style:
+        return
+    yield "rope.freq_base", settings.theta
+    yield "rope.dimension_count", settings.rope_dim
+    if settings.arch.has_local_rope:
+        yield "rope.freq_base_swa", _local_theta(settings)
+    yield from _scaling(settings)
+
+
+def _local_theta(settings: HfSettings) -> float:
+    """The rotation base of window layers, which no supported model scales."""
+    local = settings.config.section("rope_parameters").section(SLIDING)
+    kind = local.text("rope_type", "default")
+    if kind != "default":
+        raise _unsupported(f"rope_parameters.{SLIDING}.rope_type", kind, ("default",))
+    stated = settings.config.number(
+        "rope_local_base_freq", settings.arch.local_theta or settings.theta, above=0.0
+    )
+    return local.number("rope_theta", stated, above=0.0)
+
+
+def _rope_type(settings: HfSettings) -> str:
+    kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
+    known = ("default", "linear", "yarn", "longrope", "su", "llama3")
+    if kind not in known:
+        raise _unsupported("rope_type", kind, known)
+    return {"su": "longrope"}.get(kind, kind)
+
+
+def _scaling(settings: HfSettings) -> Pairs:
+    kind, rope = _rope_type(settings), settings.rope
+    if kind in ("default", "llama3"):
+        return
+    yield "rope.scaling.type", kind
+    if kind == "longrope":
+        yield "rope.scaling.original_context_length", _original_context(settings)
+        yield "rope.scaling.attn_factor", _longrope_magnitude(settings)
+        return
+    factor = rope.number("factor", above=0.0)
+    yield "rope.scaling.factor", factor
+    if kind == "yarn":
+        yield from _yarn(settings, factor)
+
+
+def _yarn(settings: HfSettings, factor: float) -> Pairs:
+    rope = settings.rope
+    if not rope.flag("truncate", True) or rope.has("mscale"):
+        raise _unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
+    yield "rope.scaling.original_context_length", _original_context(settings)
+    yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
+    yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
+    if rope.has("attention_factor"):  # GGUF's attn_factor multiplies YaRN's magnitude
+        yield "rope.scaling.attn_factor", rope.number("attention_factor") / yarn_magnitude(factor)
+
+
+def _original_context(settings: HfSettings) -> int:
+    key = "original_max_position_embeddings"
+    stated = settings.rope.count(key, settings.count("context_length"))
+    return settings.config.count(key, stated)
+
+
+def _longrope_magnitude(settings: HfSettings) -> float:
+    """sqrt(1 + ln(factor) / ln(original context)) (arXiv 2402.13753)."""
+    original = _original_context(settings)
+    factor = settings.rope.number("factor", settings.count("context_length") / original, above=0.0)
+    is_scaled = factor > 1.0 and original > 1
+    default = math.sqrt(1.0 + math.log(factor) / math.log(original)) if is_scaled else 1.0
+    return settings.rope.number("attention_factor", default)
+
+
+def rope_factors(settings: HfSettings) -> dict[str, Sequence[float]]:
+    """RoPE factors by tensor name: GGUF stores them as tensors, config.json as settings."""
+    if not settings.arch.rope_style:
+        return {}
+    kind = _rope_type(settings)
+    if kind == "llama3":
+        return {"rope_freqs.weight": _llama3_factors(settings)}
+    if kind == "longrope":
+        names = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
+        return {name: _number_list(settings.rope, key) for name, key in names.items()}
+    return {}
+
+
+def _number_list(config: Config, key: str) -> list[float]:
+    items = config.get_list(key)
+    return [Config({key: item}, config.path, config.prefix).number(key) for item in items] or [0.0]
+
+
+def _llama3_factors(settings: HfSettings) -> list[float]:
+    """Divisors of the frequencies: `factor` for slow pairs, 1 for fast ones, a blend between (Llama 3.1)."""
+    rope, original = settings.rope, _original_context(settings)
+    factor = rope.number("factor", above=0.0)
+    low, high = rope.number("low_freq_factor", above=0.0), rope.number("high_freq_factor", above=0.0)
+    turns = [
+        original * settings.theta ** (-2.0 * i / settings.rope_dim) / (2.0 * math.pi)
+        for i in range(settings.rope_dim // 2)
+    ]
+    shares = [min(max((n - low) / max(high - low, 1e-9), 0.0), 1.0) for n in turns]  # 1: unscaled
+    return [1.0 / ((1.0 - share) / factor + share) for share in shares]
+
+
+def _check_refused(settings: HfSettings) -> None:
+    for key, supported in {**REFUSED, **settings.row.refused}.items():
+        value = settings.config.values.get(key)
+        if value is not None and value not in supported:
+            raise _unsupported(key, value, supported)
+
+
+def _unsupported(key: str, value: object, supported: Iterable[object]) -> UnsupportedModelError:
+    shown = ", ".join(map(str, supported))
+    return UnsupportedModelError(
+        f"config.json: {key} is {value!r}, which is not supported; supported: {shown or 'null'}",
+        kind=key,
+        name=str(value),
+    )
+
+
+PARTS: tuple[Callable[[HfSettings], Pairs], ...] = (
+    _sizes, _counts, _numbers, _act, _experts, _windows, _nope, _rotation,
+)  # fmt: skip

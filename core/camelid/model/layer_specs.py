@@ -1,0 +1,97 @@
+"""Layer specs from metadata: mixer, MLP, sliding window and rotation of each layer."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from camelid.model.arch import Arch
+from camelid.model.lowering import RECURRENT
+from camelid.model.metadata_reader import MetadataReader
+from camelid.model.spec import LayerSpec
+
+LOCAL, GLOBAL = "rope_local", "rope"
+ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2")
+Kind: TypeAlias = tuple[str, str, bool, bool]  # mixer, mlp, is_local, is_rotated
+
+
+def read_layers(
+    metadata: MetadataReader, arch: Arch, n_layers: int, *, has_experts: bool
+) -> tuple[LayerSpec, ...]:
+    """The specs of all layers. Each list of the file is read once, not once per layer (quadratic)."""
+    window = metadata.count("attention.sliding_window", arch.window, least=0)
+    windowed = _windowed(metadata, arch, n_layers) if window else [False] * n_layers
+    mlps = _mlps(metadata, arch, n_layers, has_experts=has_experts)
+    mixers, rotated = _mixers(metadata, arch, n_layers), _rotated(metadata, arch, n_layers)
+    kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
+    act = _act(metadata, arch)
+    layers = {kind: _layer(arch, kind, act, window) for kind in {*kinds}}  # equal layers share one object
+    return tuple(layers[kind] for kind in kinds)
+
+
+def _layer(arch: Arch, kind: Kind, act: str, window: int) -> LayerSpec:
+    mixer, mlp, is_local, is_rotated = kind
+    if mixer != arch.mixers[0]:
+        return LayerSpec(
+            mixer=mixer, mlp=mlp, act=act, residual=arch.residual, state_group=RECURRENT, rope=""
+        )
+    return LayerSpec(
+        mixer=mixer,
+        mlp=mlp,
+        act=act,
+        residual=arch.residual,
+        state_group="window" if is_local else "kv",
+        window=window if is_local else 0,
+        rope=_rope_name(arch, is_local) if is_rotated else "",
+    )
+
+
+def _mixers(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[str]:
+    """The mixer of each layer: the row's first for layers with a KV cache, its second for recurrent ones."""
+    first, *recurrent = arch.mixers
+    if not recurrent:
+        return [first] * n_layers
+    every = metadata.count("full_attention_interval", arch.full_attention_interval, least=0)
+    if every:
+        return [recurrent[0] if is_recurrent else first for is_recurrent in all_but(every, n_layers)]
+    counts = metadata.counts("attention.head_count_kv", n_layers, 1)
+    return [first if n_kv_heads else recurrent[0] for n_kv_heads in counts]
+
+
+def _mlps(metadata: MetadataReader, arch: Arch, n_layers: int, *, has_experts: bool) -> list[str]:
+    """The MLP of each layer: experts from layer `leading_dense_block_count` on."""
+    first = metadata.count("leading_dense_block_count", 0, least=0) if has_experts else n_layers
+    return ["experts" if i >= first else arch.mlp for i in range(n_layers)]
+
+
+def _act(metadata: MetadataReader, arch: Arch) -> str:
+    act = metadata.gguf.get(metadata.key("hidden_activation"), str, default=arch.act)
+    if act not in ACTS:
+        metadata.fail("hidden_activation", f"is {act!r}; known: {', '.join(ACTS)}")
+    return act
+
+
+def _windowed(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
+    """True for layers with a sliding window."""
+    if metadata.is_list("attention.sliding_window_pattern"):
+        return metadata.flags("attention.sliding_window_pattern", n_layers)
+    return all_but(metadata.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
+
+
+def _rotated(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
+    """True for layers with a rotation, in an architecture that has one."""
+    if arch.has_rope_switch and not metadata.flag("rope.scaling.finetuned", default=True):
+        return [False] * n_layers
+    if metadata.has("rope.layers"):
+        return metadata.flags("rope.layers", n_layers)
+    return all_but(arch.nope_every, n_layers)
+
+
+def all_but(every: int, n_layers: int) -> list[bool]:
+    """False for every nth layer, True for the others; `every` 0 is True for all layers."""
+    return [not every or (i + 1) % every != 0 for i in range(n_layers)]
+
+
+def _rope_name(arch: Arch, is_local: bool) -> str:
+    if not arch.rope_style:
+        return ""
+    return LOCAL if is_local and arch.has_local_rope else GLOBAL

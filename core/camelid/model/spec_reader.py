@@ -1,0 +1,283 @@
+"""`ModelSpec` from GGUF metadata: every key is checked for type, range and consistency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
+from camelid.model.arch import Arch, Model
+from camelid.model.checkpoint import Checkpoint
+from camelid.model.layer_specs import GLOBAL, LOCAL, read_layers
+from camelid.model.metadata_reader import MetadataReader
+from camelid.model.mixer_specs import read_delta, read_ssm
+from camelid.model.rope import yarn_magnitude
+from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeScaling, RopeSpec
+from camelid.plan.weights import Weight
+
+Factors: TypeAlias = Mapping[str, tuple[float, ...]]
+FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
+SCALINGS = ("none", "linear", "yarn", "longrope")
+
+# Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
+REFUSED: Mapping[str, tuple[object, ...]] = {
+    "attention.causal": (True,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.max_alibi_bias": (0.0,),
+    "attention.output_scale": (0.0, 1.0),
+    "attention.q_lora_rank": (0,),
+    "attention.kv_lora_rank": (0,),
+    "attention.shared_kv_layers": (0,),
+    "attention.temperature_scale": (0.0,),
+    "expert_gating_func": (0, 1),  # 0 not stated, 1 softmax over all experts
+    "expert_group_count": (0, 1),
+    "expert_shared_count": (0,),
+    "interleave_moe_layer_step": (0, 1),
+    "moe_every_n_layers": (0, 1),
+    "pooling_type": (0,),
+    "rope.dimension_sections": (),
+    "rope.scaling.alpha": (0.0,),
+    "rope.scaling.yarn_ext_factor": (-1.0, 1.0),  # llama.cpp: -1 not stated, 1 full extrapolation
+    "rope.scaling.yarn_log_multiplier": (0.0,),
+    "router_logit_softcapping": (0.0,),
+    "ssm.conv_kernel": (0,),
+}
+RECURRENT_MIXERS = ("mamba2", "delta")  # sizes in ssm.*
+
+
+def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
+    """The spec of a checkpoint of architecture `name`; `factors` are its tensors of RoPE factors.
+
+    Raises ModelFormatError for impossible metadata, UnsupportedModelError for a feature no row has.
+    """
+    metadata = MetadataReader(checkpoint.header, name)
+    _check_refused(metadata, arch)
+    n_heads, hidden_size = metadata.count("attention.head_count"), metadata.count("embedding_length")
+    head_dim = metadata.count(
+        "attention.key_length", max(1, hidden_size // n_heads)
+    )  # 0 has no attention scale
+    n_layers = _n_layers(metadata, len(checkpoint.tensors))
+    experts = _experts(metadata)
+    ropes = _ropes(metadata, arch, head_dim, factors)
+    layers = read_layers(metadata, arch, n_layers, has_experts=experts is not None)
+    mixers = {layer.mixer for layer in layers}
+    spec = ModelSpec(
+        arch=name,
+        name=checkpoint.header.get("general.name", str, default=name),
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=_n_kv_heads(metadata, arch, n_layers, n_heads),
+        head_dim=head_dim,
+        hidden_size=hidden_size,
+        ffn_size=metadata.count("feed_forward_length"),
+        vocab_size=_embedding(checkpoint.tensors).shape[0],
+        context_length=metadata.count("context_length"),
+        norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
+        norm_kind=arch.norm_kind,
+        ropes={name: rope for name, rope in ropes.items() if any(layer.rope == name for layer in layers)},
+        layers=layers,
+        is_tied="output.weight" not in checkpoint.tensors,
+        experts=experts,
+        ssm=read_ssm(metadata) if "mamba2" in mixers else None,
+        delta=read_delta(metadata) if "delta" in mixers else None,
+        attention_scale=_attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim),
+        attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
+        logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),
+        logit_scale=1.0 / (metadata.number("logit_scale", 1.0) or 1.0),
+        embedding_scale=metadata.number(
+            "embedding_scale", hidden_size**0.5 if arch.scales_embeddings else 1.0
+        ),
+        residual_scale=metadata.number("residual_scale", 1.0),
+    )
+    _check_spec(spec, metadata)
+    return spec
+
+
+def at_context(model: Model, context_length: int) -> Model:
+    """The model at a shorter context: smaller RoPE tables, and LongRoPE picks its factors by the length."""
+    return replace(model, spec=replace(model.spec, context_length=context_length))
+
+
+def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
+    own = {"ssm.conv_kernel"} if {*RECURRENT_MIXERS} & {*arch.mixers} else set[str]()
+    refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
+    for key, values in (refused | {"split.count": (0, 1)}).items():
+        value = metadata.gguf.metadata.get(key)
+        if value is not None and value not in values:
+            raise UnsupportedModelError(
+                f"{key} is {value!r}, which is not supported for {metadata.prefix}; "
+                f"supported: {', '.join(map(repr, values)) or 'no value'}",
+                kind=key,
+                name=value,
+            )
+
+
+def _n_layers(metadata: MetadataReader, n_tensors: int) -> int:
+    """The number of layers. A count above the number of tensors is refused before it costs memory."""
+    n_layers = metadata.count("block_count")
+    if n_layers > n_tensors:
+        metadata.fail("block_count", f"is {n_layers}, but the file has {n_tensors} tensors; it is damaged")
+    return n_layers
+
+
+def _n_kv_heads(metadata: MetadataReader, arch: Arch, n_layers: int, n_heads: int) -> int:
+    """KV heads of the layers with a KV cache, the same in all of them; `n_heads` if no layer has one."""
+    name = "attention.head_count_kv"
+    if len(arch.mixers) == 1:
+        return metadata.count(name, n_heads)
+    stated = {n for n in metadata.counts(name, n_layers, n_heads) if n}
+    if len(stated) > 1:
+        raise UnsupportedModelError(
+            f"{metadata.key(name)} is {sorted(stated)} in layers with a KV cache, expected one number",
+            kind=metadata.key(name),
+            name=str(sorted(stated)),
+        )
+    return next(iter(stated), n_heads)
+
+
+def _embedding(tensors: Mapping[str, Weight]) -> Weight:
+    tensor = tensors.get("token_embd.weight")
+    if tensor is None or len(tensor.shape) != 2:
+        got = tensor.shape if tensor else "nothing"
+        raise TensorShapeError(
+            f"token_embd.weight: found {got}, expected a matrix [vocab_size, hidden_size]",
+            name="token_embd",
+            got=got,
+        )
+    return tensor
+
+
+def _experts(metadata: MetadataReader) -> ExpertsSpec | None:
+    n_experts = metadata.count("expert_count", 0, least=0)
+    if not n_experts:
+        return None
+    n_used = metadata.count("expert_used_count")
+    if n_used > n_experts:
+        metadata.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
+    ffn_size = metadata.count("expert_feed_forward_length", metadata.count("feed_forward_length"))
+    normalize = metadata.flag("expert_weights_norm", default=True)
+    scale = metadata.number("expert_weights_scale", 1.0) or 1.0
+    return ExpertsSpec(
+        n_experts=n_experts,
+        n_used=n_used,
+        ffn_size=ffn_size,
+        normalize=normalize,
+        scale=scale,
+        shared_size=metadata.count("expert_shared_feed_forward_length", 0, least=0),
+    )
+
+
+def _attention_scale(
+    metadata: MetadataReader, arch: Arch, n_layers: int, width: float, head_dim: int
+) -> float:
+    """The stated scale, else head_dim^-0.5, or `width`^-0.5 in a model of `arch.wide_layers` layers."""
+    default = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
+    return metadata.number("attention.scale", default) or default
+
+
+def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:
+    if not arch.rope_style:
+        return {}
+    rope = RopeSpec(
+        theta=metadata.number("rope.freq_base", 10000.0),
+        dim=metadata.count("rope.dimension_count", head_dim),
+        style=arch.rope_style,
+        factors=factors.get("rope_freqs", ()),
+        scaling=_scaling(metadata, factors),
+    )
+    if not arch.has_local_rope:
+        return {GLOBAL: rope}
+    local = metadata.number("rope.freq_base_swa", arch.local_theta or rope.theta)
+    return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
+
+
+def _scaling(metadata: MetadataReader, factors: Factors) -> RopeScaling | None:
+    # A factor of 0 means no scaling, and a factor without a type linear scaling, as in llama.cpp.
+    factor = metadata.number("rope.scaling.factor", metadata.number("rope.scale_linear", 1.0)) or 1.0
+    default = "none" if factor == 1.0 else "linear"
+    stated = metadata.gguf.get(metadata.key("rope.scaling.type"), str, default=default)
+    kind = "longrope" if "rope_factors_long" in factors else stated
+    if kind not in SCALINGS:
+        raise UnsupportedModelError(
+            f"{metadata.key('rope.scaling.type')} is {kind!r}; supported: {', '.join(SCALINGS)}",
+            kind=metadata.key("rope.scaling.type"),
+            name=kind,
+        )
+    if kind == "none":
+        return None
+    original = metadata.count("rope.scaling.original_context_length", metadata.count("context_length"))
+    return RopeScaling(
+        kind=kind,
+        factor=factor,
+        original_context=original,
+        beta_fast=metadata.number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=metadata.number("rope.scaling.yarn_beta_slow", 1.0),
+        magnitude=_magnitude(metadata, kind, factor),
+        long_factors=factors.get("rope_factors_long", ()),
+        short_factors=factors.get("rope_factors_short", ()),
+    )
+
+
+def _magnitude(metadata: MetadataReader, kind: str, factor: float) -> float:
+    """The multiplier of cos and sin: YaRN's magnitude times the file's `attn_factor`."""
+    default = yarn_magnitude(factor) if kind == "yarn" else 1.0
+    _check_yarn_factor(metadata, default)
+    return default * metadata.number("rope.scaling.attn_factor", 1.0)
+
+
+def _check_yarn_factor(metadata: MetadataReader, default: float) -> None:
+    """Refuses a `yarn_attn_factor` other than 1 or the computed magnitude.
+
+    Converters of 2025 copy config.json's attention_factor to this key; llama.cpp computes the magnitude.
+    """
+    key = "rope.scaling.yarn_attn_factor"
+    stated = metadata.number(key, default)
+    if not min(abs(stated - default), abs(stated - 1.0)) < 1e-3:
+        raise UnsupportedModelError(
+            f"{metadata.key(key)} is {stated:g}, which is not supported; supported: 1 and {default:g}",
+            kind=metadata.key(key),
+            name=f"{stated:g}",
+        )
+
+
+def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
+    value_dim = metadata.count("attention.value_length", spec.head_dim)
+    rules = {
+        "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
+        f"head_dim must be at most {MAX_HEAD_DIM}": spec.head_dim <= MAX_HEAD_DIM,
+        "key and value heads must have the same size": value_dim == spec.head_dim,
+        "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
+        "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
+    }
+    for rope in spec.ropes.values():
+        rules |= _rope_rules(rope, spec.head_dim)
+    for rule, holds in rules.items():
+        if not holds:
+            heads = f"{spec.n_heads} heads and {spec.n_kv_heads} KV heads of {spec.head_dim}"
+            ropes = ", ".join(f"rope dim {rope.dim}, theta {rope.theta:g}" for rope in spec.ropes.values())
+            sizes = f"{heads}, value heads of {value_dim}, epsilon {spec.norm_eps:g}"
+            found = f"{sizes}, {ropes or 'no rope'}"
+            raise ModelFormatError(f"{spec.arch}: {rule}; found {found}", path=spec.name)
+
+
+def _rope_rules(rope: RopeSpec, head_dim: int) -> dict[str, bool]:
+    is_even = rope.dim % 2 == 0 and rope.dim <= head_dim
+    s = rope.scaling
+    long_short = (s.long_factors, s.short_factors) if s and s.kind == "longrope" else ()
+    return {
+        "rope dim must be an even number, at most head_dim": is_even,
+        "rope theta must be finite and more than 1": 1.0 < rope.theta < math.inf,
+        "rope factors must be finite and positive, one per pair": not rope.factors
+        or _are_valid(rope.factors, rope),
+        "rope_factors_long and _short must be finite and positive, one per pair": all(
+            _are_valid(factors, rope) for factors in long_short
+        ),
+        "rope scaling must be positive": not s or (s.factor > 0.0 and s.magnitude >= 0.0),
+        "yarn betas must be positive": not s or min(s.beta_fast, s.beta_slow) > 0.0,
+    }
+
+
+def _are_valid(factors: tuple[float, ...], rope: RopeSpec) -> bool:
+    return len(factors) == rope.dim // 2 and all(0.0 < factor < math.inf for factor in factors)
