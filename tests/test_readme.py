@@ -8,7 +8,7 @@ from pathlib import Path
 
 from camelid.model import archs
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "core/camelid/model/ARCHITECTURES.md"
 REFUSAL = r"refused: [\w, ]+"
 FIGURE = r"[\d.]+e-\d+"
 ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
@@ -29,4 +29,4 @@ def row_lines() -> dict[str, int]:
 
 
 def test_the_table_of_architectures_is_true() -> None:
-    assert {name: int(n) for name, n in ROW.findall(README.read_text())} == row_lines()
+    assert {name: int(n) for name, n in ROW.findall(PAGE.read_text())} == row_lines()

@@ -12,13 +12,13 @@ from tests.support.model.file_runs import load_hf, reference_logits
 from camelid.errors import CamelidError
 from camelid.model import archs
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "core/camelid/model/ARCHITECTURES.md"
 MAX_LINES = 15
 
 
 def recipe() -> str:
-    match = re.search(r"<!-- recipe -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert match, "README.md has no recipe"
+    match = re.search(r"<!-- recipe -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match, "ARCHITECTURES.md has no recipe"
     return match[1]
 
 
