@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Fill, Fill, str]] = {  # name: (directory, change, messag
         "found config.json, note0.txt, note1.txt, note2.txt, note3.txt and others",
     ),
     "consolidated": (bare, saved("consolidated.safetensors", "a"), "found config.json, consolidated.safe"),
-    "gguf": (nothing, put("tiny.gguf"), "this directory has GGUF files; give the path of a file, .*tiny.gguf"),
+    "gguf": (nothing, put("tiny.gguf"), "this directory has GGUF files; give the path of .*tiny.gguf"),
     "gguf and config": (bare, put("tiny.gguf"), "this directory has GGUF files"),
     "broken single": (single, put("model.safetensors", b"GGUF"), "model.safetensors: the file has 4 bytes"),
     "lfs single": (
