@@ -73,7 +73,7 @@ def test_files_that_do_not_belong_together(whole: Path, tmp_path: Path) -> None:
     paths = split(whole, tmp_path)
     first, second = (path.read_bytes() for path in paths[:2])
     paths[1].write_bytes(first)
-    with pytest.raises(ModelFormatError, match="says that it is file 1 of 3, but stands as 2 of 3"):
+    with pytest.raises(ModelFormatError, match="the header states file 1 of 3, expected 2 of 3"):
         camelid.load(paths[0])
     key = b"split.no" + struct.pack("<I", 2)
     paths[1].write_bytes(first.replace(key + struct.pack("<H", 0), key + struct.pack("<H", 1)))
@@ -87,5 +87,5 @@ def test_files_that_do_not_belong_together(whole: Path, tmp_path: Path) -> None:
 
 def test_a_name_that_does_not_tell_its_siblings(whole: Path, tmp_path: Path) -> None:
     split(whole, tmp_path)[0].rename(tmp_path / "renamed.gguf")
-    with pytest.raises(ModelFormatError, match=r"called like name-00001-of-00003\.gguf"):
+    with pytest.raises(ModelFormatError, match=r"a name like name-00001-of-00003\.gguf"):
         camelid.load(tmp_path / "renamed.gguf")

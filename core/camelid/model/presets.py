@@ -1,4 +1,4 @@
-"""Well-known models as specs, for questions that need no file: how large, how much memory."""
+"""Specs of well-known models, for `camelid info` about sizes and memory without a file."""
 
 from __future__ import annotations
 
