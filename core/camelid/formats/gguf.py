@@ -199,8 +199,10 @@ def _read_numbers(
 
 
 def _read_strings(source: Source, key: str, n: int) -> Ask[list[str]]:
-    """Reads `n` strings. Bytes that are not UTF-8 become lone surrogates (surrogateescape), which encode
-    back."""
+    """Reads `n` strings.
+
+    Bytes that are not UTF-8 become lone surrogates (surrogateescape), which encode back.
+    """
     values: list[str] = []
     while len(values) < n:
         want = _take_strings(source, n, values)
@@ -301,8 +303,10 @@ def _tensor_bytes(source: Source, name: str, row: QuantType, dims: tuple[int, ..
 def _place(
     source: Source, infos: dict[str, _Info], data_offset: int, alignment: int
 ) -> dict[str, GgufTensor]:
-    """Computes absolute offsets. Tensors must follow each other without holes, each padded to the
-    alignment."""
+    """Computes absolute offsets.
+
+    Tensors must follow each other without holes, each padded to the alignment.
+    """
     tensors: dict[str, GgufTensor] = {}
     expected = 0
     for info in infos.values():

@@ -29,8 +29,10 @@ INFERRED: dict[type, Callable[[str, Sequence[int]], str]] = {
 
 
 def infer_kind(key: str, value: MetadataValue) -> str:
-    """The default kind of a Python value. Raises ModelFormatError for an empty or mixed list or another
-    type."""
+    """The default kind of a Python value.
+
+    Raises ModelFormatError for an empty or mixed list or another type.
+    """
     if not isinstance(value, list):
         return _item_kind(key, [value])
     if not value:

@@ -76,8 +76,10 @@ RETIRED: dict[int, str] = {
 
 
 def quant(name: str) -> QuantType:
-    """The tensor type of a lower-case name such as "q8_0". Raises UnsupportedModelError for an unknown
-    name."""
+    """The tensor type of a lower-case name such as "q8_0".
+
+    Raises UnsupportedModelError for an unknown name.
+    """
     row = QUANTS.get(name)
     return row if row else _unknown(f"unknown tensor type {name!r}", name)
 
@@ -93,8 +95,10 @@ def quant_by_id(type_id: int) -> QuantType:
 
 
 def row_bytes(name: str, n: int) -> int:
-    """Bytes of a row of `n` values of a type. Raises ModelFormatError if `n` is not a multiple of its
-    block."""
+    """Bytes of a row of `n` values of a type.
+
+    Raises ModelFormatError if `n` is not a multiple of its block.
+    """
     row = quant(name)
     if n % row.block:
         raise ModelFormatError(

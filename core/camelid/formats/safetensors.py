@@ -192,8 +192,10 @@ def _offsets(path: str, name: str, value: object) -> tuple[int, int]:
 
 
 def _n_bytes(path: str, name: str, shape: tuple[int, ...], bits: int) -> int:
-    """Bytes of a tensor. As in the original reader, a product must not overflow even if a later factor is
-    0."""
+    """Bytes of a tensor.
+
+    As in the original reader, a product must not overflow even if a later factor is 0.
+    """
     n_bits = bits
     for n in shape:
         n_bits *= n

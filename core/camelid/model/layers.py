@@ -27,8 +27,7 @@ MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "sparse_glu": sparse_glu, "exp
 
 
 def embed(c: Lowering) -> View:
-    """Embeds tokens, with learned positions, token types (position channel 1) and a norm if the model has
-    them; [T, C]."""
+    """Embeds tokens; [T, C]. Optional: learned positions, token types (position channel 1), a norm."""
     x = c.plan.embed(c.weights["token_embd"], TOKENS, c.spec.embedding_scale)
     for channel, name in enumerate(("position_embd", "token_types")):
         if name in c.weights:

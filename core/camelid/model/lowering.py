@@ -1,5 +1,4 @@
-"""The context of blocks while a model is lowered: the plan being built, the model's spec, its weights by
-name."""
+"""The context of blocks while a model is lowered: the plan being built, the spec, the weights by name."""
 
 from __future__ import annotations
 
@@ -29,16 +28,14 @@ class Lowering:
     cuts: tuple[int, ...] = ()  # layers before which a new stage begins; n_layers is the head
 
     def stack(self, prefix: str) -> Lowering:
-        """The context of one of two stacks: blocks find `enc.` or `dec.` weights by their names without
-        prefix."""
+        """The context of one of two stacks: its weights lose the prefix `enc.` or `dec.`."""
         return replace(self, weights={name.removeprefix(prefix): w for name, w in self.weights.items()})
 
     def layer(self, i: int) -> LayerSpec:
         return self.spec.layers[i]
 
     def state(self, i: int) -> StateRef:
-        """The state that layer `i` reads: its own, or the state of the layer whose keys and values it
-        shares."""
+        """The state that layer `i` reads: its own, or that of the layer it shares keys and values with."""
         layer = self.spec.layers[i]
         return StateRef(layer.state_group, i if layer.kv_layer < 0 else layer.kv_layer)
 

@@ -17,8 +17,7 @@ NAME = "attn_rel_b"
 
 
 def bias_back(c: Lowering, i: int) -> Weight | None:
-    """Bias rows by distance back, the last for all distances beyond; [max_distance + 1, H]. None without a
-    bias."""
+    """Bias rows by distance back, the last for all beyond; [max_distance + 1, H]. None without a bias."""
     weight, most = _bias(c, i), c.spec.max_distance
     return weight and _pick(weight, [bucket(n, weight.rows, most) for n in range(most + 1)])
 

@@ -33,8 +33,10 @@ class PlanBuilder:
         self._stages[-1][1].append(make_op(name, present, attrs))
 
     def new(self, name: str, rows: str, cols: int, *, dtype: str = "") -> View:
-        """Creates an activation `[rows, cols]` of the plan's dtype or of `dtype`. A repeated name gets a
-        numeric suffix."""
+        """Creates an activation `[rows, cols]` of the plan's dtype or of `dtype`.
+
+        A repeated name gets a numeric suffix.
+        """
         n = self._names[name] = self._names.get(name, -1) + 1
         return View(Buffer(f"{name}.{n}" if n else name, rows, cols, dtype or self.dtype), cols)
 
@@ -298,8 +300,7 @@ class PlanBuilder:
         self.add_op("emit", {"x": x})
 
     def sample(self, logits: View, tokens: str) -> None:
-        """Samples a token id for each output; the feature `candidates` adds the largest logits of each
-        row."""
+        """Samples a token id for each output; the feature `candidates` adds the largest logits."""
         self.add_op("sample", {"logits": logits, "tokens": StateRef(tokens)})
         if "candidates" in self.key.features:
             self.add_op("candidates", {"logits": logits})

@@ -20,8 +20,10 @@ UNBOUNDED = 1 << 63
 
 
 def fuse(plan: Plan, known: Collection[str], *, most_bytes: int = UNBOUNDED) -> Plan:
-    """Applies each rewrite whose op is in `known`. No rewrite joins weights to more than `most_bytes`
-    bytes."""
+    """Applies each rewrite whose op is in `known`.
+
+    No rewrite joins weights to more than `most_bytes` bytes.
+    """
     stages: tuple[Stage, ...] = plan.stages
     for name, rewrite in REWRITES.items():
         if name in known:

@@ -50,8 +50,10 @@ def _lifetimes(plan: Plan) -> list[_Life]:
 
 
 def _uses(plan: Plan) -> Iterator[tuple[int, Buffer]]:
-    """Yields (op index, buffer) for each use. A stage's input is used at the stage's first op, its output at
-    the last."""
+    """Yields (op index, buffer) for each use.
+
+    A stage's input is used at the stage's first op, its output at the last.
+    """
     at = 0
     for stage in plan.stages:
         yield from ((at, buffer) for buffer in stage.inputs)

@@ -52,8 +52,7 @@ def _router_rule(op: Op) -> bool:
 
 
 def _gather_rule(op: Op) -> bool:
-    """Requires equal columns and dtypes: `outputs.py` moves the gather, and a gather that rounds would then
-    change results."""
+    """Requires equal columns and dtypes: `outputs.py` moves the gather, so it must not round."""
     x, y = op.view("x"), op.view("y")
     return (y.cols, y.dtype) == (x.cols, x.dtype)
 

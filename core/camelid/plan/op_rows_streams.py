@@ -1,5 +1,4 @@
-"""Op rows, part four: heads with their own matrices, and groups of columns as vectors side by side in a
-row."""
+"""Op rows, part four: heads with their own matrices, and groups of columns as vectors."""
 
 from __future__ import annotations
 

@@ -103,8 +103,7 @@ def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
 
 
 def _read_bytes(op: Op, plan: Plan, counts: Counts) -> int:
-    """Bytes of keys and values that attention reads; with two tiers, each row reads `TAIL` rows from the
-    tail."""
+    """Bytes of keys and values that attention reads; with two tiers, `TAIL` rows per row from the tail."""
     n_keys = attended(op, counts)
     if not op.has("tail"):
         return n_keys * _row_bytes(op, plan, "state")

@@ -36,8 +36,7 @@ def only_outputs(plan: Plan) -> Plan:
 
 
 def _gathering_at(start: int, end: int, ops: Sequence[Op], moving: Sequence[Buffer]) -> list[tuple[Op, ...]]:
-    """For each op, the ops that replace it when the `moving` buffers are gathered at `start`, not at
-    `end`."""
+    """The ops that replace each op when the `moving` buffers are gathered at `start`, not at `end`."""
     gathered = {*moving} & {*_token_rows(ops[:start])}
     places = {
         b: whole(replace(b, name=f"{b.name}.out" if b in gathered else b.name, rows="O")) for b in moving

@@ -107,8 +107,10 @@ class StateSpec:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row of one layer. Raises ModelFormatError if a tensor is not a whole number of
-        blocks."""
+        """Bytes of one row of one layer.
+
+        Raises ModelFormatError if a tensor is not a whole number of blocks.
+        """
         return sum(row_bytes(self.kv_type, cols) for _, cols in self.tensors)
 
     @property
@@ -175,8 +177,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The ops that one device runs, with the boundary buffers that it reads (`inputs`) and writes
-    (`outputs`)."""
+    """The ops of one device, with the boundary buffers that they read (`inputs`) and write (`outputs`)."""
 
     name: str
     ops: tuple[Op, ...]

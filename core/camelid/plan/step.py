@@ -199,8 +199,10 @@ class StepSampling:
 
     @cached_property
     def words(self) -> tuple[int, ...]:
-        """All words but `first_bias`, which depends on the step. Raises PlanError beyond a device's
-        limits."""
+        """All words but `first_bias`, which depends on the step.
+
+        Raises PlanError beyond a device's limits.
+        """
         self._check_fits()
         return HOW_WORDS.unpack(
             HOW.pack(

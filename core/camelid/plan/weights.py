@@ -19,8 +19,7 @@ INLINE = "inline"  # source of weights whose bytes are part of the plan
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte range: `n_bytes` bytes at `offset` of `source`. An inline part has its bytes as base64 in
-    `data`."""
+    """A byte range: `n_bytes` at `offset` of `source`. An inline part has its bytes as base64 in `data`."""
 
     source: str
     offset: int

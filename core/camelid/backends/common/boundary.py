@@ -1,5 +1,4 @@
-"""Boundary buffers as bytes between the stages of a plan, in the buffers' dtypes, with the rows of one
-step."""
+"""Boundary buffers of one step as bytes between the stages of a plan, in the buffers' dtypes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Detection of GPUs by device files. Loading a GPU library and its drivers takes over half a second, listing
-/dev almost no time."""
+"""Detection of GPUs by device files.
+
+Loading a GPU library and its drivers takes over half a second, listing /dev almost no time.
+"""
 
 from __future__ import annotations
 

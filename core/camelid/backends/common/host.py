@@ -1,5 +1,4 @@
-"""The `Host` protocol: an executor of sections (plain data) natively, in a page or in Node, and its
-errors."""
+"""The `Host` protocol, an executor of sections natively, in a page or in Node, and its errors."""
 
 from __future__ import annotations
 

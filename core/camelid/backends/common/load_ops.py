@@ -54,8 +54,10 @@ def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
 
 
 def encode_rows(name: str, to: str, values: F32) -> bytes:
-    """Encodes values in type `to`. Raises ModelFormatError with the tensor's name for values that overflow
-    it."""
+    """Encodes values in type `to`.
+
+    Raises ModelFormatError with the tensor's name for values that overflow it.
+    """
     try:
         raw = encode(to, values)
     except ModelFormatError as error:

@@ -275,8 +275,7 @@ def _case_sequences(case: OpCase) -> list[StepSequence]:
 
 
 def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]:
-    """Group words of sequence i with `held` rows. Slots of recurrent state are read in order and written in
-    reverse."""
+    """Group words of sequence i with `held` rows. Recurrent slots are read in order, written in reverse."""
     n = case.n_sequences
     kv = (1, case.first_kept, held) if case.slots is None else (1 + i, 2 * n - i, held)
     tail = (1, _tail_kept(case), held)
@@ -324,14 +323,12 @@ def _held(case: OpCase, state: StateSpec, n_pages: int) -> list[bytes]:
 
 
 def _units(pages: list[int], group: int) -> list[int]:
-    """Units of a group's pages, in another order per group, so that a kernel with a wrong page table
-    fails."""
+    """Units of a group's pages, in another order per group: a kernel with a wrong page table fails."""
     return {OTHER: [*pages[1:], *pages[:1]], KV: pages, TAIL: pages[::-1]}[group]
 
 
 def _tail_kept(case: OpCase) -> int:
-    """First row that the tail keeps: `tail_kept`, or the first row that the case reads in the tail. A
-    multiple of the page size."""
+    """First row of the tail (a multiple of PAGE_ROWS): `tail_kept`, or the first row that the case reads."""
     read = first_tail_row(min(case.positions, default=0))
     return read if case.tail_kept is None else case.tail_kept
 
@@ -370,8 +367,10 @@ async def _read_state(backend: Backend, case: OpCase, group: str, numbers: Seque
 async def run_op(
     backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Runs an op with `arrays` by role (float32 views, `Quantized` weights) or by field of `OpCase`. Returns
-    the written views by role."""
+    """Runs an op, and returns its written views by role.
+
+    `arrays` are by role (float32 views, `Quantized` weights) or by field of `OpCase`.
+    """
     names = {"keys", "values", "positions", "token_ids", "output_rows", "dtypes"}
     extra = {k: v for k, v in arrays.items() if k in names}
     weights = {k: v for k, v in arrays.items() if isinstance(v, Quantized)}

@@ -1,5 +1,4 @@
-"""Bytes of weights from local files, by seek and read: a truncated file raises an error, not SIGBUS as by
-mmap."""
+"""Bytes of weights from local files, by seek and read: with mmap, a truncated file would raise SIGBUS."""
 
 from __future__ import annotations
 
@@ -34,8 +33,10 @@ class PartReader:
         self._stack.close()
 
     def read(self, part: Part, offset: int, n_bytes: int) -> npt.NDArray[np.uint8]:
-        """Reads `n_bytes` of a part from `offset` within it. Raises ModelFormatError if the file ends
-        earlier."""
+        """Reads `n_bytes` of a part from `offset` within it.
+
+        Raises ModelFormatError if the file ends earlier.
+        """
         if part.source == INLINE:
             return np.frombuffer(base64.b64decode(part.data), np.uint8)[offset : offset + n_bytes]
         file = self._file(part.source)

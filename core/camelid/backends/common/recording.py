@@ -12,8 +12,7 @@ VERSION = 1
 
 
 class Recording:
-    """A tape: the request that opened the host and, after `start`, its sections and steps with sampled
-    ids."""
+    """A tape: the request that opened the host; from `start` on, its sections and steps with sampled ids."""
 
     def __init__(self) -> None:
         self.tape: Json = {"format": FORMAT, "version": VERSION, "open": {}, "sections": [], "steps": []}

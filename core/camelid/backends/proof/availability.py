@@ -23,8 +23,10 @@ TAIL = "+tail"  # suffix of a kv_type with a float16 tail
 
 
 def availability(can: Capabilities) -> Matrix:
-    """Availability of each op of the op set. An op runs in a column if one of its cases in the column
-    runs."""
+    """Availability of each op of the op set.
+
+    An op runs in a column if one of its cases in the column runs.
+    """
     found: dict[str, dict[str, str]] = {op: {} for op in OPS}
     for op, column, case in _probes():
         if found[op].get(column, "-"):

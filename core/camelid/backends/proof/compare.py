@@ -27,8 +27,7 @@ NEAR_TIE = 1e-3
 
 
 def nmse(got: Any, want: Any) -> float:
-    """Sum of squared errors over the sum of squares; infinite if shapes or the places of finite values
-    differ."""
+    """Sum of squared errors over sum of squares; infinite if shapes or places of finite values differ."""
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
     if got.shape != want.shape or not np.array_equal(np.isfinite(got), np.isfinite(want)):
         return np.inf
@@ -37,8 +36,7 @@ def nmse(got: Any, want: Any) -> float:
 
 
 def worst(got: OpResult, want: OpResult) -> float:
-    """The largest NMSE of all written views, state and rows; infinite if ids or the status of a row
-    differ."""
+    """The largest NMSE of written views, state and rows; infinite if ids or the status of a row differ."""
     return max(_errors(got, want), default=0.0)
 
 
@@ -103,8 +101,7 @@ def rounded(case: OpCase) -> OpCase:
 
 
 def _with_activations(case: OpCase, choose: Choose) -> OpCase:
-    """The case with the columns of `x` that are multiplied with the matrix, per head, replaced by
-    `choose`."""
+    """The case with the columns of `x` that each head multiplies with its matrix replaced by `choose`."""
     weight, x = case.weights["weight"], case.views["x"].copy()
     shape, to_type = weight.shape, _as_bf16 if weight.type == "bf16" else _as_int8
     n_heads = shape[0] if case.op == "linear_heads" else x.shape[1] // shape[-1]

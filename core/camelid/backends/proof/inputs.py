@@ -26,8 +26,7 @@ CaseFact = F32 | tuple[int, ...]  # an array, or the shape of a random array
 
 @dataclass(frozen=True, slots=True)
 class GateCase:
-    """One case of the gate. `op` is the tested op, `weight_type` the type of its matrix ("" without a
-    matrix)."""
+    """One case of the gate. `op` is the tested op, `weight_type` the type of its matrix ("" without)."""
 
     op: str
     case: OpCase
@@ -64,8 +63,10 @@ def row(op: str, of: str = "", /, **facts: Any) -> CaseRow:
 
 
 def with_outputs(rows: Iterable[CaseRow]) -> Iterator[CaseRow]:
-    """Yields all rows. The first row with several view rows of each row-wise op is repeated with
-    `of_outputs`."""
+    """Yields all rows.
+
+    The first row with several view rows of each row-wise op is repeated with `of_outputs`.
+    """
     seen: set[str] = set()
     for one in rows:
         yield one

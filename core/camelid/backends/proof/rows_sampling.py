@@ -59,8 +59,7 @@ def tied() -> F32:
 
 
 def broken() -> F32:
-    """Logits with NaN and +inf, whose status is "nan", and with -inf, which is never sampled beside finite
-    ones."""
+    """Logits with NaN and +inf, whose status is "nan", and with -inf, which must not be sampled."""
     logits = normal("broken", 6, 64)
     logits[1, 40], logits[4, 7] = np.nan, np.inf
     logits[2, np.arange(64) % 9 != 5] = -np.inf

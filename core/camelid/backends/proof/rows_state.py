@@ -102,8 +102,7 @@ def tail_rows() -> Iterator[CaseRow]:
 
 
 def recurrent_rows() -> Iterator[CaseRow]:
-    """Sequences that start, decode and continue a prefill; a starting sequence must ignore its slot's
-    contents."""
+    """Sequences that start (ignoring the contents of their slots), decode and continue a prefill."""
     falling = -np.abs(normal("decay", 4))
     for lengths in (LENGTHS, ALONE):
         n = sum(lengths["lengths"])

@@ -51,8 +51,10 @@ async def verdict(backend: Backend, open_another: Opener) -> str:
 
 
 def keep(can: Capabilities, failure: Failure | None) -> str:
-    """The verdict of a failure of the short gate, "" without a failure. Stores it, unless the error is
-    temporary."""
+    """The verdict of a failure of the short gate, "" without a failure.
+
+    Stores it, unless the error is temporary.
+    """
     reason = f"it fails its gate (camelid doctor shows more): {failure}" if failure else ""
     if not (failure and isinstance(failure.error, PASSING)):
         store(can, reason)

@@ -84,8 +84,7 @@ def _keys(op: Op, f: Frame, row: StepRow) -> range:
 
 
 def _tiers(op: Op, f: Frame, row: StepRow) -> list[tuple[StateRef, range]]:
-    """Splits the attended state rows by tier: rows before the border from the store, later rows from the
-    tail."""
+    """Splits the attended state rows by tier: rows before the border are in the store, later in the tail."""
     keys = _keys(op, f, row)
     if not op.has("tail"):
         return [(op.state("state"), keys)]

@@ -32,8 +32,7 @@ U8: TypeAlias = npt.NDArray[np.uint8]
 
 
 class WeightStore:
-    """Weights by name. `matrix` and `vector` are for small weights, `rows` and the products for all
-    weights."""
+    """Weights by name. `matrix` and `vector` are for small weights only."""
 
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}

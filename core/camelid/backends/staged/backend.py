@@ -197,8 +197,10 @@ class StagedBackend:
             await self._finish(self._flight)
 
     async def _advance(self, flight: StagedStep) -> None:
-        """Advances a step by one stage. State changes only after the last await, so a cancelled call can be
-        repeated."""
+        """Advances a step by one stage.
+
+        State changes only after the last await, so a cancelled call can be repeated.
+        """
         i, device = flight.stage, self.backends[flight.stage]
         with self._named(i):
             if i == len(self.backends) - 1:

@@ -85,8 +85,8 @@ class WebGpuBackend:
 
     async def open(self, spec: OpenSpec) -> None:
         """Opens an adapter. Raises BackendError with the adapters found if none matches the spec."""
-        raised = () if spec.default_limits else limits.WANTED
-        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(raised)}
+        requested = () if spec.default_limits else limits.WANTED
+        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(requested)}
         with host_errors("webgpu"):
             info = await self._host.open(request)
         adapter = info["adapter"]

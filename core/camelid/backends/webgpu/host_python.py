@@ -230,8 +230,7 @@ class Program:
 
 
 def choose_adapter(name: str, api: str = "") -> Any:
-    """The strongest adapter whose description contains `name`, on API `api` (Vulkan, Metal, D3D12) or any
-    API."""
+    """The strongest adapter whose description contains `name`, on `api` (Vulkan, Metal, D3D12 or "")."""
     with _runtime_folder():
         every: list[Any] = list(wgpu.gpu.enumerate_adapters_sync())
     adapters = [a for a in every if a.info["backend_type"] in (api or "Vulkan Metal D3D12")]
@@ -327,8 +326,10 @@ async def replay(tape: Names, sources: Names, adapter: str = "") -> list[tuple[i
 
 
 def main(arguments: list[str]) -> int:
-    """Runs `host_python.py tape.json model.gguf [adapter]`. Returns 0 if every token equals the recording,
-    else 1."""
+    """Runs `host_python.py tape.json model.gguf [adapter]`.
+
+    Returns 0 if every token equals the recording, else 1.
+    """
     if len(arguments) not in (2, 3):
         print("usage: python host_python.py TAPE.json MODEL.gguf [ADAPTER]", file=sys.stderr)
         return 2

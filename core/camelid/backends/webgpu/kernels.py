@@ -43,8 +43,10 @@ def op_constants(op: Op) -> Constants:
 
 
 def refusal(op: Op, plan: Plan) -> str:
-    """The reason why this backend cannot run the op, "" if it can. Unsupported operands and attributes are
-    never ignored."""
+    """The reason why this backend cannot run the op, "" if it can.
+
+    Unsupported operands and attributes are never ignored.
+    """
     if op.name not in KERNELS:
         return f"there is no webgpu kernel for the op {op.name!r}"
     reason = next(_reasons(op, KERNELS[op.name]), "") or KERNELS[op.name].refuses(op, plan)

@@ -38,8 +38,10 @@ MAX_MOVES = (TASK_BYTES // 4 - 6) // 5
 
 
 def add_weight(section: Section, weight: Weight, join: Join) -> None:
-    """Appends a weight's buffer, uploads and dispatches. Raises BackendError if no kernel can load the
-    weight."""
+    """Appends a weight's buffer, uploads and dispatches.
+
+    Raises BackendError if no kernel can load the weight.
+    """
     moves = check_weight(weight)
     is_plain = _is_plain(weight, moves)
     if is_plain and not LAYOUTS[weight.type].repack and _fills_words(weight):

@@ -91,8 +91,10 @@ def _results(plan: Plan) -> dict[str, int]:
 
 
 def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes: int) -> Section:
-    """Section with the dispatches of a plan over its arena. `lanes` is the number of lanes that share a
-    weight row."""
+    """Section with the dispatches of a plan over its arena.
+
+    `lanes` is the number of lanes that share a weight row.
+    """
     section = Section(str(plan.key), "program")
     arena = plan_arena(plan)
     sizes = {
@@ -159,8 +161,7 @@ class _Lowering:
     def _dispatches(
         self, op: Op, roles: Sequence[str]
     ) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
-        """Yields bindings and additional constants of each dispatch; `state.*` is one dispatch per tensor and
-        layer."""
+        """Bindings and additional constants of each dispatch; `state.*`: a dispatch per tensor and layer."""
         if roles == ("state.*+",):
             spec = self.plan.state(op.state("state").group)
             for layer in spec.layers:

@@ -122,8 +122,10 @@ def fetch(
 
 
 async def afetch(hub_id: HubId, *, progress: Progress | None = None) -> Fetched:
-    """Runs `fetch` in a thread, without blocking the event loop. Cancellation stops the download at its next
-    chunk."""
+    """Runs `fetch` in a thread, without blocking the event loop.
+
+    Cancellation stops the download at its next chunk.
+    """
     stop = threading.Event()
 
     def report(name: str, done: int, total: int) -> None:
@@ -187,8 +189,7 @@ def _is_whole(path: Path, size: int) -> bool:
 
 
 def _check_room(job: Job, files: Sequence[Remote]) -> None:
-    """Raises FetchError if the disk has less free space than the files need beyond their partial
-    downloads."""
+    """Raises FetchError if the disk has too little space for the files, less their partial downloads."""
     partials = [_partial(job, file.sha256) for file in files if file.sha256]
     needed = sum(f.size for f in files) - sum(path.stat().st_size for path in partials if path.is_file())
     free = shutil.disk_usage(next(p for p in job.storage.parents if p.exists())).free
@@ -202,8 +203,7 @@ def _partial(job: Job, sha256: str) -> Path:
 
 
 def _bar(report: Callable[[int], object]) -> Any:
-    """A class with the part of tqdm's interface that plain HTTP downloads use; calls `report(bytes so
-    far)`."""
+    """A class with tqdm's interface for plain HTTP downloads, which calls `report(bytes so far)`."""
 
     class Bar:
         def __init__(self, *_: object, initial: int = 0, **__: object) -> None:
@@ -265,8 +265,10 @@ def _resume(url: str, partial: Path, size: int, bar: Any) -> None:
 
 
 def _check_sha256(job: Job, name: str, path: Path, want: str) -> None:
-    """Raises FetchError and deletes the file if its checksum is wrong. huggingface_hub compares sizes
-    only."""
+    """Raises FetchError and deletes the file if its checksum is wrong.
+
+    huggingface_hub compares sizes only.
+    """
     with path.open("rb") as file:
         got = hashlib.file_digest(file, "sha256").hexdigest()
     if got != want:

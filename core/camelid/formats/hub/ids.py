@@ -145,8 +145,10 @@ def _named(models: Sequence[str], quant: str, place: str) -> str:
 
 
 def _only(names: list[str], quant: str, place: str) -> str:
-    """The single model of a quant; a complete file takes precedence over parts. Raises RequestError if
-    ambiguous."""
+    """The single model of a quant; a complete file takes precedence over parts.
+
+    Raises RequestError if ambiguous.
+    """
     found = [n for n in names if not _PART.fullmatch(n)] or names
     if len(found) == 1:
         return found[0]

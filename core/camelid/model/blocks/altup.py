@@ -34,8 +34,7 @@ def open_streams(c: Lowering, x: View) -> View:
 
 
 def close_streams(c: Lowering, x: View) -> View:
-    """Mean of the first stream and the others, projected back and scaled to its length; [T, N*C] -> [T,
-    C]."""
+    """Mean of all streams, the others projected back and scaled to the first; [T, N*C] -> [T, C]."""
     first, *rest = _streams(c, x)
     others = x.slice(first.cols, x.cols - first.cols)
     others = _as_long(c, c.plan.linear_heads(others, c.weights["altup_unembd_proj"], "others"), first)

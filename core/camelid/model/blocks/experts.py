@@ -32,8 +32,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
 
 
 def _shared(c: Lowering, h: View, i: int) -> View:
-    """The shared expert, which every row uses, times sigmoid(ffn_gate_inp_shexp(h)) if the model has that
-    gate."""
+    """The shared expert of all rows, times sigmoid(ffn_gate_inp_shexp(h)) if the model has that gate."""
     blk = f"blk.{i}.ffn_"
     gate, up = (c.linear(h, f"{blk}{name}_shexp", name) for name in ("gate", "up"))  # [T, F] each
     y = c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "down_shexp", "shared")  # [T, C]

@@ -101,8 +101,10 @@ def codec(name: str) -> Codec:
 
 
 def decode(name: str, raw: bytes | bytearray | memoryview | Bytes, n: int) -> Floats:
-    """Decodes `n` values of a type to float32 [n]. Raises ModelFormatError unless `raw` has exactly their
-    bytes."""
+    """Decodes `n` values of a type to float32 [n].
+
+    Raises ModelFormatError unless `raw` has exactly their bytes.
+    """
     row = codec(name)
     data = np.frombuffer(raw, dtype=np.uint8)
     want = row_bytes(name, n)

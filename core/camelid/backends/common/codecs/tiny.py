@@ -42,8 +42,7 @@ def decode_tq2_0(raw: Bytes) -> Floats:
 
 
 def decode_q1_0(raw: Bytes) -> Floats:
-    """[n, 18] -> [n, 128]; block = {d: f16, q: u8[16]}, lowest bit first; value = d if the bit is set, else
-    -d."""
+    """[n, 18] -> [n, 128]; block = {d: f16, q: u8[16]}, lowest bit first; value = d if set, else -d."""
     d, packed = fields(raw, 2, 16)
     scale = half(d)
     return np.where(unpack(packed, bits=1).view(np.bool_), scale, -scale)
