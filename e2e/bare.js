@@ -1,4 +1,4 @@
-// Calls of a test, as JSON, become calls of one executor. Bytes travel as base64.
+// Forwards calls from a test, as JSON, to one executor. Bytes are base64.
 
 import { Executor } from "./executor.js";
 import { fromBase64 } from "./section.js";
@@ -6,7 +6,7 @@ import { openSource } from "./source.js";
 
 globalThis.executor = new Executor();
 
-/** Calls methods in order, `run` without waiting; answers with the last one's value or the first error. */
+/** Calls methods in order; resolves to the last call's value or the first error. */
 globalThis.callAll = (calls) =>
   answer(async () => {
     let value;
@@ -14,7 +14,7 @@ globalThis.callAll = (calls) =>
     return value instanceof Uint8Array ? value.toBase64() : value;
   });
 
-/** Opens a source and reads ranges of it, one after the other; a File if `asFile` is set. */
+/** Opens a source (a File if `asFile` is set) and reads ranges, one after the other. */
 globalThis.readSource = (url, ranges, asFile) =>
   answer(async () => {
     const handle = asFile ? new File([await (await fetch(url)).blob()], "a file") : url;

@@ -1,4 +1,4 @@
-"""Debian's Chromium and the page's own server, as the tests and `python -m e2e.measure` start them."""
+"""Chromium and the page's server, for the tests and `python -m e2e.measure`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from playwright.async_api import Browser, async_playwright
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-# This list takes the place of Playwright's, whose names are those that are not of the address bar. Each
-# window's address bar would take two renderers more, which nobody sees.
+# This list replaces Playwright's list of disabled features: Playwright's names plus the two of the address
+# bar, which would start two more renderers per window.
 SWITCHED_OFF = (
     *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
     *("AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "PaintHolding", "LensOverlay"),
     *("HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable", "ThirdPartyStoragePartitioning", "MediaRouter"),
     *("OptimizationHints", "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch"),
 )
-# Unsafe WebGPU is what offers SwiftShader, the software adapter, where there is no GPU. By the extension it
-# would zero a workgroup's memory with an instruction for each number: most of the time that compiling took.
+# --enable-unsafe-webgpu offers SwiftShader, the software adapter, on a machine without GPU. With the Vulkan
+# extension, SwiftShader zeroes workgroup memory with one instruction per number, which dominates compile
+# time.
 FLAGS = (
     "--enable-unsafe-webgpu",
     "--use-webgpu-adapter=swiftshader",
@@ -46,7 +47,7 @@ ISOLATION = ("cross-origin-opener-policy", "cross-origin-embedder-policy")
 
 
 def find_chromium() -> str:
-    """The path of Chromium; skips the test, with the way out, if there is none."""
+    """Path of Chromium; skips the test with a hint if Chromium is not installed."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("no Chromium: run .ci/system-packages test")
@@ -55,9 +56,9 @@ def find_chromium() -> str:
 
 @asynccontextmanager
 async def open_browser(*flags: str) -> AsyncIterator[Browser]:
-    """A headless Chromium of its own profile."""
+    """A headless Chromium with a profile of its own."""
     as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    # Chromium brings its own SwiftShader; drivers that other tests show to wgpu are none of its business.
+    # Chromium has its own SwiftShader; VK_* variables select drivers for wgpu in other tests.
     environment: dict[str, str | float | bool] = {
         name: value for name, value in os.environ.items() if not name.startswith("VK_")
     }
@@ -73,7 +74,7 @@ async def open_browser(*flags: str) -> AsyncIterator[Browser]:
 
 @contextmanager
 def serve_site(site: Path, *, without: Sequence[str] = ()) -> Iterator[str]:
-    """The address of `site`, served by Camelid's own server in another process, `without` some headers."""
+    """Serves `site` with Camelid's server in another process, `without` some headers. Yields the address."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
     command = [sys.executable, "-c", SERVE, str(site), *without]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
@@ -85,20 +86,20 @@ def serve_site(site: Path, *, without: Sequence[str] = ()) -> Iterator[str]:
 
 
 def build_site(site: Path, extra: Mapping[str, bytes]) -> None:
-    """The page, built anew in `site`; `extra` adds or replaces files by name."""
+    """Builds the page in `site`; `extra` adds or replaces files by name."""
     command = [sys.executable, ROOT / "web" / "build.py", site, "--cache", ROOT / "build" / "web.cache"]
     subprocess.run(command, check=True, capture_output=True)
     add_files(site, extra)
 
 
 def link_site(source: Path, site: Path, extra: Mapping[str, bytes]) -> None:
-    """The same files once more, as hard links; `extra` adds or replaces some."""
+    """Copies a site as hard links; `extra` adds or replaces files by name."""
     shutil.copytree(source, site, copy_function=link_or_copy, dirs_exist_ok=True)
     add_files(site, extra)
 
 
 def add_files(site: Path, extra: Mapping[str, bytes]) -> None:
-    """Files that take the place of what is there, and of its compressed siblings."""
+    """Writes files to a site and removes compressed siblings of files they replace."""
     for name, data in extra.items():
         for suffix in ("", ".br", ".gz"):
             (site / f"{name}{suffix}").unlink(missing_ok=True)
@@ -106,12 +107,13 @@ def add_files(site: Path, extra: Mapping[str, bytes]) -> None:
 
 
 def probed_worker() -> dict[str, bytes]:
-    """Files that make the page's worker count what it asks of WebGPU, in `probe` of its own scope."""
+    """Files of a page whose worker counts its WebGPU calls, in the worker's global `probe`."""
     worker, probe = ROOT / "web" / "worker.js", ROOT / "e2e" / "probe.js"
     return {"worker.js": b'import "./probe.js";\n' + worker.read_bytes(), "probe.js": probe.read_bytes()}
 
 
 def link_or_copy(source: str, target: str) -> None:
+    """Hard-links a file; copies it if the target is on another file system."""
     try:
         os.link(source, target)
     except OSError:  # another file system

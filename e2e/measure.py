@@ -1,6 +1,6 @@
-"""`python -m e2e.measure [MODEL.gguf]`: what a first visit costs, and what the host does for a token.
+"""`python -m e2e.measure [MODEL.gguf]`: cost of a first visit, and host time per step.
 
-Prints one JSON object. Chromium runs on SwiftShader, so its tokens a second say nothing of a GPU.
+Prints one JSON object. Chromium runs on SwiftShader, so the tokens per second are no measure of a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from e2e.visit import ON_GPU, ask, wait_ready
 
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
 PROMPT, MAX_TOKENS, REPEATS = "What is 12 plus 30?", 16, 10
-# Catches the worker's executor, and times Python between a result and the next step.
+# Records the worker's executor, and times Python between a result and the next step.
 WATCH = """() => {
   const { prototype } = globalThis.camelid.Executor;
   const { run, read } = prototype;
@@ -45,6 +45,7 @@ COUNTERS = """() => {
 
 
 async def measure(address: str) -> dict[str, Any]:
+    """Figures of a first and a second visit, in seconds and bytes."""
     async with open_browser() as browser:
         context = await browser.new_context()
         page = await context.new_page()
@@ -72,6 +73,7 @@ async def measure(address: str) -> dict[str, Any]:
 
 
 async def per_token(page: Page) -> dict[str, Any]:
+    """Figures per step and per token of REPEATS answers."""
     worker = page.workers[0]
     await worker.evaluate(WATCH)
     await ask(page, PROMPT)
@@ -94,9 +96,10 @@ async def per_token(page: Page) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Builds a site with the model and prints its figures."""
     model = Path(sys.argv[1]) if len(sys.argv) > 1 else CRIA
     if not model.exists():
-        sys.exit(f"no {model}; give the path of a .gguf file")
+        sys.exit(f"no file {model}; expected the path of a .gguf file")
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder) / "site"
         build_site(site, {"cria.gguf": model.read_bytes()})

@@ -1,4 +1,4 @@
-"""A host that hands every call to web/executor.js in a page that holds nothing else: no Python, no model."""
+"""A host that forwards every call to web/executor.js in a bare page, without Python or a model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Json = dict[str, Any]
 
 
 def write_bare_site(site: Path) -> None:
+    """Writes a site with the executor and bare.html only."""
     for folder, names in (
         (ROOT / "web", ("executor.js", "section.js", "source.js")),
         (ROOT / "e2e", ("bare.html", "bare.js")),
@@ -26,7 +27,7 @@ def write_bare_site(site: Path) -> None:
 
 
 class PageHost:
-    """`backend.Host` over a Playwright page. Runs and writes go with the next call that answers."""
+    """`Host` over a Playwright page. Runs and writes are sent with the next call that returns a value."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -48,7 +49,7 @@ class PageHost:
 
     def run(self, program: int, step: bytes) -> int:
         self._waiting.append(["run", program, _encoded(step)])
-        self._last_ticket += 1  # the executor counts the same
+        self._last_ticket += 1  # equals the executor's ticket
         return self._last_ticket
 
     async def read(self, ticket: int) -> bytes:
@@ -61,7 +62,7 @@ class PageHost:
         self.write(buffer, offset, data)
 
     def write(self, buffer: str, offset: int, data: bytes) -> None:
-        """Before the next step that is submitted."""
+        """Queues a write, which takes effect before the next submitted step."""
         self._waiting.append(["writeState", buffer, offset, _encoded(data)])
 
     def memory(self) -> Json:
@@ -77,7 +78,7 @@ class PageHost:
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         calls, self._waiting = [*self._waiting, [method, *arguments]], []
-        # As one text: Playwright takes objects apart, entry by entry.
+        # As JSON text: Playwright would serialize an object entry by entry.
         result = await self._page.evaluate("(calls) => callAll(JSON.parse(calls))", json.dumps(calls))
         if "error" in result:
             raise RuntimeError(result["error"])

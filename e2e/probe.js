@@ -1,5 +1,5 @@
-// Counts what WebGPU is asked for, from outside: wraps the browser's own prototypes before the code under
-// test runs. `created` leaves out command encoders and passes, which WebGPU needs anew for every step.
+// Counts WebGPU calls: wraps the browser's prototypes before the code under test runs. `created` excludes
+// command encoders and passes, which WebGPU requires for every step.
 
 globalThis.devices = [];
 globalThis.probe = {

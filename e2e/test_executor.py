@@ -1,4 +1,4 @@
-"""web/executor.js alone: what it does when something is wrong, and that a step creates nothing."""
+"""web/executor.js alone: faults are reported by name, and a step creates no objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def adapter_is_named(host: PageHost, page: Page) -> None:
 
 
 async def api_is_refused(host: PageHost, page: Page) -> None:
-    with pytest.raises(RuntimeError, match="'Vulkan' cannot be asked for"):
+    with pytest.raises(RuntimeError, match="'Vulkan' cannot be selected"):
         await host.open({"api": "Vulkan"})
 
 
@@ -44,7 +44,7 @@ async def steps_follow_each_other(host: PageHost, page: Page) -> None:
     number = await host.compile(program())
     tickets = [host.run(number, step(4, 5)), host.run(number, step(7, 8))]
     assert [struct.unpack("<I", await host.read(t)) for t in tickets] == [(10,), (16,)]
-    # An empty grid is not launched, and no words asked for are no bytes read.
+    # An empty grid is not dispatched, and zero result words read zero bytes.
     assert await host.read(host.run(number, step(0, 99))) == struct.pack("<I", 16)
     assert await host.read(host.run(number, step(1, 1, 0))) == b""
     counters = await host.counters()
@@ -64,7 +64,7 @@ async def ticket_is_read_again_until_its_slot_is_taken(host: PageHost, page: Pag
     await host.open(SWIFTSHADER)
     number = await host.compile(program())
     first, second = host.run(number, step(1, 1)), host.run(number, step(2, 2))
-    # Two reads at once, as after a cancelled one, and a third after both have been answered.
+    # Two concurrent reads, as after a cancelled read, and a third after both have returned.
     both = "(t) => Promise.all([executor.read(t), executor.read(t)]).then((a) => a.map((b) => b[0]))"
     assert await host.read(first) == struct.pack("<I", 3)
     assert await page.evaluate(both, second) == [5, 5]
@@ -91,7 +91,7 @@ async def failed_steps_give_their_slot_back(host: PageHost, page: Page) -> None:
         await page.evaluate(mend, broken)
         if broken[1] == "getMappedRange":
             assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", 3)
-    # The host counted the steps that failed too; what is told is that, not a full ring.
+    # The host has also counted the failed steps, so its ticket is unknown; the error is not a full ring.
     with pytest.raises(RuntimeError, match="no step in flight"):
         await host.read(host.run(number, step(1, 1)))
 
@@ -207,7 +207,7 @@ CHECKS: list[Check] = [
 
 
 async def run_all(address: str) -> dict[str, BaseException | None]:
-    """Every check on a fresh page of one browser; what each raised."""
+    """Runs every check on a fresh page of one browser. Returns check -> error or None."""
     outcomes: dict[str, BaseException | None] = {}
     async with open_browser() as browser:
         for check in CHECKS:

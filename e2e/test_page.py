@@ -1,4 +1,4 @@
-"""The page in Debian's Chromium: NumPy's tokens, nothing fetched elsewhere, nothing created late."""
+"""The page in Chromium: the reference's tokens, no request to another host, no object created per step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from e2e.visit import (
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
-FEW, ALL, SEED, MAX_TOKENS = 3, 50, 0, 32  # prompts; tokens an answer
+FEW, ALL, SEED, MAX_TOKENS = 3, 50, 0, 32  # number of prompts: few, all; tokens per answer
 BAD_SETTINGS = (
     *("tempperature=1", "max_tokens=abc", "max_tokens=0", "temperature=", "seed=9007199254740993"),
     *("backend=gpu", "backend=", "threads=0", "threads=two"),
@@ -45,7 +45,7 @@ BAD_SETTINGS = (
 
 @dataclass
 class Visit:
-    """What one visit saw."""
+    """Observations of one visit."""
 
     notes: Notes = field(default_factory=Notes)
     status: str = ""
@@ -84,7 +84,7 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
 
 
 async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> None:
-    """There is no such model; a file from disk takes its place, and answers."""
+    """Visits the page with a missing model, then opens a model file from disk and asks it."""
     query = f"{ON_GPU}&model=absent.gguf&max_tokens=96"
     page, _ = await open_page(browser, f"{address}?{query}", color_scheme="dark")
     seen.no_model.append(await problem(page))
@@ -97,14 +97,14 @@ async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> 
 
 
 async def talk(page: Page, seen: Visit) -> None:
-    """Types, stops in the middle, asks again; at last as wide as a telephone.
+    """Types a prompt, stops the answer, asks again; the last answer at the width of a telephone.
 
-    The random model runs on for 96 tokens and more after this prompt, so there is a middle.
+    The random model generates at least 96 tokens for this prompt, so the answer can be stopped.
     """
     await type_prompt(page, "What is 12 plus 30?")
     await page.wait_for_function(BUSY_WITH_TEXT)
     await screen(page, "streaming-dark")
-    await page.click("#send")  # which reads Stop now
+    await page.click("#send")  # the button's label is Stop now
     await settled(page)
     seen.typed = await page.inner_text(".transcript .assistant")
     await screen(page, "stopped-dark")
@@ -119,7 +119,7 @@ async def talk(page: Page, seen: Visit) -> None:
 
 
 async def refuse_settings(browser: Browser, address: str, seen: Visit) -> None:
-    """And on the backend that the page chooses there is no such model either."""
+    """Visits the page with a missing model on the default backend, then with invalid settings."""
     page, _ = await open_page(browser, f"{address}?model=absent.gguf")
     seen.no_model.append(await problem(page))
     await page.context.close()
@@ -132,6 +132,7 @@ async def refuse_settings(browser: Browser, address: str, seen: Visit) -> None:
 
 
 async def problem(page: Page) -> str:
+    """Text of the problem that the page shows."""
     await page.wait_for_selector("#problem:not([hidden])", timeout=60_000)
     return await page.inner_text("#problem")
 
@@ -145,7 +146,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cria(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy, so that page and reference see the same file even if another takes its place."""
+    """A copy of cria, so that page and reference read the same file even if the original is replaced."""
     return Path(shutil.copy(CRIA, tmp_path_factory.mktemp("cria")))
 
 

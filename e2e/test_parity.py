@@ -1,4 +1,4 @@
-"""Every op in a real browser against the reference. The page holds web/executor.js and nothing else.
+"""Every op in a real browser against the reference backend, in a page with web/executor.js only.
 
 Ordinary runs hold one case for each op, weight type and shader, exhaustive runs the others.
 """
@@ -35,7 +35,7 @@ async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResul
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[int, OpResult]:
-    """One page computes the cases that this run asks for."""
+    """Results of the selected cases, computed in one page."""
     site: Path = tmp_path_factory.mktemp("bare")
     write_bare_site(site)
     chosen = asked(request)

@@ -1,4 +1,4 @@
-"""The page on the processor: when it is taken, on how many threads, what the page says of that, answers."""
+"""The page on the CPU backend: choice of backend and threads, the stated reason, the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPENED = "() => document.getElementById('figures').textContent.startsWith('sessi
 
 @dataclass
 class Seen:
-    """What one page showed. A failed one has a problem and no answer."""
+    """Observations of one page. A failed page has a problem and no answer."""
 
     status: str = ""
     note: str = ""
@@ -40,10 +40,10 @@ class Seen:
 
 @dataclass
 class Visits:
-    """All pages, by what was special there; a session that went on in one, and one until it was full."""
+    """Observations of all pages by name, of an opened session, and of a session that fills its context."""
 
     pages: dict[str, Seen] = field(default_factory=dict)
-    opened: str = ""  # the figures of a session
+    opened: str = ""  # figures of the opened session
     next: Json = field(default_factory=dict)
     long: list[Json] = field(default_factory=list)
     long_figures: str = ""
@@ -51,7 +51,7 @@ class Visits:
 
 @dataclass(frozen=True)
 class Terminal:
-    """What cpu answers natively, and to the next question in the same session."""
+    """Answers of the native CPU backend: to the first question, by the small model, to the next question."""
 
     token_ids: list[int]
     small_ids: list[int]  # of the small model
@@ -60,7 +60,7 @@ class Terminal:
 
 
 async def look(browser: Browser, address: str, name: str, visits: Visits, **how: object) -> Page:
-    """Opens a page, and asks if it can."""
+    """Opens a page and, unless it failed, asks a question."""
     page, notes = await open_page(browser, address, **how)
     seen = visits.pages[name] = Seen(notes=notes)
     await page.wait_for_function("() => ['ready', 'failed'].includes(window.camelid?.state)", timeout=120_000)
@@ -97,7 +97,7 @@ async def visit(addresses: dict[str, str], session: Path) -> Visits:
 
 
 async def overflow(browser: Browser, address: str, visits: Visits) -> None:
-    """On the processor because its address asks for that; then on, until a small model's context is full."""
+    """Talks to a small model on the CPU, as set in the address, until its context is full."""
     query = "backend=cpu&threads=1&model=tiny.gguf&max_tokens=60&temperature=0"
     page = await look(browser, f"{address}?{query}", "asked", visits)
     for _ in range(4):
@@ -119,7 +119,7 @@ def terminal(folder: Path) -> Terminal:
         first = session.generate(QUESTION)
         session.save(folder / "terminal.camelid")
         done = session.generate(NEXT)
-    # Of f32: roundings of Q8_0's activations may differ by variant, and a random model has near ties.
+    # f32: the rounding of int8 activations may differ by variant, and a random model has near ties.
     write_tiny_llama(folder / "tiny.gguf", seed=7, type="f32")
     with camelid.load(folder / "tiny.gguf", backend="cpu") as llm:
         turn = [{"role": "user", "content": QUESTION}]
@@ -129,7 +129,7 @@ def terminal(folder: Path) -> Terminal:
 
 @pytest.fixture(scope="module")
 def addresses(folder: Path, terminal: Terminal) -> Iterator[dict[str, str]]:
-    """The same page isolated; without the headers for that, and without WebGPU; and without its kernels."""
+    """Addresses of three sites: isolated; without isolation headers and WebGPU; without the WASM kernels."""
     models = {name: (folder / name).read_bytes() for name in ("cria.gguf", "tiny.gguf")}
     worker = (ROOT / "web" / "worker.js").read_bytes()
     build_site(folder / "whole", models)
@@ -163,9 +163,9 @@ def test_answers_are_those_of_the_terminal(name: str, seen: Visits, terminal: Te
 
 
 def test_the_reason_is_shown(seen: Visits) -> None:
-    begins = "The processor computes, not WebGPU: "
+    begins = "The model runs on the CPU, not on WebGPU: "
     for name, reason in (
-        ("no adapter", "WebGPU is here, but it offers no adapter; switch on hardware acceleration"),
+        ("no adapter", "this browser has WebGPU, but it offers no adapter; switch on hardware acceleration"),
         ("not isolated", "this browser offers no WebGPU; use a current Chrome"),
         ("software", "google swiftshader is a software adapter"),
     ):
@@ -194,7 +194,7 @@ def test_a_session_of_the_terminal_goes_on(seen: Visits, terminal: Terminal) -> 
 
 
 def test_a_full_context_forgets_the_first_turns(seen: Visits) -> None:
-    """The random model goes on for long, and its context has 256 tokens."""
+    """The random model gives long answers, and its context length is 256 tokens."""
     assert sum(len(answer["token_ids"]) for answer in seen.long) > 150
     assert seen.long[0]["n_forgotten"] == 0 < seen.long[-1]["n_forgotten"]
     assert f"the first {seen.long[-1]['n_forgotten']} messages no longer fit" in seen.long_figures

@@ -1,4 +1,4 @@
-"""Sessions between the terminal and the page: each goes on with what the other saved."""
+"""Sessions between the terminal and the page: each continues a session that the other saved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STARTED = "(n) => document.querySelectorAll('#transcript li').length === n"
 
 @dataclass
 class Visit:
-    """What one visit saw."""
+    """Observations of one visit."""
 
     notes: Notes = field(default_factory=Notes)
     opened: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ async def visit(address: str, folder: Path) -> Visit:
 
 
 async def refuse(page: Page, folder: Path, seen: Visit) -> None:
-    """Files that cannot be used leave the conversation as it is."""
+    """Opens unusable session files, which must leave the conversation unchanged."""
     for name in ("other", "damaged"):
         await page.set_input_files("#session", folder / f"{name}.camelid")
         await page.wait_for_selector("#problem:not([hidden])")
@@ -104,7 +104,7 @@ async def refuse(page: Page, folder: Path, seen: Visit) -> None:
 
 
 async def small_screen(page: Page, name: str) -> None:
-    """The page dark and as wide as a telephone, for a moment."""
+    """Takes a screenshot in dark mode at the width of a telephone."""
     usual = page.viewport_size
     assert usual
     await page.emulate_media(color_scheme="dark")
@@ -116,7 +116,7 @@ async def small_screen(page: Page, name: str) -> None:
 
 @dataclass(frozen=True)
 class Terminal:
-    """What the reference does with the same session."""
+    """The same session on the reference backend."""
 
     token_ids: list[int]
     messages: list[Any]
@@ -126,7 +126,7 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy, so that page and reference see the same file even if another takes its place."""
+    """A copy of cria, so that page and reference read the same file even if the original is replaced."""
     return Path(shutil.copy(CRIA, tmp_path_factory.mktemp("cria") / "cria.gguf"))
 
 

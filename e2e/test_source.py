@@ -1,4 +1,4 @@
-"""web/source.js against servers of every manner: with ranges, without, lying, cut short, changing."""
+"""web/source.js against servers with ranges, without ranges, with wrong ranges, truncating, changing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ pytestmark = pytest.mark.faults
 CHUNK = 8 << 20
 BIG = bytes(range(256)) * (3 * CHUNK // 256) + b"the last bytes"
 SMALL = BIG[: 1 << 20]
-# 60 reads of 100,000 bytes, in order, then one over a chunk's border, the file's last bytes, and none.
+# 60 reads of 100,000 bytes in order, then a read across a chunk border, the file's last bytes, and zero
+# bytes.
 READS = [(i * 100_000, 100_000) for i in range(60)]
 READS += [(CHUNK - 1000, 2000), (len(BIG) - 14, 14), (5, 0)]
 TYPES = {".html": "text/html", ".js": "text/javascript"}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves BIG or SMALL in the manner that the path names, and the bare site's own files."""
+    """Serves BIG or SMALL with the behaviour that the path names, and the bare site's files."""
 
     protocol_version = "HTTP/1.1"
     site: Path
@@ -146,13 +147,13 @@ def test_few_requests(outcome: tuple[dict[str, Any], Counter[str]]) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("elsewhere.bin", "bytes 0 to 8388608 were asked for, the server sent bytes 1-"),
-        ("unsaid.bin", "sent a part but not which one"),
+        ("elsewhere.bin", "bytes 0 to 8388608 were requested, the server sent bytes 1-"),
+        ("unsaid.bin", "sent a part without a valid content-range"),
         ("short.bin", r"(?i)network error|ended after"),
         ("cut.bin", r"(?i)network error|ended after"),
         ("changing.bin", "changed on the server while it was being read"),
         ("absent.bin", r"absent\.bin: the server answered 404"),
-        ("ranges.past-the-end", "has 25165838 bytes; bytes 25165833 to 25165843 were asked for"),
+        ("ranges.past-the-end", "has 25165838 bytes; bytes 25165833 to 25165843 were requested"),
     ],
 )
 def test_false_answers_are_errors(

@@ -1,4 +1,4 @@
-"""A visit to the page as a person would make it, and everything that was noticed on the way."""
+"""A user's visit to the page, and a record of the page's requests and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from e2e.browser import ROOT
 Json = dict[str, Any]
 SCREENS = ROOT / "build" / "screens"
 LOAD_MS = 240_000
-ON_GPU = "adapter=swiftshader"  # a software adapter, which has to be named
+ON_GPU = "adapter=swiftshader"  # a software adapter is used only if named
 WATCH = """
 globalThis.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
@@ -27,7 +27,7 @@ LOADING = "() => document.querySelector('progress').value > 0.3"
 
 @dataclass
 class Notes:
-    """What a page did besides what it showed."""
+    """Errors, requested URLs and security policies of a page."""
 
     errors: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Notes:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("requestfailed", lambda request: self.errors.append(f"{request.url} failed"))
         page.on("response", self.answered)
-        # Requests of the worker reach the context, not the page.
+        # Requests of the worker are events of the context, not of the page.
         page.context.on("request", lambda request: self.urls.append(request.url))
 
     def note(self, kind: str, text: str) -> None:
@@ -50,7 +50,7 @@ class Notes:
 
 
 async def open_page(browser: Browser, address: str, **how: Any) -> tuple[Page, Notes]:
-    """A page of a new profile, watched from its first request on."""
+    """Opens a page in a new profile, with Notes from its first request on."""
     context = await browser.new_context(viewport={"width": 900, "height": 760}, **how)
     page = await context.new_page()
     notes = Notes()
@@ -61,19 +61,19 @@ async def open_page(browser: Browser, address: str, **how: Any) -> tuple[Page, N
 
 
 async def wait_ready(page: Page) -> None:
-    """Until the model is loaded. AssertionError with the page's own words if that failed."""
+    """Waits until the model is loaded. Raises AssertionError with the page's problem if loading failed."""
     await page.wait_for_function(READY, timeout=LOAD_MS)
     state = await page.evaluate("() => window.camelid.state")
     assert state == "ready", await page.inner_text("#problem")
 
 
 async def ask(page: Page, prompt: str) -> Json:
-    """The answer through the hook for tests: {text, token_ids, finish_reason, ...}."""
+    """Answer through window.camelid: {text, token_ids, finish_reason, ...}."""
     return await page.evaluate("(prompt) => window.camelid.ask(prompt)", prompt)
 
 
 async def probe(page: Page) -> Json:
-    """The worker's own count of what it asked of WebGPU, at this moment."""
+    """Current counts of the worker's WebGPU calls (probe.js)."""
     return await page.workers[0].evaluate("() => ({...globalThis.probe})")
 
 
@@ -88,13 +88,13 @@ async def screen(page: Page, name: str) -> None:
 
 
 async def settled(page: Page) -> None:
-    """Until the answer has ended."""
+    """Waits until the answer has ended."""
     await page.wait_for_function("() => window.camelid.state !== 'busy'", timeout=LOAD_MS)
     await asyncio.sleep(0)
 
 
 def reference_ids(model: Path, prompts: list[str], max_tokens: int) -> list[list[int]]:
-    """Greedy answers of the NumPy backend, one prompt after the other."""
+    """Greedy answers of the reference backend, one prompt after the other."""
     import camelid
 
     with camelid.load(str(model), backend="reference") as llm:
@@ -107,10 +107,10 @@ def reference_ids(model: Path, prompts: list[str], max_tokens: int) -> list[list
 def differences(
     model: Path, prompts: list[str], answers: list[list[int]], wanted: list[list[int]]
 ) -> list[str]:
-    """Where answers leave the reference's, and how close its two best tokens are there."""
+    """First difference of each answer from the reference's, with the reference's top-2 margin there."""
     import camelid
 
-    told = []
+    lines = []
     with camelid.load(str(model), backend="reference") as llm:
         for prompt, got, want in zip(prompts, answers, wanted, strict=True):
             if got == want:
@@ -119,8 +119,8 @@ def differences(
             at = next((i for i, (a, b) in pairs if a != b), min(len(got), len(want)))
             ids = [*llm.render([{"role": "user", "content": prompt}]), *want[:at]]
             second, first = np.sort(np.asarray(llm.logits(ids))[-1])[-2:]
-            told.append(
-                f"{prompt!r}, position {at}: {got[at : at + 1]}, wanted {want[at : at + 1]}, "
+            lines.append(
+                f"{prompt!r}, position {at}: {got[at : at + 1]}, expected {want[at : at + 1]}, "
                 f"top-2 margin {first - second:.2e}"
             )
-    return told
+    return lines

@@ -1,10 +1,11 @@
-"""Compiles the CPU kernels when a wheel or an editable install is made: hatchling's hook.
+"""Hatchling build hook that compiles the CPU kernels for a wheel or an editable install.
 
-Without settings: for this machine, by its C compiler or else by Zig's wheel, which is asked for only then.
-Where neither can be had, Camelid is installed without the CPU backend, and says so.
+By default the hook compiles for this machine with the system's C compiler; without a C compiler it requires
+the package ziglang and compiles with Zig. If neither compiler is available, Camelid is installed without the
+CPU backend and the hook prints a warning.
 
-CAMELID_NO_NATIVE=1            compiles nothing
-CAMELID_NATIVE_TARGETS=all     for every platform of a release, by Zig; or some of their names
+CAMELID_NO_NATIVE=1            compile nothing
+CAMELID_NATIVE_TARGETS=all     compile for every released platform with Zig; or a list of target names
 """
 
 from __future__ import annotations
@@ -24,30 +25,34 @@ from camelid_native.build import library as builder
 from camelid_native.build import targets
 
 ZIG = "ziglang>=0.17"
-MAX_BYTES = 6_000_000  # of a wheel's libraries, compressed
+MAX_BYTES = 6_000_000  # limit on the compressed size of all libraries in a wheel
 LIB = "camelid_native/lib"
-RELEASE = Path(__file__).resolve().parents[1] / "build/native"  # libraries for other machines, too
+RELEASE = Path(__file__).resolve().parents[1] / "build/native"  # libraries of all named targets
 
 
 def is_unwanted() -> bool:
-    """Whether nothing is to be compiled."""
+    """True if CAMELID_NO_NATIVE=1 disables compilation."""
     return os.environ.get(builder.NO_NATIVE) == "1"
 
 
 def named_targets() -> list[str]:
-    """What CAMELID_NATIVE_TARGETS asks for; empty if it is not set."""
+    """Target names in CAMELID_NATIVE_TARGETS; empty if the variable is not set."""
     names = os.environ.get("CAMELID_NATIVE_TARGETS", "").split()
     return [*targets.RELEASED] if names == ["all"] else names
 
 
 def wheel_tag(built: Iterable[builder.Built]) -> str:
-    """py3-none-<platform> of a single library, any of none and of several, one of which will fit."""
+    """Wheel tag: `py3-none-<platform>` for a single library, `py3-none-any` for none or several."""
     facts = [each.facts for each in built]
     return f"py3-none-{platform_of(facts[0])}" if len(facts) == 1 else "py3-none-any"
 
 
 def platform_of(facts: targets.BuildRecord) -> str:
-    """The platform that a library asks for. A system's compiler on Linux links what just this system has."""
+    """Platform tag of a library's wheel.
+
+    A library from a Linux system's own compiler gets this system's tag: it links against the libc installed
+    here, so it cannot claim manylinux compatibility.
+    """
     target = targets.Target(facts.target)
     if target.name.startswith(("linux", "musl")) and not facts.is_zig:
         return sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -55,10 +60,10 @@ def platform_of(facts: targets.BuildRecord) -> str:
 
 
 class NativeHook(BuildHookInterface[Any]):
-    """Adds lib/<target>/ to a wheel; in an editable install, to the checkout."""
+    """Adds lib/<target>/ to a wheel, or to the checkout in an editable install."""
 
     def dependencies(self) -> list[str]:
-        """Zig, if it is needed and runs here."""
+        """Build requirements: Zig's package if no compiler for the requested targets is installed."""
         if is_unwanted() or builder.zig_program():
             return []
         here = targets.this_target()
@@ -66,7 +71,7 @@ class NativeHook(BuildHookInterface[Any]):
         return [ZIG] if is_needed else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles, and tells hatchling what to pack and what to call the wheel."""
+        """Compiles the libraries, then sets the wheel's tag and its list of files."""
         built = [] if is_unwanted() else self.compile()
         if version == "editable":
             return
@@ -77,7 +82,10 @@ class NativeHook(BuildHookInterface[Any]):
                 build_data["force_include"][str(path)] = f"{LIB}/{each.facts.target}/{path.name}"
 
     def compile(self) -> list[builder.Built]:
-        """The libraries asked for; none, with a warning, where nobody asked and there is no compiler."""
+        """Compiles the requested libraries.
+
+        A missing compiler aborts the build if targets are named, else it is a warning and the list is empty.
+        """
         names = named_targets()
         try:
             wanted = [builder.find_target(name) for name in names] or [targets.this_target()]
@@ -92,10 +100,12 @@ class NativeHook(BuildHookInterface[Any]):
         return []
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Says what the libraries weigh in the wheel; more than MAX_BYTES fails."""
+        """Prints the compressed size of each library; aborts if the sum exceeds MAX_BYTES."""
         with zipfile.ZipFile(artifact_path) as archive:
             sizes = {item.filename: item.compress_size for item in archive.infolist() if LIB in item.filename}
         for name, size in sizes.items():
             self.app.display_info(f"{size:9,} bytes  {name}")
         if sum(sizes.values()) > MAX_BYTES:
-            self.app.abort(f"the libraries take {sum(sizes.values()):,} bytes, more than {MAX_BYTES:,}")
+            self.app.abort(
+                f"the wheel's libraries have {sum(sizes.values()):,} bytes, expected at most {MAX_BYTES:,}"
+            )

@@ -1,5 +1,5 @@
 // add_norm: x[t] += SCALE * r[t]; y[t, c] = x[t, c] * gain[c] / sqrt(mean_c(x^2) + EPS).
-// grid: one workgroup a row.
+// grid: one workgroup per row.
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> x: array<f32>;
 @group(0) @binding(3) var<storage, read_write> r: array<f32>;

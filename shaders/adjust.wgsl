@@ -1,9 +1,9 @@
-// adjust: logit bias and penalties, in place. Each id is one lane's, which holds what was there before; there
-// are as many lanes as may be touched, or more.
-const BIASES: u32 = 16u;   // at most
-const HISTORY: u32 = 64u;  // positions at most
+// adjust: applies logit bias and penalties in place. One lane owns each touched id and keeps its old logit; a
+// workgroup has at least TOUCHED lanes.
+const BIASES: u32 = 16u;   // maximum number of biases
+const HISTORY: u32 = 64u;  // maximum number of penalized positions
 const TOUCHED: u32 = BIASES + HISTORY;
-var<workgroup> touched: array<u32, TOUCHED>;  // ids: of biases, then of the ring, V where there is none
+var<workgroup> touched: array<u32, TOUCHED>;  // ids of the biases, then of the ring; V marks an unused entry
 
 struct Penalties { repeat: f32, frequency: f32, presence: f32, last_n: u32, biases: u32, first_bias: u32 }
 
@@ -27,7 +27,8 @@ fn note_touched(p: Penalties, ring_at: u32, position: u32, lane: u32) {
   workgroupBarrier();
 }
 
-// The first lane of those that touch an id has it as its own, with the logit before; V: the lane has none.
+// Id owned by a lane, with its logit before the adjustment. The first lane that touches an id owns it; id V
+// means that the lane owns none.
 struct Own { id: u32, before: f32 }
 
 fn own_id(lane: u32) -> u32 {

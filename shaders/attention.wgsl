@@ -1,25 +1,26 @@
-// attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in pages,
-// with an online softmax over tiles of 64 keys. Causal: keys first_kept .. state_row, of them the last WINDOW
-// (0: all); held: first_kept .. held - 1. With a tail, those from the border on are read there, as f16; see
-// plan/tiers.py. A sink is one more score a head, with no value. A bias [BIAS_ROWS, query heads] adds to the
-// scores by distance, its last row beyond.  grid: (query heads, rows).
+// attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in
+// pages, with an online softmax over tiles of 64 keys. Mask causal: keys from state.write to state_row,
+// limited to the last WINDOW (0: no limit). Mask held: keys from state.write to held - 1. With a tail, keys
+// from the border on are read from the tail, as f16; see plan/tiers.py. A sink adds a score per head without
+// a value. A bias [BIAS_ROWS, query heads] is added to the scores by distance; its last row serves all larger
+// distances. grid: (query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
 @group(0) @binding(3) var<storage, read> keys: array<u32>;
 @group(0) @binding(4) var<storage, read> values: array<u32>;
 @group(0) @binding(6) var<storage, read> tail: array<u32>;  // keys, then values
-@group(0) @binding(7) var<storage, read> extra: array<f32>;  // sinks or bias, of which an op has one at most
+@group(0) @binding(7) var<storage, read> extra: array<f32>;  // sinks or bias; no op has both
 
 const LANES: u32 = 64u;
 const HELD: u32 = 1u;
 const KEYS: u32 = 0u;
 const VALUES: u32 = 1u;
 override HEADS_PER_KV: u32 = 1u;
-override HEAD_DIM: u32 = 64u;  // at most 256, as V_DIM; all four are multiples of 4
-override V_DIM: u32 = 64u;  // floats of a value that are used
-override V_HEAD: u32 = 64u;  // floats of a value
-override WIDTH: u32 = 64u;  // floats of a key row: kv heads x HEAD_DIM
-override V_WIDTH: u32 = 64u;  // floats of a value row: kv heads x V_HEAD
+override HEAD_DIM: u32 = 64u;  // at most 256, like V_DIM; the widths of keys and values are multiples of 4
+override V_DIM: u32 = 64u;  // floats used of a value
+override V_HEAD: u32 = 64u;  // floats stored per value
+override WIDTH: u32 = 64u;  // floats of a key row: KV heads x HEAD_DIM
+override V_WIDTH: u32 = 64u;  // floats of a value row: KV heads x V_HEAD
 override SCALE: f32 = 1.0;
 override SOFTCAP: f32 = 0.0;
 override WINDOW: u32 = 0u;
@@ -40,15 +41,15 @@ override Y_OFFSET: u32 = 0u;
 override Q_STRIDE: u32 = 0u;
 override Q_OFFSET: u32 = 0u;
 override PARTS: u32 = V_DIM / 4u;  // lanes that share a value
-override SHARES: u32 = LANES / PARTS;  // values in work at once
+override SHARES: u32 = LANES / PARTS;  // values processed in parallel
 
 var<workgroup> query: array<vec4<f32>, LANES>;
 var<workgroup> scores: array<f32, LANES>;
-var<workgroup> places: array<u32, LANES>;  // the row of the pool that holds each key of the tile
+var<workgroup> places: array<u32, LANES>;  // pool row of each key of the tile
 var<workgroup> parts: array<vec4<f32>, LANES>;
 var<workgroup> part_sums: array<f32, LANES>;
 var<private> top: f32 = -3.0e38;  // the highest score so far
-var<private> weight_sum: f32 = 0.0;  // of the lane's share
+var<private> weight_sum: f32 = 0.0;  // sum of weights of the lane's share
 var<private> out: vec4<f32>;
 
 fn word(tensor: u32, at: u32) -> u32 {
@@ -73,13 +74,13 @@ fn score(is_tail: bool, row: u32, kv_head: u32) -> f32 {
   return sum;
 }
 
-// Takes keys first .. end - 1 into the lane's sums; `head` counts query heads.
+// Adds keys [first, end) to the lane's sums; `head` is a query head.
 fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head: u32, lane: u32) {
   let kv_head = head / HEADS_PER_KV;
   for (var tile = first; tile < end; tile += LANES) {
     let key = tile + lane;
     let n = min(LANES, end - tile);
-    workgroupBarrier();  // query is there; the last tile's scores are used up
+    workgroupBarrier();  // the query is loaded; all lanes have read the scores of the last tile
     if (lane < n) {
       places[lane] = pool_row(table, key);
       scores[lane] = score(is_tail, places[lane], kv_head);
@@ -121,7 +122,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (lane < HEAD_DIM / 4u) { query[lane] = vec4(q[q_at], q[q_at + 1u], q[q_at + 2u], q[q_at + 3u]); }
   if (HAS_SINKS) {
     top = extra[group.x];
-    weight_sum = select(0.0, 1.0, lane < PARTS);  // in the first share alone
+    weight_sum = select(0.0, 1.0, lane < PARTS);  // the sink counts in the first share only
   }
   let first = first_key(row, state);
   let end = select(row.state_row + 1u, state.held, MASK == HELD);

@@ -1,5 +1,5 @@
-// bias: what is added to a finished sum, where there is one. It is joined before matvec, as Naga 29 panics on
-// an override that follows an array whose size is one.
+// bias: adds a bias to a finished sum if the op has one. Joined before matvec, since Naga 29 panics on an
+// override after an array whose size is an override.
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 
 override HAS_BIAS: bool = false;

@@ -1,5 +1,6 @@
-// candidates: a row's 256 largest logits (all of them if they are fewer), largest first, ties to the lowest id:
-// ids, then logits; then mean and variance of the logits above -inf.  grid: one workgroup an output row.
+// candidates: ids and logits of a row's 256 largest logits (all if the row has fewer), the largest first,
+// ties to the lowest id; then mean and variance of the logits above -inf.  grid: one workgroup per output
+// row.
 @group(0) @binding(1) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(2) var<storage, read_write> candidates: array<u32>;
 

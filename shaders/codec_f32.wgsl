@@ -1,4 +1,4 @@
-// f32: one word a weight. A unit is 8 weights.
+// f32: one weight per word. A unit is 8 weights.
 fn decode8(unit: u32) -> mat2x4<f32> {
   let at = 8u * unit;
   let low = vec4(weights[at], weights[at + 1u], weights[at + 2u], weights[at + 3u]);

@@ -1,4 +1,5 @@
-// q4_0, repacked: all quants (8 a word, in order), then all scales (2 halves a word). A block is 4 units of 8.
+// q4_0, repacked: all quants (8 per word, in order), then all scales (2 f16 per word). A unit is 8 weights, a
+// block 4 units.
 override SCALES_AT: u32 = 0u;
 
 fn decode8(unit: u32) -> mat2x4<f32> {

@@ -1,10 +1,10 @@
-// copy: pool[destination][:rows] = pool[source][:rows], for each of the step's copies of this group, word by
-// word.  grid: (tiles of 64 words of a unit, copies).
+// copy: pool[destination][:rows] = pool[source][:rows] for each of the step's copies in this group, word by
+// word. grid: (tiles of 64 words of a unit, copies).
 @group(0) @binding(1) var<storage, read_write> pool: array<u32>;
 
 override GROUP: u32 = 0u;
 override UNIT_ROWS: u32 = 16u;
-override WORDS: u32 = 1u;  // of a row
+override WORDS: u32 = 1u;  // words of a row
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

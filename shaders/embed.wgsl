@@ -1,6 +1,6 @@
-// embed: y[t] = SCALE * weight[token], the token being the row's id or the sequence's last sampled id, still on the
-// device. Ids of a sequence's last RING_ROWS rows go to its ring: no two of these share a place there.
-// grid: one workgroup a token row.
+// embed: y[t] = SCALE * weight[token]. The token is the row's id or the sequence's last sampled id, read from
+// the ring on the device. Ids of a sequence's last RING_ROWS rows are written to the ring, each to its own
+// place. grid: one workgroup per token row.
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
 @group(0) @binding(3) var<storage, read_write> ring: array<u32>;

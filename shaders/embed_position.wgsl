@@ -1,5 +1,5 @@
-// embed_position: x[t] += weight[position], the position being one channel of the row's.
-// grid: one workgroup a token row.
+// embed_position: x[t] += weight[position], with the position in channel CHANNEL of the row.
+// grid: one workgroup per token row.
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
 

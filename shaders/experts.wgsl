@@ -1,8 +1,8 @@
-// experts: which expert a slot of a row takes; ids are floats. Joined before matvec, see bias.
+// experts: expert of a slot of a row; ids are floats. Joined before matvec; see bias.
 @group(0) @binding(5) var<storage, read_write> ids: array<f32>;
 
 override EXPERTS: u32 = 1u;
-override X_SLOT: u32 = 0u;  // from a slot's x to the next slot's, in vec4; 0 where all slots share one
+override X_SLOT: u32 = 0u;  // stride of x between slots, in vec4; 0 if all slots share x
 override IDS_STRIDE: u32 = 0u;
 override IDS_OFFSET: u32 = 0u;
 

@@ -1,2 +1,2 @@
-// gate_plain: a gated unit whose up is a factor.
+// gate_plain: gated unit act(gate) times up, for any activation.
 fn gated(gate: f32, up: f32) -> f32 { return act(gate) * up; }

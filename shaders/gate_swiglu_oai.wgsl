@@ -1,4 +1,5 @@
-// gate_swiglu_oai: gpt-oss: both clamped to 7, up from below too, sigmoid at slope 1.702, one added to up.
+// gate_swiglu_oai: gated unit of gpt-oss: gate clamped to at most 7, up to -7..7; sigmoid with slope 1.702;
+// one is added to up.
 fn gated(gate: f32, up: f32) -> f32 {
   let g = select(min(gate, 7.0), gate, is_nan(gate));
   let u = select(clamp(up, -7.0, 7.0), up, is_nan(up));

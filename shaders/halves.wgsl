@@ -1,5 +1,5 @@
-// halves: a file's bytes as 16-bit pieces, because GGUF blocks are aligned to 2 bytes only.
-@group(0) @binding(0) var<storage, read> task: array<u32>;  // blocks here, first block, scales at
+// halves: access to a file's bytes in 16-bit units, since GGUF blocks are aligned to 2 bytes only.
+@group(0) @binding(0) var<storage, read> task: array<u32>;  // number of blocks, first block, offset of scales
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> weights: array<u32>;
 

@@ -1,5 +1,6 @@
-// kv_q4_0: four values from 4 * i of a state row of `width`; its quants, then its scales (2 halves a word, one a
-// block of 32). A block's 4 words are the file's bytes: values 0-15 are the low nibbles, 16-31 the high ones.
+// kv_q4_0: values 4 * i to 4 * i + 3 of a state row of `width` values. A row is all quants, then all scales
+// (2 f16 per word, one per block of 32). The 4 words of a block are the file's bytes: values 0-15 in the low
+// nibbles, 16-31 in the high nibbles.
 fn stored4(tensor: u32, row: u32, width: u32, i: u32) -> vec4<f32> {
   let at = row * (width / 8u + (width / 32u + 1u) / 2u);
   let block = i / 8u;

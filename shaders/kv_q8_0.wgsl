@@ -1,5 +1,5 @@
-// kv_q8_0: four values from 4 * i of a state row of `width`; its quants (4 a word), then its scales (2 halves a
-// word, one a block of 32).
+// kv_q8_0: values 4 * i to 4 * i + 3 of a state row of `width` values. A row is all quants (4 per word), then
+// all scales (2 f16 per word, one per block of 32).
 fn stored4(tensor: u32, row: u32, width: u32, i: u32) -> vec4<f32> {
   let at = row * (width / 4u + (width / 32u + 1u) / 2u);
   let block = i / 8u;

@@ -1,4 +1,4 @@
-// kv_write_f16: two values a word.
+// kv_write_f16: two values per word.
 const TILE_WORDS: u32 = 32u;
 const SCALE_WORDS: u32 = 0u;
 

@@ -1,4 +1,4 @@
-// kv_write_f32: a word a value.
+// kv_write_f32: one value per word.
 const TILE_WORDS: u32 = 64u;
 const SCALE_WORDS: u32 = 0u;
 

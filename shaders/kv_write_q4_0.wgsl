@@ -1,10 +1,10 @@
-// kv_write_q4_0: blocks of 32 as GGUF makes them: the scale is the value of largest magnitude / -8, kept as f16;
-// a quant is x / scale + 8, by the scale before it was rounded.
+// kv_write_q4_0: blocks of 32, as in GGUF. The scale is the value of largest magnitude / -8, stored as f16; a
+// quant is x / scale + 8, with the scale before rounding.
 const TILE_WORDS: u32 = 8u;
 const SCALE_WORDS: u32 = 1u;
 
 fn scale_of(block: u32) -> f32 {
-  var top = 0u;  // bits without the sign: they order as the numbers do, and NaN is above all
+  var top = 0u;  // bits of a magnitude, which sort like the magnitudes, with NaN above all
   var largest = tile[32u * block];
   for (var i = 0u; i < 32u; i++) {
     let v = tile[32u * block + i];

@@ -1,10 +1,10 @@
-// kv_write_q8_0: blocks of 32 as GGUF makes them: the scale is max |x| / 127, kept as f16; a quant is x / scale,
-// by the scale before it was rounded, and rounds half away from zero.
+// kv_write_q8_0: blocks of 32, as in GGUF. The scale is max |x| / 127, stored as f16; a quant is x / scale,
+// with the scale before rounding, rounded half away from zero.
 const TILE_WORDS: u32 = 16u;
 const SCALE_WORDS: u32 = 1u;
 
 fn scale_of(block: u32) -> f32 {
-  var top = 0u;  // bits without the sign: they order as the numbers do, and NaN is above all
+  var top = 0u;  // bits of a magnitude, which sort like the magnitudes, with NaN above all
   for (var i = 0u; i < 32u; i++) { top = max(top, bitcast<u32>(tile[32u * block + i]) & 0x7fffffffu); }
   return bitcast<f32>(top) / 127.0;
 }

@@ -1,5 +1,5 @@
-// linear_experts: y[t, slot] = weight[ids[t, slot]] @ x[t, slot] + bias[ids[t, slot]]. A row's expert is its
-// own, so that no decoding is shared.  grid: (tiles of WEIGHT_ROWS n, rows, slots).
+// linear_experts: y[t, slot] = weight[ids[t, slot]] @ x[t, slot] + bias[ids[t, slot]]. Rows have different
+// experts, so a decoded weight serves one row only.  grid: (tiles of WEIGHT_ROWS n, rows, slots).
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let n = group.x * WEIGHT_ROWS;

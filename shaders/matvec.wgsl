@@ -1,13 +1,14 @@
-// matvec: WEIGHT_ROWS weight rows times TOKENS token rows a workgroup. LANES lanes share two weight rows, for which
-// they read x once, and each sums its own units, so that a sum's order is the same in every entry and for every
-// batch. 16 lanes read neighbouring words on a GPU; software adapters pay for every lane at a barrier and get 2.
+// matvec: WEIGHT_ROWS weight rows times TOKENS token rows per workgroup. LANES lanes share a pair of weight
+// rows and read x once for both. Each lane sums its own units, so that the order of a sum is equal for every
+// op and batch. On a GPU 16 lanes read neighbouring words; software adapters pay for every lane at a barrier
+// and use 2.
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> weights: array<u32>;
 
 const GROUP_LANES: u32 = 64u;
 const MAX_TOKENS: u32 = 8u;
-const TILES_X: u32 = 32768u;  // a grid has 65,535 workgroups a dimension; more tiles go to z
+const TILES_X: u32 = 32768u;  // a grid dimension has at most 65,535 workgroups; further tiles use z
 override LANES: u32 = 16u;
 override PAIRS: u32 = 64u / LANES;  // pairs of weight rows
 override WEIGHT_ROWS: u32 = 2u * PAIRS;
@@ -20,9 +21,9 @@ override X_OFFSET: u32 = 0u;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
 
-var<workgroup> partial: array<f32, 128u * TOKENS>;  // of the first rows of all lanes, then of the second
+var<workgroup> partial: array<f32, 128u * TOKENS>;  // sums of all lanes' first rows, then of the second rows
 
-fn partial_sums(first: u32, second: u32, x_at: u32, tokens: u32, lane: u32) {  // x_at: in vec4, of the first token
+fn partial_sums(first: u32, second: u32, x_at: u32, tokens: u32, lane: u32) {  // x_at: in vec4
   var sums: array<vec2<f32>, MAX_TOKENS>;
   for (var unit = lane % LANES; unit < K / 8u; unit += LANES) {
     let a = decode8(first * (K / 8u) + unit);
@@ -40,7 +41,7 @@ fn partial_sums(first: u32, second: u32, x_at: u32, tokens: u32, lane: u32) {  /
   }
 }
 
-fn total(slot: u32, t: u32) -> f32 {  // slot: which of the workgroup's weight rows, first rows before second ones
+fn total(slot: u32, t: u32) -> f32 {  // slot: all first rows, then all second rows
   var sum = 0.0;
   for (var i = 0u; i < LANES; i++) { sum += partial[(slot * LANES + i) * TOKENS + t]; }
   return sum;

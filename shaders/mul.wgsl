@@ -1,4 +1,4 @@
-// mul: x[t, c] *= r[t, c / EACH]; one factor covers EACH neighbouring columns.  grid: (tiles of 64 c, rows).
+// mul: x[t, c] *= r[t, c / EACH]; each factor serves EACH neighbouring columns.  grid: (tiles of 64 c, rows).
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(2) var<storage, read_write> r: array<f32>;
 

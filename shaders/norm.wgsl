@@ -1,4 +1,4 @@
-// norm: each group of SIZE columns by itself, then * gain + bias. KIND 0, rms: x / sqrt(mean(x^2) + EPS);
+// norm: normalizes each group of SIZE columns, then * gain + bias. KIND 0, rms: x / sqrt(mean(x^2) + EPS);
 // 1, layer: (x - mean) / sqrt(var + EPS); 2, l2: x / max(|x|, EPS).  grid: (groups of a row, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> x: array<f32>;
@@ -9,7 +9,7 @@ const LAYER: u32 = 1u;
 const L2: u32 = 2u;
 override KIND: u32 = 0u;
 override SIZE: u32 = 1u;
-override GAIN_STEP: u32 = 0u;  // from a group's gain to the next group's; 0 where all share one
+override GAIN_STEP: u32 = 0u;  // stride of gain between groups; 0 if all groups share it
 override HAS_GAIN: bool = false;
 override HAS_BIAS: bool = false;
 override X_STRIDE: u32 = 0u;

@@ -1,4 +1,4 @@
-// pages: where a row of a sequence lies in its group's pool. One buffer holds the page tables of all groups.
+// pages: pool row of a row of a sequence. One buffer holds the page tables of all groups.
 @group(0) @binding(5) var<storage, read> pages: array<u32>;
 
 override GROUP: u32 = 0u;

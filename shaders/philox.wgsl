@@ -1,5 +1,5 @@
-// philox: the noise of a draw, keyed by the seed: Philox4x32-10 (Salmon et al., SC 2011), of which the first
-// word is taken, so that it depends on the counter (id, position, choice, purpose) and on no order or batch.
+// philox: noise of a draw, the first word of Philox4x32-10 (Salmon et al., SC 2011) keyed by the seed. The
+// counter is (id, position, choice, purpose), so the noise does not depend on order or batch.
 fn mul_high(a: u32, b: u32) -> u32 {
   let low = (a & 0xffffu) * (b & 0xffffu);
   let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -20,7 +20,7 @@ fn philox(counter: vec4<u32>, seed: vec2<u32>) -> u32 {
 
 fn gumbel(counter: vec4<u32>, seed: vec2<u32>) -> f32 {
   let x = philox(counter, seed);
-  // Near u = 1 float32 rounds u to 1 and log is loose: there -log(u) is the series of d = 1 - u.
+  // Near 1, float32 rounds u to 1 and log is inaccurate: there -log(u) is a series in d = 1 - u.
   let u = (f32(x >> 8u) + 0.5) * 5.9604644775390625e-8;
   let d = (f32(0xffffffu - (x >> 8u)) + 0.5) * 5.9604644775390625e-8;
   return -log(select(-log(u), d * (1.0 + d * (0.5 + d * (1.0 / 3.0 + d * 0.25))), d < 0.01));

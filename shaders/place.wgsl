@@ -1,9 +1,9 @@
-// place: a logit's place among all: a key, which orders as floats do, then the id, the lowest first. So no two
-// logits of a row share a place, and the first k are one certain set.
+// place: position of a logit in the order of a row: a key in the order of floats, then the id, the lowest
+// first. Places in a row are distinct, so the first k are a unique set.
 fn key_of(v: f32) -> u32 {
   let bits = bitcast<u32>(v);
   let flipped = bits ^ select(0x80000000u, 0xffffffffu, bits > 0x80000000u);
-  return select(flipped, bits, bits == 0x80000000u);  // -0, which equals 0
+  return select(flipped, bits, bits == 0x80000000u);  // -0 gets the key of 0
 }
 
 fn value_of(key: u32) -> f32 {
@@ -19,9 +19,9 @@ fn higher(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, is_belo
 var<workgroup> best_key: atomic<u32>;
 var<workgroup> best_rest: atomic<u32>;
 
-// Of all lanes: the largest key, then of those that have it the largest rest.
+// Highest place of all lanes: the largest key, ties to the largest second word.
 fn highest(place: vec2<u32>, lane: u32) -> vec2<u32> {
-  workgroupBarrier();  // the last reader may still be reading
+  workgroupBarrier();  // lanes may still read the results of the call before
   if (lane == 0u) {
     atomicStore(&best_key, 0u);
     atomicStore(&best_rest, 0u);

@@ -1,18 +1,18 @@
-// prelude: the step, as every kernel sees it. Its header tells where its sections begin: programs of other
-// capacities share pipelines.
+// prelude: the step, shared by all kernels. Its header has the offset of each section, so that programs of
+// different capacities share pipelines.
 @group(0) @binding(0) var<storage, read> step: array<u32>;
 
 const ROWS: u32 = 0u;  // header words
 const OUTPUTS: u32 = 2u;
 const UPDATES: u32 = 3u;
 const COPIES: u32 = 4u;
-const SEQUENCES_AT: u32 = 6u;  // header words that hold where a section begins
+const SEQUENCES_AT: u32 = 6u;  // header words with the offset of a section
 const OUTPUTS_AT: u32 = 7u;
 const SAMPLING_AT: u32 = 8u;
 const BIASES_AT: u32 = 9u;
 const UPDATES_AT: u32 = 10u;
 const COPIES_AT: u32 = 11u;
-const ROWS_AT: u32 = 12u;  // rows begin where the header ends
+const ROWS_AT: u32 = 12u;  // offset of the rows, which follow the header
 
 override ROW_WORDS: u32 = 5u;
 override SEQUENCE_WORDS: u32 = 4u;

@@ -1,12 +1,12 @@
-// rearrange: each element of a file goes to its place in the weight. Moves, in order: keep `n` elements from
-// `start` on, then see them as [-1, b, c, d] and swap b and c. 16-bit targets share words, and zero-filled
-// words gather their halves in any order.  grid: one lane an element of the staged bytes.
-@group(0) @binding(0) var<storage, read> task: array<u32>;  // see the constants; then start, n, b, c, d a move
+// rearrange: moves each element of a file to its place in the weight. A move keeps `n` elements from `start`
+// on, then views the elements as [-1, b, c, d] and swaps b and c. Two 16-bit elements share a word; words
+// start at zero, and each half is added with an atomic OR.  grid: one lane per element of the staged bytes.
+@group(0) @binding(0) var<storage, read> task: array<u32>;  // header; then start, n, b, c, d per move
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> weights: array<atomic<u32>>;
 
 const ELEMENTS: u32 = 0u;
-const FIRST: u32 = 1u;  // the first element's number in the file
+const FIRST: u32 = 1u;  // index of the first element in the file
 const SOURCE_TYPE: u32 = 2u;
 const STAYS_16_BIT: u32 = 3u;
 const ADDEND: u32 = 4u;
@@ -36,7 +36,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   var at = task[FIRST] + id.x;
   for (var i = 0u; i < task[MOVES]; i++) {
     let how = MOVES + 1u + 5u * i;
-    at -= task[how];  // below 0 it wraps to something large
+    at -= task[how];  // a negative result wraps to a large number
     if (at >= task[how + 1u]) { return; }
     at = swapped(at, task[how + 2u], task[how + 3u], task[how + 4u]);
   }

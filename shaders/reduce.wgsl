@@ -1,9 +1,9 @@
-// reduce: sums over the lanes of a workgroup, in one fixed order. Every lane gets the sum.
+// reduce: sum over the lanes of a workgroup, in a fixed order. Every lane gets the sum.
 override LANES: u32 = 64u;
 var<workgroup> scratch: array<f32, LANES>;
 
 fn workgroup_sum(value: f32, lane: u32) -> f32 {
-  workgroupBarrier();  // the last reader of scratch may still be reading
+  workgroupBarrier();  // lanes may still read scratch from the call before
   scratch[lane] = value;
   for (var width = LANES / 2u; width > 0u; width /= 2u) {
     workgroupBarrier();

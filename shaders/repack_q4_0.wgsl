@@ -1,8 +1,8 @@
-// repack_q4_0: file blocks {f16 scale, 16 bytes, low nibbles first} to quants in order, and scales apart.
-// grid: one lane a pair of blocks.
+// repack_q4_0: splits file blocks {f16 scale, 16 bytes, low nibbles first} into quants in order and scales.
+// grid: one lane per pair of blocks.
 const HALVES: u32 = 9u;  // a block is 18 bytes
 
-fn nibbles(word: u32) -> u32 {  // 4 bytes' low nibbles, side by side
+fn nibbles(word: u32) -> u32 {  // packs the low nibbles of 4 bytes
   return (word & 0xfu) | ((word >> 4u) & 0xf0u) | ((word >> 8u) & 0xf00u) | ((word >> 12u) & 0xf000u);
 }
 

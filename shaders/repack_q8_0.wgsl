@@ -1,4 +1,5 @@
-// repack_q8_0: file blocks {f16 scale, 32 x i8} to quants and scales apart. grid: one lane a pair of blocks.
+// repack_q8_0: splits file blocks {f16 scale, 32 x i8} into quants and scales.
+// grid: one lane per pair of blocks.
 const HALVES: u32 = 17u;  // a block is 34 bytes
 
 fn repack_block(block: u32) {

@@ -1,5 +1,6 @@
-// rope: turns pairs of each head by position * frequency, in place, from float OFFSET of a head on. cos and sin come from two tables, of
-// position % FINE_ROWS and of the rest, joined by one complex product.  grid: (tiles of 64 pairs, rows).
+// rope: rotates pairs of floats of each head by position * frequency, in place, from float OFFSET of a head
+// on. (cos, sin) is the complex product of two table entries: of position % FINE_ROWS and of position /
+// FINE_ROWS. grid: (tiles of 64 pairs, rows).
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(2) var<storage, read> fine: array<vec2<f32>>;
 @group(0) @binding(3) var<storage, read> coarse: array<vec2<f32>>;
@@ -7,9 +8,9 @@
 override HEADS: u32 = 1u;
 override HEAD_DIM: u32 = 2u;
 override OFFSET: u32 = 0u;
-override PAIRS: u32 = 1u;  // pairs that turn, a head
-override NEXT: u32 = 1u;  // from a pair's first float to its second
-override PITCH: u32 = 2u;  // from a pair to the next pair
+override PAIRS: u32 = 1u;  // rotated pairs per head
+override NEXT: u32 = 1u;  // stride from a pair's first float to its second
+override PITCH: u32 = 2u;  // stride between pairs
 override FINE_ROWS: u32 = 256u;
 override X_STRIDE: u32 = 0u;
 override X_OFFSET: u32 = 0u;

@@ -1,7 +1,8 @@
-// router: ids = the SLOTS largest of score + bias, largest first, ties to the lowest id; probs = their scores,
-// divided by their sum if NORMALIZE, * SCALE. GATE 0: score = softmax(logits); 1: sigmoid(logits); 2: the
-// logits, and probs = softmax over the chosen. Scores rise with the logits, so without a bias the logits
-// themselves are compared: f32 scores would tie where they saturate.  grid: one workgroup a row.
+// router: ids = the SLOTS largest of score + bias, the largest first, ties to the lowest id; probs = scores
+// of these ids, divided by their sum if NORMALIZE, times SCALE. GATE 0: score = softmax(logits); 1:
+// sigmoid(logits); 2: score = logits, and probs = softmax over the chosen. Without a bias the logits are
+// compared instead of the scores: both have the same order, but f32 scores tie where they saturate.  grid:
+// one workgroup per row.
 @group(0) @binding(1) var<storage, read_write> ids: array<f32>;
 @group(0) @binding(2) var<storage, read_write> probs: array<f32>;
 @group(0) @binding(3) var<storage, read_write> logits: array<f32>;
@@ -15,7 +16,7 @@ const SIGMOID: u32 = 1u;
 const TOPK_SOFTMAX: u32 = 2u;
 override GATE: u32 = 0u;
 override EXPERTS: u32 = 1u;
-override SLOTS: u32 = 1u;  // at most 64, one a lane
+override SLOTS: u32 = 1u;  // at most 64, one per lane
 override HAS_BIAS: bool = false;
 override NORMALIZE: bool = false;
 override SCALE: f32 = 1.0;
@@ -42,7 +43,7 @@ fn best_of_all(lane: u32) -> Best {  // among experts not yet chosen
   for (var e = lane; e < EXPERTS; e += LANES) {
     if (ranks[e] > LOWEST) { best = better(best, Best(ranks[e], e)); }
   }
-  workgroupBarrier();  // the last reader of bests may still be reading
+  workgroupBarrier();  // lanes may still read bests from the call before
   bests[lane] = best;
   for (var width = LANES / 2u; width > 0u; width /= 2u) {
     workgroupBarrier();
@@ -84,7 +85,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let is_slot = lane < SLOTS;
   var prob = select(0.0, scores[chosen[min(lane, SLOTS - 1u)]], is_slot);
   if (GATE == TOPK_SOFTMAX) {
-    // Without a bias the first is the largest; with one, any may be.
+    // Without a bias the first chosen score is the largest; with a bias any may be.
     var largest = LOWEST;
     for (var slot = 0u; slot < SLOTS; slot++) { largest = max(largest, scores[chosen[slot]]); }
     prob = select(0.0, exp(prob - largest), is_slot);

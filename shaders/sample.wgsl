@@ -1,8 +1,8 @@
-// sample: of a row's logits with bias and penalties, the top k, of these the fewest that sum to top p, of these
-// those within min p; id = argmax(logit / temperature + gumbel), ties to the lowest id; temperature 0 is greedy.
-// A sequence's last id goes to its ring, where the next step finds it, and each to the result: id, status, and
-// of the logits as they are (as they are again afterwards), logit and log-sum-exp.
-// grid: one workgroup an output row.
+// sample: applies bias and penalties to a row's logits, then top k, top p and min p; the id is argmax(logit /
+// temperature + gumbel), ties to the lowest id; temperature 0 is greedy. The id of a sequence's last output
+// is written to the sequence's ring, from which the next step reads it. The result per output is id, status,
+// and the logit and log-sum-exp of the unadjusted logits, which are restored afterwards. grid: one workgroup
+// per output row.
 @group(0) @binding(1) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(2) var<storage, read_write> ring: array<u32>;
 @group(0) @binding(3) var<storage, read_write> result: array<u32>;
@@ -14,12 +14,12 @@ override RING_ROWS: u32 = 128u;
 override GROUP: u32 = 0u;
 
 const INFINITY: u32 = 0x7f800000u;
-const NOT_A_NUMBER: u32 = 1u;  // or infinite
+const NOT_A_NUMBER: u32 = 1u;  // or +infinity
 const NOT_ZERO: u32 = 2u;
 const LOWEST: f32 = -3.4e38;
 const MOST_TOP_K: u32 = 256u;
 const SAMPLING_WORDS: u32 = 14u;  // in the order of plan/step.py
-// Noise is from -2.86 to 17.33: what is farther below the top than both cannot win.
+// Noise is in [-2.86, 17.33]: a score below the top by more than the range cannot win.
 const HOPELESS: f32 = -20.5;
 
 struct How {
@@ -48,9 +48,9 @@ fn how_at(sampling: u32, position: u32) -> How {
   return How(temperature, seed, step[sampling + 3u], draw, top_k, top_p, log_min_p);
 }
 
-fn small_exp(v: f32) -> f32 { return exp(max(v, -104.0)); }  // of v <= 0
+fn small_exp(v: f32) -> f32 { return exp(max(v, -104.0)); }  // for v <= 0
 
-// (largest, sum of exp(logit - largest)) of two parts of a row
+// Joins (largest, sum of exp(logit - largest)) of two parts of a row.
 fn joined(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   let most = max(a.x, b.x);
   return vec2<f32>(most, a.y * small_exp(a.x - most) + b.y * small_exp(b.x - most));
@@ -70,7 +70,7 @@ fn scan(row: u32, lane: u32) -> Scan {
     let is_broken = is_nan(logit) || bitcast<u32>(logit) == INFINITY;
     own |= select(0u, NOT_A_NUMBER, is_broken) | select(0u, NOT_ZERO, logit != 0.0);
   }
-  if (lane == 0u) { atomicStore(&flags, 0u); }  // drivers do not all start with zeros
+  if (lane == 0u) { atomicStore(&flags, 0u); }  // some drivers do not zero workgroup memory
   workgroupBarrier();
   atomicOr(&flags, own);
   parts[lane] = part;
@@ -88,14 +88,14 @@ fn lane_highest(row: u32, lane: u32) -> vec2<u32> {
   return top;
 }
 
-// The score of a logit so much beyond the largest, which is at most 0, and its place among scores.
+// Place of an id's score in a draw; `beyond` is the logit minus the largest logit, at most 0.
 fn score(beyond: f32, id: u32, how: How) -> vec2<u32> {
   let level = beyond / how.temperature;
   if ((level < HOPELESS) | (beyond < how.log_min_p)) { return vec2<u32>(0u); }
   return place_of(level + gumbel(vec4<u32>(id, how.draw, how.choice, 0u), how.seed), id);
 }
 
-// Of each of the n sorted: what those before it weigh, and the share of the whole that is enough of that.
+// weights[i] = total weight of the sorted ids before i; enough = the weight at which top p is reached.
 fn weigh(n: u32, top: f32, top_p: f32, lane: u32) {
   for (var i = lane; i < n; i += LANES) { weights[i] = small_exp(value_of(sorted[i].x) - top); }
   workgroupBarrier();
@@ -111,7 +111,8 @@ fn weigh(n: u32, top: f32, top_p: f32, lane: u32) {
   workgroupBarrier();
 }
 
-// The best of the lane's: of all, or of the top k those that top p leaves, of which the first is always one.
+// Best score of the lane's ids: among all ids, or among the top k within top p; the first id is always
+// within.
 fn draw(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u32> {
   let is_few = how.top_k > 0u;
   var n = V;
@@ -132,7 +133,7 @@ fn draw(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u3
   return best;
 }
 
-fn is_last(output: u32, sequence: u32) -> bool {  // of its sequence
+fn is_last(output: u32, sequence: u32) -> bool {  // true for the last output of the sequence
   var is_alone = true;
   for (var later = output + 1u; later < step[OUTPUTS]; later++) {
     is_alone &= step[output_at(later) + 1u] != sequence;

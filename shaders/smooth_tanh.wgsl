@@ -1,6 +1,6 @@
-// smooth_tanh: tanh that neither overflows nor loses digits near 0; WGSL's own may do both.
+// smooth_tanh: tanh without overflow and without loss of digits near 0; WGSL's tanh may do both.
 fn smooth_tanh(x: f32) -> f32 {
-  let a = min(abs(x), 20.0);  // where it is 1 in f32
+  let a = min(abs(x), 20.0);  // tanh(20) is 1 in f32
   let s = a * a;
   let series = a * (1.0 - s * (1.0 / 3.0 - s * (2.0 / 15.0 - s * (17.0 / 315.0 - s * (62.0 / 2835.0)))));
   let t = exp(-2.0 * a);

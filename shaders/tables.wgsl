@@ -1,4 +1,5 @@
-// tables: pages[table_row, index] = unit, for each of the step's updates of this group.  grid: tiles of 64.
+// tables: pages[table_row, index] = unit for each of the step's updates in this group.
+// grid: tiles of 64 updates.
 @group(0) @binding(1) var<storage, read_write> pages: array<u32>;
 
 override GROUP: u32 = 0u;

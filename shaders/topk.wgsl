@@ -1,6 +1,6 @@
-// topk: the highest `want` (at most LANES) of a row of V logits, exactly, in order, in `sorted`. LANES is 256.
-const KEPT: u32 = 512u;  // that are sorted
-const DIGITS: u32 = 8u;  // of a place, of 8 bits each
+// topk: exact selection of the highest `want` (at most LANES = 256) of V logits; `sorted` gets them in order.
+const KEPT: u32 = 512u;  // places to sort
+const DIGITS: u32 = 8u;  // digits of a place, 8 bits each
 var<workgroup> tops: array<vec2<u32>, LANES>;
 var<workgroup> guess: vec2<u32>;
 var<workgroup> kept: array<vec2<u32>, KEPT>;
@@ -9,7 +9,8 @@ var<workgroup> sorted: array<vec2<u32>, LANES>;
 var<workgroup> bins: array<atomic<u32>, LANES>;
 var<workgroup> cut: vec3<u32>;
 
-// Of the lanes' highest places the want-th: as many of the row are not below it, and most often few more.
+// guess = want-th of the lanes' highest places: at least `want` places of the row are not below the guess,
+// and usually few more.
 fn make_guess(lane_top: vec2<u32>, want: u32, lane: u32) {
   tops[lane] = lane_top;
   workgroupBarrier();
@@ -18,7 +19,7 @@ fn make_guess(lane_top: vec2<u32>, want: u32, lane: u32) {
   if (above + 1u == want) { guess = lane_top; }
 }
 
-// The bin, from the highest on, that holds the want-th place, and which of that bin's places it is.
+// Bin with the want-th highest place, and the rank of that place in the bin.
 fn cut_bins(want: u32) -> vec2<u32> {
   var bin = LANES - 1u;
   var left = want;
@@ -31,7 +32,7 @@ fn cut_bins(want: u32) -> vec2<u32> {
   return vec2<u32>(bin, left);
 }
 
-fn sort_kept(n: u32, want: u32, lane: u32) {  // each to its rank: no steps that wait for each other
+fn sort_kept(n: u32, want: u32, lane: u32) {  // moves each place to its rank, without barriers
   for (var i = lane; i < n; i += LANES) {
     let place = kept[i];
     var above = 0u;
@@ -41,13 +42,13 @@ fn sort_kept(n: u32, want: u32, lane: u32) {  // each to its rank: no steps that
   workgroupBarrier();
 }
 
-// Keeps what is not below the guess. While that is more than has room, radix selection, a digit a pass: the
-// want-th place is then above the guess, and none of those below need be counted.
+// Collects the places that are not below the guess. If more than KEPT remain, radix selection narrows them,
+// one digit per pass; the want-th place is not below the guess, so places below it need not be counted.
 fn keep_highest(row: u32, want: u32, lane_top: vec2<u32>, lane: u32) {
   make_guess(lane_top, want, lane);
-  var low = vec2<u32>(0u);   // the digits of the want-th place that are known
-  var mask = vec2<u32>(0u);  // where these are
-  var left = want;           // which it is of the places with these digits
+  var low = vec2<u32>(0u);   // known digits of the want-th place
+  var mask = vec2<u32>(0u);  // mask of the known digits
+  var left = want;           // rank of the want-th place among places with these digits
   var n = 0u;
   for (var digit = 0u; digit <= DIGITS; digit++) {
     let shift = 24u - 8u * (digit % 4u);

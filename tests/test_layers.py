@@ -10,6 +10,7 @@ from tests.support.layers import (
     ARROWS,
     CORE,
     EVERYWHERE,
+    TIERS,
     Import,
     all_imports,
     circles,
@@ -20,6 +21,7 @@ from tests.support.layers import (
     room_of_file,
     room_of_module,
 )
+from tests.tools.draw_layers import FILE, svg
 
 # Door (a file, or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
@@ -91,6 +93,15 @@ def test_import_arrows_point_down() -> None:
 def test_every_arrow_is_used() -> None:
     declared = {(room, below) for room, rooms in ARROWS.items() for below in rooms}
     assert sorted(declared - room_arrows()) == [], "an arrow that no import draws"
+
+
+def test_every_room_is_in_one_tier() -> None:
+    rooms = [room for tier in TIERS.values() for room in tier]
+    assert sorted(rooms) == sorted(ARROWS)
+
+
+def test_the_picture_is_drawn_from_the_table() -> None:
+    assert FILE.read_text("utf-8") == svg(), "python -m tests.tools.draw_layers draws it again"
 
 
 def test_no_circle_of_rooms_or_files() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from camelid.model import archs
 
 README = Path(__file__).parents[1] / "README.md"
-ROW = re.compile(r"^\| `(\w+)` \| .* \| (\d+) \| [\d.]+e-\d+ \| [\d.]+e-\d+ \|$", re.MULTILINE)
+REFUSAL = r"refused: [\w, ]+"
+FIGURE = r"[\d.]+e-\d+"
+ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
 
 
 def row_lines() -> dict[str, int]:

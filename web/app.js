@@ -1,4 +1,4 @@
-// The page: paints what the worker tells, and sends what the person types. It knows nothing of models.
+// The page: shows the worker's messages and sends the user's input. Model code runs in the worker only.
 
 const at = (id) => document.getElementById(id);
 const DEFAULTS = {
@@ -10,14 +10,14 @@ const DEFAULTS = {
   max_tokens: "256",
   seed: "",
 };
-// Numbers that go with each request: what they look like, and their range. A seed must survive Number().
+// Sampling options of each request: form and range. A seed must be exact as a JavaScript number.
 const WHOLE = /^\d+$/;
 const NUMBERS = {
   temperature: { form: /^\d*\.?\d+$/, least: 0, most: Infinity, expected: "a number from 0 on" },
   max_tokens: { form: WHOLE, least: 1, most: Number.MAX_SAFE_INTEGER, expected: "a whole number from 1 on" },
   seed: { form: WHOLE, least: 0, most: Number.MAX_SAFE_INTEGER, expected: "a whole number up to 2^53 - 1" },
 };
-/** The same of settings for loading. */
+/** Form and range of settings for loading. */
 const LOADING = {
   backend: { form: /^(auto|webgpu|cpu)$/, expected: "auto, webgpu or cpu" },
   threads: { form: WHOLE, least: 1, most: 1024, expected: "a whole number from 1 to 1024" },
@@ -25,7 +25,7 @@ const LOADING = {
 const CHECKS = { ...NUMBERS, ...LOADING };
 const SPEAKERS = { user: "You said:", assistant: "Answer:" };
 const SESSION_FILE = "session.camelid";
-// Painting takes the processor longer than a small model takes for a token, and may be on the same cores.
+// Painting takes longer than a small model's step and may run on the same cores, so it is throttled.
 const PAINT_MS = 60;
 const AGAIN = "Reload the page to try again, or open another file.";
 
@@ -33,23 +33,23 @@ const given = Object.fromEntries(new URLSearchParams(location.search));
 const settings = { ...DEFAULTS, ...given };
 let worker = null;
 let state = "loading";
-let answer = null; // the one being streamed: its elements, text and promise
-const parts = { python: 0, model: 0, stages: 0 }; // of loading, each from 0 to 1
+let answer = null; // the answer being streamed: elements, text, promise
+const parts = { python: 0, model: 0, stages: 0 }; // progress of loading, each from 0 to 1
 const ON = { progress, ready, token, done, saved, opened, error };
 
-/** For tests and for the console. */
+/** Interface for tests and the console. */
 window.camelid = {
   get state() {
     return state;
   },
-  /** Asks outside the conversation; answers with {text, token_ids, finish_reason, ...}. */
+  /** Sends a prompt outside the conversation; resolves to {text, token_ids, finish_reason, ...}. */
   ask: (prompt) => send(prompt, true),
-  /** Asks as if it had been typed. */
+  /** Sends a prompt as the next turn of the conversation. */
   say: (prompt) => send(prompt, false),
   stop,
 };
 
-/** Loads a model in a new worker; the one before goes, with its answer. */
+/** Loads a model in a new worker; terminates the old worker and rejects its answer. */
 function start(model, name) {
   worker?.terminate();
   if (answer) error({ during: "ask", message: "Another model is being loaded." });
@@ -64,7 +64,7 @@ function start(model, name) {
   worker.postMessage({ kind: "load", model, options: loadOptions(), defaults });
 }
 
-/** What to load with. An adapter is one of WebGPU's, unless the address names another backend. */
+/** Options for loading. `adapter` implies backend webgpu unless the address names a backend. */
 function loadOptions() {
   const { backend, adapter, threads } = settings;
   const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
@@ -76,12 +76,12 @@ function progress({ what, done: n, total, text }) {
   if (text) setState("loading", `${text[0].toUpperCase()}${text.slice(1)}`);
   else if (parts.model === 1) setState("loading", "Starting Python");
   else if (what === "model") setState("loading", `Fetching the model: ${share(n, total)}`);
-  else setState("loading"); // the bar moves
+  else setState("loading"); // updates the progress bar
 }
 
 function ready({ model, backend, device, why, context }) {
   setState("ready", `${model} · ${backend} on ${device} · context ${context.toLocaleString("en")}`);
-  showNote(why && `The processor computes, not WebGPU: ${why}.`);
+  showNote(why && `The model runs on the CPU, not on WebGPU: ${why}.`);
   at("starters").hidden = at("transcript").children.length > 0;
   if (matchMedia("(hover: hover)").matches) at("prompt").focus();
 }
@@ -95,7 +95,7 @@ function token({ text }) {
   answer.painting ??= setTimeout(paint, PAINT_MS);
 }
 
-/** Shows as much of the answer as has come. */
+/** Shows the text received so far. */
 function paint() {
   const { element, text, n, first, last } = answer;
   answer.painting = null;
@@ -114,7 +114,7 @@ function done(result) {
   resolve(result);
 }
 
-/** Hands the session's file to the person. */
+/** Starts the download of the session's file. */
 function saved({ blob }) {
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
   link.download = SESSION_FILE;
@@ -122,9 +122,9 @@ function saved({ blob }) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** Another conversation is there: paints it. */
+/** Shows the conversation of an opened session. */
 function opened({ messages, note, tokens, cached_rows: rows }) {
-  setState("ready"); // what an empty session shows depends on it
+  setState("ready"); // before showConversation, which reads the state
   clearConversation();
   for (const { role, content, tool_calls: calls } of messages) {
     const called = (calls ?? []).map(({ function: f }) => `${f.name}(${f.arguments})`);
@@ -135,8 +135,8 @@ function opened({ messages, note, tokens, cached_rows: rows }) {
   if (note) showProblem(`The session was opened, but ${note}.`, "");
 }
 
-/** A failed request leaves the page and the session as they were; what cannot be loaded, or a lost device,
- * needs a new start. */
+/** Handles an error. A failed request leaves the session unchanged; a failed load or a lost device needs a
+ * reload. */
 function error({ during, type, message }) {
   if (answer) {
     const { reject, element, question, prompt } = answer;
@@ -161,12 +161,12 @@ function send(prompt, alone) {
   setState("busy");
   return new Promise((resolve, reject) => {
     answer = { element, question, prompt, text: "", n: 0, resolve, reject };
-    // What the address says counts for every session; the rest is the session's own.
+    // Settings in the address apply to every session; other options are the session's own.
     worker.postMessage({ kind: "ask", text: prompt, options: numbers(given), alone });
   });
 }
 
-/** The numbers among some settings that are set. Without a seed, one is drawn. */
+/** Sampling options that are set, as numbers. Without a seed, the session draws one. */
 function numbers(some) {
   const names = Object.keys(NUMBERS).filter((name) => (some[name] ?? "") !== "");
   return Object.fromEntries(names.map((name) => [name, Number(some[name])]));
@@ -196,7 +196,7 @@ function span(className, textContent) {
   return Object.assign(document.createElement("span"), { className, textContent });
 }
 
-/** What a message says, of text or of parts of it. */
+/** Text of a message content: a string or a list of parts. */
 function textOf(content) {
   return Array.isArray(content) ? content.map((part) => part.text).join("") : content;
 }
@@ -208,7 +208,7 @@ function clearConversation() {
   showConversation(false);
 }
 
-/** What there is to do with or without a conversation. */
+/** Shows the buttons for a conversation with or without turns. */
 function showConversation(hasTurns) {
   at("starters").hidden = hasTurns || state !== "ready";
   at("clear").hidden = !hasTurns;
@@ -249,7 +249,7 @@ function showProblem(message, hint) {
   at("problem").hidden = false;
 }
 
-/** One line below the state; none if there is nothing to say. */
+/** Shows a line below the status; an empty text hides it. */
 function showNote(text) {
   at("note").textContent = text;
   at("note").hidden = !text;
@@ -271,7 +271,7 @@ async function submitPrompt(text) {
   const prompt = text.trim();
   if (!prompt || state !== "ready") return;
   at("prompt").value = "";
-  await send(prompt, false).catch(() => {}); // the problem is on the page
+  await send(prompt, false).catch(() => {}); // error() has shown the problem
 }
 
 at("form").addEventListener("submit", (event) => {
@@ -300,7 +300,7 @@ at("save").addEventListener("click", () => worker.postMessage({ kind: "save" }))
 
 at("session").addEventListener("change", ({ target }) => {
   const [file] = target.files;
-  target.value = ""; // so that the same file can be chosen again
+  target.value = ""; // lets the user choose the same file again
   if (!file || state !== "ready") return;
   setState("loading");
   worker.postMessage({ kind: "open", file });
@@ -311,23 +311,23 @@ at("file").addEventListener("change", ({ target }) => {
   if (file) start(file, file.name);
 });
 
-/** What is wrong with the address: the problem and a hint, or nothing. */
+/** First invalid setting in the address: [problem, hint], or null. */
 function flaw() {
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(DEFAULTS, name)) {
       const known = Object.keys(DEFAULTS).join(", ");
-      return [`The address has an unknown setting '${name}'.`, `Known are ${known}.`];
+      return [`The address has an unknown setting '${name}'.`, `Known settings: ${known}.`];
     }
     if (!Object.hasOwn(CHECKS, name)) continue;
     const { form, least, most, expected } = CHECKS[name];
     const isWithin = least === undefined || (Number(value) >= least && Number(value) <= most);
     if (form.test(value) && isWithin) continue;
-    return [`The address sets ${name} to '${value}'.`, `Expected is ${expected}, or no such setting.`];
+    return [`The address sets ${name} to '${value}'.`, `Expected ${expected}, or no setting ${name}.`];
   }
   return null;
 }
 
 const wrong = flaw();
-at("file").disabled = Boolean(wrong); // a file would be asked with the same settings
+at("file").disabled = Boolean(wrong); // a file would use the same settings
 if (wrong) fail(...wrong);
 else start(new URL(settings.model, location.href).href, settings.model);

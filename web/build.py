@@ -1,8 +1,8 @@
-"""Builds the static site: `python web/build.py` fills build/web with all that the page needs.
+"""Builds the static site in build/web: `python web/build.py`.
 
-The page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive, both with bytecode
-for what a page loads, cria, and a compressed sibling of each file that shrinks. Nothing is fetched, and the
-same inputs give the same bytes.
+The site contains the page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive,
+cria, and .gz and .br siblings of compressible files. The archives contain bytecode for the modules that a
+page loads. The build fetches nothing and is reproducible: equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg"}
-# console*.html, type declarations and source maps of the npm package stay behind.
+# Without the npm package's console*.html, type declarations and source maps.
 PYODIDE_FILES = (
     "pyodide.mjs",
     "pyodide.asm.mjs",
@@ -30,7 +30,8 @@ PYODIDE_FILES = (
     "python_stdlib.zip",
     "pyodide-lock.json",
 )
-# What a page cannot use: the other faces, and what needs compiled packages. Weights go beside the archive.
+# Prefixes of modules that a page does not use: server, CLI, and modules that need compiled packages. Model
+# files are separate files of the site.
 NOT_IN_BROWSER = (
     "server/",
     "cli/",
@@ -60,22 +61,22 @@ NOT_IN_BROWSER = (
     "model/hf_facts.py",
     "backends/webgpu/host_python.py",
 )
-# Of the native package: sections for the kernels as WebAssembly, and the records in them.
+# Modules of the native package for the page: the WASM backend and its records.
 NATIVE = ROOT / "native" / "camelid_native"
 NATIVE_IN_BROWSER = (
     "__init__.py", "cpu/__init__.py", "cpu/records.py", "cpu/state_layout.py", "wasm/__init__.py",
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
-KERNELS = ("wasm-simd", "wasm-relaxed")  # folders with a module for one thread and one for several
+KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
 BYTECODE = ROOT / "web" / "bytecode"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
-WRONG_PYTHON = 3  # the exit code of precompile.mjs where a module does not compile
-EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: the archive must not depend on when it was made
+WRONG_PYTHON = 3  # exit code of precompile.mjs if a module does not compile
+EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: archives must not depend on the time of the build
 
 
 def archive_members() -> Iterator[tuple[str, Path]]:
-    """(name in the archive, file) of every part of the core that runs in a page."""
+    """(name in the archive, path) of every file of the core that a page uses."""
     for path in CORE.rglob("*"):
         name = path.relative_to(CORE).as_posix()
         if path.is_dir() or "__pycache__" in path.parts or path.suffix in {".gguf", ".pyc"}:
@@ -89,7 +90,7 @@ def archive_members() -> Iterator[tuple[str, Path]]:
 
 
 def write_archive(target: Path) -> None:
-    """The browser's copy of the core: sorted, dated alike, so equal sources give equal bytes."""
+    """Writes the core's archive with sorted names and a fixed date, so equal sources give equal bytes."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, path in sorted(archive_members()):
             info = zipfile.ZipInfo(name, EPOCH)
@@ -99,12 +100,14 @@ def write_archive(target: Path) -> None:
 
 
 def copy_page(site: Path) -> None:
+    """Copies the page's own files."""
     for path in sorted((ROOT / "web").iterdir()):
         if path.suffix in PAGE_FILES:
             shutil.copy2(path, site / path.name)
 
 
 def copy_pyodide(site: Path, package: Path) -> None:
+    """Copies Pyodide; exits with a hint if the npm package is missing."""
     missing = [name for name in PYODIDE_FILES if not (package / name).exists()]
     if missing:
         sys.exit(f"web/build.py: no {missing[0]} in {package}; run: npm ci --omit=dev --ignore-scripts")
@@ -114,7 +117,7 @@ def copy_pyodide(site: Path, package: Path) -> None:
 
 
 def copy_kernels(site: Path) -> None:
-    """Each module is fetched only by a page that runs it."""
+    """Copies the WASM modules, of which a page fetches one; prints a hint for each missing variant."""
     missing = [name for name in KERNELS if not any((NATIVE / "lib" / name).glob("*.wasm"))]
     for name in KERNELS:
         (site / name).mkdir()
@@ -123,12 +126,13 @@ def copy_kernels(site: Path) -> None:
     if missing:
         command = " ".join(["python -m camelid_native.build", *(f"--target {name}" for name in missing)])
         print(
-            f"web/build.py: no kernels {', '.join(missing)}: WebGPU only; make them: {command}",
+            f"web/build.py: no kernels {', '.join(missing)}: WebGPU only; to build them: {command}",
             file=sys.stderr,
         )
 
 
 def copy_cria(site: Path) -> None:
+    """Copies the model cria; prints a hint if it is missing."""
     cria = CORE / "data" / "cria.gguf"
     if cria.exists():
         shutil.copy2(cria, site / cria.name)
@@ -137,32 +141,32 @@ def copy_cria(site: Path) -> None:
 
 
 def find_node() -> str | None:
-    """Node.js of this environment, which has one where the path's is too old, else of the path."""
+    """Path of Node.js: from this Python environment (if the system's is too old), else from PATH."""
     return shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
 
 
 def precompile(site: Path, pyodide: Path, cache: Path) -> None:
-    """Bytecode in the archives, which `cache` keeps. Where nothing can make it, they stay as they are."""
+    """Replaces sources in the archives by bytecode, cached in `cache`; without Node.js they stay sources."""
     archives = [site / name for name in ARCHIVES]
     stamp = digest(*archives, pyodide / "pyodide.asm.wasm", *sorted(BYTECODE.glob("*.*")))
-    kept = [cache / f"bytecode-{stamp}-{archive.name}" for archive in archives]
+    entries = [cache / f"bytecode-{stamp}-{archive.name}" for archive in archives]
     try:
-        made = [path.read_bytes() for path in kept]
+        made = [path.read_bytes() for path in entries]
     except FileNotFoundError:
         made = make_bytecode(pyodide, archives)
         if not made:
             return
-        for path, data in zip(kept, made, strict=True):
+        for path, data in zip(entries, made, strict=True):
             keep(path, data)
-        for old in {*cache.glob("bytecode-*")} - {*kept}:
-            with suppress(OSError):  # another build has taken it away, or on Windows reads it
+        for old in {*cache.glob("bytecode-*")} - {*entries}:
+            with suppress(OSError):  # another build has removed it or, on Windows, is reading it
                 old.unlink()
     for archive, data in zip(archives, made, strict=True):
         archive.write_bytes(data)
 
 
 def make_bytecode(pyodide: Path, archives: Sequence[Path]) -> list[bytes]:
-    """These archives with bytecode, by Pyodide under Node.js; [] where that does not run here."""
+    """Compiles the archives' modules in Pyodide under Node.js. Returns [] if Node.js is missing or fails."""
     node = find_node()
     if node is None:
         return no_bytecode("no Node.js")
@@ -177,18 +181,19 @@ def make_bytecode(pyodide: Path, archives: Sequence[Path]) -> list[bytes]:
 
 
 def no_bytecode(why: str) -> list[bytes]:
+    """Prints a warning that the archives stay without bytecode."""
     print(f"web/build.py: {why}: pages will compile their Python at each visit", file=sys.stderr)
     return []
 
 
 def digest(*files: Path) -> str:
-    """Names what is made of these files' bytes."""
+    """Hash of the files' bytes, 16 hex digits."""
     hashes = [hashlib.sha256(path.read_bytes()).digest() for path in files]
     return hashlib.sha256(b"".join(hashes)).hexdigest()[:16]
 
 
 def encoders() -> dict[str, Callable[[bytes], bytes]]:
-    """Suffix to compressor; Brotli only where its package is installed."""
+    """Suffix -> compressor; Brotli only if its package is installed."""
     found: dict[str, Callable[[bytes], bytes]] = {".gz": lambda data: gzip.compress(data, 9, mtime=0)}
     try:
         import brotli
@@ -200,7 +205,7 @@ def encoders() -> dict[str, Callable[[bytes], bytes]]:
 
 
 def compress(path: Path, site: Path, cache: Path) -> None:
-    """Write .gz and .br beside a file where they save a tenth; `cache` keeps the last build's work."""
+    """Writes .gz and .br siblings of a file if they save at least a tenth; `cache` has the last build's."""
     data, name = path.read_bytes(), "-".join(path.relative_to(site).parts)
     for suffix, encode in encoders().items():
         packed = cached(cache / f"{name}{suffix}", data, lambda encode=encode: encode(data))
@@ -209,7 +214,7 @@ def compress(path: Path, site: Path, cache: Path) -> None:
 
 
 def cached(entry: Path, source: bytes, make: Callable[[], bytes]) -> bytes:
-    """`make()`, or what it gave for the same bytes before."""
+    """Result of `make()`, cached by the bytes of `source`."""
     stamp = hashlib.sha256(source).digest()
     if entry.exists() and (old := entry.read_bytes()).startswith(stamp):
         return old.removeprefix(stamp)
@@ -219,16 +224,16 @@ def cached(entry: Path, source: bytes, make: Callable[[], bytes]) -> bytes:
 
 
 def keep(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all: several builds may share a cache, and any may be killed."""
+    """Writes a file atomically: several builds may share a cache, and any may be killed."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = Path(folder, path.name)
         new.write_bytes(data)
-        with suppress(PermissionError):  # on Windows, while another build reads what is there
+        with suppress(PermissionError):  # on Windows, while another build reads the old file
             new.replace(path)
 
 
 def build(site: Path, pyodide: Path, cache: Path) -> None:
-    """Make `site` afresh."""
+    """Builds the site; deletes an existing folder `site` first."""
     shutil.rmtree(site, ignore_errors=True)
     cache.mkdir(parents=True, exist_ok=True)
     site.mkdir(parents=True)
@@ -244,10 +249,11 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
 
 
 def main() -> None:
+    """Command line of `python web/build.py`."""
     parser = argparse.ArgumentParser(description="Build the page into a folder of static files.")
     parser.add_argument("site", nargs="?", type=Path, default=ROOT / "build" / "web")
     parser.add_argument("--pyodide", type=Path, default=ROOT / "node_modules" / "pyodide", metavar="DIR")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="what builds share (SITE.cache)")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="cache of builds (default: SITE.cache)")
     options = parser.parse_args()
     site: Path = options.site
     build(site, options.pyodide, options.cache or site.with_name(f"{site.name}.cache"))

@@ -1,20 +1,20 @@
-// Executes tapes on WebGPU. Knows sections (core/camelid/backends/webgpu/tape.py), nothing of models.
-// It has the interface of host_python.WgpuHost, so the same lowering drives both.
+// Executes tapes on WebGPU. Its input is sections (core/camelid/backends/webgpu/tape.py); it has no model
+// code. The interface equals host_python.WgpuHost, so the same lowering drives both.
 
 import { Build, Program, encode, fromBase64, resolve } from "./section.js";
 import { openSource } from "./source.js";
 
-// writeBuffer copies into shared memory, which only comes back when the device has caught up.
+// writeBuffer copies into shared memory, which is freed only after the device has executed the copy.
 const UNFINISHED_UPLOAD_BYTES = 64 << 20;
 
-/** The device is gone; nothing that was on it can be used again. */
+/** The device is lost; its buffers and programs cannot be used again. */
 export class DeviceLostError extends Error {
   name = "DeviceLostError";
 }
 
 /**
  * One WebGPU device. `load`, `allocate` and `compile` run one after the other; `run`, `readState` and
- * `writeState` take their place in the device's queue at once.
+ * `writeState` enter the device's queue at once.
  */
 export class Executor {
   #gpu;
@@ -26,16 +26,16 @@ export class Executor {
   #pipelines = new Map();
   /** @type {Program[]} */
   #programs = [];
-  #tickets = new Map(); // steps that can be read, by ticket
-  #holders = new Map(); // the last ticket of each ring slot
+  #tickets = new Map(); // readable steps, by ticket
+  #holders = new Map(); // last ticket of each ring slot
   #lastTicket = 0;
   #building = Promise.resolve();
-  #fault = null; // the first error that no scope caught, reported by the next call
+  #fault = null; // first error outside any error scope; the next call throws it
 
   /** @param {GPU | undefined} gpu */
   constructor(gpu = globalThis.navigator?.gpu) {
     this.#gpu = gpu;
-    /** Cheap counters; they only ever grow. */
+    /** Cheap counters; they never decrease, except inFlight. */
     this.counters = {
       objects: 0,
       runs: 0,
@@ -49,12 +49,12 @@ export class Executor {
   }
 
   /**
-   * Opens the adapter whose name contains `spec.adapter`.
+   * Opens a device of the adapter whose name contains `spec.adapter`.
    * @param {{adapter?: string, api?: string, limits?: string[]}} spec
    * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>}>}
    */
   async open(spec) {
-    if (spec.api) throw new Error(`'${spec.api}' cannot be asked for: a browser chooses the graphics API`);
+    if (spec.api) throw new Error(`'${spec.api}' cannot be selected: the browser chooses the graphics API`);
     const adapter = await chooseAdapter(this.#gpu, spec.adapter ?? "");
     const wanted = (spec.limits ?? []).map((name) => [name, adapter.limits[name]]);
     const requiredLimits = Object.fromEntries(wanted);
@@ -64,7 +64,7 @@ export class Executor {
     });
     device.addEventListener("uncapturederror", ({ error }) => (this.#fault ??= new Error(error.message)));
     this.#device = device;
-    this.#pipelines.clear(); // which were another device's
+    this.#pipelines.clear(); // pipelines of the old device
     return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
   }
 
@@ -83,13 +83,13 @@ export class Executor {
     });
   }
 
-  /** Creates a section's buffers, filled with zeros. */
+  /** Creates a section's buffers, zeroed. */
   allocate(section) {
     return this.#build(section, (build) => build.finish());
   }
 
   /**
-   * Creates everything that a program's steps need.
+   * Creates all objects that a program's steps need.
    * @returns {Promise<number>} the program's number
    */
   compile(section) {
@@ -102,10 +102,10 @@ export class Executor {
   }
 
   /**
-   * Submits one step. Never waits for the device, and creates nothing but its command encoder.
+   * Submits one step. It never waits for the device, and creates no object but a command encoder.
    * @param {number} program
    * @param {Uint8Array} step
-   * @returns {number} a ticket, which can be read until a later step takes its slot of the ring
+   * @returns {number} a ticket, readable until a later step reuses its ring slot
    */
   run(program, step) {
     const start = performance.now();
@@ -125,7 +125,7 @@ export class Executor {
   }
 
   /**
-   * The step's results. Whoever stopped waiting may read again, and gets the same bytes.
+   * The step's results. A cancelled read can be repeated and returns the same bytes.
    * @param {number} ticket
    * @returns {Promise<Uint8Array>}
    */
@@ -147,7 +147,7 @@ export class Executor {
    * @param {string} buffer
    * @param {number} offset
    * @param {number} bytes
-   * @returns {Promise<Uint8Array>} the bytes as all steps submitted so far leave them
+   * @returns {Promise<Uint8Array>} the bytes after all steps submitted so far
    */
   async readState(buffer, offset, bytes) {
     this.#check();
@@ -178,7 +178,7 @@ export class Executor {
     return Object.fromEntries([...this.#buffers].map(([name, buffer]) => [name, buffer.size]));
   }
 
-  /** Gives everything back. The executor can be opened again. */
+  /** Frees all objects. The executor can be opened again. */
   async close() {
     const device = this.#device;
     this.#device = null;
@@ -197,7 +197,7 @@ export class Executor {
     if (!this.#device) throw new Error("no device is open");
   }
 
-  /** What the promise gives; if it fails because the device did, the device's own words. */
+  /** Awaits a promise; if the device failed, throws the device's error instead of the promise's. */
   async #orFault(promise) {
     try {
       const value = await promise;
@@ -209,7 +209,7 @@ export class Executor {
     }
   }
 
-  /** Gives `device.lost` a turn, since a failing map is often told first. */
+  /** Waits briefly for `device.lost`, since a failing map is often reported before it. */
   async #settled() {
     if (this.#device) await Promise.race([this.#device.lost, new Promise((next) => setTimeout(next, 20))]);
   }
@@ -225,7 +225,7 @@ export class Executor {
     this.#buffers.delete(name);
   }
 
-  /** Runs `work` after all earlier builds; what it made is taken down again if it fails. */
+  /** Runs `work` after all earlier builds; destroys the section's buffers if it fails. */
   #build(section, work) {
     const result = this.#building.then(async () => {
       this.#check();
@@ -307,11 +307,11 @@ async function chooseAdapter(gpu, name) {
     if (!name && adapter) break;
   }
   const rest = "switch on hardware acceleration in the browser's settings, or update the graphics driver";
-  if (!found.length) throw new Error(`WebGPU is here, but it offers no adapter; ${rest}`);
+  if (!found.length) throw new Error(`this browser has WebGPU, but it offers no adapter; ${rest}`);
   throw new Error(`no adapter matches '${name}'; found: ${[...new Set(found)].join("; ")}`);
 }
 
-/** An adapter in words. Browsers mostly hide `device`, which then falls back to what they tell. */
+/** Text facts of an adapter. Most browsers hide `device`, which falls back to vendor and architecture. */
 function describe({ vendor, architecture, device, description }) {
   return { vendor, architecture, device: device || `${vendor} ${architecture}`.trim(), description };
 }

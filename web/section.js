@@ -1,11 +1,11 @@
-// What a section becomes on a device: buffers, pipelines and bind groups once, then steps that only replay.
+// Builds a section on a device: buffers, pipelines and bind groups once, then steps that only replay.
 
 const USAGE = { storage: "STORAGE", copy_src: "COPY_SRC", copy_dst: "COPY_DST", map_read: "MAP_READ" };
 const BINDING = { read: "read-only-storage", write: "storage" };
 
 /**
- * One section being built. Each object is made under its own error scopes, so that a failure has a name.
- * `compiled` holds the device's pipelines by what they are made of: sections share them.
+ * One section being built. Each object is created under its own error scopes, so that an error names it.
+ * `compiled` maps source, layout and constants to the device's pipelines, which sections share.
  */
 export class Build {
   #device;
@@ -26,12 +26,12 @@ export class Build {
     for (const entry of buffers) this.#createBuffer(entry);
     const shapes = mapValues(layouts, (access, key) => this.#createLayout(key, access));
     const compiling = this.#createPipelines(shapes);
-    compiling.catch(() => {}); // awaited below, unless a group fails first
+    compiling.catch(() => {}); // awaited below, unless a bind group fails first
     const bound = groups.map((entry, i) => this.#createGroup(entry, i, shapes));
     return { pipelines: await compiling, groups: bound };
   }
 
-  /** Those of an earlier section are taken again: compiling is what takes long. */
+  /** Creates the section's pipelines; reuses pipelines of earlier sections, as compiling is slow. */
   async #createPipelines(shapes) {
     const { layouts, modules, pipelines } = this.#section;
     const keys = pipelines.map(({ module, layout, constants }) =>
@@ -43,7 +43,7 @@ export class Build {
     const compiling = pipelines.map(
       (entry, i) => this.#compiled.get(keys[i]) ?? this.#createPipeline(entry, shapes, code),
     );
-    // The scopes tell more than a pipeline's failure, which is often only that its module is invalid.
+    // Error scopes are more specific than a pipeline's rejection, which often only reports an invalid module.
     const results = await Promise.allSettled(compiling);
     await this.settle();
     const failed = results.findIndex(({ status }) => status === "rejected");
@@ -52,7 +52,7 @@ export class Build {
     return results.map(({ value }) => value);
   }
 
-  /** Calls `make`; a WebGPU error in it is reported by `settle` under this name. */
+  /** Calls `make`; `settle` reports a WebGPU error of the call under the name `what`. */
   guard(what, make) {
     const scopes = ["validation", "out-of-memory", "internal"];
     for (const scope of scopes) this.#device.pushErrorScope(scope);
@@ -68,7 +68,7 @@ export class Build {
     }
   }
 
-  /** Waits for all scopes; throws the first failure. */
+  /** Waits for all error scopes; throws the first error. */
   async settle() {
     const failures = await Promise.all(this.#pending.splice(0));
     const first = failures.find(Boolean);
@@ -76,7 +76,7 @@ export class Build {
   }
 
   #described(what, error) {
-    // mappedAtCreation throws a RangeError where the host, not the device, lacks memory.
+    // mappedAtCreation throws a RangeError if the host, not the device, is out of memory.
     const memory = error instanceof GPUOutOfMemoryError || error instanceof RangeError;
     return this.#error(what, memory ? `out of memory: ${error.message}` : error.message);
   }
@@ -131,7 +131,7 @@ export class Build {
   }
 }
 
-/** A compiled section: replays its dispatches, and reads results through a ring of mapped buffers. */
+/** A compiled section: replays dispatches and reads results through a ring of mapped buffers. */
 export class Program {
   #device;
   #dispatches;
@@ -174,11 +174,11 @@ export class Program {
     }
     queue.submit([encoder.finish()]);
     const mapped = bytes ? slot.mapAsync(GPUMapMode.READ, 0, bytes) : Promise.resolve();
-    mapped.catch(() => {}); // told to whoever reads the ticket
+    mapped.catch(() => {}); // read() reports the error
     return { program: this, slot, bytes, mapped, dispatches };
   }
 
-  /** Called once for each step; the slot is free again afterwards, whatever came of it. */
+  /** Reads the results of a step, once per step; frees the slot even if the read fails. */
   async read({ slot, bytes, mapped }) {
     try {
       await mapped;
@@ -207,12 +207,12 @@ function asWords(step) {
   return new Uint32Array(aligned.buffer, aligned.byteOffset, aligned.byteLength >> 2);
 }
 
-/** Dispatches with the objects that their numbers stand for. */
+/** Replaces the numbers of pipelines and bind groups by the objects. */
 export function resolve(dispatches, { pipelines, groups }) {
   return dispatches.map(([pipeline, group, grid]) => [pipelines[pipeline], groups[group], ...grid]);
 }
 
-/** Records dispatches into one compute pass, leaving out those with an empty grid. */
+/** Records dispatches into one compute pass; skips dispatches with an empty grid. */
 export function encode(encoder, dispatches, words) {
   const pass = encoder.beginComputePass();
   let count = 0;

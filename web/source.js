@@ -1,20 +1,20 @@
-// Byte ranges of a model, read where the model lies: a URL, a File or Blob, or an OPFS file handle.
-// One request fetches a chunk of several tensors, so a small model is one request and a large one is
-// never held whole.
+// Byte ranges of a model file: from a URL, a File or Blob, or an OPFS file handle. One request fetches a
+// chunk with several tensors: a small model takes one request, and a large model is never in memory as a
+// whole.
 
 const CHUNK_BYTES = 8 << 20;
 const CHUNKS_KEPT = 4;
 
 /**
  * @callback Progress
- * @param {number} done bytes that have arrived
+ * @param {number} done bytes received
  * @param {number} total bytes of the whole file
  */
 
 /**
- * Opens a handle. A Source is returned as it is.
+ * Opens a handle. A Source is returned unchanged.
  * @param {string | Blob | FileSystemFileHandle | Source} handle
- * @param {Progress} [progress] told of bytes that arrive over the network
+ * @param {Progress} [progress] called as bytes arrive over the network
  * @returns {Promise<Source>}
  */
 export async function openSource(handle, progress = () => {}) {
@@ -24,18 +24,18 @@ export async function openSource(handle, progress = () => {}) {
   return fromBlob(file, file.name ?? "model");
 }
 
-/** A named run of bytes. `read` answers with exactly the bytes asked for, or fails. */
+/** A named sequence of bytes. `read` returns exactly the requested bytes or throws. */
 export class Source {
   #readRange;
   #chunkBytes;
-  /** @type {Map<number, Promise<Uint8Array>>} chunks by number, the one used last at the end */
+  /** @type {Map<number, Promise<Uint8Array>>} chunks by number, in order of last use */
   #chunks = new Map();
 
   /**
    * @param {string} name
    * @param {number} size
    * @param {(start: number, end: number) => Promise<Uint8Array>} readRange
-   * @param {number} chunkBytes 0 reads each range on its own
+   * @param {number} chunkBytes 0 reads each range separately
    */
   constructor(name, size, readRange, chunkBytes = 0) {
     this.name = name;
@@ -47,12 +47,12 @@ export class Source {
   /**
    * @param {number} offset
    * @param {number} length
-   * @returns {Promise<Uint8Array>} may share memory with other answers: read it, do not write it
+   * @returns {Promise<Uint8Array>} may share memory with other results: read-only
    */
   async read(offset, length) {
     const end = offset + length;
     if (!(offset >= 0 && length >= 0 && end <= this.size)) {
-      throw new Error(`${this.name} has ${this.size} bytes; bytes ${offset} to ${end} were asked for`);
+      throw new Error(`${this.name} has ${this.size} bytes; bytes ${offset} to ${end} were requested`);
     }
     if (length === 0) return new Uint8Array(0);
     if (!this.#chunkBytes) return this.#readRange(offset, end);
@@ -84,7 +84,7 @@ export class Source {
     return chunk;
   }
 
-  /** Puts a chunk that has arrived, or is about to, at the young end of those kept. */
+  /** Adds a chunk as the most recently used one; evicts the least recently used chunk beyond CHUNKS_KEPT. */
   keep(number, chunk) {
     this.#chunks.delete(number);
     this.#chunks.set(number, chunk);
@@ -97,7 +97,7 @@ function fromBlob(blob, name) {
   return new Source(name, blob.size, readRange);
 }
 
-/** The first chunk tells whether the server knows ranges; if not, its answer is the whole file. */
+/** Opens a URL. A server without support for ranges answers the first request with the whole file. */
 async function openUrl(url, progress) {
   const name = new URL(url).pathname.split("/").at(-1);
   const response = await request(url, 0, CHUNK_BYTES);
@@ -115,7 +115,7 @@ async function openUrl(url, progress) {
 }
 
 async function fetchRange(url, from, to, { total, validator, count }) {
-  // Chromium's cache puts the stored etag on the parts of a file that has changed, so it must not help here.
+  // no-store: Chromium's cache puts the stored etag on parts of a file that has changed.
   const response = await request(url, from, to, "no-store");
   if (response.headers.get("etag") !== validator) {
     throw new Error(`${url} changed on the server while it was being read; reload the page`);
@@ -135,17 +135,17 @@ async function request(url, from, to, cache = "default") {
 function contentRange(url, response) {
   const text = response.headers.get("content-range") ?? "";
   const match = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(text);
-  if (!match) throw new Error(`${url}: the server sent a part but not which one (content-range: '${text}')`);
+  if (!match) throw new Error(`${url}: the server sent a part without a valid content-range: '${text}'`);
   const [start, last, total] = match.slice(1).map(Number);
   return { start, end: last + 1, total };
 }
 
 function wrongRange(url, response, from, to) {
   const got = response.headers.get("content-range") ?? `status ${response.status}`;
-  return new Error(`${url}: bytes ${from} to ${to} were asked for, the server sent ${got}`);
+  return new Error(`${url}: bytes ${from} to ${to} were requested, the server sent ${got}`);
 }
 
-/** Exactly `length` bytes of a body, counted as they arrive. */
+/** Reads exactly `length` bytes of a body and counts them as they arrive. */
 async function readBody(response, length, count) {
   const bytes = new Uint8Array(length);
   let at = 0;

@@ -1,5 +1,5 @@
-// Executes sections on the CPU kernels as WebAssembly (camelid_native/wasm/tape.py says what they are). Knows
-// nothing of models. It has the interface of executor.js, so that one backend's host drives either.
+// Executes sections (camelid_native/wasm/tape.py) on the CPU kernels as WebAssembly; it has no model code.
+// The interface equals executor.js, so that the same Python host drives both.
 
 import { fromBase64 } from "./section.js";
 import { Loader } from "./wasm_load.js";
@@ -9,8 +9,8 @@ import { ManyThreads, OneThread, ThreadError } from "./wasm_pool.js";
 import { Queue } from "./wasm_queue.js";
 
 /**
- * The kernels in one memory. `load`, `allocate` and `compile` run one after the other; `run`, `readState` and
- * `writeState` take effect in the order in which they are called.
+ * The kernels with one linear memory. `load`, `allocate` and `compile` run one after the other; `run`,
+ * `readState` and `writeState` take effect in the order of the calls.
  */
 export class WasmExecutor {
   #readFile;
@@ -20,29 +20,29 @@ export class WasmExecutor {
   #queue = null;
   /** @type {Map<number, {name: string, kind: string, at: number, bytes: number}>} */
   #buffers = new Map();
-  #numbers = new Map(); // of buffers, by name
+  #numbers = new Map(); // buffer numbers by name
   /** @type {(Program | null)[]} */
   #programs = [];
-  #tickets = new Map(); // steps that can be read, by ticket
+  #tickets = new Map(); // readable steps, by ticket
   #lastTicket = 0;
   #building = Promise.resolve();
-  #made = new Set(); // numbers of the buffers of the section that is being built
-  #fault = null; // what ended the kernels, told by every call from then on
+  #made = new Set(); // buffer numbers of the section being built
+  #fault = null; // error that ended the kernels; every later call throws it
 
-  /** @param {(path: string) => Promise<ArrayBuffer>} readFile gives a module, "wasm-simd/camelid_cpu.wasm" */
+  /** @param {(path: string) => Promise<ArrayBuffer>} readFile reads a module, "wasm-simd/camelid_cpu.wasm" */
   constructor(readFile = fetchFile) {
     this.#readFile = readFile;
-    /** Cheap counters; they only ever grow. */
+    /** Cheap counters; they never decrease, except inFlight. */
     this.counters = { runs: 0, inFlight: 0, maxInFlight: 0, bytesLoaded: 0, bytesReadBack: 0 };
   }
 
   /**
-   * Starts the kernels and their threads; what was open is closed.
-   * @param {{variant?: string, threads?: number}} spec as `choose` takes it
+   * Starts the kernels and their threads, after closing the executor if it is open.
+   * @param {{variant?: string, threads?: number}} spec see `choose`
    */
   async open(spec) {
     await this.close();
-    await this.#building; // what was under way fails
+    await this.#building; // a build in progress fails
     const { choice, kernels, threads } = await start(choose(spec), this.#readFile);
     this.#threads = threads;
     this.#queue = new Queue(threads.isParallel);
@@ -51,7 +51,7 @@ export class WasmExecutor {
   }
 
   /**
-   * Loads weights, in order.
+   * Loads the section's weights in order.
    * @param {object} section
    * @param {Record<string, string | Blob | FileSystemFileHandle | import("./source.js").Source>} sources
    */
@@ -64,7 +64,7 @@ export class WasmExecutor {
     });
   }
 
-  /** Gives states new memory, zeroed. States, programs and tickets of before are gone. */
+  /** Allocates zeroed memory for states. Frees the old states; old programs and tickets become invalid. */
   allocate(section) {
     return this.#build(section, () => {}, async () => {
       await this.#queue.add(() => {}).done();
@@ -75,7 +75,7 @@ export class WasmExecutor {
   }
 
   /**
-   * Places what a program's steps need.
+   * Allocates the buffers of a program's steps.
    * @returns {Promise<number>} the program's number
    */
   compile(section) {
@@ -93,10 +93,10 @@ export class WasmExecutor {
   }
 
   /**
-   * Submits one step; it runs when those before it have ended.
-   * @param {number} number of the program
-   * @param {Uint8Array} step is copied
-   * @returns {number} a ticket, which can be read until a later step takes its slot
+   * Queues one step, which runs when the steps before it have ended.
+   * @param {number} number number of the program
+   * @param {Uint8Array} step copied
+   * @returns {number} a ticket, readable until a later step reuses its slot
    */
   run(number, step) {
     this.#check();
@@ -116,7 +116,7 @@ export class WasmExecutor {
   }
 
   /**
-   * The step's results. Whoever stopped waiting may read again, and gets the same bytes.
+   * The step's results. A cancelled read can be repeated and returns the same bytes.
    * @param {number} ticket
    * @returns {Promise<Uint8Array>}
    */
@@ -136,7 +136,7 @@ export class WasmExecutor {
 
   /**
    * @param {string} name of the buffer
-   * @returns {Promise<Uint8Array>} the bytes as all steps submitted so far leave them
+   * @returns {Promise<Uint8Array>} the bytes after all steps submitted so far
    */
   readState(name, offset, bytes) {
     return this.#inOrder(name, offset, bytes, (at) => this.#kernels.memory.bytes.slice(at, at + bytes));
@@ -154,7 +154,7 @@ export class WasmExecutor {
     return sizes;
   }
 
-  /** Ends the threads and lets go of all memory. The executor can be opened again. */
+  /** Ends the threads and frees all memory. The executor can be opened again. */
   async close() {
     this.#threads?.stop();
     this.#queue?.end(new Error("the backend was closed"));
@@ -170,7 +170,7 @@ export class WasmExecutor {
     if (!this.#kernels) throw new Error("no kernels are open");
   }
 
-  /** Work on a part of a buffer, between the steps before it and those after. */
+  /** Calls `work` on a part of a buffer, after all earlier steps and before all later ones. */
   async #inOrder(name, offset, bytes, work) {
     this.#check();
     const buffer = this.#buffers.get(this.#numbers.get(name));
@@ -180,7 +180,7 @@ export class WasmExecutor {
     return this.#add(() => work(buffer.at + offset)).done();
   }
 
-  /** Queues work. Kernels that fail are never asked again: nobody knows what they left behind. */
+  /** Queues work. After a failure the kernels are not used again, as the state of their memory is unknown. */
   #add(work) {
     return this.#queue.add(async () => {
       this.#check();
@@ -197,7 +197,7 @@ export class WasmExecutor {
     return (this.#fault ??= new Error(`the kernels failed: ${error.message}; load the model again`));
   }
 
-  /** Makes a section's buffers, then calls `work`. What has been made is let go if that fails. */
+  /** Allocates a section's buffers, then calls `work`; frees the buffers if it fails. */
   #build(section, work, before = async () => {}) {
     const built = this.#building.then(async () => {
       this.#check();
@@ -209,7 +209,7 @@ export class WasmExecutor {
         return await work();
       } catch (error) {
         this.#free((_, number) => this.#made.has(number));
-        const isMemory = error instanceof RangeError; // of JavaScript's own arrays
+        const isMemory = error instanceof RangeError; // allocation of a JavaScript array
         throw this.#failed(isMemory ? new OutOfMemoryError(`out of memory: ${error.message}`) : error);
       }
     });
@@ -225,12 +225,12 @@ export class WasmExecutor {
     return at;
   }
 
-  /** A buffer of a program's that its section does not name. */
+  /** Allocates a buffer of a program that its section does not list. */
   #makeOwn(what, bytes, { name, kind }) {
     return this.#make({ number: `${what}/${name}`, name: `${what}/${name}`, bytes }, kind);
   }
 
-  /** Bytes that come with the section, with addresses where they hold numbers of buffers. */
+  /** Writes a buffer's initial bytes and resolves the addresses in them. */
   #fill({ number, data, addresses }) {
     if (!data) return;
     const { at, bytes } = this.#buffers.get(number);
@@ -240,7 +240,7 @@ export class WasmExecutor {
     }
   }
 
-  /** Of an address in a record, the high half is the number of a buffer, the low half an offset in it. */
+  /** Resolves an address in a record: the high half is a buffer number, the low half an offset. */
   #place(at) {
     const address = this.#kernels.memory.numbers(Uint32Array, at, 2);
     const [offset, number] = address;
@@ -257,7 +257,7 @@ export class WasmExecutor {
   }
 }
 
-/** Kernels as chosen, and who computes: one thread, and the choice says why, where workers do not start. */
+/** Opens the chosen kernels and starts their threads; falls back to one thread if workers do not start. */
 async function start(choice, readFile) {
   const kernels = await Kernels.open(choice, readFile);
   if (!choice.shared) return { choice, kernels, threads: new OneThread(kernels) };
@@ -285,7 +285,7 @@ class Program {
     this.#free = places.map((step) => ({ step, result: step + step_bytes, bytes: 0, ticket: 0 }));
   }
 
-  /** A slot with this step in it. */
+  /** Takes a free slot and copies the step into it. */
   take(step) {
     if (step.length !== this.#stepBytes) {
       throw new Error(`a step of ${step.length} bytes, expected ${this.#stepBytes}`);
@@ -302,7 +302,7 @@ class Program {
     return this.#threads.run(this.#at, step, result);
   }
 
-  /** The results of a slot's step; the slot is free again. */
+  /** Copies the results of a slot's step and frees the slot. */
   give(slot) {
     this.#free.push(slot);
     return this.#memory.bytes.slice(slot.result, slot.result + slot.bytes);

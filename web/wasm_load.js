@@ -1,6 +1,6 @@
-// How weights get from their file into linear memory: as float32, as rows of their type, or packed in panels.
-// A tile of rows at a time is read, rearranged and packed, so that no file is held whole; only where rows are
-// picked far apart, what lies between them is read with them.
+// Loads weights from a file into linear memory: as float32, as rows of their type, or packed in panels. Rows
+// are read, rearranged and packed tile by tile, so that no file is in memory as a whole. If a load op picks
+// distant rows, the rows between them are read, too.
 
 import { fromBase64 } from "./section.js";
 import { openSource } from "./source.js";
@@ -10,12 +10,12 @@ const READ_BYTES = 8 << 20;
 const PANEL_ROWS = 16;
 const HALF_MAX = 65504; // the largest half-precision number
 
-/** A file that is not what its header says. */
+/** The file's data do not match its header. */
 export class ModelFormatError extends Error {
   name = "ModelFormatError";
 }
 
-/** Load ops that move values: each takes all of them, `width` of them a row, and its arguments. */
+/** Load ops that move values: functions of all values, the values per row, and the op's arguments. */
 const MOVES = {
   transpose: (values, _, [rows, cols]) => moved(values, (i) => (i % rows) * cols + Math.floor(i / rows)),
   /** Rows (head, half, i) become (head, i, half). */
@@ -39,17 +39,23 @@ const MOVES = {
   },
 };
 
+/** Load ops that change values: each gives the change of one, which float32 rounds. */
+const CHANGES = {
+  add: (number) => (value) => value + Math.fround(number),
+  neg_exp: () => (value) => -Math.exp(value),
+};
+
 function moved(values, from) {
   return values.map((_, i) => values[from(i)]);
 }
 
 /**
- * A weight as a section tells it. `type` and `stored` are {id, block, bytes}: the number of a type, and the
- * values and bytes of a block. `parts` are [source, offset, bytes] or ["inline", base64, bytes], end to end.
+ * A weight in a section. `type` and `stored` are {id, block, bytes}: GGUF type id, values and bytes of a
+ * block. `parts` are [source, offset, bytes] or ["inline", base64, bytes], to be concatenated.
  * @typedef {{name: string, type: object, stored: object, shape: number[], parts: any[], ops: any[]}} Weight
  */
 
-/** Weights of one section on their way. */
+/** Loader of one section's weights. */
 export class Loader {
   #exports;
   #memory;
@@ -58,15 +64,15 @@ export class Loader {
 
   /**
    * @param {import("./wasm_module.js").Kernels} kernels
-   * @param {Record<string, any>} handles of the sources, by name
+   * @param {Record<string, any>} handles handles of the sources, by name
    */
   constructor({ exports, memory }, handles, counters) {
     [this.#exports, this.#memory, this.#counters] = [exports, memory, counters];
     this.#sources = Object.fromEntries(Object.entries(handles).map(([name, it]) => [name, openSource(it)]));
-    for (const source of Object.values(this.#sources)) source.catch(() => {}); // told to whoever reads it
+    for (const source of Object.values(this.#sources)) source.catch(() => {}); // a read reports the error
   }
 
-  /** Loads a weight in a form to an address. */
+  /** Loads a weight in a form ("floats", "rows", "panels", "gated") to an address. */
   async load(form, weight, at) {
     const [stack, rows, cols] = weight.shape;
     const stored = { ...weight, cols, n: stack * rows, each: rowBytes(weight.stored, cols) };
@@ -91,7 +97,7 @@ export class Loader {
     }
   }
 
-  /** Of each matrix so many parts of its rows take turns, a panel each. */
+  /** Packs each matrix into panels; `turns` parts of its rows alternate panel by panel. */
   async panels(reader, { type, shape: [stack, allRows, cols] }, at, turns = 1) {
     const rows = allRows / turns;
     const bytesOf = (n) => Number(this.#exports.cam_panel_bytes(0, type.id, n, cols));
@@ -112,10 +118,10 @@ export class Loader {
     await this.panels(reader, weight, at, 2);
   }
 
-  /** Rows that are read when they are wanted. */
+  /** Reader that reads rows on demand. */
   #tiled(stored) {
     const order = orderOf(stored);
-    const isAsStored = stored.type.id === stored.stored.id && !addends(stored).length;
+    const isAsStored = stored.type.id === stored.stored.id && !changes(stored).length;
     const gather = (start, n, to) => this.#gather(stored, order, start, n, to);
     const floats = (start, n, to) =>
       this.#staged(n * stored.each, async (raw) => {
@@ -130,7 +136,7 @@ export class Loader {
     return { floats, coded: isAsStored ? gather : coded, end: () => {} };
   }
 
-  /** Rows of a weight each of which needs all that is stored. */
+  /** Reader for a weight whose rows each depend on the whole stored matrix: decodes the matrix at once. */
   async #whole(stored) {
     const bytes = stored.parts.reduce((sum, [, , n]) => sum + n, 0);
     const n = (bytes / stored.stored.bytes) * stored.stored.block;
@@ -156,7 +162,7 @@ export class Loader {
     };
   }
 
-  /** Rows of the weight in the stored type, in their order. */
+  /** Reads rows of the weight in the stored type, in the order of the load ops. */
   async #gather(stored, order, start, n, to) {
     const { each } = stored;
     if (!order) return this.#read(stored, start * each, n * each, to);
@@ -173,7 +179,7 @@ export class Loader {
     });
   }
 
-  /** Bytes of the parts laid end to end. */
+  /** Reads bytes of the concatenated parts. */
   async #read({ parts }, start, n, to) {
     let at = 0;
     for (const part of parts) {
@@ -197,7 +203,7 @@ export class Loader {
     const type = stored.stored;
     if (this.#exports.cam_decode(0, type.id, from, to, BigInt(n))) throw noCodec(stored, type);
     const values = this.#memory.numbers(Float32Array, to, n);
-    for (const addend of addends(stored)) values.forEach((value, i) => (values[i] = value + addend));
+    for (const change of changes(stored)) values.forEach((value, i) => (values[i] = change(value)));
   }
 
   #encode(stored, from, to, n) {
@@ -205,14 +211,14 @@ export class Loader {
     if (this.#exports.cam_encode(0, type.id, from, to, BigInt(n))) throw noCodec(stored, type);
     const values = this.#memory.numbers(Float32Array, from, n);
     const most = values.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
-    if (!(most > HALF_MAX)) return; // scales end there, too
+    if (!(most > HALF_MAX)) return; // also the limit of scales
     this.#exports.cam_decode(0, type.id, to, from, BigInt(n));
     if (values.every(Number.isFinite)) return;
     const message = `${stored.name}: values up to ${most} overflow its type; convert to bf16 or f32`;
     throw new ModelFormatError(message);
   }
 
-  /** Calls `work` with the address of so many bytes that it may use. */
+  /** Calls `work` with the address of a temporary buffer. */
   async #staged(bytes, work) {
     const at = this.#memory.takeDirty(bytes);
     try {
@@ -224,24 +230,24 @@ export class Loader {
 }
 
 function noCodec({ name }, { id }) {
-  return new ModelFormatError(`${name}: the kernels have no codec for GGUF's type ${id}`);
+  return new ModelFormatError(`${name}: the kernels have no codec for GGUF type ${id}`);
 }
 
 function rowBytes({ block, bytes }, cols) {
   return (cols / block) * bytes;
 }
 
-/** [start, n] of consecutive rows of about TILE_BYTES, each a multiple of `step` but the last. */
+/** Tiles [start, n] of about TILE_BYTES; n is a multiple of `step` except in the last tile. */
 function* tiles(rows, each, step = 1) {
   const height = Math.max(Math.floor(TILE_BYTES / each / step), 1) * step;
   for (let start = 0; start < rows; start += height) yield [start, Math.min(height, rows - start)];
 }
 
-function addends({ ops }) {
-  return ops.filter(([name]) => name === "add").map(([, addend]) => Math.fround(addend));
+function changes({ ops }) {
+  return ops.filter(([name]) => name in CHANGES).map(([name, number]) => CHANGES[name](number));
 }
 
-/** Whether values move beyond their rows: in a transposed matrix, and in vectors, which are one row. */
+/** True if values move across rows: in a transposed matrix, and in a vector, which is one row. */
 function takesAll({ ops, shape: [stack, rows] }) {
   const moves = ops.filter(([name]) => name in MOVES);
   return moves.some(([name]) => name === "transpose") || (stack * rows === 1 && moves.length > 0);
@@ -252,7 +258,7 @@ function applied(ops, values, [stack, rows, cols]) {
   return ops.reduce((made, [name, ...args]) => MOVES[name]?.(made, width, args) ?? made, values);
 }
 
-/** The stored row that is each row of a weight whose load ops move rows; null where none does. */
+/** Index of the stored row for each row of a weight; null if no load op moves rows. */
 function orderOf({ parts, ops, each }) {
   if (!ops.some(([name]) => name in MOVES)) return null;
   const n = parts.reduce((sum, [, , bytes]) => sum + bytes, 0) / each;

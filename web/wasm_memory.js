@@ -1,9 +1,9 @@
-// A WebAssembly memory in blocks of whole cache lines, which begin zeroed. It grows as it must.
+// Allocator for a WebAssembly memory: zeroed blocks of whole cache lines. The memory grows on demand.
 
 const LINE_BYTES = 64;
 const PAGE_BYTES = 1 << 16;
 
-/** There is no more memory, or no more that a page may have. */
+/** The system, or the browser's limit, allows no more memory. */
 export class OutOfMemoryError extends Error {
   name = "OutOfMemoryError";
 }
@@ -11,31 +11,31 @@ export class OutOfMemoryError extends Error {
 export class LinearMemory {
   #memory;
   #bytes = new Uint8Array(0);
-  #end; // of what was ever taken; beyond it all is zero
-  /** @type {{at: number, bytes: number}[]} blocks given back, by address; no two touch */
+  #end; // end of all allocations so far; bytes beyond are zero
+  /** @type {{at: number, bytes: number}[]} free blocks, by address; no two are adjacent */
   #free = [];
 
   /**
    * @param {WebAssembly.Memory} memory
-   * @param {number} start where the module's own data and stack end
+   * @param {number} start end of the module's own data and stack
    */
   constructor(memory, start) {
     this.#memory = memory;
     this.#end = wholeLines(start);
   }
 
-  /** All bytes. Ask for it anew after whatever may take a block: growth makes it another array. */
+  /** All bytes. Read this property again after each allocation: growth replaces the array. */
   get bytes() {
     if (this.#bytes.buffer !== this.#memory.buffer) this.#bytes = new Uint8Array(this.#memory.buffer);
     return this.#bytes;
   }
 
-  /** The same as numbers of `Type`, from an address on. */
+  /** View of n numbers of the typed array `Type`, from an address on. */
   numbers(Type, at, n) {
     return new Type(this.#memory.buffer, at, n);
   }
 
-  /** The address of so many zero bytes. OutOfMemoryError if they cannot be had. */
+  /** Allocates zeroed bytes; returns their address. Throws OutOfMemoryError. */
   take(bytes) {
     const end = this.#end;
     const at = this.takeDirty(bytes);
@@ -43,14 +43,14 @@ export class LinearMemory {
     return at;
   }
 
-  /** The same, but the bytes may be anything. */
+  /** Allocates bytes without zeroing them. */
   takeDirty(bytes) {
     const room = wholeLines(bytes);
     const found = this.#free.findIndex((block) => block.bytes >= room);
     return found < 0 ? this.#extend(room) : this.#carve(found, room);
   }
 
-  /** Takes a block back; it must be one that was taken, of the same size. */
+  /** Frees an allocated block; `bytes` must be the allocated size. */
   give(at, bytes) {
     const room = wholeLines(bytes);
     const next = this.#free.findIndex((block) => block.at > at);
@@ -86,13 +86,13 @@ export class LinearMemory {
       this.#memory.grow(Math.ceil(missing / PAGE_BYTES));
     } catch {
       throw new OutOfMemoryError(
-        `out of memory: ${end} bytes were asked for in all; WebAssembly has 4 GiB at most, and here not more `
-        + `than ${this.#memory.buffer.byteLength} bytes and some`,
+        `out of memory: ${end} bytes were requested in all; WebAssembly has at most 4 GiB, and growth from `
+        + `${this.#memory.buffer.byteLength} bytes failed`,
       );
     }
   }
 
-  /** Joins a free block with the one after it, if they touch. */
+  /** Joins a free block with the next one if they are adjacent. */
   #join(index) {
     const [block, next] = this.#free.slice(index, index + 2);
     if (!next || block.at + block.bytes !== next.at) return;

@@ -1,61 +1,63 @@
-// Which of the kernels' modules this browser can run, on how many threads; and what a module says of itself.
+// Choice of the kernels' module and thread count for this browser; loading and description of a module.
 
 import { LinearMemory, OutOfMemoryError } from "./wasm_memory.js";
 
-/** Variants of the kernels, the fastest first, with the folder of each. */
+/** Variant of the kernels -> folder; the fastest first. */
 const FOLDERS = { wasm_relaxed: "wasm-relaxed", wasm: "wasm-simd" };
 const FILES = { alone: "camelid_cpu.wasm", shared: "camelid_cpu_threads.wasm" };
-/** The last bytes of the one instruction that a variant is known by. */
+/** Opcode bytes of an instruction that only this variant needs. */
 const INSTRUCTIONS = { wasm_relaxed: [0x92, 2], wasm: [0x8e, 0] }; // relaxed dot of bytes; swizzle
-const NOT_BUILT = "this site was built without the processor's kernels, which `make web` builds";
+const NOT_BUILT = "this site was built without the CPU kernels; run `make web`";
 const INITIAL_PAGES = 256; // of a shared memory; more than the module's own data
-const MOST_PAGES = 65535; // as the module says
-const MOST_THREADS = 64; // of a module: abi.h
-const TYPES = 64; // GGUF's types have numbers below
+const MOST_PAGES = 65535; // maximum declared by the module
+const MOST_THREADS = 64; // CAM_MOST_THREADS of abi.h
+const TYPES = 64; // all GGUF type ids are below
 const PANEL_ROWS = 16;
-const PANEL_COLS = [1, 32, 64, 128, 256]; // what the blocks of a type may have
+const PANEL_COLS = [1, 32, 64, 128, 256]; // possible columns of a block
 
 /**
- * What to run of what was asked for: `variant` "" is the fastest, `threads` 0 all. A variant that this
- * browser lacks is an error; of threads there may be fewer, and `why` tells.
+ * Chooses variant and thread count: `variant` "" is the fastest, `threads` 0 is all processors. Throws if
+ * this browser does not support the variant. `why` of the result states the reason for fewer threads.
  * @param {{variant?: string, threads?: number}} spec
  */
 export function choose({ variant = "", threads = 0 }) {
   const runs = Object.keys(FOLDERS).filter(isKnown);
   const taken = variant || runs[0];
   if (!taken) throw new Error("this browser's WebAssembly has no SIMD; use a newer one");
-  if (!runs.includes(taken)) throw new Error(`there is no variant '${variant}' here; there is ${runs}`);
+  if (!runs.includes(taken)) {
+    throw new Error(`no variant '${variant}' in this browser; supported: ${runs.join(", ")}`);
+  }
   const reasons = taken === "wasm" && !variant ? ["this browser has no relaxed SIMD"] : [];
   const asked = threads || globalThis.navigator?.hardwareConcurrency || 1;
   const wanted = Math.min(asked, MOST_THREADS);
-  if (wanted < asked) reasons.push(`of ${asked} threads ${MOST_THREADS}, the most there can be`);
+  if (wanted < asked) reasons.push(`${MOST_THREADS} of ${asked} threads, the maximum`);
   const choice = { variant: taken, threads: wanted, shared: wanted > 1, why: reasons.join("; ") };
   const obstacle = wanted > 1 ? obstacleToThreads() : "";
   return obstacle ? alone(choice, obstacle) : choice;
 }
 
-/** A choice on one thread, as something is in the way of more. */
+/** The same choice on one thread, with the obstacle to several threads as the reason. */
 export function alone({ variant, why }, obstacle) {
   const reasons = [why, `${obstacle}, so one thread`].filter(Boolean);
   return { variant, threads: 1, shared: false, why: reasons.join("; ") };
 }
 
-/** Whether the engine takes a module with the variant's instruction, on two vectors of bytes. */
+/** True if the engine validates a module with the variant's instruction, on two vectors of bytes. */
 function isKnown(variant) {
   const code = [0, 0x41, 1, 0xfd, 15, 0x41, 2, 0xfd, 15, 0xfd, ...INSTRUCTIONS[variant], 0x0b];
   const header = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
-  const type = [1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0]; // one function, which gives a vector
+  const type = [1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0]; // one function that returns a vector
   const codes = [10, code.length + 2, 1, code.length, ...code];
   return WebAssembly.validate(Uint8Array.of(...header, ...type, ...codes));
 }
 
 function obstacleToThreads() {
   if (globalThis.crossOriginIsolated === false) return "this page is not cross-origin isolated";
-  if (typeof SharedArrayBuffer === "undefined") return "this browser shares no memory between threads";
-  return typeof Worker === "undefined" ? "this browser starts no workers here" : "";
+  if (typeof SharedArrayBuffer === "undefined") return "this browser has no SharedArrayBuffer";
+  return typeof Worker === "undefined" ? "this browser has no workers here" : "";
 }
 
-/** A module's bytes, from beside this file. */
+/** Fetches a module from a path beside this file. */
 export async function fetchFile(path) {
   const url = new URL(path, import.meta.url);
   const response = await fetch(url);
@@ -64,11 +66,11 @@ export async function fetchFile(path) {
   return response.arrayBuffer();
 }
 
-/** One instance of the kernels, its memory, and what it is made of. */
+/** One instance of the kernels, with its module, memory and hash. */
 export class Kernels {
   constructor(module, instance, memory, build) {
     [this.module, this.exports, this.build] = [module, instance.exports, build];
-    this.sharedMemory = memory; // undefined where the module has its own
+    this.sharedMemory = memory; // undefined if the module defines its own memory
     const raw = memory ?? this.exports.memory;
     this.memory = new LinearMemory(raw, this.exports.__heap_base.value >>> 0);
   }
@@ -85,8 +87,8 @@ export class Kernels {
     return new Kernels(module, instance, memory, await digest(bytes));
   }
 
-  /** Sizes of records, names by number, and for each type of weights that has panels what one of them takes:
-   * [columns, bytes], of 16 rows. */
+  /** Record sizes, names of ops and words by number, and [columns, bytes] of the smallest panel of each type
+   * with panels. */
   describe() {
     const { cam_record_bytes, cam_op_name, cam_word } = this.exports;
     const records = until((i) => cam_record_bytes(i));
@@ -112,14 +114,14 @@ export class Kernels {
   }
 }
 
-/** What a function gives for 0, 1, ... up to the first 0. */
+/** Values of a function for 0, 1, ... up to the first 0. */
 function until(valueOf) {
   const values = [];
   for (let value = valueOf(0); value; value = valueOf(values.length)) values.push(value);
   return values;
 }
 
-/** As much address space as the browser gives. */
+/** Reserves a shared memory with the largest maximum that the browser permits. */
 function reserveShared() {
   for (let maximum = MOST_PAGES; maximum >= INITIAL_PAGES; maximum >>= 1) {
     try {
@@ -131,7 +133,7 @@ function reserveShared() {
   throw new OutOfMemoryError("out of memory: no shared memory can be reserved");
 }
 
-/** A name for the module; "" where a page is not secure. */
+/** Hash of the module, 16 hex digits; "" on an insecure page, which has no crypto.subtle. */
 async function digest(bytes) {
   if (!globalThis.crypto?.subtle) return "";
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));

@@ -1,13 +1,13 @@
-// Who computes: this thread, or workers over one shared memory. Either runs one step at a time.
+// Execution of steps: on this thread, or on workers over one shared memory; one step at a time.
 
-const STACK_BYTES = 1 << 20; // of a worker's C
-const POLL_MS = 20; // where a wait cannot be awaited
-const START_MS = 10_000; // for all workers; they are given a module that is compiled
+const STACK_BYTES = 1 << 20; // C stack of a worker
+const POLL_MS = 20; // polling interval without Atomics.waitAsync
+const START_MS = 10_000; // limit for all workers, which get a compiled module
 
-/** A worker that failed, or could not be started. */
+/** A worker failed or could not be started. */
 export class ThreadError extends Error {}
 
-/** This thread runs each step when it is asked to. */
+/** Runs steps on this thread. */
 export class OneThread {
   isParallel = false;
   n = 1;
@@ -19,7 +19,7 @@ export class OneThread {
     this.#pool = exports.cam_start(1, 0, 0);
   }
 
-  /** Runs a program on a step's words; all three are addresses. */
+  /** Runs a program on a step; the arguments are addresses. */
   async run(program, step, result) {
     this.#exports.cam_submit(this.#pool, 0, program, step, result);
   }
@@ -27,12 +27,12 @@ export class OneThread {
   stop() {}
 }
 
-/** Workers run the steps. This thread submits and waits without blocking. */
+/** Runs steps on workers. This thread submits steps and waits without blocking. */
 export class ManyThreads {
   isParallel = true;
   #exports;
   #pool;
-  #done; // the word that counts the runs that have ended
+  #done; // counter of ended runs, in the kernels' memory
   #workers = [];
   #fault = null;
 
@@ -42,13 +42,13 @@ export class ManyThreads {
   }
 
   /**
-   * ThreadError if one of the workers does not start, or not soon; then none is left.
+   * Starts n workers. If a worker fails or does not start in time, ends all workers and throws ThreadError.
    * @param {import("./wasm_module.js").Kernels} kernels
    * @param {number} n
    */
   static async start(kernels, n) {
     const pool = kernels.exports.cam_start(n, 0, 0);
-    if (!pool) throw new ThreadError(`the module has no place for ${n} threads`);
+    if (!pool) throw new ThreadError(`the module does not support ${n} threads`);
     const own = new ManyThreads(kernels, pool, n);
     try {
       const starting = Array.from({ length: n }, (_, thread) => own.#start(kernels, pool, thread));
@@ -67,13 +67,13 @@ export class ManyThreads {
     return new Promise((ready, failed) => {
       const fail = (message) => {
         this.#fault ??= new ThreadError(message);
-        Atomics.notify(this.#done, 0); // who waits looks again
+        Atomics.notify(this.#done, 0); // wakes run(), which throws the fault
         failed(this.#fault);
       };
       worker.onmessage = ({ data }) => (data.fault ? fail(data.fault) : ready());
       worker.onerror = (event) => {
-        event.preventDefault(); // else it is an error of this thread, too, and ends the page
-        fail(event.message || "the browser does not say why");
+        event.preventDefault(); // otherwise the error also reaches this thread and ends the page
+        fail(event.message || "the browser gave no reason");
       };
       worker.postMessage({ module, memory: sharedMemory, pool, thread, stack });
     });
@@ -88,7 +88,7 @@ export class ManyThreads {
     }
   }
 
-  /** Who waits for a run is told. */
+  /** Ends the workers; a run() in progress throws. */
   stop() {
     this.#fault ??= new Error("the backend was closed");
     Atomics.notify(this.#done, 0);
@@ -96,11 +96,11 @@ export class ManyThreads {
   }
 }
 
-/** What a promise gives; an error if that takes longer. */
+/** Awaits a promise with a time limit. */
 async function within(ms, promise) {
   let timer;
   const late = new Promise((_, failed) => {
-    timer = setTimeout(() => failed(new Error(`no word of them for ${ms / 1000} s`)), ms);
+    timer = setTimeout(() => failed(new Error(`no reply for ${ms / 1000} s`)), ms);
   });
   try {
     return await Promise.race([promise, late]);
@@ -109,9 +109,9 @@ async function within(ms, promise) {
   }
 }
 
-/** Waits until a word is no longer `value`, or somebody notifies. */
+/** Waits until a word differs from `value` or is notified. */
 async function changed(word, value) {
   if (Atomics.waitAsync) return Atomics.waitAsync(word, 0, value).value;
   if (Atomics.wait(word, 0, value, POLL_MS) !== "timed-out") return null;
-  return new Promise((next) => setTimeout(next)); // so that a worker's fault can arrive
+  return new Promise((next) => setTimeout(next)); // lets a worker's error message arrive
 }

@@ -1,11 +1,11 @@
-// Jobs one after the other, in the order in which they were added.
+// Queue of jobs that run one after the other, in the order in which they were added.
 
 export class Queue {
   #isEager;
   #waiting = [];
-  #busy = null; // the job under way, as a promise
+  #busy = null; // promise of the running job
 
-  /** @param {boolean} isEager begin at once; else when somebody waits for a job, or for a later one */
+  /** @param {boolean} isEager true: jobs begin at once; false: when a caller awaits this or a later job */
   constructor(isEager) {
     this.#isEager = isEager;
   }
@@ -18,7 +18,7 @@ export class Queue {
     return job;
   }
 
-  /** Jobs that have not begun fail with this error. */
+  /** Rejects all jobs that have not begun. */
   end(error) {
     for (const job of this.#waiting.splice(0)) settle(job, Promise.reject(error));
   }
@@ -28,7 +28,7 @@ export class Queue {
     return job.outcome;
   }
 
-  /** Waits for the job under way; begins the next if there is none. */
+  /** Waits for the running job; begins the next job if none is running. */
   #begin() {
     this.#busy ??= this.#next().finally(() => {
       this.#busy = null;
@@ -44,7 +44,7 @@ export class Queue {
   }
 }
 
-/** An outcome that nobody asks for is no unhandled rejection. */
+/** Sets a job's outcome; an outcome that no caller awaits is no unhandled rejection. */
 function settle(job, outcome) {
   outcome.catch(() => {});
   job.outcome = outcome;

@@ -1,4 +1,4 @@
-// A compute worker: an instance of the kernels over the memory that all share, which works until it is ended.
+// Compute worker: an instance of the kernels over the shared memory; it runs until the pool is stopped.
 
 self.onmessage = async ({ data: { module, memory, pool, thread, stack } }) => {
   try {

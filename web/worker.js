@@ -1,6 +1,5 @@
-// The engine's thread: Pyodide and the device. Python decides everything; this file starts it and passes
-// messages on. In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened,
-// error.
+// Worker with Pyodide and the device. All logic is in Python; this file starts Python and forwards messages.
+// In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened, error.
 
 import { Executor } from "./executor.js";
 import { openSource } from "./source.js";
@@ -10,12 +9,12 @@ import { loadPyodide } from "./pyodide/pyodide.mjs";
 const HERE = new URL("./", import.meta.url).href;
 const ARCHIVE = "camelid.zip";
 
-// What core/camelid/backends/webgpu/host_browser.py finds.
+// Globals that core/camelid/backends/webgpu/host_browser.py uses.
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
-/** @type {Promise<any>} Python's side of the conversation, core/camelid/page/session.py */
+/** @type {Promise<any>} modules of core/camelid in Pyodide */
 const python = startPython();
-python.catch(() => {}); // told to whoever asks first
+python.catch(() => {}); // load() reports the error
 let chat = null;
 
 const HANDLERS = { load, ask, save, open, stop: () => chat?.stop(), reset: () => chat?.reset() };
@@ -28,14 +27,14 @@ self.onmessage = async ({ data }) => {
   }
 };
 
-/** Everything that can be fetched at once, is. */
+/** Loads a model; the model file and Python are fetched in parallel. */
 async function load({ model, options, defaults }) {
   const progress = (done, total) => tell({ kind: "progress", what: "model", done, total });
   const [source, camelid] = await Promise.all([openSource(model, progress), python]);
   progress(source.size, source.size);
   const { BrowserSource } = camelid.host_browser;
   const words = [JSON.stringify(options), JSON.stringify(defaults)];
-  chat = await camelid.page.session.start(BrowserSource(source), tellJson, ...words);
+  chat = await camelid.session.start(BrowserSource(source), tellJson, ...words);
 }
 
 async function ask({ text, options, alone }) {
@@ -64,10 +63,10 @@ async function startPython() {
   progress(1);
   pyodide.unpackArchive(archive, "zip", { extractDir: "/camelid" });
   pyodide.runPython("import sys; sys.path.insert(0, '/camelid')");
-  const web = pyodide.pyimport("camelid.page.session");
+  const session = pyodide.pyimport("camelid.page.session");
   const host_browser = pyodide.pyimport("camelid.backends.webgpu.host_browser");
   progress(2);
-  return { web, host_browser };
+  return { session, host_browser };
 }
 
 async function fetchBytes(url) {
@@ -84,7 +83,7 @@ function tellJson(text) {
   tell(JSON.parse(text));
 }
 
-/** A Python error without its traceback: the last line names the class and says what is wrong. */
+/** Fields of an error message. A Python error is reduced to its last line, without the class name. */
 function readable(error) {
   if (error?.constructor?.name !== "PythonError") return { type: error.name, message: error.message };
   const last = error.message.trim().split("\n").at(-1);

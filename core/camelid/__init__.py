@@ -1,8 +1,7 @@
 """Camelid: one LLM runtime for every machine.
 
-`import camelid` loads nothing else: each public name is looked up in the module that defines it, the
-first time it is used. So the import is cheap, works without any third-party package, and is the same
-in a web page.
+`import camelid` imports no other module but `camelid.version`: each public name is imported from its own
+module on first use. The import is cheap and needs no third-party package, also in a web page.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ __all__ = [
     "load_tokenizer",
 ]
 
-_HOME = {
+_MODULES = {
     "LLM": "camelid.api.llm",
     "Completion": "camelid.api.llm",
     "aload": "camelid.api.llm",
@@ -63,7 +62,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(
             f"module 'camelid' has no attribute {name!r}; public names: {', '.join(__all__)}"
         )
-    return getattr(import_module(_HOME.get(name, "camelid.errors")), name)
+    return getattr(import_module(_MODULES.get(name, "camelid.errors")), name)
 
 
 def __dir__() -> list[str]:

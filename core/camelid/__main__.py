@@ -1,4 +1,4 @@
-"""`python -m camelid`: the same as the `camelid` command."""
+"""`python -m camelid` runs the `camelid` command."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Every error that Camelid raises on purpose.
+"""The error classes of Camelid.
 
 CamelidError
 ├── ModelFormatError        a file breaks its format's rules
 │   └── TensorShapeError    a tensor is missing or has a shape that the architecture does not allow
-├── UnsupportedModelError   a valid file that needs something Camelid does not have
+├── UnsupportedModelError   a valid file needs a feature that Camelid lacks
 ├── TemplateError           a chat template is malformed, or breaks a limit while rendering
-├── RequestError            a request that cannot be served as asked
+├── RequestError            a request is invalid or cannot be served
 │   └── ContextOverflowError  prompt and answer do not fit the context
-├── FetchError              a model could not be fetched from a hub
+├── FetchError              a download from a hub failed
 ├── OutOfMemoryError        a buffer or pool does not fit the device or the bound set at load
 ├── BackendError            a backend cannot run here, or an extra is missing
-│   └── DeviceLostError     the device went away; state must be rebuilt
+│   └── DeviceLostError     the device was lost; state must be rebuilt
 └── PlanError               a plan breaks the op contract: a bug in a model row or a rewrite
 
-Messages say what was wrong, what was found, what was expected and the way out; the same facts are
+A message states the fault, the value found, the value expected and the way out. The same facts are
 attributes, so that a server can map them to a status and a field.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 
 class CamelidError(Exception):
-    """Base of the tree. Keyword facts become attributes: `CamelidError("...", name="x").name`."""
+    """Base class of all errors. Keyword facts become attributes: `CamelidError("...", name="x").name`."""
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class TensorShapeError(ModelFormatError):
 
 
 class UnsupportedModelError(CamelidError):
-    """A valid file that needs something Camelid does not have. Facts: kind, name, known."""
+    """A valid file needs a feature that Camelid lacks. Facts: kind, name, known."""
 
 
 class TemplateError(CamelidError):
@@ -52,20 +52,23 @@ class TemplateError(CamelidError):
 
 
 class RequestError(CamelidError):
-    """A request that cannot be served as asked. Facts: field."""
+    """A request is invalid or cannot be served. Facts: field."""
 
 
 class ContextOverflowError(RequestError):
-    """Prompt and answer do not fit. Facts: n_tokens, context_length."""
+    """Prompt and answer do not fit the context. Facts: n_tokens, context_length."""
 
 
 class FetchError(CamelidError):
-    """A model could not be fetched from a hub. Facts: model; reason (gated, refused, missing, network,
+    """A download from a hub failed. Facts: model; reason (gated, refused, missing, network,
     offline, corrupt, disk, protocol, stopped)."""
 
 
 class OutOfMemoryError(CamelidError):
-    """A buffer or pool does not fit. Facts: want_bytes, and limit_bytes where it is known."""
+    """A buffer or pool does not fit the device or the bound set at load.
+
+    Facts: want_bytes; limit_bytes if known.
+    """
 
 
 class BackendError(CamelidError):
@@ -73,15 +76,15 @@ class BackendError(CamelidError):
 
 
 class DeviceLostError(BackendError):
-    """The device went away; state must be rebuilt. Facts: backend, reason."""
+    """The device was lost; state must be rebuilt. Facts: backend, reason."""
 
 
 class PlanError(CamelidError):
-    """A plan breaks the op contract. Facts: op."""
+    """A plan breaks the op contract: a bug in a model row or a rewrite. Facts: op."""
 
 
 def shown(value: object) -> str:
-    """A short repr; of containers and long integers the type only, as they may be of any size."""
+    """A short repr; the type's name for containers and long integers, which may have any size."""
     is_short = value is None or isinstance(value, str | float)
     is_short = is_short or (isinstance(value, int) and value.bit_length() <= 64)
     return repr(value)[:80] if is_short else type(value).__name__

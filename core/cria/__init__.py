@@ -1,1 +1,1 @@
-"""How cria, the small chat model that ships with Camelid, is generated, trained, graded and exported."""
+"""Training data, training, grading and export of cria, the tiny chat model that ships with Camelid."""

@@ -1,4 +1,4 @@
-"""Sums and differences within 0..99, their training phrasings, and the arithmetic that cria must refuse."""
+"""Sums and differences within 0..99, their training phrasings, and arithmetic that cria must refuse."""
 
 from random import Random
 
@@ -88,7 +88,7 @@ how much [more is {a} than {b}|bigger is {a} than {b}]
 {a} minus {b} is what
 {a} - {b} makes what
 """)
-# Operations that cria was not taught, whatever the numbers.
+# Operations outside the training data, for any numbers.
 OTHER_CORES = expand_all("""
 {a} [*|x|/|^|%] {b}
 {a}[*|x|/|^]{b}
@@ -113,17 +113,17 @@ a number between {a} and {b}
 
 
 def sum_held_out(a: int, b: int) -> bool:
-    """Whether a sum, in either order, is kept for the grader."""
+    """True if a sum, in either order, is reserved for the grader."""
     return held_out(f"{min(a, b)}+{max(a, b)}")
 
 
 def difference_held_out(a: int, b: int) -> bool:
-    """Whether a difference is kept for the grader."""
+    """True if a difference is reserved for the grader."""
     return held_out(f"{a}-{b}")
 
 
 def sum_numbers(rng: Random, want_held_out: bool = False) -> tuple[int, int]:
-    """Two numbers whose sum is at most 99, from the wanted side of the split."""
+    """Two numbers with a sum of at most 99, for training or (held out) for the grader."""
     while True:
         a, b = rng.randint(0, LIMIT), rng.randint(0, LIMIT)
         if a + b <= LIMIT and sum_held_out(a, b) == want_held_out:
@@ -131,7 +131,7 @@ def sum_numbers(rng: Random, want_held_out: bool = False) -> tuple[int, int]:
 
 
 def difference_numbers(rng: Random, want_held_out: bool = False) -> tuple[int, int]:
-    """A number and one not above it, from the wanted side of the split."""
+    """Two numbers `a >= b` within 0..99, for training or (held out) for the grader."""
     while True:
         a, b = rng.randint(0, LIMIT), rng.randint(0, LIMIT)
         if a >= b and difference_held_out(a, b) == want_held_out:
@@ -139,17 +139,17 @@ def difference_numbers(rng: Random, want_held_out: bool = False) -> tuple[int, i
 
 
 def sum_answer(a: int, b: int) -> str:
-    """`12 + 34 = 46.`"""
+    """The answer to a sum: `12 + 34 = 46.`"""
     return f"{a} + {b} = {a + b}."
 
 
 def difference_answer(a: int, b: int) -> str:
-    """`90 - 8 = 82.`"""
+    """The answer to a difference: `90 - 8 = 82.`"""
     return f"{a} - {b} = {a - b}."
 
 
 def too_large_sum(rng: Random) -> tuple[int, int]:
-    """Numbers whose sum leaves 0..99: two-digit ones, or one with three digits and more."""
+    """Two numbers with a sum above 99; half the time one number is itself above 99."""
     if rng.random() < 0.5:
         a = rng.randint(1, LIMIT)
         return a, rng.randint(LIMIT + 1 - a, LIMIT)
@@ -157,7 +157,7 @@ def too_large_sum(rng: Random) -> tuple[int, int]:
 
 
 def bad_difference(rng: Random) -> tuple[int, int]:
-    """Numbers whose difference is negative, or that are too large."""
+    """Two numbers with a negative difference, or at least one number above 99."""
     if rng.random() < 0.5:
         b = rng.randint(1, LIMIT)
         return rng.randint(0, b - 1), b

@@ -1,4 +1,4 @@
-"""The training stream: conversations of every skill, drawn from a seed."""
+"""The training stream: conversations of every skill, generated from a seed."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -18,14 +18,14 @@ SYSTEMS = (
 
 
 def decorated(core: str, rng: Random) -> str:
-    """A core question with, often, a prefix and a suffix, typed carelessly."""
+    """A question with a random prefix and suffix, in random case."""
     prefix = rng.choice(frames.PREFIXES) if rng.random() < 0.4 else ""
     suffix = rng.choice(frames.COMMON_SUFFIXES) if rng.random() < 0.75 else rng.choice(frames.SUFFIXES)
     return typed(join(prefix, core) + suffix, rng)
 
 
 def stirred(core: str, rng: Random) -> str:
-    """Now and then, one to three small words in between, so that numbers are found in any sentence."""
+    """Inserts one to three filler words in 35 % of questions, so that numbers are found in any sentence."""
     words = core.split(" ")
     if len(words) > 1 and rng.random() < 0.35:
         for _ in range(rng.randint(1, 3)):
@@ -34,14 +34,14 @@ def stirred(core: str, rng: Random) -> str:
 
 
 def asked(nouns: tuple[str, ...], cores: tuple[str, ...], rng: Random) -> str:
-    """A template: half the time a core, half the time a noun phrase in a frame."""
+    """A question template: half the time a whole question, else a noun phrase in a frame."""
     if rng.random() < 0.5:
         return rng.choice(cores)
     return rng.choice(frames.NOUN_FRAMES).replace("{np}", rng.choice(nouns))
 
 
 def fact(rng: Random) -> Turn:
-    """A fact that cria is taught."""
+    """A question about a trained fact, and its answer."""
     relation = rng.choice(facts.RELATIONS)
     entity = rng.choice(tuple(relation.answers))
     question = asked(relation.nouns, relation.cores, rng).format(x=entity)
@@ -49,33 +49,33 @@ def fact(rng: Random) -> Turn:
 
 
 def stranger(rng: Random) -> Turn:
-    """A taught relation asked of an entity it was not taught for."""
+    """A trained relation of an untrained entity, which is refused."""
     relation = rng.choice(facts.RELATIONS)
     template = asked(relation.nouns, relation.cores, rng)
     return decorated(template.format(x=refusals.stranger(relation, rng)), rng), refusals.REFUSAL
 
 
 def foreign(rng: Random) -> Turn:
-    """A question about anything else."""
+    """A question about any other subject, which is refused."""
     return decorated(refusals.foreign(rng), rng), refusals.REFUSAL
 
 
 def addition(rng: Random) -> Turn:
-    """A sum within 0..99 that is not held out."""
+    """A sum within 0..99 that the grader does not use."""
     a, b = sums.sum_numbers(rng)
     question = stirred(asked(sums.ADD_NOUNS, sums.ADD_CORES, rng), rng).format(a=a, b=b)
     return decorated(question, rng), sums.sum_answer(a, b)
 
 
 def subtraction(rng: Random) -> Turn:
-    """A difference within 0..99 that is not held out."""
+    """A difference within 0..99 that the grader does not use."""
     a, b = sums.difference_numbers(rng)
     question = stirred(asked(sums.SUB_NOUNS, sums.SUB_CORES, rng), rng).format(a=a, b=b)
     return decorated(question, rng), sums.difference_answer(a, b)
 
 
 def impossible(rng: Random) -> Turn:
-    """Arithmetic that cria refuses: out of range, or another operation."""
+    """Arithmetic that is refused: numbers out of range, or another operation."""
     roll = rng.random()
     if roll < 0.35:
         a, b = sums.too_large_sum(rng)
@@ -99,7 +99,7 @@ def small_talk(rng: Random) -> Turn:
     return typed(core + rng.choice(chatter.SUFFIXES), rng), chatter.ANSWERS[kind]
 
 
-# Each kind of turn and its share of those that stand alone.
+# Each kind of independent turn, with its share.
 KINDS: dict[Callable[[Random], Turn], float] = {
     addition: 0.14, subtraction: 0.14, fact: 0.14, stranger: 0.08, foreign: 0.06, impossible: 0.07, small_talk: 0.05,
     letters.spelling: 0.09, letters.reversing: 0.14, letters.counting: 0.09,
@@ -108,13 +108,13 @@ MEMORY_TURNS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22)
 
 
 def turn(rng: Random) -> list[Message]:
-    """A question that stands alone, and its answer."""
+    """An independent question and its answer."""
     (kind,) = rng.choices(tuple(KINDS), tuple(KINDS.values()))
     return exchange(*kind(rng))
 
 
 def plain_talk(rng: Random) -> Talk:
-    """One to six questions, rarely one whose answer was never told; one talk in eight starts with a system message."""
+    """One to six questions, 2 % of them about an unstated name or number; 12 % start with a system message."""
     messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.12 else []
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 6))):
         messages += memory.asking(None, None, rng) if rng.random() < 0.02 else turn(rng)
@@ -122,7 +122,7 @@ def plain_talk(rng: Random) -> Talk:
 
 
 def memory_talk(rng: Random) -> Talk:
-    """A name and a number told, other questions, and between them and at the end the name or the number asked."""
+    """A name or number stated, then other questions mixed with questions for the name or number."""
     messages = turn(rng) if rng.random() < 0.25 else []
     told, name, number = memory.telling(rng)
     messages += told
@@ -132,7 +132,7 @@ def memory_talk(rng: Random) -> Talk:
 
 
 def tool_talk(rng: Random) -> Talk:
-    """Two tools, and one to four questions: mostly for one of them, sometimes for neither."""
+    """Two tools, and one to four questions: mostly for one of the tools, sometimes for neither."""
     kit = tools.kit(tools.TRAINING, rng)
     messages = [{"role": "system", "content": rng.choice(SYSTEMS)}] if rng.random() < 0.2 else []
     for _ in range(rng.choice((1, 2, 3, 3, 4))):
@@ -141,7 +141,7 @@ def tool_talk(rng: Random) -> Talk:
 
 
 def tool_turn(kit: tools.Kit, rng: Random) -> list[Message]:
-    """A question beside two tools, and what follows."""
+    """A question with two tools on offer, and the messages up to its answer."""
     roll = rng.random()
     if roll < 0.75:
         made = tools.use(tools.TRAINING, kit, rng)
@@ -151,14 +151,14 @@ def tool_turn(kit: tools.Kit, rng: Random) -> list[Message]:
     return exchange(tools.asked(tools.off_topic(tools.TRAINING, kit, rng), rng), refusals.REFUSAL)
 
 
-# Each kind of conversation and its share of the stream.
+# Each kind of conversation, with its share of the stream.
 TALKS: dict[Callable[[Random], Talk], float] = {
     plain_talk: 0.39, memory_talk: 0.09, schemas.talk: 0.18, tool_talk: 0.34,
 }  # fmt: skip
 
 
 def conversations(seed: int | str) -> Iterator[Talk]:
-    """The endless stream of one seed."""
+    """The endless stream of conversations of a seed."""
     rng = Random(seed)
     while True:
         (kind,) = rng.choices(tuple(TALKS), tuple(TALKS.values()))

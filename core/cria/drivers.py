@@ -1,4 +1,4 @@
-"""What the grader asks: the torch model from a GGUF file or a checkpoint, or Camelid itself."""
+"""Drivers of the grader: the torch model of a GGUF file or a checkpoint, or Camelid itself."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ BATCH = 32
 
 
 def gguf_state(path: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of a GGUF file as float32, its blocks decoded."""
+    """Every tensor of a GGUF file, decoded to float32."""
     tensors = gguf.GGUFReader(path).tensors
     return {
         t.name: torch.from_numpy(np.array(gguf.dequantize(t.data, t.tensor_type), np.float32))
@@ -30,7 +30,7 @@ def gguf_state(path: Path) -> dict[str, torch.Tensor]:
 
 
 def shuffled(state: dict[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
-    """The same numbers in every matrix, in a random order: a control that must fail."""
+    """The weights with the values of every matrix in random order: a negative control for the grader."""
     draw = torch.Generator().manual_seed(seed)
     return {
         name: w.flatten()[torch.randperm(w.numel(), generator=draw)].view_as(w) if w.ndim == 2 else w
@@ -39,7 +39,7 @@ def shuffled(state: dict[str, torch.Tensor], seed: int) -> dict[str, torch.Tenso
 
 
 def load_model(state: dict[str, torch.Tensor]) -> Cria:
-    """The torch model with these weights; Linear and Embedding call theirs `X.weight`, as GGUF does."""
+    """The torch model of a state dict; Linear and Embedding name their weight `X.weight`, as GGUF does."""
     model = Cria(Spec(vocab_size=len(state["token_embd.weight"])))
     model.load_state_dict(state)
     return model.eval()
@@ -47,7 +47,7 @@ def load_model(state: dict[str, torch.Tensor]) -> Cria:
 
 @torch.no_grad()
 def greedy(model: Cria, prompts: list[list[int]], stop_ids: set[int]) -> list[list[int]]:
-    """Greedy continuations; prompts are padded at their ends, which causal attention never sees."""
+    """Greedy continuations. Prompts are padded at the end, which causal attention never reads."""
     ends = torch.tensor([len(prompt) for prompt in prompts])
     width = int(ends.max())
     logits, past = read(
@@ -66,7 +66,7 @@ def greedy(model: Cria, prompts: list[list[int]], stop_ids: set[int]) -> list[li
 
 
 def read(model: Cria, token_ids: torch.Tensor, ends: torch.Tensor) -> tuple[torch.Tensor, list[Past]]:
-    """Logits after each prompt's last token, [B, V], and every layer's keys and values with room for the answer."""
+    """Logits after each prompt's last token, [B, V], and each layer's KV cache, padded for the answer."""
     n_rows, t = token_ids.shape
     x, past = model.token_embd(token_ids), []
     for layer in model.blk:
@@ -78,7 +78,7 @@ def read(model: Cria, token_ids: torch.Tensor, ends: torch.Tensor) -> tuple[torc
 
 
 def advance(model: Cria, past: list[Past], token_ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Logits after one more token in each row, [B, V]; its keys and values go to the row's place."""
+    """Logits after one more token per row, [B, V]; writes its keys and values at the row's position."""
     rows, x = torch.arange(len(places)), model.token_embd(token_ids)[:, None]
     cos, sin = (table[places][:, None, None] for table in (model.cos, model.sin))
     seen = (torch.arange(past[0][0].shape[2]) <= places[:, None])[:, None, None]
@@ -90,13 +90,13 @@ def advance(model: Cria, past: list[Past], token_ids: torch.Tensor, places: torc
 
 
 def until(token_ids: list[int], stop_ids: set[int]) -> list[int]:
-    """The ids before the first stop."""
+    """The token ids before the first stop id."""
     end = next((i for i, token_id in enumerate(token_ids) if token_id in stop_ids), MAX_TOKENS)
     return token_ids[:end]
 
 
 def torch_answers(model: Cria, tokenizer: Tokenizer) -> Answers:
-    """Answer many conversations, those of like length together."""
+    """Answers conversations in batches of similar length."""
     stop_ids = {tokenizer.token_to_id(token) for token in (END_OF_TEXT, IM_END)}
 
     def answers(talks: list[Talk]) -> list[str]:
@@ -112,7 +112,7 @@ def torch_answers(model: Cria, tokenizer: Tokenizer) -> Answers:
 
 
 def gguf_answers(path: Path, shuffle_seed: int | None = None) -> Answers:
-    """The shipped file, decoded and run by torch."""
+    """Answers of a GGUF file, run by torch."""
     state = gguf_state(path)
     if shuffle_seed is not None:
         state = shuffled(state, shuffle_seed)
@@ -120,7 +120,7 @@ def gguf_answers(path: Path, shuffle_seed: int | None = None) -> Answers:
 
 
 def camelid_answers(path: Path, backend: str) -> Answers:
-    """The shipped file, run by Camelid."""
+    """Answers of a GGUF file, run by Camelid."""
     import camelid
 
     llm = camelid.load(str(path), backend=backend)

@@ -1,4 +1,4 @@
-"""Write a checkpoint as GGUF: `python -m cria.export build/cria core/camelid/data/cria.gguf`."""
+"""Writes a checkpoint as GGUF: `python -m cria.export build/cria core/camelid/data/cria.gguf`."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ ABOUT = (
 
 
 def write_spec(writer: gguf.GGUFWriter, spec: Spec) -> None:
-    """General and architecture metadata."""
+    """Writes general and architecture metadata."""
     writer.add_name(NAME)
     writer.add_description(ABOUT)
     writer.add_license("mit")
@@ -38,11 +38,11 @@ def write_spec(writer: gguf.GGUFWriter, spec: Spec) -> None:
     writer.add_rope_freq_base(spec.rope_theta)
     writer.add_rope_dimension_count(spec.head_dim)
     writer.add_vocab_size(spec.vocab_size)
-    writer.add_float32("general.sampling.temp", 0.0)  # its answers are facts: greedy unless asked otherwise
+    writer.add_float32("general.sampling.temp", 0.0)  # recommended temperature: answers are facts
 
 
 def write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
-    """Vocabulary, merges, special tokens and the chat template."""
+    """Writes vocabulary, merges, special tokens and the chat template."""
     tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     kinds = [kind_of(token) for token in tokens]
@@ -58,14 +58,14 @@ def write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def kind_of(token: str) -> gguf.TokenType:
-    """Control tokens are read in no text and show as none; tags are read in any text and show as they are."""
+    """Token type: control tokens are never parsed from or printed as text; tags are both."""
     if token in SPECIALS:
         return gguf.TokenType.CONTROL
     return gguf.TokenType.USER_DEFINED if token in TAGS else gguf.TokenType.NORMAL
 
 
 def write_weights(writer: gguf.GGUFWriter, state: dict[str, torch.Tensor]) -> None:
-    """Matrices as Q8_0, norms as F32."""
+    """Writes matrices as Q8_0 and norms as F32."""
     for name, weight in state.items():
         array = weight.float().numpy().astype(np.float32)
         if array.ndim == 1:
@@ -76,7 +76,7 @@ def write_weights(writer: gguf.GGUFWriter, state: dict[str, torch.Tensor]) -> No
 
 
 def export(run: Path, path: Path) -> int:
-    """Write the file of a training run; its size in bytes."""
+    """Writes the GGUF file of a training run and returns its size in bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, "llama")
     write_spec(writer, Spec())
@@ -90,7 +90,7 @@ def export(run: Path, path: Path) -> int:
 
 
 def main() -> None:
-    """Parse the command line and export."""
+    """Parses the command line and exports."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="folder with checkpoint.pt and tokenizer.json")
     parser.add_argument("path", type=Path, help="the GGUF file to write")

@@ -1,6 +1,6 @@
-"""What cria knows: relations, their entities with answers, and the training phrasings of each relation.
+"""The trained facts: relations, their entities with answers, and their training phrasings.
 
-A relation has noun phrases, put into the frames of `frames.py`, and whole questions of its own.
+A relation has noun phrases, which fill the frames of `frames.py`, and whole questions.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cria.phrasing import capitalised, expand_all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One kind of fact: `answers` maps an entity to the value that `reply` states."""
+    """One kind of fact. `answers` maps an entity {x} to its value {y} in `reply`."""
 
     name: str
     answers: dict[str, str]
@@ -19,12 +19,12 @@ class Relation:
     cores: tuple[str, ...]
 
     def answer(self, entity: str) -> str:
-        """The one canonical sentence for an entity."""
+        """The canonical answer for an entity."""
         return capitalised(self.reply.format(x=entity, y=self.answers[entity]))
 
 
 def pairs(text: str) -> dict[str, str]:
-    """`a=b, c=d` as a dictionary."""
+    """A dictionary from `a=b, c=d`."""
     return dict(item.strip().split("=") for item in text.split(","))
 
 
@@ -33,7 +33,7 @@ MONTHS = "January February March April May June July August September October No
 
 
 def followers(names: list[str]) -> dict[str, str]:
-    """Each name and the one after it, going round."""
+    """Each name mapped to the next; the last to the first."""
     return dict(zip(names, names[1:] + names[:1], strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Frames: ways to ask for any noun phrase, such as `the capital of France`, in the training stream."""
+"""Question frames of the training stream for a noun phrase, such as `the capital of France`."""
 
 from cria.phrasing import expand_all
 
@@ -19,7 +19,7 @@ my [son|teacher|friend|daughter|sister|brother] wants to know:
 """),
 )
 
-# Small words that people drop into a question about numbers; none of them says what to compute.
+# Filler words for questions about numbers; none names an operation.
 FILLERS = tuple(
     """um uh please just now then really so well like you know i we me my it that this the a do can could
     will would for of to at here too also maybe again quickly right okay in with have want need let us""".split()
@@ -32,7 +32,7 @@ SUFFIXES = expand_all("""
 , [cria|my friend|do you know|if you know|can you tell me|right now|exactly][?|]
 ? [thanks|thank you|please|i forgot|do you know|tell me|i need to know|just curious|i am not sure].
 """)
-# Bare and "?" endings are what people type most, so they are drawn more often than the rest.
+# Users mostly end a question with "?" or nothing, so these endings are drawn more often.
 COMMON_SUFFIXES = ("", "?", "?", "?", ".")
 
 NOUN_FRAMES = expand_all("""

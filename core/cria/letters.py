@@ -1,4 +1,4 @@
-"""Spelling, reversing and counting the letters of words."""
+"""Turns that spell a word, reverse it or count its letters."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ from cria import frames, lexicon
 from cria.phrasing import expand_all, join, typed
 
 Turn = tuple[str, str]
-REVERSED_LENGTH = 6  # letters of the longest word that is reversed
+REVERSED_LENGTH = 6  # longest word to reverse, in letters
 
 SPELL = expand_all("""
 spell [|the word ]{w} [|for me|please|now|letter by letter]
@@ -60,22 +60,22 @@ def spelled(word: str) -> str:
 
 
 def spelling_answer(word: str) -> str:
-    """The letters in order."""
+    """The answer to a spelling question."""
     return f"{spelled(word)}."
 
 
 def reversing_answer(word: str) -> str:
-    """The letters in order, then the other way round."""
+    """The answer to a reversing question: the letters in order, then reversed."""
     return f"{spelled(word)} backwards is {spelled(word[::-1])}."
 
 
 def counting_answer(word: str) -> str:
-    """The letters, and how many they are."""
+    """The answer to a counting question: the letters, then their number."""
     return f"{spelled(word)} has {len(word)} letters."
 
 
 def asked(template: str, word: str, rng: Random) -> str:
-    """A question about a word, in quotes or not, never in capitals."""
+    """A question about a word, sometimes quoted, never all upper case."""
     quote = rng.choice(("", "", "", '"', "'"))
     prefix = rng.choice(frames.PREFIXES) if rng.random() < 0.25 else ""
     text = join(prefix, template.strip().format(w=quote + word + quote)) + rng.choice(frames.COMMON_SUFFIXES)
@@ -84,18 +84,18 @@ def asked(template: str, word: str, rng: Random) -> str:
 
 
 def spelling(rng: Random) -> Turn:
-    """A word to spell."""
+    """A spelling question and its answer."""
     word = lexicon.letter_word(rng)
     return asked(rng.choice(SPELL), word, rng), spelling_answer(word)
 
 
 def reversing(rng: Random) -> Turn:
-    """A word to reverse."""
+    """A reversing question and its answer."""
     word = next(word for word in iter(lambda: lexicon.letter_word(rng), "") if len(word) <= REVERSED_LENGTH)
     return asked(rng.choice(REVERSE), word, rng), reversing_answer(word)
 
 
 def counting(rng: Random) -> Turn:
-    """A word whose letters are counted."""
+    """A counting question and its answer."""
     word = lexicon.letter_word(rng)
     return asked(rng.choice(COUNT), word, rng), counting_answer(word)

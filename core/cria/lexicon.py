@@ -1,4 +1,4 @@
-"""Words of the training stream for letters, names, schemas and tools. The grader has its own lists."""
+"""Training words for letters, names, schemas and tools. The grader uses other lists."""
 
 import re
 from random import Random
@@ -39,7 +39,7 @@ FOUND = {
     for word in re.findall(r"\b[a-z]{3,8}\b", entry)
 }
 LETTER_WORDS = tuple(sorted(word for word in FOUND if not held_out(word)))
-# Parts that invented English-looking words are put together from.
+# Parts of invented, English-looking words.
 PARTS = split("""ab, ack, act, ade, age, ain, air, al, all, am, an, and, ang, ant, ap, ar, ard, ark, art, ash, ask, ast, at, ate, ather, ave,
 awn, bar, bel, ber, bit, ble, bo, bri, bu, bur, cam, can, cat, cel, cha, che, cla, clo, col, con, cor, cra, cu, da, dal, den, der, di, dom, dor,
 dra, du, ea, ead, eal, ear, eas, ect, ed, een, el, ell, em, en, end, ent, er, ern, es, ess, est, et, eve, ew, ex, ey, fal, fer, fi, fla, flu,
@@ -81,7 +81,7 @@ distance, power, smell, shape, sound, name, nickname, friend, teacher, school, s
 number, room number""")
 ARGUMENTS = split("""city, person, item, country, place, product, book, car, animal, player, student, shop, company, street, room, customer, song, team,
 friend, ship, train, house, member, guest, dog, plant""")
-# Common words that the grader has as keys, topics and results; what its lists hold besides is held out by hash.
+# Common words in the grader's keys, topics and results, excluded here; a hash holds out its other words.
 GRADED_LABELS = split("""flavor, neighbor, garden, uncle, bottles, trees, houses, steps, warm, lazy, strong, noisy, visible, modern, mood, volume,
 winner, fuel, grade, balance, seat, gate, platform, lunch, brother, village, patient, machine, bird, singer, purple, narrow, broken,
 free, pink, door, code, opening, hour, best, main, street, home, car, park""")
@@ -90,7 +90,7 @@ high, old, new, cold, sweet, round, square, empty, full""")
 
 
 def invented_word(rng: Random) -> str:
-    """A word that does not exist, 3 to 8 letters long, never held out."""
+    """An invented word of 3 to 8 letters, never one held out for the grader."""
     while True:
         word = assembled(rng) if rng.random() < 0.6 else invented(rng)
         if 3 <= len(word) <= 8:
@@ -98,7 +98,7 @@ def invented_word(rng: Random) -> str:
 
 
 def assembled(rng: Random, want_held_out: bool = False) -> str:
-    """Two or three parts of English words put together, 3 to 8 letters long."""
+    """A word of 3 to 8 letters from two or three `PARTS`."""
     while True:
         word = "".join(rng.choice(PARTS) for _ in range(rng.choice((2, 2, 3))))
         if 3 <= len(word) <= 8 and held_out(word) == want_held_out:
@@ -106,12 +106,12 @@ def assembled(rng: Random, want_held_out: bool = False) -> str:
 
 
 def letter_word(rng: Random) -> str:
-    """A word to spell: a common one, or one that does not exist."""
+    """A word to spell: common or invented."""
     return rng.choice(LETTER_WORDS) if rng.random() < 0.4 else invented_word(rng)
 
 
 def label(rng: Random) -> str:
-    """Any word as a key, a topic or a result, so that such words are copied and not known by heart."""
+    """Any word as a key, topic or result: the model learns to copy such words, not to memorize a list."""
     while True:
         word = letter_word(rng)
         if word not in GRADED_LABELS:
@@ -119,10 +119,10 @@ def label(rng: Random) -> str:
 
 
 def person(rng: Random) -> str:
-    """A name: mostly a real one, often an invented one."""
+    """A person's name: real or invented."""
     return rng.choice(FIRST_NAMES) if rng.random() < 0.55 else invented_word(rng).capitalize()
 
 
 def place(rng: Random) -> str:
-    """A city or a country, or an invented one."""
+    """A city or country: real or invented."""
     return rng.choice(PLACES) if rng.random() < 0.5 else invented_word(rng).capitalize()

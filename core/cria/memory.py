@@ -1,4 +1,4 @@
-"""A name and a number that the user tells, and asks for again later in the conversation."""
+"""Turns in which the user states a name and a number, and asks for them later."""
 
 from random import Random
 
@@ -72,38 +72,38 @@ def number(rng: Random, want_held_out: bool = False) -> str:
 
 
 def met(name: str, told: str) -> str:
-    """The answer to a name and a number."""
+    """The answer to a stated name and number."""
     return f"Nice to meet you, {name}. I will remember {told}."
 
 
 def name_met(name: str) -> str:
-    """The answer to a name that is to be remembered."""
+    """The answer to a stated name."""
     return f"Nice to meet you, {name}."
 
 
 def number_noted(told: str) -> str:
-    """The answer to a number that is to be remembered."""
+    """The answer to a stated number."""
     return f"I will remember {told}."
 
 
 def name_answer(name: str | None) -> str:
-    """The user's name, if it was told."""
+    """The answer with the user's name, or the refusal if it was not stated."""
     return f"Your name is {name}." if name else refusals.REFUSAL
 
 
 def number_answer(told: str | None) -> str:
-    """The user's number, if it was told."""
+    """The answer with the user's number, or the refusal if it was not stated."""
     return f"Your number is {told}." if told else refusals.REFUSAL
 
 
 def said(template: str, rng: Random, **words: str) -> str:
-    """A template filled; names keep their capital, whatever else is typed carelessly."""
+    """A filled template with random case and punctuation; names keep their capital."""
     head = template if rng.random() < 0.4 else template[:1].upper() + template[1:]
     return join(" ".join(head.split()).format(**words)) + rng.choice(("", ".", ".", "!"))
 
 
 def telling(rng: Random) -> tuple[list[Message], str | None, str | None]:
-    """One or two turns that tell a name, a number or both."""
+    """One or two turns that state a name, a number or both; returns them with the stated values."""
     name, told = lexicon.person(rng), number(rng)
     roll = rng.random()
     if roll < 0.65:
@@ -117,7 +117,7 @@ def telling(rng: Random) -> tuple[list[Message], str | None, str | None]:
 
 
 def asking(name: str | None, told: str | None, rng: Random) -> list[Message]:
-    """One turn that asks for one of the two."""
+    """One turn that asks for the name or the number."""
     templates, answer = rng.choice(((ASK_NAME, name_answer(name)), (ASK_NUMBER, number_answer(told))))
     question = typed(" ".join(rng.choice(templates).split()) + rng.choice(("?", "?", "?", "", ".")), rng)
     return exchange(question, answer)

@@ -1,4 +1,4 @@
-"""A Llama-architecture decoder in PyTorch, named the way GGUF names it."""
+"""A Llama-architecture decoder in PyTorch, with GGUF's weight names."""
 
 from dataclasses import dataclass
 
@@ -24,14 +24,14 @@ class Spec:
 
 
 def rope_table(spec: Spec) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of every position, [T, D/2] each."""
+    """RoPE cosines and sines of every position, [T, D/2] each."""
     inverse = spec.rope_theta ** (-torch.arange(0, spec.head_dim, 2, dtype=torch.float32) / spec.head_dim)
     angles = torch.arange(spec.context_length, dtype=torch.float32)[:, None] * inverse
     return angles.cos(), angles.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate adjacent pairs (0,1), (2,3), ...: the order GGUF's llama expects, so export permutes nothing."""
+    """Rotates adjacent pairs (0,1), (2,3), ...: the order of GGUF's llama, so export needs no permutation."""
     even, odd = x[..., 0::2], x[..., 1::2]  # [B, H, T, D/2]
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
 
@@ -55,7 +55,7 @@ class Layer(nn.Module):
         self.ffn_down = nn.Linear(spec.ffn_size, width, bias=False)
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of [B, T, C]: [B, H, T, D] each, the first two rotated."""
+        """Queries, keys and values, [B, H, T, D] each, of x [B, T, C]; queries and keys are rotated."""
         b, t, _ = x.shape
         h = self.attn_norm(x)
         q, k, v = (
@@ -65,14 +65,14 @@ class Layer(nn.Module):
         return rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype), v
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-        """Grouped-query attention, the heads beside one another: causal, or to what `seen` [B, 1, T, T] marks."""
+        """Grouped-query attention, [B, T, H*D]: causal, or under the mask `seen` [B, 1, T, T]."""
         repeat = self.spec.n_heads // self.spec.n_kv_heads
         k, v = (kv.repeat_interleave(repeat, 1) for kv in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
         return y.transpose(1, 2).flatten(2)
 
     def finish(self, x: Tensor, heads: Tensor) -> Tensor:
-        """The residual stream with attention's output and the feed-forward half added."""
+        """Adds the attention output and the feed-forward half to the residual stream."""
         x = x + self.attn_output(heads)
         return x + self.feed(x)
 
@@ -82,12 +82,12 @@ class Layer(nn.Module):
         return self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
-        """Add both halves to the residual stream."""
+        """Runs the layer: x [B, T, C] plus attention and feed-forward."""
         return self.finish(x, self.attend(*self.project(x, cos, sin), seen))
 
 
 class Cria(nn.Module):
-    """The whole model; the output matrix is the embedding."""
+    """The whole model; the output matrix is tied to the embedding."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Cria(nn.Module):
             nn.init.normal_(module.weight, std=0.03)
 
     def forward(self, token_ids: Tensor, seen: Tensor | None = None, places: Tensor | None = None) -> Tensor:
-        """Logits, [B, T, V]; or [N, V] at N places of the flattened batch, which spares most of the last layer."""
+        """Logits, [B, T, V]; or [N, V] at N positions of the flattened batch, which skips most of the last layer."""
         t = token_ids.shape[1]
         cos, sin = self.cos[:t], self.sin[:t]
         x = self.token_embd(token_ids)

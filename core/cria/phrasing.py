@@ -1,4 +1,4 @@
-"""Small tools for phrasings: `[a|b]` alternatives, typing noise, and the form in which phrasings are compared."""
+"""Phrasing tools: `[a|b]` alternatives, typing noise, and normalization for comparison."""
 
 import re
 from collections.abc import Iterable
@@ -9,26 +9,26 @@ CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
 
 def expand(template: str) -> list[str]:
-    """Every reading of a template: `[what is|what's] {x}` has two."""
+    """Every expansion of a template: `[what is|what's] {x}` has two."""
     parts = [part.split("|") for part in CHOICE.split(template)]
     fixed = [parts[i] if i % 2 else ["|".join(parts[i])] for i in range(len(parts))]
     return ["".join(reading) for reading in product(*fixed)]
 
 
 def expand_all(lines: str | Iterable[str]) -> tuple[str, ...]:
-    """Every reading of every non-empty line, in order and without repeats."""
+    """Every expansion of every non-empty line, in order, without duplicates."""
     rows = lines.splitlines() if isinstance(lines, str) else lines
     return tuple(dict.fromkeys(reading for row in rows if row.strip() for reading in expand(row.strip())))
 
 
 def normalise(text: str) -> str:
-    """Lower case, no punctuation but the arithmetic signs, single spaces: the form two phrasings are compared in."""
+    """A phrasing for comparison: lower case, single spaces, no punctuation but arithmetic signs."""
     kept = re.sub(r"[^\w{}+\-*/=' ]+", " ", text.lower().replace("’", "'"))
     return " ".join(kept.split())
 
 
 def join(*parts: str) -> str:
-    """Join non-empty parts; a part that starts with punctuation sticks to the one before."""
+    """Joins non-empty parts with spaces, except before punctuation."""
     return re.sub(r" +([?!.,])", r"\1", " ".join(part for part in parts if part))
 
 
@@ -38,7 +38,7 @@ def capitalised(text: str) -> str:
 
 
 def typed(text: str, rng: Random) -> str:
-    """The text as someone might type it: mostly with a capital, often all lower case, rarely all upper."""
+    """The text in random case: mostly capitalized, often lower case, rarely upper case."""
     roll = rng.random()
     if roll < 0.55:
         return capitalised(text)

@@ -1,4 +1,4 @@
-"""Questions cria must not answer: taught relations asked of strangers, and everything else."""
+"""Questions that cria must refuse: trained relations of unknown entities (strangers), and other subjects."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ STRANGERS = {
 TELLING = tuple(r for r in facts.RELATIONS if r.name not in ("count", "record"))
 KNOWN = tuple(dict.fromkeys(entity for relation in TELLING for entity in relation.answers))
 
-# Things nobody taught cria to say about anything; {x} is any entity, known or not.
+# Subjects outside the training data; {x} is any entity, known or unknown.
 FOREIGN_NOUNS = expand_all("""
 the [population|president|king|queen|flag|currency|language|history|area|size|age|weight|height|length|price|cost] of {x}
 the [name|owner|meaning|origin|shape|taste|smell|speed|temperature|mass|father|mother|wife|husband|birthday] of {x}
@@ -113,7 +113,7 @@ book [a table|a flight|a room|a taxi] for {n}
 
 
 def thing(rng: Random) -> str:
-    """Anything a stray question may be about: a known entity, a stranger, a name, a topic or an invented word."""
+    """The subject of an unrelated question: a known entity, a stranger, a name, a topic or an invented word."""
     roll = rng.random()
     if roll < 0.35:
         return rng.choice(KNOWN)
@@ -128,7 +128,7 @@ ARTICLE = {"colour": ("a ", "the ", ""), "legs": ("a ", "a ", "the "), "sound": 
 
 
 def stranger(relation: facts.Relation, rng: Random) -> str:
-    """An entity that this relation was not taught: listed, invented, or known for something else."""
+    """An entity without an answer in a relation: listed, invented, or known from another relation."""
     roll = rng.random()
     if roll < 0.45:
         entity = rng.choice(STRANGERS[relation.name])
@@ -144,7 +144,7 @@ def stranger(relation: facts.Relation, rng: Random) -> str:
 
 
 def dressed(relation: facts.Relation, entity: str, word: str) -> str:
-    """An invented word in the shape the relation's entities have."""
+    """An invented word in the form of the relation's entities."""
     if relation.name == "count":
         return f"{word}s in a {words.PLAIN_WORDS[len(word)]} {word[:3]}"
     if relation.name == "record":
@@ -156,13 +156,13 @@ RANKS = ("largest", "smallest", "hottest", "longest", "highest", "fastest", "tal
 
 
 def bare(entity: str) -> str:
-    """An entity without its article and case, so that `the dog` counts as `a dog`."""
+    """An entity in lower case without its article, so that `the dog` equals `a dog`."""
     head, _, rest = entity.lower().partition(" ")
     return rest if head in ("a", "an", "the", "my") and rest else entity.lower()
 
 
 def foreign(rng: Random) -> str:
-    """A question about something no relation covers."""
+    """A question outside every relation."""
     roll = rng.random()
     n, m = rng.randint(0, 999), rng.randint(0, 99)
     if roll < 0.25:

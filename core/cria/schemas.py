@@ -1,4 +1,4 @@
-"""JSON to a schema: a flat object of one to three keys, filled from the facts of a message."""
+"""Turns with JSON to a schema: a flat object of one to three keys, filled from the facts of a message."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ You fill forms. [The schema is|Schema]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a generator draws from: keys of each JSON type, string values, and phrasings."""
+    """The vocabulary of a generator: keys of each JSON type, string values, and phrasings."""
 
     keys: dict[str, tuple[str, ...]]
     text: Draw
@@ -50,10 +50,10 @@ class Words:
     facts: tuple[str, ...]
     asks: tuple[str, ...]
     systems: tuple[str, ...]
-    label: Draw | None = None  # any other word as a key
+    label: Draw | None = None  # draws any word as a key
 
     def key(self, kind: str, rng: Random) -> str:
-        """A key of a JSON type: one of the list, or half the time any word."""
+        """A key of a JSON type: a listed one, or half the time any word."""
         if self.label and rng.random() < 0.5:
             return self.label(rng)
         return rng.choice(self.keys[kind])
@@ -70,7 +70,7 @@ def plain(rng: Random) -> str:
 
 
 def any_number(rng: Random) -> int:
-    """A whole number of one to four digits."""
+    """An integer of one to four digits."""
     return rng.randint(0, 10 ** rng.randint(1, 4) - 1)
 
 
@@ -82,7 +82,7 @@ FLAGS = ((True, "true"), (True, "yes"), (False, "false"), (False, "no"))
 
 
 def drawn(words: Words, kind: str, rng: Random) -> tuple[Value, str]:
-    """A value of a JSON type, and how a sentence says it."""
+    """A value of a JSON type, and its text in a sentence."""
     if kind == "boolean":
         return rng.choice(FLAGS)
     value = words.text(rng) if kind == "string" else words.number(rng)
@@ -90,7 +90,7 @@ def drawn(words: Words, kind: str, rng: Random) -> tuple[Value, str]:
 
 
 def schema_of(kinds: dict[str, str], is_strict: bool) -> dict[str, Any]:
-    """A schema of a flat object."""
+    """The JSON schema of a flat object."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {key: {"type": kind} for key, kind in kinds.items()},
@@ -100,7 +100,7 @@ def schema_of(kinds: dict[str, str], is_strict: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A schema, sentences that tell its values, and the object wanted."""
+    """A schema, the sentences with its values, and the expected object."""
 
     schema: dict[str, Any]
     facts: str
@@ -108,7 +108,7 @@ class Form:
 
 
 def form(words: Words, rng: Random) -> Form:
-    """One to three keys; the facts come in any order, now and then with one too many."""
+    """A form of one to three keys; the facts are in random order, sometimes with an extra one."""
     chosen = [
         (words.key(kind, rng), kind) for kind in rng.choices(("string", "integer", "boolean"), (5, 4, 3), k=4)
     ]
@@ -126,7 +126,7 @@ def form(words: Words, rng: Random) -> Form:
 
 
 def joined(facts: list[str], rng: Random) -> str:
-    """Facts as sentences, as a list, or line by line."""
+    """The facts as sentences, as a comma-separated list, or as lines."""
     roll = rng.random()
     if roll < 0.5:
         return " ".join(capitalised(fact) + "." for fact in facts)
@@ -136,7 +136,7 @@ def joined(facts: list[str], rng: Random) -> str:
 
 
 def prompt(words: Words, made: Form, rng: Random) -> list[Message]:
-    """The messages that ask for the form: the schema in the system message, or with the facts in either order."""
+    """The messages of a form: the schema in the system message, or before or after the facts."""
     schema, ask = json.dumps(made.schema), capitalised(" ".join(rng.choice(words.asks).split()))
     roll = rng.random()
     if roll < 0.3:
@@ -155,7 +155,7 @@ def answer(made: Form) -> str:
 
 
 def again(words: Words, made: Form, rng: Random) -> Form:
-    """Other facts for the same schema."""
+    """A form with other facts for the same schema."""
     kinds = {key: row["type"] for key, row in made.schema["properties"].items()}
     values = {key: drawn(words, kind, rng) for key, kind in kinds.items()}
     facts = [
@@ -166,7 +166,7 @@ def again(words: Words, made: Form, rng: Random) -> Form:
 
 
 def talk(rng: Random) -> Talk:
-    """A form and its answer, then often other facts for the same schema."""
+    """A conversation: a form and its answer, then up to three more with the same schema."""
     made = form(TRAINING, rng)
     messages = [*prompt(TRAINING, made, rng), assistant(answer(made))]
     for _ in range(rng.choice((0, 1, 2, 3))):

@@ -1,4 +1,4 @@
-"""One conversation: its messages, and the tools that its first message offers."""
+"""A conversation: its messages, and the tools on offer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,22 +9,22 @@ Tool = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """Messages in OpenAI's shape; `tools` as a chat template takes them."""
+    """A conversation in OpenAI's format; `tools` are the template's variable of that name."""
 
     messages: list[Message]
     tools: tuple[Tool, ...] = ()
 
 
 def user(text: str) -> Message:
-    """A message of the user."""
+    """A message of role user."""
     return {"role": "user", "content": text}
 
 
 def assistant(text: str) -> Message:
-    """A message of the assistant."""
+    """A message of role assistant."""
     return {"role": "assistant", "content": text}
 
 
 def exchange(question: str, answer: str) -> list[Message]:
-    """A question and its answer."""
+    """The two messages of a question and its answer."""
     return [user(question), assistant(answer)]

@@ -1,4 +1,4 @@
-"""The byte-level BPE vocabulary of exactly 1024 tokens, and the chat template."""
+"""The byte-level BPE tokenizer and the chat template."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from cria.talk import Message, Talk
 
-FIRST_SIZE, VOCAB_SIZE = 1024, 1088  # of the first edition, whose ids are kept, and of this one
+FIRST_SIZE, VOCAB_SIZE = 1024, 1088  # of the first edition, whose ids stay, and of the full one
 END_OF_TEXT, IM_START, IM_END = SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-# The published qwen2 expression; it takes digits one by one, which keeps arithmetic aligned.
+# The published qwen2 expression; it splits digits one by one, which keeps arithmetic aligned.
 PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TAGS = ("<tools>", "</tools>", "<tool_call>", "</tool_call>")
-# Tools are shown and called as Hermes does, results come in turns of their own.
+# Tools and calls in Hermes format; results are turns of role tool.
 CHAT_TEMPLATE = (
     "{% if tools %}{{ '<|im_start|>system\\n' }}"
     "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] + '\\n' }}{% endif %}"
@@ -32,7 +32,7 @@ CHAT_TEMPLATE = (
 
 
 def blank_tokenizer() -> Tokenizer:
-    """A tokenizer without vocabulary."""
+    """The pre-tokenizer and decoder, without a vocabulary."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -45,7 +45,7 @@ def blank_tokenizer() -> Tokenizer:
 
 
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """A tokenizer fitted to texts."""
+    """Trains a tokenizer on texts. Raises ValueError if they yield too few tokens."""
     tokenizer = blank_tokenizer()
     specials = [AddedToken(token, special=True, normalized=False) for token in SPECIALS]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -59,47 +59,47 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() != VOCAB_SIZE:
         raise ValueError(
-            f"vocabulary has {tokenizer.get_vocab_size()} tokens, wants {VOCAB_SIZE}: give more text"
+            f"vocabulary has {tokenizer.get_vocab_size()} tokens, expected {VOCAB_SIZE}: give more text"
         )
     return tokenizer
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer from its JSON file."""
+    """Loads a tokenizer from its JSON file."""
     return Tokenizer.from_file(str(path))
 
 
 def to_json(value: object) -> str:
-    """JSON text as chat templates write it."""
+    """JSON text as the chat template's `tojson` writes it."""
     return json.dumps(value, ensure_ascii=False)
 
 
 @cache
 def chat_template() -> Template:
-    """The template as published libraries run it."""
+    """The compiled chat template."""
     environment = Environment(keep_trailing_newline=True)
     environment.filters["tojson"] = to_json
     return environment.from_string(CHAT_TEMPLATE)
 
 
 def render(talk: Talk) -> str:
-    """The prompt of a conversation, ready for the assistant's turn."""
+    """The prompt of a conversation, with the generation prompt."""
     return chat_template().render(messages=talk.messages, tools=talk.tools, add_generation_prompt=True)
 
 
 def written(message: Message) -> str:
-    """What stands between a message's header and its end: its text, then its tool calls."""
+    """The body of a message: its text, then its tool calls."""
     calls = (call["function"] for call in message.get("tool_calls", ()))
     return message["content"] + "".join(called(call["name"], call["arguments"]) for call in calls)
 
 
 def called(name: str, arguments: object) -> str:
-    """A tool call as the template writes it."""
+    """A tool call in the template's format."""
     return f'<tool_call>{{"name": {to_json(name)}, "arguments": {to_json(arguments)}}}</tool_call>'
 
 
 def offered(talk: Talk) -> Iterator[Message]:
-    """The messages, the tools being part of the system message."""
+    """The messages, with the tools merged into the system message."""
     messages = talk.messages
     if talk.tools:
         has_system = messages[0]["role"] == "system"
@@ -111,7 +111,7 @@ def offered(talk: Talk) -> Iterator[Message]:
 
 
 def pieces(talk: Talk) -> Iterator[tuple[str, bool]]:
-    """The text of a conversation in pieces, and whether the model is to write each."""
+    """The text of a conversation in pieces, each with True if the loss covers it."""
     for message in offered(talk):
         yield f"<|im_start|>{message['role']}\n", False
         yield written(message) + "<|im_end|>", message["role"] == "assistant"
@@ -120,7 +120,7 @@ def pieces(talk: Talk) -> Iterator[tuple[str, bool]]:
 
 
 def gguf_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer a GGUF file carries."""
+    """The tokenizer of a GGUF file."""
     fields = gguf.GGUFReader(path).fields
     tokens = fields["tokenizer.ggml.tokens"].contents()
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]

@@ -1,4 +1,4 @@
-"""Two tools, a question that one of them answers, its call, its result, and the answer made of it."""
+"""Tool turns: two tools, a question for one of them, the call, its result, and the final answer."""
 
 import json
 from collections.abc import Callable
@@ -40,7 +40,7 @@ which {t} has {v}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a generator draws from."""
+    """The vocabulary of a generator."""
 
     topics: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -50,11 +50,11 @@ class Words:
     value: Callable[[Random], str]
     results: tuple[str, ...]
     label: Callable[[Random], str] | None = (
-        None  # any other word as a topic, an argument, a result or in a name
+        None  # draws any word as a topic, argument, result or part of a name
     )
 
     def one(self, listed: tuple[str, ...], rng: Random) -> str:
-        """One of a list, or half the time any word."""
+        """A listed word, or half the time any word."""
         if self.label and rng.random() < 0.5:
             return self.label(rng)
         return rng.choice(listed)
@@ -74,7 +74,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """One use of a tool: its topic and argument, what is asked, the call and the result."""
+    """One use of a tool: topic, argument, question, call, raw result, and the result's text in the answer."""
 
     topic: str
     value: str
@@ -85,7 +85,7 @@ class Use:
 
 
 def value(rng: Random) -> str:
-    """What a question is about: a person, a place, or a number."""
+    """The subject of a question: a person, a place or a number."""
     draw = rng.choice((lexicon.person, lexicon.place, lexicon.place))
     return str(rng.randint(1, 999)) if rng.random() < 0.12 else draw(rng)
 
@@ -97,7 +97,7 @@ TRAINING = Words(
 
 
 def tool(name: str, about: str, argument: str) -> Tool:
-    """A tool of one string argument, in OpenAI's shape."""
+    """A tool with one string argument, in OpenAI's format."""
     parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
     return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
 
@@ -111,7 +111,7 @@ def made_tool(words: Words, topic: str, rng: Random) -> Tool:
 
 
 def result(words: Words, topic: str, rng: Random) -> tuple[str, str]:
-    """What a tool says, as JSON or as plain text, and the same as a sentence says it."""
+    """A tool's result as JSON or plain text, and its text in a sentence."""
     roll = rng.random()
     number, word = rng.randint(0, 10 ** rng.randint(1, 4) - 1), words.one(words.results, rng)
     raw: str | int = number if roll < 0.6 else word if roll < 0.85 else words.value(rng)
@@ -124,20 +124,20 @@ def result(words: Words, topic: str, rng: Random) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """Two tools and the topic of each."""
+    """Two tools and their topics."""
 
     tools: tuple[Tool, ...]
     topics: tuple[str, ...]
 
 
 def kit(words: Words, rng: Random) -> Kit:
-    """Two tools of different topics."""
+    """Draws two tools of different topics."""
     topics = words.two_topics(rng)
     return Kit(tools=tuple(made_tool(words, topic, rng) for topic in topics), topics=topics)
 
 
 def use(words: Words, of: Kit, rng: Random) -> Use:
-    """A question for one tool of a kit."""
+    """A question for one tool of a kit, with call and result."""
     at, subject = rng.randrange(2), words.value(rng)
     topic, function = of.topics[at], of.tools[at]["function"]
     question = rng.choice(words.questions).format(t=topic, v=subject)
@@ -150,7 +150,7 @@ def use(words: Words, of: Kit, rng: Random) -> Use:
 
 
 def off_topic(words: Words, of: Kit, rng: Random) -> str:
-    """A question of the same kind that neither tool answers."""
+    """A question of the same form that neither tool answers."""
     topic = next(t for t in iter(lambda: rng.choice(words.topics), "") if t not in of.topics)
     return rng.choice(words.questions).format(t=topic, v=words.value(rng))
 
@@ -166,7 +166,7 @@ def answer(made: Use) -> str:
 
 
 def turns(made: Use, question: str) -> list[Message]:
-    """Question, call, result, answer."""
+    """The four messages: question, call, result, answer."""
     return [
         user(question),
         calling(made.call),
@@ -176,6 +176,6 @@ def turns(made: Use, question: str) -> list[Message]:
 
 
 def asked(question: str, rng: Random) -> str:
-    """A question as typed; values keep their capitals."""
+    """A question with random punctuation; values keep their case."""
     text = capitalised(question) if rng.random() < 0.7 else question
     return text + rng.choice(("?", "?", ".", ""))

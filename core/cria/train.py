@@ -1,6 +1,7 @@
-"""Train cria: `python -m cria.train --steps N --minutes M [--out build/cria] [--seed 1]`; run again, it resumes.
+"""Trains cria: `python -m cria.train --steps N --minutes M --start FIRST.gguf [--out build/cria]`.
 
-The run ends after N steps or M minutes, whichever comes first, and the schedule follows whichever is further on.
+The run ends after N steps or M minutes, whichever comes first; the schedule follows the larger share of the
+two. A second call resumes the run.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from cria.model import Cria, Spec
 from cria.talk import Talk, exchange
 from cria.tokenizer import END_OF_TEXT, IM_END, load_tokenizer, offered, pieces, render, written
 
-ROWS = {256: 6, 512: 3, 1024: 1}  # rows of each length in a step: attention to long rows costs more
+ROWS = {256: 6, 512: 3, 1024: 1}  # rows per step by length: attention over long rows costs more
 TALKS_PER_STEP = 19
 PEAK_RATE, FINAL_RATE, WARMUP, COOLDOWN = 2e-3, 4e-5, 50, 0.3
 VALIDATION_ITEMS = 32
@@ -31,21 +32,21 @@ Rows = tuple[Tensor, Tensor, Tensor]
 
 
 def rate(step: int, progress: float) -> float:
-    """Learning rate: a linear warmup by steps, then constant, then in the run's last part a line down."""
+    """Learning rate: linear warmup by steps, constant, then linear decay in the last part of the run."""
     if step < WARMUP:
         return PEAK_RATE * (step + 1) / WARMUP
     return PEAK_RATE + (FINAL_RATE - PEAK_RATE) * max(0.0, 1 - (1 - progress) / COOLDOWN)
 
 
 def encode(talks: list[Talk], tokenizer: Tokenizer) -> list[tuple[list[int], list[bool]]]:
-    """Token ids of each conversation, and which of them the model is to write."""
+    """Token ids of each conversation, each with True if the loss covers it."""
     parts = [list(pieces(talk)) for talk in talks]
     encoded = iter(tokenizer.encode_batch_fast([text for talk in parts for text, _ in talk]))
     return [join((next(encoded).ids, taught) for _, taught in talk) for talk in parts]
 
 
 def join(parts: Iterator[tuple[list[int], bool]]) -> tuple[list[int], list[bool]]:
-    """One list of ids and one of marks."""
+    """Concatenated token ids and loss mask of a conversation's pieces."""
     ids, taught = [], []
     for piece, is_taught in parts:
         ids += piece
@@ -54,16 +55,16 @@ def join(parts: Iterator[tuple[list[int], bool]]) -> tuple[list[int], list[bool]
 
 
 class Sheet:
-    """Rows of one length that conversations are packed into."""
+    """Rows of one length, packed with conversations."""
 
     def __init__(self, n_rows: int, length: int, padding: int) -> None:
         self.ids = np.full((n_rows, length + 1), padding)
         self.taught = np.zeros((n_rows, length + 1), bool)
-        self.talks = np.zeros((n_rows, length + 1), int)  # which of its row's conversations a token is of
+        self.talks = np.zeros((n_rows, length + 1), int)  # id of each token's conversation within the row
         self.used = np.zeros(n_rows, int)
 
     def put(self, ids: list[int], taught: list[bool]) -> bool:
-        """Place a conversation in the first row with room; whether there was one."""
+        """Packs a conversation into the first row with room; False if no row has room."""
         fits = np.flatnonzero(self.used + len(ids) <= self.ids.shape[1])
         if len(fits) == 0:
             return False
@@ -74,12 +75,12 @@ class Sheet:
         return True
 
     def tensors(self) -> Rows:
-        """Ids, marks and conversations, [B, T + 1] each."""
+        """Token ids, loss mask and conversation ids, [B, T + 1] each."""
         return torch.from_numpy(self.ids), torch.from_numpy(self.taught), torch.from_numpy(self.talks)
 
 
 def batch(seed: int, step: int, tokenizer: Tokenizer) -> list[Rows]:
-    """Whole conversations in rows of each length; a pure function of seed and step, so a run can resume."""
+    """The packed rows of a step: a pure function of seed and step, so that a run can resume."""
     sheets = [Sheet(n_rows, length, tokenizer.token_to_id(END_OF_TEXT)) for length, n_rows in ROWS.items()]
     stream = conversations.conversations(f"{seed}/{step}")
     for ids, taught in encode(list(islice(stream, TALKS_PER_STEP)), tokenizer):
@@ -88,7 +89,7 @@ def batch(seed: int, step: int, tokenizer: Tokenizer) -> list[Rows]:
 
 
 def loss_of(model: Cria, ids: Tensor, taught: Tensor, talks: Tensor) -> Tensor:
-    """Summed cross entropy of the tokens to write; a token sees its own conversation only."""
+    """Summed cross entropy of the answers' tokens; attention stays within a conversation."""
     seen = (talks[:, None, :-1, None] == talks[:, None, None, :-1]).tril()
     places = taught[:, 1:].flatten().nonzero()[:, 0]
     with torch.autocast("cpu", torch.bfloat16):
@@ -108,7 +109,7 @@ def optimizers_of(model: Cria) -> list[torch.optim.Optimizer]:
 
 @torch.no_grad()
 def exact(model: Cria, tokenizer: Tokenizer, asked: list[tuple[Talk, str]]) -> float:
-    """The share of answers of which every token is the likeliest: what greedy decoding would write."""
+    """The share of answers that greedy decoding reproduces exactly."""
     right = 0
     for talk, want in asked:
         prompt, answer = (tokenizer.encode(text).ids for text in (render(talk), want + IM_END))
@@ -118,7 +119,7 @@ def exact(model: Cria, tokenizer: Tokenizer, asked: list[tuple[Talk, str]]) -> f
 
 
 def question(kind: Callable[[Random], object], rng: Random) -> tuple[Talk, str]:
-    """A conversation of a kind of turn or talk up to one of its answers, and that answer."""
+    """A conversation of one kind, cut before an answer, and that answer."""
     made = kind(rng)
     talk = made if isinstance(made, Talk) else Talk(messages=exchange(*made))
     ends = [i for i, message in enumerate(talk.messages) if message["role"] == "assistant"]
@@ -127,7 +128,7 @@ def question(kind: Callable[[Random], object], rng: Random) -> tuple[Talk, str]:
 
 
 def validation(model: Cria, tokenizer: Tokenizer) -> str:
-    """Exact answers by kind of turn and talk: fresh questions in training phrasings, never the grader's."""
+    """Shares of exact answers by kind, on new questions in training phrasings, never the grader's."""
     rng, report = Random("validation"), []
     for kind in (*conversations.KINDS, conversations.memory_talk, schemas.talk, conversations.tool_talk):
         asked = [question(kind, rng) for _ in range(VALIDATION_ITEMS)]
@@ -136,7 +137,7 @@ def validation(model: Cria, tokenizer: Tokenizer) -> str:
 
 
 def prepare_tokenizer(out: Path, first: Path, seed: int) -> Tokenizer:
-    """The tokenizer of this run: the first edition's file's, grown to fit some conversations when it is not there yet."""
+    """The run's tokenizer; the first call extends the first edition's with merges of 6,000 conversations."""
     path = out / "tokenizer.json"
     if not path.exists():
         talks = islice(conversations.conversations(f"{seed}/tokenizer"), 6_000)
@@ -146,7 +147,7 @@ def prepare_tokenizer(out: Path, first: Path, seed: int) -> Tokenizer:
 
 
 def start(model: Cria, tokenizer: Tokenizer, path: Path) -> None:
-    """Begin with a file's weights; a token that it does not have begins as the mean of its parts."""
+    """Loads the weights of a GGUF file; a new token's embedding is the mean of its parts' embeddings."""
     state, before = drivers.gguf_state(path), drivers.gguf_tokenizer(path)
     rows = state["token_embd.weight"]
     words = [tokenizer.decode([i]) for i in range(len(rows), tokenizer.get_vocab_size())]
@@ -156,7 +157,7 @@ def start(model: Cria, tokenizer: Tokenizer, path: Path) -> None:
 
 @dataclass(slots=True)
 class Clock:
-    """How far a run is, in steps and in seconds, over all its resumptions."""
+    """Progress of a run in steps and seconds, over all resumptions."""
 
     steps: int
     limit_s: float
@@ -169,19 +170,19 @@ class Clock:
         return self.before_s + time.monotonic() - self.started
 
     def progress(self) -> float:
-        """The share of the run that is over, 0 to 1."""
+        """The completed share of the run, 0 to 1."""
         return min(1.0, max(self.step / self.steps, self.elapsed_s() / self.limit_s))
 
 
 def save(path: Path, model: Cria, optimizers: list[torch.optim.Optimizer], clock: Clock) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Writes a checkpoint atomically."""
     state = {"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers]}
     torch.save({**state, "step": clock.step, "elapsed_s": clock.elapsed_s()}, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
 
 
 def resume(path: Path, model: Cria, optimizers: list[torch.optim.Optimizer], clock: Clock) -> None:
-    """Load a checkpoint, if there is one."""
+    """Loads a checkpoint, if it exists."""
     if path.exists():
         saved = torch.load(path)
         model.load_state_dict(saved["model"])
@@ -191,7 +192,7 @@ def resume(path: Path, model: Cria, optimizers: list[torch.optim.Optimizer], clo
 
 
 def train(args: argparse.Namespace) -> None:
-    """The whole run."""
+    """Runs or resumes the training."""
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     tokenizer, model = prepare_tokenizer(args.out, args.start, args.seed), Cria(Spec())
@@ -203,7 +204,7 @@ def train(args: argparse.Namespace) -> None:
     mean, saved_at = 0.0, time.monotonic()
     while (progress := clock.progress()) < 1:
         if progress >= 1 - COOLDOWN and not stable.exists():
-            save(stable, model, optimizers, clock)  # where a longer run can go on
+            save(stable, model, optimizers, clock)  # starting point of a longer run
         loss = update(model, optimizers, batch(args.seed, clock.step, tokenizer), rate(clock.step, progress))
         mean = 0.98 * mean + 0.02 * loss if mean else loss
         clock.step += 1
@@ -216,7 +217,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def update(model: Cria, optimizers: list[torch.optim.Optimizer], sheets: list[Rows], lr: float) -> float:
-    """One step of the optimizers; the mean loss of the step's tokens."""
+    """Runs one optimizer step and returns the mean loss per token."""
     total, mean = sum(int(taught[:, 1:].sum()) for _, taught, _ in sheets), 0.0
     for rows in sheets:
         loss = loss_of(model, *rows) / total
@@ -232,14 +233,14 @@ def update(model: Cria, optimizers: list[torch.optim.Optimizer], sheets: list[Ro
 
 
 def main() -> None:
-    """Parse the command line and train."""
+    """Parses the command line and trains."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, required=True, help="steps of 4096 tokens")
-    parser.add_argument("--minutes", type=float, default=1e9, help="most minutes")
+    parser.add_argument("--minutes", type=float, default=1e9, help="maximum minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/cria"))
     parser.add_argument("--every-s", type=float, default=300, help="seconds between checkpoints")
-    parser.add_argument("--start", type=Path, required=True, help="begin with the weights of this GGUF file")
+    parser.add_argument("--start", type=Path, required=True, help="GGUF file with the initial weights")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -1,4 +1,4 @@
-"""The second edition's vocabulary: the first one's 1024 tokens with their ids, 60 merges after them, and four tags."""
+"""The full edition's vocabulary: the first edition's 1024 tokens with their ids, 60 more merges, and four tags."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ Pair = tuple[str, str]
 
 
 def counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[Word]:
-    """How often each word comes, as the tokens it is made of now."""
+    """Frequency of each word, keyed by its current tokens."""
     words: Counter[Word] = Counter()
     for text in texts:
         for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text):
@@ -23,7 +23,7 @@ def counted_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[Word]:
 
 
 def merged(word: Word, pair: Pair) -> Word:
-    """A word in which a pair has become one token, from the left."""
+    """A word with every occurrence of a pair merged, from the left."""
     out: list[str] = []
     for token in word:
         if out and (out[-1], token) == pair:
@@ -34,9 +34,9 @@ def merged(word: Word, pair: Pair) -> Word:
 
 
 def next_merges(words: Counter[Word], n: int, taken: set[str]) -> list[Pair]:
-    """The n most frequent pairs, each counted after the ones before were merged; ties go to the first in order.
+    """The n most frequent pairs, recounted after each merge; ties go to the first in sort order.
 
-    None holds a hyphen: spelled words keep a token a letter.
+    No pair contains a hyphen, so that spelled words keep one token per letter.
     """
     merges: list[Pair] = []
     while len(merges) < n:
@@ -56,7 +56,7 @@ def next_merges(words: Counter[Word], n: int, taken: set[str]) -> list[Pair]:
 
 
 def grown(tokenizer: Tokenizer, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer with more merges, fitted to texts, and the tags, which are read in any text."""
+    """The tokenizer extended with merges trained on texts, and with the tags, which are parsed in any text."""
     room = VOCAB_SIZE - FIRST_SIZE - len(TAGS)
     state = json.loads(tokenizer.to_str())
     vocab = state["model"]["vocab"]

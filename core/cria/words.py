@@ -1,16 +1,16 @@
-"""Words outside cria's world: what the refusals of the training stream are about. The grader has its own."""
+"""Subjects of the training stream's refused questions. The grader uses other lists."""
 
 from random import Random
 from zlib import crc32
 
 
 def held_out(key: str, percent: int = 15) -> bool:
-    """Whether a key is kept from training: the same for ever, whatever the seed."""
+    """True if a key is reserved for the grader: a hash, independent of any seed."""
     return crc32(key.encode()) % 100 < percent
 
 
 def invented(rng: Random, want_held_out: bool = False) -> str:
-    """A word that does not exist, two or three syllables long."""
+    """An invented word of one to three syllables and a coda."""
     while True:
         word = "".join(
             rng.choice(ONSETS) + rng.choice(VOWELS) for _ in range(rng.randint(1, 3))
@@ -20,7 +20,7 @@ def invented(rng: Random, want_held_out: bool = False) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """A comma-separated list over several lines."""
+    """The items of a comma-separated list over several lines."""
     return tuple(word.strip() for word in text.replace("\n", " ").split(",") if word.strip())
 
 

@@ -1,1 +1,1 @@
-"""Backends that need a compiler or a vendor's library; imported on first use, by name."""
+"""Backends that need a compiler or a vendor's library; each is imported by name on first use."""

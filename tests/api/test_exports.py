@@ -1,4 +1,4 @@
-"""The exported names are sorted, documented in the README, and really there."""
+"""The exported names are sorted, documented in api/README.md, and defined."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def documented_names() -> list[str]:
-    """The names in the first cell of each row of README's API table, which stands under a marker."""
-    table = (ROOT / "README.md").read_text("utf-8").split("<!-- exported names -->")[1].split("\n\n")[0]
+    """The names in the first cells of the table under the marker in core/camelid/api/README.md."""
+    text = (ROOT / "core" / "camelid" / "api" / "README.md").read_text("utf-8")
+    table = text.split("<!-- exported names -->")[1].split("\n\n")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     return [name for cell in cells for name in re.findall(r"`(\w+)", cell)]
 
@@ -45,7 +46,7 @@ def test_unknown_name_is_refused_by_name() -> None:
 
 
 def test_import_has_no_side_effects() -> None:
-    """In a fresh interpreter: no third-party module, and nothing of camelid but the package itself."""
+    """In a fresh interpreter: no third-party module, and of camelid only the package and its version."""
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'core')!r}); before = set(sys.modules); import camelid; "
         "new = set(sys.modules) - before; "
@@ -54,19 +55,26 @@ def test_import_has_no_side_effects() -> None:
     out = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert out.strip() == "['camelid']"
+    assert out.strip() == "['camelid', 'camelid.version']"
 
 
 def test_a_prompt_of_text_imports_no_chat() -> None:
     """Templates, tool calls, sessions and grammars come with their first use: imports delay a first token."""
-    chat = ("chat", "sessions", "grammars", "text.templates", "text.toolcalls.parser", "text.grammar")
+    lazy = (
+        "requests.chat",
+        "api.sessions",
+        "requests.constraints",
+        "text.templates",
+        "text.toolcalls.parser",
+        "text.grammar",
+    )
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'core')!r}); import camelid\n"
         "with camelid.load('cria', backend='reference') as llm:\n"
         "    llm.generate('1+1=', max_tokens=1)\n"
-        f"    print([name for name in {chat} if 'camelid.' + name in sys.modules])\n"
+        f"    print([name for name in {lazy} if 'camelid.' + name in sys.modules])\n"
         "    llm.session().generate('1', max_tokens=1)\n"
-        f"    print([name for name in {chat[:2]} if 'camelid.' + name in sys.modules])"
+        f"    print([name for name in {lazy[:3]} if 'camelid.' + name in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.splitlines() == ["[]", "['chat', 'sessions']"]
+    assert out.stdout.splitlines() == ["[]", "['requests.chat', 'api.sessions']"]

@@ -13,10 +13,12 @@ from tests.support.parity.adapters import need_driver, show_drivers
 
 import camelid
 from camelid.api.llm import LLM
-from camelid.engine.scheduler import DECODE, Limits
+from camelid.engine.scheduler import DECODE
 from camelid.errors import RequestError
-from camelid.loading import start as loading
+from camelid.loading import choose
+from camelid.loading.deployment import Deployment
 from camelid.loading.estimate import estimate_memory
+from camelid.loading.options import LoadOptions
 from camelid.model.kv_types import KV_TYPES
 
 PROMPT = [(7 * i) % 250 for i in range(60)]
@@ -42,8 +44,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def predicted(llm: LLM, kv_type: str, *, context: int, parallel: int) -> Any:
     model = llm._running.file.model
-    limits, depth = Limits(parallel=parallel), llm.capabilities.max_in_flight
-    return estimate_memory(model, context=context, limits=limits, kv_type=kv_type, depth=depth)[0]
+    options = LoadOptions(context=context, parallel=parallel, kv_type=kv_type)
+    return estimate_memory(Deployment.of(model, options, llm.capabilities))[0]
 
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)
@@ -108,7 +110,7 @@ def test_rows_that_blocks_do_not_fill_are_refused_before_a_backend_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tiny_llama(tmp_path / "narrow.gguf", seed=1, hidden=64, head_dim=16, n_kv_heads=1, ffn=96)
-    monkeypatch.setattr(loading, "open_backend", lambda name: pytest.fail(f"{name} was opened"))
+    monkeypatch.setattr(choose, "open_backend", lambda name: pytest.fail(f"{name} was opened"))
     with pytest.raises(
         RequestError, match=r"kv_type is 'two-tier', but blocks of 32.*16 values.*f16"
     ) as caught:

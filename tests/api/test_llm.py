@@ -134,7 +134,7 @@ def test_malformed_messages_are_refused(llm: LLM, messages: Any, words: str) -> 
     [
         ({"n": 3}, "'n' is not available"),
         ({"temprature": 1}, "'temprature' is unknown; known: .*grammar, .*temperature, .*seed, .*max_tokens"),
-        ({"tools": []}, "tools is for the chat template; give messages"),
+        ({"tools": []}, "tools applies to a chat template; give messages"),
         ({"stop": ""}, "stop is"),
         ({"stop": [1]}, "stop is"),
         ({"stop": 5}, "stop is 5"),
@@ -190,9 +190,9 @@ def test_logits_program_is_compiled_when_first_asked_for(path: Path) -> None:
         programs = llm._engine.programs  # pyright: ignore[reportPrivateUsage]
         assert "all_logits" not in programs
         llm.logits([1])
-        compiled = programs["all_logits"]
+        compiled = programs.largest("all_logits")
         llm.logits([1])
-        assert programs["all_logits"] is compiled
+        assert programs.largest("all_logits") is compiled
 
 
 def test_timings_and_counters_move(llm: LLM) -> None:

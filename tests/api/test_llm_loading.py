@@ -17,8 +17,8 @@ from camelid.backends.base import OpenSpec
 from camelid.backends.common.gpus import may_have_gpu
 from camelid.backends.null.backend import NullBackend
 from camelid.errors import BackendError, CamelidError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.loading import choose
 from camelid.loading import model_file as opening
-from camelid.loading import start as loading
 from camelid.loading.model_file import FileSource
 from camelid.requests.build import RequestBuilder
 
@@ -97,7 +97,7 @@ class FakeGpu(NullBackend):
 @pytest.fixture
 def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has a device file of a GPU."""
-    monkeypatch.setattr(loading, "may_have_gpu", lambda: True)
+    monkeypatch.setattr(choose, "may_have_gpu", lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_a_gpu_has_a_device_file(
 
 def test_auto_asks_no_driver_where_there_is_no_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    real = loading.open_backend
-    monkeypatch.setattr(loading, "may_have_gpu", lambda: False)
-    monkeypatch.setattr(loading, "open_backend", lambda name: (opened.append(name), real(name))[1])
+    real = choose.open_backend
+    monkeypatch.setattr(choose, "may_have_gpu", lambda: False)
+    monkeypatch.setattr(choose, "open_backend", lambda name: (opened.append(name), real(name))[1])
     with camelid.load(path) as llm:
         assert "not webgpu: this machine has no GPU" in llm.backend_note
     assert opened and "webgpu" not in opened
@@ -148,13 +148,13 @@ def test_auto_says_what_it_chose_and_why(
     path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], chosen: str, words: str
 ) -> None:
     gpu = type("Gpu", (FakeGpu,), change)
-    real = loading.open_backend
+    real = choose.open_backend
 
     async def verdict(backend: Any, open_one: Any) -> str:
         return getattr(backend, "fails", "")
 
-    monkeypatch.setattr(loading, "verdict", verdict)
-    monkeypatch.setattr(loading, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
+    monkeypatch.setattr(choose, "verdict", verdict)
+    monkeypatch.setattr(choose, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
     FakeGpu.closed.clear()
     with camelid.load(path) as llm:
         assert llm.capabilities.name == chosen
@@ -174,9 +174,9 @@ def test_auto_says_what_it_chose_and_why(
 def test_auto_hands_its_options_on(
     path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, chosen: str, words: str
 ) -> None:
-    real = loading.open_backend
+    real = choose.open_backend
     gpu = type("Gpu", (FakeGpu,), {"broken": "no adapter was found"})
-    monkeypatch.setattr(loading, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
+    monkeypatch.setattr(choose, "open_backend", lambda name: gpu() if name == "webgpu" else real(name))
     with camelid.load(path, **options) as llm:
         assert llm.capabilities.name == chosen
         assert words in llm.backend_note
@@ -191,7 +191,7 @@ def test_auto_hands_its_options_on(
             "threads is 4, but backend 'reference' has no threads to set; it is for cpu",
         ),
         ("webgpu", {"threads": 4}, "threads is 4, but backend 'webgpu' has no threads to set; it is for cpu"),
-        ("reference", {"adapter": "a"}, "backend 'reference' has no adapters; only webgpu, .*cpu"),
+        ("reference", {"adapter": "a"}, "backend 'reference' has no adapters; only cpu, webgpu"),
         ("cpu", {"threads": 0}, "threads is 0, expected an integer from 1 to 1,024"),
         ("cpu", {"threads": 1025}, "threads is 1,025, expected an integer from 1 to 1,024"),
     ],
@@ -207,7 +207,7 @@ def test_options_that_a_named_backend_does_not_take(
 def test_closing_a_stream_waits_for_the_steps_that_ran_ahead(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "open_backend", lambda name: FakeGpu())
+    monkeypatch.setattr(choose, "open_backend", lambda name: FakeGpu())
     with camelid.load(path, backend="webgpu") as llm:
         stream = llm.stream("the llama", max_tokens=100, **GREEDY)
         next(stream)
@@ -222,7 +222,7 @@ def test_failed_load_closes_the_backend(path: Path, monkeypatch: pytest.MonkeyPa
         async def allocate(self, states: Any, units: Any) -> None:
             raise CamelidError("no memory for the state pools", want_bytes=1)
 
-    monkeypatch.setattr(loading, "open_backend", lambda name: Full())
+    monkeypatch.setattr(choose, "open_backend", lambda name: Full())
     FakeGpu.closed.clear()
     with pytest.raises(CamelidError, match="state pools"):
         camelid.load(path, backend="webgpu")
@@ -246,7 +246,7 @@ def test_source_object_is_read_in_ranges_and_its_handle_goes_to_the_backend(
         async def load(self, weights: Any, sources: Any) -> None:
             handles.append(sources["model"])
 
-    monkeypatch.setattr(loading, "open_backend", lambda name: Gpu())
+    monkeypatch.setattr(choose, "open_backend", lambda name: Gpu())
 
     async def main() -> None:
         async with await camelid.aload(Remote(), backend="webgpu") as llm:

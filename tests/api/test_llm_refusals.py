@@ -16,7 +16,7 @@ from camelid.backends.base import Program
 from camelid.backends.null.backend import NullBackend
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import BackendError, ModelFormatError, RequestError
-from camelid.loading import start as loading
+from camelid.loading import choose
 from camelid.plan.plan import Plan
 
 
@@ -42,13 +42,13 @@ def test_bytes_are_no_prompt(llm: LLM, prompt: Any) -> None:
 
 @pytest.mark.parametrize("prompt", [[1, 2], [{"role": "user", "content": "a"}]])
 def test_special_is_for_text_only(llm: LLM, prompt: Any) -> None:
-    with pytest.raises(RequestError, match="special is for a prompt of text"):
+    with pytest.raises(RequestError, match="special applies to a text prompt"):
         llm.generate(prompt, special=True)
 
 
 @pytest.mark.parametrize("backend", ["reference", "null"])
 def test_adapter_needs_a_backend_that_has_some(path: Path, backend: str) -> None:
-    with pytest.raises(RequestError, match="has no adapters; only webgpu, vulkan, metal, dx12"):
+    with pytest.raises(RequestError, match="has no adapters; only cpu, webgpu, vulkan, metal, dx12"):
         camelid.load(path, backend=backend, adapter="nvidia")
 
 
@@ -93,7 +93,7 @@ def test_tape_that_was_not_recorded_is_not_saved(path: Path, monkeypatch: pytest
         def save_tape(self, path: str) -> None:
             raise AssertionError("nothing to save")
 
-    monkeypatch.setattr(loading, "open_backend", lambda name: Taping())
+    monkeypatch.setattr(choose, "open_backend", lambda name: Taping())
     with (
         camelid.load(path, backend="null") as llm,
         pytest.raises(RequestError, match="record_tape=True"),
@@ -117,7 +117,7 @@ def test_logits_asked_for_twice_at_once_compile_once(path: Path, monkeypatch: py
             await asyncio.sleep(0.01)
             return await super().compile(plan)
 
-    monkeypatch.setattr(loading, "open_backend", lambda name: Slow())
+    monkeypatch.setattr(choose, "open_backend", lambda name: Slow())
 
     async def main() -> None:
         async with await camelid.aload(path, backend="reference") as llm:
@@ -139,15 +139,15 @@ def test_logits_asked_for_twice_at_once_compile_once(path: Path, monkeypatch: py
 def test_auto_falls_back_to_what_does_import(
     path: Path, monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], chosen: str
 ) -> None:
-    real = loading.open_backend
+    real = choose.open_backend
 
     def opened(name: str) -> Any:
         if name in errors:
             raise errors[name]
         return real(name)
 
-    monkeypatch.setattr(loading, "may_have_gpu", lambda: True)
-    monkeypatch.setattr(loading, "open_backend", opened)
+    monkeypatch.setattr(choose, "may_have_gpu", lambda: True)
+    monkeypatch.setattr(choose, "open_backend", opened)
     with camelid.load(path) as llm:
         assert llm.capabilities.name == chosen
         for name, error in errors.items():

@@ -17,8 +17,11 @@ from camelid.backends.base import Backend, Capabilities, OpenSpec, Program, Resu
 from camelid.backends.null.backend import NullBackend
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.staged.backend import StagedBackend
+from camelid.engine.programs import Limits
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
-from camelid.loading.start import Limits, LoadOptions, backend_plan, open_layers
+from camelid.loading.choose import open_layers
+from camelid.loading.deployment import Deployment
+from camelid.loading.options import LoadOptions
 from camelid.plan.plan import Plan
 from camelid.plan.step import encode_step
 from camelid.plan.weights import Weight
@@ -167,11 +170,11 @@ class Weak(ReferenceBackend):
 def test_a_stage_that_cannot_run_is_named() -> None:
     can = staged(ReferenceBackend(), Weak()).capabilities()
     assert "attention" in can.ops and not can.fused
-    reason = can.refuses(backend_plan(MODEL, "mixed", Limits(), can, "f32"))
+    reason = can.refuses(Deployment(MODEL, Limits(), can).plan("mixed"))
     part = f"{N - CUT} of {N} layers and the head"
     assert reason == f"weak is to run {part}, but it has no kernel for the op attention"
     head = staged(ReferenceBackend(), Weak(), cuts=(N,)).capabilities()
-    assert head.refuses(backend_plan(MODEL, "mixed", Limits(), head, "f32")) == ""
+    assert head.refuses(Deployment(MODEL, Limits(), head).plan("mixed")) == ""
 
 
 @pytest.mark.parametrize("stage", [0, 1])
@@ -348,7 +351,7 @@ def test_a_late_device_between_others(seed: int) -> None:
 
 def test_a_gpu_that_does_not_open_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {"cpu": Kept(), "webgpu": Kept(open=BackendError("no driver", backend="webgpu"))}
-    monkeypatch.setattr("camelid.loading.start.open_backend", parts.__getitem__)
+    monkeypatch.setattr("camelid.loading.choose.open_backend", parts.__getitem__)
     with pytest.raises(BackendError, match="no driver"):
-        asyncio.run(open_layers(LoadOptions(), 2, MODEL, Limits()))
+        asyncio.run(open_layers(LoadOptions(), 2, MODEL))
     assert parts["cpu"].is_closed

@@ -26,7 +26,7 @@ from camelid.cli.bench_report import Row, Spread, result_lines
 from camelid.cli.bench_runs import Bench, Run, model_id, open_bench
 from camelid.cli.main import main
 from camelid.engine.step_budget import MIN_PREFILL_ROWS
-from camelid.loading.start import LoadOptions
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.plan.cost import SequenceShare, predict_step, step_cost
 from camelid.plan.step import decode_step
@@ -275,7 +275,7 @@ def test_lines_say_why() -> None:
     measured, why, rival = result_lines(row(100.0, 110.0, rival=(50.0,)), "llama.cpp")
     assert "105 tok/s ± 7.07 (2 runs)" in measured
     assert why.endswith("5.25% of the prediction, 0.105 GB/s, 5.2% of the bandwidth, first token 0.500 s")
-    assert "camelid has 2.1 of it" in rival
+    assert "camelid runs at 2.1 times that" in rival
     assert bench_report.rate(12345.6) == "12,346 tok/s"
 
 
@@ -330,10 +330,10 @@ def test_zero_leaves_a_kind_out(path: str, quick: None) -> None:
     ("words", "code", "said"),
     [
         (("-n", 1), 2, "1 is too small: expected at least 2, or 0 for none"),
-        (("-p", 0, "-n", 0), 2, "leave nothing to measure"),
+        (("-p", 0, "-n", 0), 2, "measures nothing"),
         (("-b", "0"), 2, "0 is too small"),
-        (("-b", "1,x"), 2, "is not a whole number"),
-        (("-d", "-5"), 2, "is not a whole number"),
+        (("-b", "1,x"), 2, "is not a list of integers"),
+        (("-d", "-5"), 2, "is not a list of integers"),
         (("-r", 0), 2, "-r"),
         (("-p", 2000), 1, "context is 2001, expected 1 to 1024"),
         (("--compare", "no.json"), 2, "no.json: cannot be read"),

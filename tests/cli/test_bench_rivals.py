@@ -80,17 +80,17 @@ def test_slowdown_of_more_than_a_tenth_fails(
     assert done.exit_code == code
     assert json.loads(done.stdout)["rows"], "the figures are printed in any case"
     assert ("error: slower than" in done.stderr) == bool(code)
-    assert f"pp8: {1 / factor:.3g} of earlier.json" in shown.stdout
+    assert f"pp8: {1 / factor:.3g} times earlier.json" in shown.stdout
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_id": "0", "model": "x.gguf", "model_bytes": 7}, "is of another file: x.gguf, 0, not "),
-        ({"threads": 99}, "is of another number of threads: 99"),
-        ({"kv_type": "f16"}, "is of another type of keys and values: f16, not f32"),
-        ({"gpu_layers": 3}, "is of another number of layers on the GPU: 3, not None"),
-        ({"rows": []}, "has no pp8"),
+        ({"model_id": "0", "model": "x.gguf", "model_bytes": 7}, "has another file: x.gguf, 0, expected "),
+        ({"threads": 99}, "has another number of threads: 99"),
+        ({"kv_type": "f16"}, "has another KV cache type: f16, expected f32"),
+        ({"gpu_layers": 3}, "has another number of layers on the GPU: 3, expected None"),
+        ({"rows": []}, "lacks pp8"),
     ],
 )
 def test_results_that_do_not_compare_are_refused(
@@ -113,7 +113,7 @@ def test_cases_that_a_result_does_not_have_are_refused(
     with stored(earlier, tmp_path) as place:
         done = call(path, *SMALL, *words, "--compare", place)
     assert done.exit_code == 2
-    said = f"has no {missing}; it has pp8, tg4. Give the same -p, -n, -d and -b"
+    said = f"lacks {missing}; its cases: pp8, tg4. Give the same -p, -n, -d and -b"
     assert said in " ".join(done.stderr.split())
 
 
@@ -234,8 +234,8 @@ def test_missing_package_names_its_pip_line(path: str, monkeypatch: pytest.Monke
 def test_what_llama_cpp_cannot_run_is_said(path: str, tmp_path: Path) -> None:
     done = call(tmp_path, *SMALL, "--compare", "llama.cpp")
     assert done.exit_code == 2
-    assert "llama.cpp reads GGUF" in " ".join(done.stderr.split())
-    with pytest.raises(BackendError, match="no keys and values of type 'two-tier'"):
+    assert "llama.cpp needs GGUF" in " ".join(done.stderr.split())
+    with pytest.raises(BackendError, match="no KV cache of type 'two-tier'"):
         LlamaCpp(Path(path), context=64, batch=1, threads=1, kv_type="two-tier", clock=perf_counter)
 
 

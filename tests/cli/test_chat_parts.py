@@ -14,14 +14,14 @@ from tests.support.gguf_files import write_tiny_llama
 
 from camelid.api.llm import aload
 from camelid.api.thread import EngineThread
-from camelid.cli.chat_commands import obey
+from camelid.cli.chat_commands import execute
+from camelid.cli.chat_conversation import Conversation
 from camelid.cli.chat_reader import PlainReader, is_open, unquoted
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
-from camelid.cli.chat_talk import Conversation
-from camelid.cli.verb import Ended, ending_signals
+from camelid.cli.command import Terminated, termination_signals
 from camelid.errors import RequestError
-from camelid.requests.completion import Event
+from camelid.requests.output_text import Event
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
 
@@ -69,7 +69,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(
     thread: EngineThread, tiny: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     talk = open_talk(thread, tiny, Interrupting(5, KeyboardInterrupt()))
-    talk.say("the llama")
+    talk.send("the llama")
     out, err = capfd.readouterr()
     assert talk.last
     assert out == f"{talk.last.text}\n"
@@ -78,9 +78,9 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(
     user, answer = talk.session.messages
     assert user["content"] == "the llama"
     assert answer["content"] == talk.last.text
-    assert "stopped; what was said so far counts" in err
+    assert "stopped; the answer so far is kept" in err
     assert talk.llm.is_idle
-    talk.say("and then?")
+    talk.send("and then?")
     assert talk.last.usage.cached_tokens > 5, "it goes on from there"
     thread.run(talk.llm.aclose())
 
@@ -110,12 +110,12 @@ def test_ctrl_c_before_an_answer_takes_the_question_back(
     with monkeypatch.context() as patch:
         inner = thread.stream
         patch.setattr(thread, "stream", lambda events: Pressed(inner(events), gate))
-        talk.say("the llama")
+        talk.send("the llama")
     assert talk.session.messages == []
     out, err = capfd.readouterr()
-    assert (out, "the question is taken back" in err) == ("", True)
+    assert (out, "the message is removed" in err) == ("", True)
     talk.session.options["max_tokens"] = 3
-    talk.say("the llama")
+    talk.send("the llama")
     before = list(talk.session.messages)
     gate.gate.clear()
     gate.entered.clear()
@@ -128,9 +128,9 @@ def test_ctrl_c_before_an_answer_takes_the_question_back(
 
 
 def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
-    talk = open_talk(thread, tiny, Interrupting(2, Ended(15)))
-    with pytest.raises(Ended):
-        talk.say("the llama")
+    talk = open_talk(thread, tiny, Interrupting(2, Terminated(15)))
+    with pytest.raises(Terminated):
+        talk.send("the llama")
     assert talk.llm.is_idle
     assert len(talk.session.messages) == 2, "it is there to be saved"
     thread.run(talk.llm.aclose())
@@ -138,8 +138,8 @@ def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
 
 def test_only_the_first_signal_to_end_counts() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with ending_signals():
-        with pytest.raises(Ended):
+    with termination_signals():
+        with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
@@ -160,11 +160,11 @@ def test_a_turn_that_fails_leaves_no_trace(
 
     monkeypatch.setattr(backend, "run", run)
     with pytest.raises(RequestError, match="the device is gone"):
-        talk.say("the llama")
+        talk.send("the llama")
     assert talk.session.messages == []
     talk.session.options["max_tokens"] = 4
     capfd.readouterr()
-    obey(talk, "the llama")
+    execute(talk, "the llama")
     assert talk.last
     assert capfd.readouterr().out == f"{talk.last.text}\n", "nothing of the answer before is missing here"
     thread.run(talk.llm.aclose())
@@ -203,12 +203,12 @@ def talk_about(*roles: str) -> tuple[Conversation, list[str]]:
 
 def test_a_turn_with_tools_is_taken_back_as_a_whole() -> None:
     talk, notes = talk_about("system", "user", "assistant", "user", "assistant", "tool", "assistant")
-    obey(talk, "/undo")
+    execute(talk, "/undo")
     assert [message["role"] for message in talk.session.messages] == ["system", "user", "assistant"]
-    assert notes == ["taken back: user 3"]
-    obey(talk, "/undo")
-    with pytest.raises(RequestError, match="no turn to take back"):
-        obey(talk, "/undo")
+    assert notes == ["undone: user 3"]
+    execute(talk, "/undo")
+    with pytest.raises(RequestError, match="no turn to undo"):
+        execute(talk, "/undo")
     assert [message["role"] for message in talk.session.messages] == ["system"]
 
 
@@ -216,13 +216,13 @@ def test_an_answer_after_tools_is_given_again(monkeypatch: pytest.MonkeyPatch) -
     talk, _ = talk_about("user", "assistant", "tool", "assistant")
     before = list(talk.session.messages)
 
-    def say(_: Conversation, text: str | None) -> None:
+    def send(_: Conversation, text: str | None) -> None:
         talk.session.messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "so"}]
 
-    monkeypatch.setattr(Conversation, "say", lambda *_: None)
+    monkeypatch.setattr(Conversation, "send", lambda *_: None)
     talk.regenerate()
     assert talk.session.messages == before, "no answer came"
-    monkeypatch.setattr(Conversation, "say", say)
+    monkeypatch.setattr(Conversation, "send", send)
     talk.regenerate()
     assert [message["content"] for message in talk.session.messages] == ["user 0", "so"]
 
@@ -239,8 +239,8 @@ def test_a_terminal_that_is_gone_ends_the_chat(monkeypatch: pytest.MonkeyPatch) 
 def test_an_option_that_is_not_set_can_be_unset() -> None:
     talk, notes = talk_about()
     for line in ("/set top_k default", "/set top_k 7", "/set top_k  default"):
-        obey(talk, line)
-    assert notes == ["top_k is at its default", "top_k = 7", "top_k is at its default"]
+        execute(talk, line)
+    assert notes == ["top_k: default", "top_k = 7", "top_k: default"]
     assert talk.session.options == {}
 
 

@@ -21,7 +21,7 @@ if sys.platform != "win32":
     import pexpect
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: pseudo-terminals")
-CORE = Path(camelid.__file__).parents[2]
+CORE = Path(camelid.__file__).parents[1]
 PATIENCE_S = 30
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 # A prompt begins and ends by turning bracketed paste on and off; what is between two of them is shown.
@@ -98,9 +98,9 @@ def test_three_turns_stop_save_quit_load_go_on(tmp_path: Path) -> None:
         chat.child.expect("/quit")
         assert chat.end(ENTER) == 0
     with terminal(tmp_path, "cria", "--temp", "0", "-n", "12", "-v") as chat:
-        assert "going on with main: 6 messages" in chat.say(f"/load {file}")
+        assert "loaded main: 6 messages" in chat.say(f"/load {file}")
         shown = chat.say("What is 2 plus 3?")
-        assert " prompt tokens were known" in shown
+        assert " prompt tokens cached" in shown
         assert " 0 of " not in shown
         assert chat.end() == 0
 
@@ -112,7 +112,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path: Path, tiny: str) 
         chat.type("the llama" + ENTER)
         chat.child.expect(r"\w.*\w.*\w")  # it has begun, and 4,000 tokens are to come
         chat.child.send(CTRL_C)
-        assert "stopped; what was said so far counts" in chat.shown()
+        assert "stopped; the answer so far is kept" in chat.shown()
         chat.type("half a question" + CTRL_C)
         assert "/quit or Ctrl-D ends the chat" in chat.shown()
         assert "main: 2 messages" in chat.say("/stats")
@@ -204,7 +204,7 @@ def test_history_is_kept_for_the_user_alone(tmp_path: Path, monkeypatch: pytest.
         open_reader((), tmp_path / "file" / "history", warnings.append)
         open_reader((), None, warnings.append)
     (warning,) = warnings
-    assert warning.startswith("warning: no history is kept: ")
+    assert warning.startswith("warning: the history is not saved: ")
 
 
 def test_pipe_has_no_prompt() -> None:

@@ -135,7 +135,10 @@ def test_the_reference_is_what_others_are_compared_with() -> None:
     ("words", "message"),
     [
         (("--op", "matmul"), "unknown op 'matmul'; known: tables"),
-        (("--backend", "reference", "--adapter", "x"), "--adapter is for webgpu"),
+        (
+            ("--backend", "reference", "--adapter", "x"),
+            "--adapter does not apply to reference; expected cpu",
+        ),
         (("--backend", "null"), "'null' is not one of"),
     ],
 )
@@ -233,7 +236,7 @@ def test_numbers_that_fail_stay_in_their_column(put: Callable[..., Device]) -> N
     put(off=lambda numbers: numbers * np.float32(np.nan))
     text = call("--backend", "cpu", "--op", "add").stdout
     assert "wrong" in text and "1e-10" in text and "add: " in text, "three failures, then how many more"
-    assert "which -v shows" in text and text.count("add x[") == 3
+    assert "shown by -v" in text and text.count("add x[") == 3
     assert call("-v", "--backend", "cpu", "--op", "add").stdout.count("add x[") == 5
 
 

@@ -34,8 +34,8 @@ def test_a_full_context_shifts_only_where_that_was_asked() -> None:
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    (("--keep", "4"), "--keep is for --context-shift"),
-    (("--lookup", "-md", "cria"), "--lookup and --model-draft both guess ahead"),
+    (("--keep", "4"), "--keep needs --context-shift"),
+    (("--lookup", "-md", "cria"), "--lookup and --model-draft exclude one another"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_a_usage_error(more: tuple[str, ...], words: str) -> None:
     result = said(*ASKED, *more)

@@ -14,7 +14,7 @@ import camelid
 from camelid.cli.main import main
 from camelid.errors import BackendError, RequestError
 
-VERBS = ("run", "chat", "bench", "perplexity")  # that load a model for a backend
+COMMANDS = ("run", "chat", "bench", "perplexity")  # that load a model for a backend
 NAMES = ("-ngl", "--gpu-layers", "--n-gpu-layers")
 
 
@@ -33,17 +33,17 @@ def run(path: str, *words: str) -> Result:
     return call("run", path, "--raw", "-p", "the llama", "-n", "6", "--temp", "0", *words)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_it(verb: str) -> None:
-    text = " ".join(call(verb, "--help").stdout.split())
-    assert ", ".join(NAMES) in text and "the head is the first of the K" in text
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_it(command: str) -> None:
+    text = " ".join(call(command, "--help").stdout.split())
+    assert ", ".join(NAMES) in text and "the output head is the first of the K" in text
 
 
 @pytest.mark.parametrize("word", ["-2", "-17", "some", "1.5", ""])
 def test_words_that_are_no_number_of_layers(path: str, word: str) -> None:
     result = run(path, "-ngl", word)
     assert result.exit_code == 2
-    assert f"{word!r} is no number of layers; give 0 or more, -1 or all" in result.stderr
+    assert f"{word!r} is not a number of layers; expected 0 or more, -1 or all" in result.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,7 +111,7 @@ def test_threads_are_those_of_the_other_layers(path: str) -> None:
 def test_a_tape_is_of_one_device(path: str, tmp_path: Path) -> None:
     tape = tmp_path / "tape.json"
     result = run(path, "-ngl", "2", "--adapter", need_driver("llvmpipe"), "--save-tape", str(tape))
-    assert result.exit_code == 1 and "has no tape to save" in result.stderr
+    assert result.exit_code == 1 and "has no tape to record" in result.stderr
 
 
 @pytest.mark.parity

@@ -58,8 +58,8 @@ MADE: dict[str, Callable[[], Tokenizer]] = {
     "Unigram": unigram, "WordPiece": word_piece, "WordLevel": word_level,
 }  # fmt: skip
 LOSSES = {
-    "Unigram": ["begins with one, or with ▁", "spaces at the ends of a text"],
-    "WordPiece": ["more than 100 characters", "▁ in a word of the text"],
+    "Unigram": ["begins with a space or ▁", "spaces at the ends of a text"],
+    "WordPiece": ["more than 100 characters", "▁ within a word of the text"],
 }
 
 
@@ -79,10 +79,9 @@ def test_a_directory_runs_and_shows_its_kind(kind: str, tmp_path: Path) -> None:
     folder = written(tmp_path / "hf", kind)
     assert ids_of(folder) == MADE[kind]().encode(TEXT, add_special_tokens=False).ids
     assert call("run", folder, "-p", TEXT, "-n", 4, "--backend", "reference").stdout
-    tokenizer = json.loads(call("inspect", folder, "--json").stdout)["tokenizer"]
-    assert tokenizer == {"kind": kind, "n_tokens": MADE[kind]().get_vocab_size(), "reason": None}
-    shown = json.loads(call("info", folder, "--json").stdout)["tokenizer"]
-    assert shown == {"Unigram": "t5", "WordPiece": "bert"}.get(kind, kind)
+    for command in ("info", "inspect"):
+        tokenizer = json.loads(call(command, folder, "--json").stdout)["tokenizer"]
+        assert tokenizer == {"kind": kind, "n_tokens": MADE[kind]().get_vocab_size(), "reason": None}
 
 
 @pytest.mark.e2e
@@ -110,5 +109,5 @@ def test_a_tokenizer_that_works_nowhere_says_why(tmp_path: Path) -> None:
     folder = written(tmp_path / "hf", "WordLevel")
     made = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**made, "normalizer": {"type": "Rot13"}}))
-    assert "unsupported: " in json.loads(call("info", folder, "--json").stdout)["tokenizer"]
+    assert "unsupported: " in call("info", folder).stdout
     assert "'Rot13'" in json.loads(call("inspect", folder, "--json").stdout)["tokenizer"]["reason"]

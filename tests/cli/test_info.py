@@ -17,11 +17,12 @@ import camelid
 from camelid.api.llm import LLM
 from camelid.backends.webgpu.layouts import bound_bytes
 from camelid.cli.main import main
-from camelid.engine.scheduler import Limits
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
+from camelid.loading.deployment import Deployment
 from camelid.loading.estimate import estimate_memory
 from camelid.loading.hf_directory import checkpoint_of_directory
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.archs import ARCHS
 from camelid.model.facts import FACTOR_TENSORS
@@ -173,9 +174,8 @@ def bf16(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def forecast(llm: LLM, *, context: int, parallel: int) -> Any:
-    fused = llm.capabilities.fused
-    model = llm._running.file.model
-    return estimate_memory(model, context=context, limits=Limits(parallel=parallel), fused=fused)[0]
+    options = LoadOptions(context=context, parallel=parallel)
+    return estimate_memory(Deployment.of(llm._running.file.model, options, llm.capabilities))[0]
 
 
 @pytest.mark.parametrize("name", ["cria", "bf16"])

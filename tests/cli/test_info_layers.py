@@ -20,9 +20,10 @@ from camelid.backends.registry import open_backend
 from camelid.backends.webgpu.layouts import LAYOUTS, bound_bytes
 from camelid.cli.info_memory import forecaster_of, memory_facts, notes
 from camelid.cli.main import main
-from camelid.engine.programs import Limits
+from camelid.loading.deployment import Deployment
 from camelid.loading.estimate import estimate_memory
 from camelid.loading.model_file import find_source
+from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 
@@ -184,7 +185,7 @@ def test_a_kernel_is_missed_where_its_weights_are(
     small, model = (bare_model(PRESETS["8b"], name).weights for name in ("q4_0", "f16"))
     weights = {name: small[name] if name.startswith(("blk.0.", "blk.1.")) else w for name, w in model.items()}
     mixed = {STORED: replace(bare_model(PRESETS["8b"], "f16"), weights=weights)}
-    found = memory_facts(mixed, "webgpu", layers, context=64, limits=Limits())
+    found = memory_facts(mixed, LoadOptions(backend="webgpu", gpu_layers=layers, context=64))
     assert found["no_kernel"] == missing
     assert list(notes(found)) == [f"note: webgpu has no kernel for {name}" for name in missing]
 
@@ -204,26 +205,26 @@ def test_nobody_is_asked_of_types_that_it_does_not_know(monkeypatch: pytest.Monk
     backend: Any = open_backend("cpu")
     knows = backend.capabilities()
     monkeypatch.setattr(backend, "capabilities", lambda: replace(knows, weight_types=frozenset({"f32"})))
-    model = bare_model(PRESETS["8b"], "q4_0")
-    assert estimate_memory(model, forecasters=[forecaster_of(backend)]) == estimate_memory(model)
+    deployment = Deployment.of(bare_model(PRESETS["8b"], "q4_0"), LoadOptions(), backend.capabilities())
+    assert estimate_memory(deployment, [forecaster_of(backend)]) == estimate_memory(deployment)
     monkeypatch.undo()
-    assert estimate_memory(model, forecasters=[forecaster_of(backend)]) != estimate_memory(model)
+    assert estimate_memory(deployment, [forecaster_of(backend)]) != estimate_memory(deployment)
 
 
 # What is refused.
 
 
-@pytest.mark.parametrize("verb", [("info", "cria", "--memory"), ("explain", "cria")])
+@pytest.mark.parametrize("command", [("info", "cria", "--memory"), ("explain", "cria")])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("-ngl", "2", "--backend", "reference"), "backend 'reference' is no GPU; leave the backend out"),
         (("-ngl", "2", "--backend", "cpu"), "backend 'cpu' is no GPU"),
-        (("-ngl", "-2"), "'-2' is no number of layers; give 0 or more, -1 or all"),
+        (("-ngl", "-2"), "'-2' is not a number of layers; expected 0 or more, -1 or all"),
     ],
 )
-def test_what_run_refuses(verb: tuple[str, ...], words: tuple[str, ...], said: str) -> None:
-    done = call(*verb, *words)
+def test_what_run_refuses(command: tuple[str, ...], words: tuple[str, ...], said: str) -> None:
+    done = call(*command, *words)
     assert done.exit_code == 2 and said in done.stderr and not done.stdout
 
 

@@ -64,6 +64,13 @@ FOLDS = [
         "blk.0.attn_qkv.bias",
         [],
     ),
+    ("granitemoehybrid", "model.layers.0.mamba.A_log", "blk.0.ssm_a", ["cast bf16", "neg_exp"]),
+    (
+        "granitemoehybrid",
+        "model.layers.2.block_sparse_moe.input_linear.weight",
+        "blk.2.ffn_gate_exps.weight, blk.2.ffn_up_exps.weight",
+        [],
+    ),
     (
         "phi3_short",
         "model.layers.0.mlp.gate_up_proj.weight",
@@ -90,7 +97,7 @@ def test_text_groups_layers_unless_every_tensor_is_asked_for(tmp_path: Path) -> 
     short, long = (call(folder, *words).stdout for words in ((), ("--tensors",)))
     (row,) = (text.split() for text in short.splitlines() if ".experts.*.w1.weight" in text)
     name = "model.layers.*.block_sparse_moe.experts.*.w1.weight"
-    assert row == [name, "bf16", "96x64", "->", "blk.*.ffn_gate_exps.weight", "stack", "4", "8", "of", "them"]
+    assert row == [name, "bf16", "96x64", "->", "blk.*.ffn_gate_exps.weight", "stack", "4", "8", "tensors"]
     assert "experts.3.w1.weight" in long and "experts.3.w1.weight" not in short
     for text in ("model type      mixtral\nloads as        llama\n", "of-00002.safetensors"):
         assert text in short

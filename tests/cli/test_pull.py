@@ -92,7 +92,7 @@ def test_verbs_take_hub_ids(hub: Hub, tmp_path: Path, words: list[str]) -> None:
         (("pull", "o/cria", "--offline"), 1, "is not complete in the cache"),
         (("run", "o/cria:Q6_K", "-p", "x"), 1, "has no Q6_K"),
         (("run", "o/cria"), 2, "no prompt"),
-        (("pull", "cria"), 2, "'cria' is no hub id"),
+        (("pull", "cria"), 2, "'cria' is not a hub id"),
         (("pull", "o/cria@a/../b"), 2, "is impossible; expected a branch"),
         (("pull",), 2, "HUB_ID"),
     ],
@@ -126,7 +126,7 @@ def test_ctrl_c_exits_with_130_and_the_next_pull_goes_on(hub: Hub, tmp_path: Pat
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out) == (130, "")
-    assert "part is kept" in err
+    assert "partial files are kept" in err
     hub.delay_s = 0
     assert shell(hub, tmp_path, "pull", "o/big").returncode == 0
     assert re.fullmatch(r"bytes=[1-9]\d*-", hub.downloads()[-1]["range"])

@@ -23,8 +23,7 @@ from camelid.engine.engine import StepEngine, Stream
 from camelid.engine.scheduler import DECODE, MIXED
 from camelid.errors import BackendError, RequestError
 from camelid.plan.step import FROM_RING
-from camelid.requests.completion import TextReader
-from camelid.requests.output_text import OutputText
+from camelid.requests.output_text import OutputText, TextReader
 
 
 class Letters:
@@ -301,9 +300,15 @@ def test_text_that_fails_ends_its_own_request() -> None:
         def flush(self) -> str:
             return ""
 
+        def take(self) -> tuple[()]:
+            return ()
+
     async def main() -> None:
         engine = await make_engine(HashBackend())
-        bad, good = engine.submit(request([7], 9, reader=Broken)), engine.submit(request([6], 9))
+        bad, good = (
+            engine.submit(request([7], 9, reader=lambda: TextReader(Broken()))),
+            engine.submit(request([6], 9)),
+        )
         with pytest.raises(RequestError, match="cannot be made"):
             await collect(bad)
         assert await collect(good) == expected_ids([6], 9)

@@ -19,7 +19,7 @@ from camelid.engine.programs import CANDIDATES, GUIDED, Limits
 from camelid.engine.sequence import Sequence as Running
 from camelid.engine.stream import Stream
 from camelid.errors import BackendError, RequestError
-from camelid.requests.completion import TextReader
+from camelid.requests.output_text import TextReader
 from camelid.sampling import host as samplers
 from camelid.sampling.params import SamplingParams
 

@@ -11,7 +11,7 @@ from tests.support.engine_fakes import STATES, HashBackend, collect, open_engine
 from camelid.engine.engine import StepEngine
 from camelid.engine.metrics import StepStats
 from camelid.engine.programs import Limits
-from camelid.requests.completion import Completion
+from camelid.requests.output_text import Completion
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 

@@ -23,7 +23,14 @@ from tests.fuzz.published import config_bytes, parse_published
 from tests.fuzz.tokenizers import SEED_PUBLISHED, SEED_WORDS, parse_hf, parse_tokenizer, parse_words
 from tests.support import crafted_gguf
 
-from camelid.api.sessions.file import HEAD, SavedSession, misfit, read_head, read_rows, write
+from camelid.api.sessions.file import (
+    HEAD,
+    SavedSession,
+    encode_session,
+    read_header,
+    read_rows,
+    rows_mismatch,
+)
 from camelid.engine.state_transfer import ExportedState
 from camelid.formats.gguf import read_gguf
 from camelid.formats.hf_config import open_hf
@@ -33,7 +40,7 @@ from camelid.formats.settings import Config
 from camelid.formats.source import Ask, T, drive
 from camelid.model.read import read_model
 from camelid.plan.plan import StateSpec
-from camelid.requests.rendering import Piece
+from camelid.requests.transcript import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +185,13 @@ def session_file() -> bytes:
         StateSpec("kv", "paged", (0,), (("k", 4), ("v", 4)), 4),
         StateSpec("slots", "recurrent", (1,), (("s", 3),), 1),
     )
-    past = (Piece("<a>Hi", (1, 2, 3), ((0, 3),)), Piece("Ho", (7, 8), is_answer=True, tail="x"))
+    transcript = (Segment("<a>Hi", (1, 2, 3), ((0, 3),)), Segment("Ho", (7, 8), is_answer=True, tail="x"))
     saved = SavedSession(
-        id="s", model="m", fingerprint="ab", messages=[{"role": "user", "content": "Hi"}], past=past,
-        options={"temperature": 0.5}, drawn=2, forgotten=0, camelid="0",
+        id="s", model="m", fingerprint="ab", messages=[{"role": "user", "content": "Hi"}],
+        transcript=transcript, options={"temperature": 0.5}, n_drawn=2, n_forgotten=0, camelid="0",
     )  # fmt: skip
     units = {state.name: [bytes(state.unit_bytes)] for state in states}
-    return b"".join(write(saved, states, ExportedState(4, units, dict.fromkeys(units, 0))))
+    return b"".join(encode_session(saved, states, ExportedState(4, units, dict.fromkeys(units, 0))))
 
 
 SESSION = session_file()
@@ -198,10 +205,10 @@ def session_framed(header: bytes) -> bytes:
 
 
 def parse_session(data: bytes) -> None:
-    head = read(read_head(len(data), "s.camelid"), data)
+    head = read(read_header(len(data), "s.camelid"), data)
     rows = read(read_rows(head), data)
     assert sum(len(unit) for units in rows.units.values() for unit in units) == head.row_bytes
-    assert misfit(head, ()) or not head.groups
+    assert rows_mismatch(head, ()) or not head.groups
 
 
 def row(name: str, seeds: Sequence[bytes], parse: Callable[[bytes], object], **options: Any) -> Target:

@@ -117,7 +117,7 @@ def check_routers(case: HfCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = model_of(write_hf(folder, case), dtype=torch.float64, strict=True)
         for name, module in model.named_modules():
-            if name.endswith(".mlp.gate"):
+            if name.endswith((".mlp.gate", ".router")):
                 module.register_forward_hook(note)
         logits_of(model, case.token_ids)
     assert gaps and min(gaps) > CLOSEST_EXPERTS, f"{case.name}: {min(gaps):.1e} apart; take another seed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from tests.perf.streams import reference_reads, tokens_per_second, webgpu_reads
 from tests.support.gguf_files import write_tiny_llama
 
 import camelid
+from camelid.backends.null.backend import NullBackend
 from camelid.engine.programs import DECODE, Limits
+from camelid.loading.deployment import Deployment
 from camelid.loading.model_file import open_model
-from camelid.loading.start import make_plan
 
 
 @pytest.fixture(scope="module")
@@ -34,5 +36,6 @@ def test_reference_reads_its_weights_once_a_step(path: Path) -> None:
 
 def test_a_decode_step_on_webgpu_reads_each_matrix_once(path: Path) -> None:
     model = asyncio.run(open_model(str(path))).model
-    plan = make_plan(model, DECODE, Limits(parallel=8), {"add_norm", "linear_glu"})
+    can = replace(NullBackend().capabilities(), fused=frozenset({"add_norm", "linear_glu"}))
+    plan = Deployment(model, Limits(parallel=8), can).plan(DECODE)
     assert [webgpu_reads(plan, n_rows) for n_rows in (1, 8)] == [1.0, 1.0]

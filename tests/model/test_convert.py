@@ -73,6 +73,30 @@ def test_folds_are_exact(tmp_path: Path) -> None:
     assert np.array_equal(values_of(tensors_of(tmp_path / "gpt2.gguf")["blk.0.attn_qkv.weight"]), qkv.T)
 
 
+def test_a_hybrid_has_the_layout_of_gguf(tmp_path: Path) -> None:
+    """Names and shapes are those of llama.cpp's granitehybrid; what a scan takes stays float32."""
+    case = load_case("granitemoehybrid")
+    convert(write_hf(tmp_path / "hf", case), tmp_path / "m.gguf", to="q8_0")
+    tensors, blk = tensors_of(tmp_path / "m.gguf"), "model.layers.0."
+    weights = {n.removeprefix(blk): w for n, w in weights_of(case).items() if n.startswith(blk)}
+    gate_up = weights["block_sparse_moe.input_linear.weight"]
+    want = {
+        "ssm_a": -np.exp(weights["mamba.A_log"])[:, None],
+        "ssm_d": weights["mamba.D"][:, None],
+        "ssm_dt.bias": weights["mamba.dt_bias"],
+        "ssm_conv1d.weight": weights["mamba.conv1d.weight"][:, 0],
+        "ssm_norm.weight": weights["mamba.norm.weight"].reshape(2, 64),
+    }
+    for name, values in want.items():
+        assert tensors[f"blk.0.{name}"].tensor_type.name == "F32"
+        assert np.allclose(values_of(tensors[f"blk.0.{name}"]), values, rtol=1e-6, atol=0.0)
+    for name, values in (("gate", gate_up[:, :96]), ("up", gate_up[:, 96:])):
+        got = tensors[f"blk.0.ffn_{name}_exps.weight"]
+        assert np.asarray(got.data).tobytes() == quantize(values, got.tensor_type).tobytes()
+    fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    assert fields["granitehybrid.attention.head_count_kv"].contents() == [0, 2, 0]
+
+
 @pytest.mark.parametrize("to", ["f16", "bf16", "q8_0"])
 def test_converted_bytes_are_those_of_the_gguf_package(to: str, tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "hf", load_case("mixtral"), dtype="f32", n_shards=3)

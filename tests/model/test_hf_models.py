@@ -25,8 +25,19 @@ from tests.support.hf_models import (
 
 CASES = load_cases()
 ARCHS = {
-    *("gemma2", "gemma3_text", "gpt2", "granite", "llama", "mistral", "mixtral", "olmo2", "olmo3"),
-    *("phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3", "stablelm", "starcoder2"),
+    *(
+        "gemma2",
+        "gemma3_text",
+        "gpt2",
+        "granite",
+        "granitemoehybrid",
+        "llama",
+        "mistral",
+        "mixtral",
+        "olmo2",
+        "olmo3",
+    ),
+    *("phi3", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "smollm3", "stablelm", "starcoder2"),
 }
 LARGEST_FILE = 40_000
 

@@ -12,15 +12,15 @@ from tests.support.engine_fakes import GREEDY, collect
 from tests.support.model.stress.shapes import SHAPES
 from tests.support.model.stress_runs import CONTEXT, run
 
-from camelid.api.sessions.file import misfit, write
+from camelid.api.sessions.file import encode_session, rows_mismatch
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.programs import DECODE, MIXED, Limits, program_key
+from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
 from camelid.model.decoder import PAGE_ROWS, declare_states, lower
-from camelid.requests.rendering import Piece
+from camelid.requests.transcript import Segment
 
 LIMITS = Limits(chunk=16, parallel=2)
 # Shape -> kinds of group that its file must hold.
@@ -41,7 +41,7 @@ async def engine_of(model: Model) -> StepEngine:
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
     programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    return StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+    return StepEngine(backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size)
 
 
 async def answer(engine: StepEngine, token_ids: Sequence[int], n: int) -> list[int]:
@@ -62,9 +62,9 @@ async def moved(model: Model, n: int) -> tuple[list[int], set[str]]:
     ids = await answer(first, PROMPT, n)
     exported = await first.export_rows(ids)
     assert exported.n_rows >= len(ids) - 1
-    saved = replace(SAVED, past=(Piece("", tuple(ids)),))
-    head, rows = read(b"".join(write(saved, states, exported)))
-    assert misfit(head, states) == ""
+    saved = replace(SAVED, transcript=(Segment("", tuple(ids)),))
+    head, rows = read(b"".join(encode_session(saved, states, exported)))
+    assert rows_mismatch(head, states) == ""
     second = await engine_of(model)
     assert await second.import_rows(ids, rows) >= exported.n_rows
     ids = await answer(second, [*ids, *MORE], 6)

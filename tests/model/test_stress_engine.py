@@ -15,6 +15,7 @@ from camelid.backends.base import Capabilities
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
@@ -40,7 +41,9 @@ async def answers(model: Model) -> list[list[int]]:
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
     programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    engine = StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+    engine = StepEngine(
+        backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size
+    )
     requests = [Request(prompt_ids=tuple(p), sampling=GREEDY, max_tokens=N_TOKENS) for p in PROMPTS]
     streams = [engine.submit(request) for request in requests]
     found = [await collect(stream) for stream in streams]

@@ -185,7 +185,7 @@ def test_results_of_steps_that_wait_are_their_own(
 ) -> None:
     """With few places for them and with one each: the tokens are those of one step at a time."""
     monkeypatch.setattr(cpu, "result_places", lambda n_bytes: n_places)
-    monkeypatch.setattr(pace, "AHEAD_S", 1e9)
+    monkeypatch.setattr(pace, "RUN_AHEAD_S", 1e9)
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, type="f32")
     answers: list[list[int]] = []
     for depth in (1, MOST_RUNS):

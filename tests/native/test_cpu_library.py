@@ -87,12 +87,15 @@ WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
     ),
     "other records": (
         lambda project: rebuild_with(project, "shared.h", f"CAM_ABI {ABI}", "CAM_ABI 77"),
-        f"records of version 77, this Camelid {ABI}",
+        f"records of version 77, expected version {ABI}",
     ),
-    "no library at all": (lambda project: project.library.write_bytes(b"text"), "no library of Camelid's"),
+    "no library at all": (
+        lambda project: project.library.write_bytes(b"text"),
+        "cannot be loaded as Camelid's CPU library",
+    ),
     "somebody's library": (
         lambda project: rebuild_with(project, "api.c", "cam_abi", "other_abi"),
-        "no library of Camelid's",
+        "cannot be loaded as Camelid's CPU library",
     ),
 }
 

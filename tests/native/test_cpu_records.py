@@ -62,7 +62,7 @@ REFUSED = {
     "the op unary with act = 'rms'": unary("rms"),  # a word of another op's
     "the op norm with kind = 'neox'": norm("neox"),
     "the op norm with kind = 'mean'": norm("mean"),
-    "state 'other' of type q6_k; it knows f32, f16, q8_0, q4_0": kv_write("q6_k"),
+    "state 'other' of type q6_k; supported: f32, f16, q8_0, q4_0": kv_write("q6_k"),
 }
 
 

@@ -95,9 +95,9 @@ def test_pool(folder: str, threads: int) -> None:
         ("refused", 0, "forbidden by the page's policy"),
         ("faulty", 2, "LinkError: no memory"),
         ("broken", 2, "SyntaxError: no modules"),
-        ("missing", 2, "the browser does not say why"),
-        ("silent", 2, "no word of them for 10 s"),
-        ("half", 2, "no word of them for 10 s"),
+        ("missing", 2, "the browser gave no reason"),
+        ("silent", 2, "no reply for 10 s"),
+        ("half", 2, "no reply for 10 s"),
     ],
 )
 def test_without_workers_one_thread_computes(how: str, begun: int, reason: str) -> None:

@@ -92,7 +92,7 @@ const CHECKS = {
     assert.equal(choose({ variant: "wasm", threads: 1 }).why, "", "no more was asked for");
     globalThis.crossOriginIsolated = true;
     const many = pick(choose({ variant: "wasm", threads: 100 }));
-    const most = "of 100 threads 64, the most there can be";
+    const most = "64 of 100 threads, the maximum";
     assert.deepEqual(many, { variant: "wasm", why: most, shared: true, threads: 64 });
     WebAssembly.validate = (bytes) => !bytes.includes(0x92);
     const plain = { variant: "wasm", why: "this browser has no relaxed SIMD", ...both };

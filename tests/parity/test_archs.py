@@ -1,6 +1,7 @@
 """Every architecture on lavapipe: the logits of its golden model are the reference's.
 
-Ordinary runs hold one shape of each model type, exhaustive runs the others.
+Ordinary runs hold one shape of each model type, exhaustive runs the others. An architecture with ops that
+webgpu lacks is refused by the name of the first such op.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ import pytest
 from tests.support.exhaustive import exhaustive, first_of_each
 from tests.support.hf_models import HfCase, load_cases, nmse, write_hf
 from tests.support.model.file_runs import Logits, load_hf, reference_logits, run
+from tests.support.model.runs import make_plan
 from tests.support.parity.adapters import need_driver
 
+from camelid.backends.base import check_plan
 from camelid.backends.webgpu.backend import open_backend
+from camelid.errors import BackendError
 
 pytestmark = pytest.mark.parity
 
-CASES = load_cases()
+# By model type: ops without a kernel.
+LACKED = {"granitemoehybrid": "conv1d, scan_mamba2", "qwen3_next": "conv1d, scan_delta"}
+CASES = [case for case in load_cases() if case.model_type not in LACKED]
 MAX_NMSE = 1e-10  # measured: up to about 1e-12
 CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
 
@@ -38,3 +44,10 @@ def test_logits_equal_the_reference(case: HfCase, dtype: str, tmp_path: Path) ->
     error = nmse(got, want)
     print(f"{case.name} {dtype}: NMSE {error:.1e}")
     assert error <= MAX_NMSE
+
+
+@pytest.mark.parametrize("case", [case for case in load_cases() if case.model_type in LACKED], ids=str)
+def test_ops_without_a_kernel_are_named(case: HfCase, tmp_path: Path) -> None:
+    plan = make_plan(load_hf(write_hf(tmp_path, case)).model, 1, context=16)
+    with pytest.raises(BackendError, match=f"no kernel for the op {LACKED[case.model_type]}"):
+        check_plan(plan, open_backend("Vulkan").capabilities())

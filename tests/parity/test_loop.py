@@ -26,8 +26,10 @@ from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
 from camelid.engine.sequence import Request
 from camelid.errors import DeviceLostError
+from camelid.loading import choose
 from camelid.loading import start as loading
-from camelid.loading.start import LoadOptions, RunningModel
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import RunningModel
 from camelid.plan.tiers import BATCH, TAIL
 from camelid.sampling.params import SamplingParams
 
@@ -74,11 +76,11 @@ async def run(
 ) -> tuple[list[int], RunningModel, Any]:
     """Generated ids, what ran, and what its device had created before the second request."""
     backend = make()
-    original, loading.open_backend = loading.open_backend, lambda name: backend
+    original, choose.open_backend = choose.open_backend, lambda name: backend
     try:
         running = await loading.start(str(model), LoadOptions(backend="webgpu", **options))
     finally:
-        loading.open_backend = original
+        choose.open_backend = original
     ids = await generate(running, sampling)
     return ids, running, backend
 

@@ -184,7 +184,7 @@ def test_memory_that_grows_moves_nothing(threads: int, host: NodeHost) -> None:
 def test_more_than_there_is_is_one_error(host: NodeHost) -> None:
     async def work(backend: WasmBackend) -> None:
         made = doubling()
-        with pytest.raises(OutOfMemoryError, match=r"WebAssembly has 4 GiB at most.*use a smaller") as told:
+        with pytest.raises(OutOfMemoryError, match=r"WebAssembly has at most 4 GiB.*use a smaller") as told:
             await backend.allocate([KV], {"kv": PoolSize(3_000_000)})
         assert "\n" not in str(told.value)
         assert await y_of(backend, made, await prepared(backend, made), 2.0) == 4.0

@@ -146,6 +146,10 @@ VECTORS: dict[str, tuple[Sequence[LoadOp], list[float]]] = {
     "permute_rows": ([LoadOp("permute_rows", (2, 4))], [0, 2, 1, 3, 4, 6, 5, 7]),
     "rows": ([LoadOp("rows", (5, 3, 8))], [5, 6, 7]),
     "rows, add": ([LoadOp("rows", (6, 2, 8)), LoadOp("add", (1.0,))], [7, 8]),
+    "rows, neg_exp": (
+        [LoadOp("rows", (0, 2, 8)), LoadOp("neg_exp")],
+        [-1.0, float(np.float32(-np.e))],
+    ),
     "pick": ([LoadOp("pick", (8, 7, 0))], [7, 0]),
     "pick of pairs": ([LoadOp("pick", (4, 3, 0))], [6, 7, 0, 1]),
 }
@@ -179,7 +183,7 @@ def elsewhere(path: Path) -> Weight:
 
 
 REFUSED = {
-    "cut short": (cut_short, BackendError, "has 23039 bytes; bytes 0 to 23040 were asked for"),
+    "cut short": (cut_short, BackendError, "has 23039 bytes; bytes 0 to 23040 were requested"),
     "too large": (too_large, ModelFormatError, r"w: values up to \d+.* overflow its type; convert to bf16"),
     "of no source": (elsewhere, BackendError, "there is no source 'other'"),
 }

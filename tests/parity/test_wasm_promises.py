@@ -19,7 +19,7 @@ from tests.support.promise_runs import SITUATIONS, Bits, Case, alone
 
 import camelid
 from camelid.backends.base import OpenSpec
-from camelid.loading import start as loading
+from camelid.loading import choose
 from camelid.loading.model_file import open_model
 from camelid_native.wasm.backend import WasmBackend
 
@@ -109,7 +109,7 @@ def test_other_groups_of_state_keep_them(
 @pytest.mark.parametrize("threads", THREADS, indirect=False)
 def test_cria_answers(threads: int, host: NodeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = WasmBackend(host)
-    monkeypatch.setattr(loading, "open_backend", lambda name: backend)
+    monkeypatch.setattr(choose, "open_backend", lambda name: backend)
     with camelid.load("cria", backend="cpu", threads=threads) as llm:
         answer = llm.chat([{"role": "user", "content": "What is 12 plus 30?"}], temperature=0)
         assert answer.text == "12 + 30 = 42."
@@ -127,7 +127,7 @@ def test_a_saved_tape_replays_without_camelid(
 ) -> None:
     """Sections and steps are all that an executor needs, with the model's file."""
     backend, path = WasmBackend(host), tmp_path / "tape.json"
-    monkeypatch.setattr(loading, "open_backend", lambda name: backend)
+    monkeypatch.setattr(choose, "open_backend", lambda name: backend)
     with camelid.load("cria", backend="cpu", threads=1, context=256, record_tape=True) as llm:
         answer = llm.generate("12 plus 30", max_tokens=8, temperature=0).token_ids
         llm.save_tape(str(path))

@@ -22,6 +22,7 @@ from camelid.backends.null.backend import NullBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import StepStats, notify
+from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.plan.plan import Plan, StateSpec
@@ -66,7 +67,7 @@ async def make_engine(backend: Timed, n: int) -> StepEngine:
         )
         for entry in (DECODE, MIXED)
     }
-    return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB)
+    return StepEngine(backend, ProgramTable(programs), state, limits=limits, vocab_size=VOCAB)
 
 
 def request(i: int, max_tokens: int) -> Request:

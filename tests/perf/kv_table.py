@@ -24,8 +24,8 @@ from camelid.backends.base import PoolSize
 from camelid.backends.common.op_runner import BufferRunner, OpCase, run_case
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import CamelidError
+from camelid.loading.choose import open_named
 from camelid.loading.model_file import ModelFile, open_model
-from camelid.loading.start import open_named
 from camelid.model.decoder import lower
 from camelid.model.kv_types import KV_TYPES
 from camelid.plan.plan import Op, Plan

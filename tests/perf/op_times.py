@@ -24,8 +24,9 @@ from camelid.api.llm import LLM
 from camelid.api.runner import Runner
 from camelid.backends.base import Program, Ticket
 from camelid.backends.common.bandwidth import read_gbps
-from camelid.engine.programs import DECODE, MIXED
-from camelid.loading.start import LoadOptions, start
+from camelid.engine.programs import DECODE, MIXED, Limits
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import start
 from camelid.plan.cost import step_counts
 from camelid.plan.ops import op_bytes, op_flops
 from camelid.plan.step import decode_step
@@ -128,7 +129,7 @@ def kind(op: Any) -> str:
 def profile(path: Path, depth: int, threads: int | None, kv_type: str, passes: int) -> None:
     """Prints both tables."""
     runner = Runner()
-    chunk = LoadOptions().chunk
+    chunk = Limits().chunk
     prompt = [1 + i * 37 % 1000 for i in range(max(depth // chunk, 1) * chunk)]
     options = LoadOptions(
         backend="cpu", threads=threads, context=len(prompt) + ANSWER + 8, parallel=1, kv_type=kv_type

@@ -21,7 +21,7 @@ from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Facts, Row, Spread
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.loading.start import LoadOptions
+from camelid.loading.options import LoadOptions
 
 FLASH = ("on", "off")
 READ_BYTES = 128 << 20  # beyond the caches, and short enough to be read between any two runs

@@ -97,7 +97,10 @@ def test_variables_reach_the_template(llm: LLM) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"variables": {"colour": 1}}, "does not take 'colour' from a request; it takes: enable_thinking"),
+        (
+            {"variables": {"colour": 1}},
+            "does not read the variable 'colour'; it reads: enable_thinking",
+        ),
         ({"tools": "add"}, "tools: found 'add', expected a list"),
         ({"variables": {"bos_token": "<|im_start|>"}}, "bos_token"),
         ({"variables": {"messages": []}}, "messages"),
@@ -110,5 +113,5 @@ def test_what_the_template_cannot_take_is_refused(llm: LLM, options: Any, words:
 
 
 def test_text_has_no_tools(llm: LLM) -> None:
-    with pytest.raises(RequestError, match="tools is for the chat template"):
+    with pytest.raises(RequestError, match="tools applies to a chat template"):
         llm.generate("the sum", tools=TOOLS)

@@ -140,7 +140,7 @@ def test_a_prompt_of_one_token_can_be_guided(llm: LLM) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"regex": "a", "choice": ["a"]}, "regex, choice are given, expected one of them"),
+        ({"regex": "a", "choice": ["a"]}, "regex, choice are set, expected at most one"),
         ({"grammar": 5}, "grammar is 5, expected GBNF text"),
         ({"grammar": "root ::= ["}, "line 1"),
         ({"regex": ["a"]}, "regex is .'a'., expected a pattern"),
@@ -148,10 +148,10 @@ def test_a_prompt_of_one_token_can_be_guided(llm: LLM) -> None:
         ({"choice": []}, "choice is .., expected a list of texts"),
         ({"json_schema": 7}, "json_schema is 7, expected a schema"),
         ({"json_schema": {"type": "string", "contains": {}}}, "contains"),
-        ({"json_schema": object()}, "json_schema is no JSON value"),
+        ({"json_schema": object()}, "json_schema is not a JSON value"),
         ({"response_format": {"type": "xml"}}, "response_format is .*expected"),
         ({"response_format": "json"}, "response_format is 'json', expected"),
-        ({"choice": ["a"], "ignore_eos": True}, "ignore_eos goes on past what a grammar allows"),
+        ({"choice": ["a"], "ignore_eos": True}, "ignore_eos continues past the end of a grammar"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(llm: LLM, options: Any, words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from camelid.backends.reference.sampling import philox as numpy_philox
 from camelid.sampling.drawing import (
-    MOST_NOISE,
+    MAX_NOISE,
     PURPOSE_DRAW,
     PURPOSE_XTC,
     DrawNoise,
@@ -48,8 +48,8 @@ def test_a_purpose_has_numbers_of_its_own() -> None:
 
 
 def test_noise_is_never_above_its_bound() -> None:
-    assert pytest.approx(-log(-log(((2**24 - 1) + 0.5) * 2.0**-24)), abs=1e-12) == MOST_NOISE
-    assert max(DrawNoise(7, 0, 0).gumbel(i) for i in range(3000)) < MOST_NOISE
+    assert pytest.approx(-log(-log(((2**24 - 1) + 0.5) * 2.0**-24)), abs=1e-12) == MAX_NOISE
+    assert max(DrawNoise(7, 0, 0).gumbel(i) for i in range(3000)) < MAX_NOISE
 
 
 def test_the_ids_of_a_mask_come_in_order() -> None:

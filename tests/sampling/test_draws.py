@@ -17,7 +17,7 @@ from tests.support.samplers_oracle import Case, drawn, ranked, softmax, survivin
 from camelid.backends.reference.sampling import philox
 from camelid.errors import RequestError
 from camelid.sampling.drawing import PURPOSE_DRAW, PURPOSE_XTC, DrawNoise
-from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores, largest_places, top_logprobs, winner
+from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores, largest_indices, top_logprobs, winner
 from camelid.sampling.params import SamplingParams
 from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.survivors import Survivors, UnlistedTokens
@@ -212,7 +212,7 @@ def test_a_mask_without_tokens_and_a_ban_of_all_are_errors() -> None:
     sampler = HostSampler(made(logit_bias=dict.fromkeys(range(14), False)), 14)
     with pytest.raises(RequestError, match="the grammar is stuck"):
         sampler.draw(all_of(LOGITS), [], 0, b"\0\0")
-    with pytest.raises(RequestError, match="logit_bias bans every token"):
+    with pytest.raises(RequestError, match="logit_bias bans every allowed token"):
         sampler.draw(all_of(LOGITS), [], 0)
     with pytest.raises(NeedsAllLogits):
         sampler.draw(Scores.of_row(row_of(LOGITS)), [], 0)
@@ -227,7 +227,7 @@ def test_the_largest_of_many_are_those_of_a_sort(n: int) -> None:
             logits = np.round(logits)
         if number % 3 == 1:
             logits[::61] = 50.0  # just those that the sample sees
-        assert largest_places(logits.tolist(), n) == np.argsort(-logits, kind="stable")[:n].tolist()
+        assert largest_indices(logits.tolist(), n) == np.argsort(-logits, kind="stable")[:n].tolist()
 
 
 def at_the_cut(name: str, probs: F64, logits: F64, k: int, off: float) -> dict[str, Any]:
@@ -299,13 +299,13 @@ def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None
         survivors = Survivors(list(range(12)), given.tolist(), bounds)
         sampler = sampler_of(case)
         try:
-            SAMPLERS[name].apply(survivors, sampler._turn([], 0))
+            SAMPLERS[name].apply(survivors, sampler._context([], 0))
         except NeedsAllLogits:
             continue
         answered += 1
         with np.errstate(all="ignore"):
             want = set(np.flatnonzero(np.isfinite(surviving_logits(case))).tolist())
-        assert set(survivors.ids) == (want if survivors.rest is None else {i for i in want if i < 12})
+        assert set(survivors.ids) == (want if survivors.unlisted is None else {i for i in want if i < 12})
     assert answered > 100
 
 

@@ -108,7 +108,7 @@ def llama(shared: Path) -> Iterator[Llama]:
 def ours(
     llama: Llama, logits: NDArray[np.float64], p: SamplingParams, history: list[int]
 ) -> dict[int, float]:
-    survivors = next(all_of(logits).rankings(VOCAB_SIZE, None))
+    survivors = next(all_of(logits).survivors(VOCAB_SIZE, None))
     context = SamplerContext(
         params=p, noise=DrawNoise(1, 0, 0), history=history, vocab_size=VOCAB_SIZE, mu=2 * p.mirostat_tau,
         token_bytes=llama.text, breakers=[b.encode() for b in p.dry_sequence_breakers],

@@ -75,7 +75,7 @@ def left(logits: list[float], history: list[int] | None = None, **options: Any) 
     params = SamplingParams.from_options({**OFF, "seed": 1, **options})
     array = np.array(logits)
     case = Case(array, params, history or [], texts=texts(len(array)))
-    survivors = next(all_of(array).rankings(len(array), None))
+    survivors = next(all_of(array).survivors(len(array), None))
     context = SamplerContext(
         params=params, noise=DrawNoise(1, 0, 0), history=case.history, vocab_size=len(array), mu=10.0,
         token_bytes=case.texts.__getitem__, breakers=[b.encode() for b in params.dry_sequence_breakers],
@@ -289,8 +289,8 @@ def test_survivors_and_their_logits_are_the_oracles() -> None:
         sampler = sampler_of(case)
         with np.errstate(all="ignore"):
             want = surviving_logits(case)
-        survivors = next(all_of(case.logits).rankings(len(case.logits), packed(case.mask)))
-        context = sampler._turn(case.history, case.position)
+        survivors = next(all_of(case.logits).survivors(len(case.logits), packed(case.mask)))
+        context = sampler._context(case.history, case.position)
         for name in case.params.chain:
             if survivors.ids:
                 SAMPLERS[name].apply(survivors, context)

@@ -11,7 +11,7 @@ import pytest
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf
 from camelid.plan.step import StepSampling
-from camelid.requests.file_defaults import file_defaults
+from camelid.requests.build import file_defaults
 from camelid.requests.options import check_names
 from camelid.sampling.options import SamplingOptions
 from camelid.sampling.params import CHECKS, DEFAULT_ORDER, ORDERS, SamplingParams
@@ -265,6 +265,8 @@ def test_a_recommendation_of_another_type_breaks_the_format() -> None:
 
 def test_a_recommendation_that_cannot_be_names_the_way_out() -> None:
     defaults = file_defaults(header(sequence="top_k;infill"))
-    with pytest.raises(RequestError, match=r"the model's file recommends .*'top_k;infill'.*; give your own"):
+    with pytest.raises(
+        RequestError, match=r"file recommends .*'top_k;infill'.*; set this option in the request"
+    ):
         SamplingParams.from_options({}, defaults)
     assert SamplingParams.from_options({"order": "default"}, defaults).order == DEFAULT_ORDER

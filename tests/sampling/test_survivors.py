@@ -16,11 +16,11 @@ from camelid.sampling.survivors import LogitChange, NeedsAllLogits, Survivors, U
 def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:
     """One that is not listed may equal it and have a lower id."""
     rest = UnlistedTokens(1, 2.0, 0.0, 2.0)
-    assert Survivors([5, 9], [3.0, 2.0], rest).n_settled == 1
+    assert Survivors([5, 9], [3.0, 2.0], rest).n_certain == 1
     assert Survivors([5, 9], [3.0, 2.0], rest).count(2.1) == 1
-    assert Survivors([5, 9], [3.0, 2.0], rest).has_beyond(1, 1)
+    assert Survivors([5, 9], [3.0, 2.0], rest).has_after(1, 1)
     doubts: list[Any] = [
-        lambda s: s.keep(2), lambda s: s.count(2.0), lambda s: s.has_beyond(1, 2)
+        lambda s: s.keep(2), lambda s: s.count(2.0), lambda s: s.has_after(1, 2)
     ]  # fmt: skip
     for doubtful in doubts:
         with pytest.raises(NeedsAllLogits):

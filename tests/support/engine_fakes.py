@@ -21,7 +21,16 @@ from camelid.backends.null.backend import NullBackend, QueuedStep
 from camelid.engine.admission import check_depth
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.programs import ALL_LOGITS, DECODE, ENTRIES, MIXED, Limits, program_key
+from camelid.engine.programs import (
+    ALL_LOGITS,
+    DECODE,
+    ENTRIES,
+    MIXED,
+    Limits,
+    ProgramTable,
+    program_key,
+    program_keys,
+)
 from camelid.engine.sequence import Request
 from camelid.engine.step_budget import rows_ahead
 from camelid.engine.stream import Stream
@@ -81,6 +90,8 @@ class HashBackend(NullBackend):
     entries: list[str] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
     denies_write: bool = False  # the next write to the state fails
+    row_buckets: tuple[int, ...] = ()
+    rows: list[tuple[int, int]] = field(default_factory=list)  # of each step, and of its program
 
     def __post_init__(self) -> None:
         super().__init__(late=self.late, counts=False)
@@ -88,7 +99,7 @@ class HashBackend(NullBackend):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             name="hash", device="test", ops=frozenset(), weight_types=frozenset(), promise="A+B",
-            max_in_flight=self.depth,
+            max_in_flight=self.depth, row_buckets=self.row_buckets,
         )  # fmt: skip
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
@@ -98,6 +109,7 @@ class HashBackend(NullBackend):
         number = len(self.steps)
         self.steps.append(decode_step(step, program.plan.layout))
         self.entries.append(program.key.entry)
+        self.rows.append((len(self.steps[-1].rows), program.key.capacity.rows))
         if number in self.run_faults:
             self.counters["runs"] += 1
             raise self.run_faults[number]
@@ -161,6 +173,12 @@ def make_plan(entry: str, limits: Limits, states: Sequence[StateSpec] = STATES) 
     )
 
 
+def make_plans(entry: str, limits: Limits, states: Sequence[StateSpec], buckets: Sequence[int]) -> list[Plan]:
+    n_paged = max(sum(state.kind in TABLES for state in states), 1)
+    keys = program_keys(entry, limits, PAGE_ROWS, n_paged=n_paged, row_buckets=buckets)
+    return [Plan(key=key, stages=(), states=tuple(states)) for key in keys]
+
+
 class ShortSteps:
     """A clock by which a step is so short that many run ahead."""
 
@@ -211,9 +229,18 @@ async def open_engine(
         chunk=rows_ahead(limits.chunk, depth),
     )  # fmt: skip
     await backend.allocate(states, state.sizes())
-    programs = {entry: await backend.compile(make_plan(entry, limits, states)) for entry in entries}
+    programs = ProgramTable()
+    for entry in entries:
+        plans = make_plans(entry, limits, states, backend.row_buckets)
+        programs.add(entry, [await backend.compile(plan) for plan in plans])
     return StepEngine(
-        backend, programs, state, limits=limits, vocab_size=VOCAB, max_in_flight=max_in_flight, clock=clock
+        backend,
+        programs,
+        state,
+        limits=limits,
+        vocab_size=VOCAB,
+        max_in_flight=max_in_flight,
+        clock=clock,
     )
 
 

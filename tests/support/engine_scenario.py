@@ -60,6 +60,7 @@ class Config:
     drafts: int = 3
     depth: int = 2
     late: int | None = None  # seed
+    row_buckets: tuple[int, ...] = ()
 
     @property
     def states(self) -> tuple[StateSpec, ...]:
@@ -154,6 +155,7 @@ def draw_config(draw: Random) -> Config:
         drafts=draw.randint(1, 4),
         depth=draw.choice((1, 2, 3, 8)),
         late=draw.choice((None, draw.randrange(1 << 16))),
+        row_buckets=draw.choice(((), (1, 2, 4), (3,))),
     )
 
 

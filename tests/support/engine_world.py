@@ -61,7 +61,7 @@ class World:
     def __init__(self, config: Config) -> None:
         self.config = config
         late = None if config.late is None else Random(config.late)
-        self.backend = HashBackend(depth=config.depth, late=late)
+        self.backend = HashBackend(depth=config.depth, late=late, row_buckets=config.row_buckets)
         self.lives: list[Live] = []
         self.saved: list[tuple[tuple[int, ...], ExportedState]] = []
         self.seen: Counter[str] = Counter()

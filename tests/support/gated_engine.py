@@ -10,7 +10,8 @@ from camelid.api.llm import LLM
 from camelid.api.runner import Runner
 from camelid.backends.base import Program, Ticket
 from camelid.backends.null.backend import NullBackend
-from camelid.loading.start import LoadOptions, start
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import start
 
 PATIENCE_S = 20.0  # a test that hangs fails after this
 

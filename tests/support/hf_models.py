@@ -31,7 +31,10 @@ GAINS = {
     "c_attn": 1.4,
     "lm_head": 2.0,
     "gate": 1.5,  # a router
+    "layer": 1.5,  # Granite's
 }
+VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0}  # mamba's: decays from slow to fast
+AROUND_0 = ("gemma", "qwen3_next")  # families whose norms are stored less 1
 EMBEDDINGS = ("embed_tokens", "wte", "wpe")
 EMBEDDING_SPREAD = 0.25  # of each number: a tied head of 64 inputs has logits of spread 2
 TYPES = {"f32": ("F32", "float32"), "f16": ("F16", "float16"), "bf16": ("BF16", "bfloat16")}
@@ -171,19 +174,20 @@ def _neutral(case: HfCase, name: str) -> NDArray[np.float32]:
 
 
 def _middle(case: HfCase, name: str) -> float:
-    """Norms scale by about 1; Gemma's store the difference from 1."""
+    """Norms scale by about 1; some families store the difference from 1."""
     is_norm = len(case.tensors[name]) == 1 and name.endswith("weight")
-    return 1.0 if is_norm and not case.config["model_type"].startswith("gemma") else 0.0
+    is_around_0 = case.config["model_type"].startswith(AROUND_0) and ".linear_attn." not in name
+    return 1.0 if is_norm and not is_around_0 else 0.0
 
 
 def _spread(case: HfCase, name: str) -> float:
     shape = case.tensors[name]
-    part = name.split(".")[-2]
+    part, last = name.split(".")[-2:]
     if len(shape) == 1:
-        return 0.2
+        return VECTORS.get(last, 0.2)
     if part in EMBEDDINGS:
         return EMBEDDING_SPREAD
-    fan_in = shape[0] if case.config["model_type"] == "gpt2" else shape[1]  # gpt2 stores [in, out]
+    fan_in = shape[0] if case.config["model_type"] == "gpt2" else shape[-1]  # gpt2 stores [in, out]
     return GAINS.get(part, 1.0) / float(np.sqrt(fan_in))
 
 

@@ -48,6 +48,24 @@ ARROWS: dict[str, set[str]] = {
 }  # fmt: skip
 EVERYWHERE = {"errors", "version"}
 
+# The picture of the README: tiers from the top, and the waists that lie below two of them.
+TIERS: dict[str, tuple[str, ...]] = {
+    "faces": ("__main__", "cli", "page", "server", "__init__"),
+    "Python API": ("api",),
+    "words to requests, names to engines": ("requests", "loading"),
+    "token ids": ("engine", "sampling"),
+    "programs": ("model", "plan"),
+    "runs plans": (
+        "backends/registry", "backends/proof", "backends/reference", "backends/webgpu", "backends/staged",
+        "backends/null", "backends/common", "backends/base",
+    ),
+    "libraries": ("text", "formats", "data", "errors", "version"),
+}  # fmt: skip
+WAISTS = {
+    "words to requests, names to engines": "waist 1: submit, step, cancel",
+    "programs": "waist 2: plan, step, state",
+}
+
 
 @dataclass(frozen=True)
 class Import:

@@ -21,9 +21,11 @@ from camelid.engine.engine import StepEngine
 from camelid.engine.programs import VERIFY, Limits
 from camelid.engine.sequence import Overflow, Request
 from camelid.engine.stream import Stream
-from camelid.loading.start import LoadOptions, _prepare, backend_plan
+from camelid.loading.deployment import Deployment
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import compile_program, start_engine
 from camelid.model.arch import Model
-from camelid.requests.completion import Event
+from camelid.requests.output_text import Event
 from camelid.sampling.params import SamplingParams
 
 Bits = list[tuple[int, float]]  # token id and log-probability of each event
@@ -112,11 +114,11 @@ async def opened(
     depth = depth and min(depth, backend.capabilities().max_in_flight)
     options = LoadOptions(kv_type=case.kv_type, kv_rows=kv_rows, max_in_flight=depth)
     file: Any = SimpleNamespace(model=case.model, sources=case.sources)
-    engine = await _prepare(file, backend, limits, options, lambda *_: None)
     can = backend.capabilities()
+    deployment = Deployment(case.model, limits, can, case.kv_type, kv_rows, depth or can.max_in_flight)
+    engine = await start_engine(file, backend, deployment, options, lambda *_: None)
     for name in {*programs, *case.request().programs}:
-        plan = backend_plan(case.model, name, limits, can, case.kv_type)
-        engine.programs[name] = await backend.compile(plan)
+        await compile_program(engine.programs, name, backend, deployment)
     try:
         yield engine
         while await engine.step():

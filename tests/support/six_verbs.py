@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from camelid.api.llm import LLM, load
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.loading.model_file import ModelName
-from camelid.requests.completion import Completion, Event
-from camelid.requests.options import LoadWords, Options
+from camelid.requests.options import Options
+from camelid.requests.output_text import Completion, Event
 
 
 class Engine:
@@ -27,7 +27,7 @@ class Engine:
             raise RequestError("no model is loaded; call load_model first", field="model")
         return self._llm
 
-    def load_model(self, model: ModelName, **options: Unpack[LoadWords]) -> None:
+    def load_model(self, model: ModelName, **options: Any) -> None:
         """Loads a model, in place of one loaded before."""
         self.close()
         self._llm = load(model, **options)

@@ -1,4 +1,5 @@
-// node precompile.mjs PYODIDE STDLIB CORE OUT: both archives with bytecode in place of sources, in folder OUT.
+// node precompile.mjs PYODIDE STDLIB CORE OUT: writes both archives, with bytecode in place of sources, to
+// OUT.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -12,7 +13,7 @@ python.FS.writeFile("/core.zip", new Uint8Array(readFileSync(core)));
 try {
   python.runPython(readFileSync(new URL("inside.py", import.meta.url), "utf8"));
 } catch (error) {
-  console.error(error.message); // Python's traceback; Node.js would print the line of Pyodide that threw
+  console.error(error.message); // Python's traceback; Node.js alone would print a line of Pyodide's source
   process.exit(3); // build.py's WRONG_PYTHON
 }
 writeFileSync(`${out}/${basename(stdlib)}`, python.FS.readFile("/stdlib.out"));

@@ -1,1 +1,1 @@
-"""The Python API: load a model, generate, chat, keep a session."""
+"""The Python API: loading, generation, chat, sessions."""

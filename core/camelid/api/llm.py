@@ -1,14 +1,14 @@
-"""The Python API: `load`, `LLM` and its asynchronous twins, and `Engine` with the classic six verbs.
+"""The Python API: `load`, `aload`, `load_tokenizer` and `LLM`.
 
-The synchronous calls drive the asynchronous engine on the calling thread; there is one implementation.
+The synchronous methods drive the asynchronous methods on the calling thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
@@ -18,13 +18,13 @@ from camelid.engine.sequence import Request
 from camelid.engine.stream import Stream
 from camelid.errors import RequestError, shown
 from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
-from camelid.loading.start import LoadOptions, Progress, RunningModel, start
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import Progress, RunningModel, start
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder
-from camelid.requests.completion import Completion, Event, TextStream
-from camelid.requests.options import LoadWords, Message, Options, Prompt
-from camelid.requests.output_text import ChatPrompt
+from camelid.requests.options import Message, Options, Prompt
+from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["LLM", "Completion", "Event", "ModelSource", "aload", "load", "load_tokenizer"]
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 class LLM:
@@ -43,7 +44,7 @@ class LLM:
     """
 
     def __init__(self, running: RunningModel, runner: Runner) -> None:
-        self.backend_note = running.note  # which backend, and why that one
+        self.backend_note = running.note  # the backend that was chosen, and the reason
         self._running = running
         self._engine = running.engine
         self._runner = runner
@@ -57,51 +58,54 @@ class LLM:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
+        """The model's tokenizer.
+
+        Raises RequestError if the file has no tokenizer, UnsupportedModelError for a kind not supported.
+        """
         return self._builder.tokenizer
 
     @property
     def context(self) -> int:
-        """The most tokens of prompt and answer together."""
+        """The context length: the maximum number of tokens of prompt and answer together."""
         return self._engine.context
 
     @property
     def capabilities(self) -> Capabilities:
-        """The backend's name, device, promise and limits."""
+        """The backend's name, device, guarantees and limits."""
         return self._running.backend.capabilities()
 
     @property
     def counters(self) -> Counters:
-        """What the engine has done so far."""
+        """The engine's counters since loading."""
         return self._engine.counters
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the model's weights as its file stores them."""
+        """Bytes of the model's weights, as stored in its file."""
         return self._running.file.model.weight_bytes
 
     @property
     def has_template(self) -> bool:
-        """Whether the model can chat: its file has a chat template."""
+        """True if the model's file has a chat template."""
         return self._running.file.template is not None
 
     @property
     def is_idle(self) -> bool:
-        """No request runs and every unit of state is free."""
+        """True if no request runs and all state is free."""
         return self._engine.is_idle
 
     def memory(self) -> MemoryReport:
-        """Bytes by use, and the backend's counters."""
+        """The backend's memory by use, in bytes, and its counters."""
         return self._running.backend.memory()
 
     def stats(self) -> EngineStats:
-        """How many requests run and wait, and what their state takes."""
+        """Numbers of running and waiting requests, and bytes of their state."""
         return self._engine.stats()
 
     def on_step(self, hook: StepHook) -> None:
-        """From now on calls `hook` with the facts of every step that has retired. It should take no time.
+        """Registers a function that is called with the facts of every retired step; it must return quickly.
 
-        What it raises is reported by the event loop's exception handler, and harms no request.
+        An exception in the hook goes to the event loop's exception handler and affects no request.
         """
         if not callable(hook):
             raise RequestError(f"the hook is {shown(hook)}, expected a function", field="hook")
@@ -112,23 +116,23 @@ class LLM:
         return self._running.plan(entry)
 
     def tokenize(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of a text; control tokens written in it count only with `special`. No BOS is added."""
+        """Encodes a text without BOS. Control tokens written in the text count only with `special`."""
         return self.tokenizer.encode(text, special)
 
     def detokenize(self, token_ids: Iterable[int]) -> str:
-        """The text of token ids, without control tokens."""
+        """Decodes token ids, without control tokens."""
         return self.tokenizer.decode(token_ids)
 
     def render(self, messages: Sequence[Message]) -> list[int]:
-        """The chat template's token ids for these messages. What they say never becomes a control token."""
+        """Token ids of the rendered messages. Text of a message never becomes a control token."""
         return self._builder.chat.prompt(messages).token_ids
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
-        """The whole answer. RequestError, ContextOverflowError, or what made the backend fail."""
+        """Generates a complete answer. Raises RequestError, ContextOverflowError, or the backend's error."""
         return await _read(await self._start(prompt, options))
 
     async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
-        """The answer token by token. Leaving the loop cancels the request."""
+        """Generates an answer token by token. Leaving the loop cancels the request."""
         stream = await self._start(prompt, options)
         try:
             async for event in stream:
@@ -137,14 +141,14 @@ class LLM:
             await stream.aclose()
 
     async def achat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
-        """The answer to a conversation, through the model's chat template."""
+        """Generates the answer to a conversation, through the model's chat template."""
         return await self.agenerate(list(messages), **options)
 
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
-        """What this model would draw next: as a draft model, it is what `speculate` may name.
+        """Draft tokens after `token_ids`, for `speculate=draft_llm` in requests to a larger model.
 
-        Draws of two models that see the same seed share their noise, so that they agree more often than by
-        chance at any temperature.
+        Two models with the same seed share the noise of their draws, so drafts agree with the target more
+        often than by chance at any temperature.
         """
         self._check_open()
         most = min(most, self.context - len(token_ids))
@@ -154,7 +158,7 @@ class LLM:
         return (await _read(self._engine.submit(request))).token_ids
 
     async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
-        """The logits after each of these tokens: float32, [T, V]."""
+        """The logits after each token: float32, [T, V]."""
         self._check_open()
         await self._running.compile(ALL_LOGITS)
         greedy = SamplingParams(temperature=0.0).seeded()
@@ -165,18 +169,18 @@ class LLM:
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 
     async def aclose(self) -> None:
-        """Closes the backend. Requests that still run are cancelled."""
+        """Cancels running requests and closes the backend."""
         if not self._is_closed:
             self._is_closed = True
             self._engine.cancel_all()
             await self._running.backend.close()
 
     def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
-        """As `agenerate`, for code without an event loop."""
+        """As `agenerate`, without an event loop."""
         return self._runner.run(self.agenerate(prompt, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Generator[Event, None, Completion]:
-        """As `astream`, for code without an event loop; the generator returns the completion.
+        """As `astream`, without an event loop; the generator returns the completion.
 
         Closing it cancels the request.
         """
@@ -189,15 +193,15 @@ class LLM:
             self._runner.run(stream.aclose())
 
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Completion:
-        """As `achat`, for code without an event loop."""
+        """As `achat`, without an event loop."""
         return self._runner.run(self.achat(messages, **options))
 
     def logits(self, token_ids: Sequence[int]) -> memoryview[float]:
-        """As `alogits`, for code without an event loop."""
+        """As `alogits`, without an event loop."""
         return self._runner.run(self.alogits(token_ids))
 
     def close(self) -> None:
-        """As `aclose`, for code without an event loop."""
+        """As `aclose`, without an event loop."""
         self._runner.run(self.aclose())
         self._runner.close()
 
@@ -214,24 +218,24 @@ class LLM:
         await self.aclose()
 
     def submit(self, prompt: Prompt, **options: Unpack[Options]) -> TextStream:
-        """Queues a request. Its stream yields events, then has the `completion`; closing it cancels.
+        """Queues a request. The stream yields events and then has a `completion`; closing it cancels.
 
-        Grammars, logprobs, speculation, and samplers that the device does not have need a program of their
-        own, which `agenerate` and `astream` compile; before that PlanError is raised.
+        Constraints, logprobs, speculation, and samplers outside the device's chain need a program of their
+        own, which `agenerate` and `astream` compile. Raises PlanError if it has not been compiled.
         """
         self._check_open()
         return self._engine.submit(self._builder.request(prompt, options))
 
     def session(self, id: str | None = None) -> Session:  # noqa: A002
-        """A conversation that goes on, with a name of its own unless given one."""
-        from camelid.api.sessions.session import Session  # with chat templates: most programs need neither
+        """A new session; its `id` is random by default."""
+        from camelid.api.sessions.session import Session  # a plain prompt needs no session
 
         return Session(self._host, id)
 
     async def arestore(self, path: str | PathLike[str] | ModelSource) -> Session:
-        """The session that a file holds; its `note` says what could not be used.
+        """Restores a session from a file; its `note` gives the reason if rows could not be used.
 
-        Raises RequestError if another model saved it, ModelFormatError if the file is damaged.
+        Raises RequestError if another model saved the file, ModelFormatError if the file is damaged.
         """
         from camelid.api.sessions.session import Session
 
@@ -245,23 +249,19 @@ class LLM:
         return SessionHost(self._running, self._builder, self._runner, self._start)
 
     def restore(self, path: str | PathLike[str]) -> Session:
-        """As `arestore`, for code without an event loop."""
+        """As `arestore`, without an event loop."""
         return self._runner.run(self.arestore(path))
 
     def save_tape(self, path: str) -> None:
         """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
-        save = getattr(self._running.backend, "save_tape", None)
-        if save is None:
-            name = self.capabilities.name
-            raise RequestError(f"backend {name!r} has no tape to save; use webgpu", field="save_tape")
         if not self._running.is_recorded:
             raise RequestError(
                 "nothing was recorded; load the model with record_tape=True to save a tape", field="save_tape"
             )
-        save(path)
+        self._running.backend.save_tape(path)
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
-        """As `submit`, with the programs that the request needs."""
+        """As `submit`; compiles the programs that the request needs first."""
         self._check_open()
         request = self._builder.request(prompt, options)
         for program in request.programs:
@@ -270,11 +270,11 @@ class LLM:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise RequestError("this model was closed; load it again", field="llm")
+            raise RequestError("this model was closed; load the model again", field="llm")
 
 
 async def _read(stream: Stream[Any, C]) -> C:
-    """The completion of a stream, read to its end."""
+    """Reads a stream to its end and returns the completion."""
     try:
         async for _ in stream:
             pass
@@ -287,35 +287,72 @@ async def _next(stream: TextStream) -> Event | None:
     return await anext(stream, None)
 
 
-def load(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+def load(
+    model: ModelName,
+    *,
+    backend: str = "auto",
+    adapter: str = "",
+    threads: int | None = None,
+    gpu_layers: int | None = None,
+    context: int | None = None,
+    parallel: int = 4,
+    chunk: int | None = None,
+    kv_type: str = "f32",
+    kv_rows: int | None = None,
+    max_in_flight: int | None = None,
+    record_tape: bool = False,
+    progress: Progress | None = None,
+    **unknown: Any,
+) -> LLM:
     """A model, ready to answer: a path, a hub id such as "owner/repo:Q4_K_M", "cria", or a `ModelSource`.
 
-    Options are those of `LoadWords`. `llm.backend_note` says which backend was chosen and why. `progress` is
-    told (what, stage, of), and (file, bytes, of) while a hub id's files are fetched.
+    `LoadOptions` explains the options; `llm.backend_note` states the chosen backend and the reasons.
+    `progress` receives (stage, number, of), and (file, bytes, of) while files of a hub id are fetched. Raises
+    RequestError for an option that does not exist or does not fit, ModelFormatError, UnsupportedModelError,
+    FetchError, BackendError, OutOfMemoryError.
     """
+    options = LoadOptions.of(
+        backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers, context=context,
+        parallel=parallel, chunk=chunk, kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight,
+        record_tape=record_tape, **unknown,
+    )  # fmt: skip
+    return load_with(model, options, progress=progress)
+
+
+def load_with(model: ModelName, options: LoadOptions, *, progress: Progress | None = None) -> LLM:
+    """As `load`, with the options as one object."""
     runner = Runner()
     try:
-        return runner.run(_load(model, options, progress, runner))
+        return runner.run(aload_with(model, options, progress=progress, runner=runner))
     except BaseException:
         runner.close()
         raise
 
 
-async def aload(model: ModelName, *, progress: Progress | None = None, **options: Unpack[LoadWords]) -> LLM:
+P = ParamSpec("P")
+Work: TypeAlias = Coroutine[Any, Any, T]
+
+
+def twin_of(call: Callable[P, T]) -> Callable[[Callable[..., Work[T]]], Callable[P, Work[T]]]:  # noqa: ARG001
+    """A decorator that types an asynchronous function with the parameters of its synchronous twin."""
+    return lambda twin: twin
+
+
+@twin_of(load)
+async def aload(model: ModelName, *, progress: Progress | None = None, **options: Any) -> LLM:
     """As `load`, for asynchronous code and for the browser."""
-    return await _load(model, options, progress, Runner())
+    return await aload_with(model, LoadOptions.of(**options), progress=progress)
 
 
-async def _load(model: ModelName, words: LoadWords, progress: Progress | None, runner: Runner) -> LLM:
-    unknown = sorted(set(words) - set(LoadWords.__annotations__))
-    if unknown:
-        known = ", ".join(LoadWords.__annotations__)
-        raise RequestError(f"option {unknown[0]!r} is unknown; known: {known}", field=unknown[0])
-    return LLM(await start(model, LoadOptions(**words), progress), runner)
+async def aload_with(
+    model: ModelName, options: LoadOptions, *, progress: Progress | None = None, runner: Runner | None = None
+) -> LLM:
+    """As `aload`, with the options as one object."""
+    return LLM(await start(model, options, progress), runner or Runner())
 
 
 def load_tokenizer(model: ModelName) -> Tokenizer:
-    """A model's tokenizer: `.encode(text, special=False)`, `.decode(token_ids)`. Reads no weights."""
+    """Loads a tokenizer alone, without weights: `.encode(text, special=False)`, `.decode(token_ids)`."""
     runner = Runner()
     try:
         return runner.run(open_tokenizer(model))

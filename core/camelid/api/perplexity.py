@@ -1,8 +1,8 @@
-"""How well a model predicts a text: windows over its token ids, and the perplexity of what is scored.
+"""Perplexity of a model on a text: windows over the token ids, and the loss of the scored ids.
 
-Two ways to cut a text are in use. Chunks, as llama.cpp has it: each `context` ids are read by themselves and
-the second half is scored. Strided, as the documentation of transformers has it: windows overlap, and every id
-but the first is scored once, after as many ids as its window holds.
+There are two kinds of windows. Chunks, as in llama.cpp: chunks of `context` ids do not overlap, and the
+second half of each chunk is scored. Strided windows, as in the documentation of transformers: windows
+overlap, and every id but the first is scored once, after all earlier ids of its window.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from camelid.errors import RequestError
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Ids to read at once. Those from index `first` (at least 1) on are scored."""
+    """Token ids of one forward pass. Ids from index `first` (at least 1) on are scored."""
 
     token_ids: tuple[int, ...]
     first: int
 
     @property
     def n_scored(self) -> int:
-        """Ids that are scored."""
+        """Number of scored ids."""
         return len(self.token_ids) - self.first
 
 
 @dataclass(frozen=True, slots=True)
 class PerplexityEstimate:
-    """Sums over scored ids: how many, of their negative log-likelihoods in nats, and of the squares."""
+    """Sums over scored ids: their count, negative log-likelihoods in nats, and squares of these."""
 
     n_tokens: int = 0
     total: float = 0.0
     squares: float = 0.0
 
     def plus(self, losses: Sequence[float]) -> PerplexityEstimate:
-        """With more ids."""
+        """The estimate with the losses of more ids."""
         return PerplexityEstimate(
             self.n_tokens + len(losses),
             self.total + fsum(losses),
@@ -50,12 +50,12 @@ class PerplexityEstimate:
 
     @property
     def perplexity(self) -> float:
-        """e to the loss; infinite where that is beyond float64."""
+        """exp(loss); infinite beyond the range of float64."""
         return exp(self.loss) if self.loss < 709 else inf
 
     @property
     def error(self) -> float:
-        """Standard error of the perplexity, by the loss's own: ppl * sqrt(var / (n - 1)). 0.0 for one id."""
+        """Standard error of the perplexity: ppl * sqrt(var(loss) / (n - 1)); 0.0 for one id."""
         if self.n_tokens < 2:
             return 0.0
         variance = max(self.squares / self.n_tokens - self.loss**2, 0.0)
@@ -63,9 +63,9 @@ class PerplexityEstimate:
 
 
 def chunk_windows(token_ids: Sequence[int], context: int, before: Sequence[int] = ()) -> Iterator[Window]:
-    """Whole chunks of `context` ids; `before` (BOS, if the model reads one) replaces a chunk's first ids.
+    """Chunks of `context` ids; `before` (BOS, if the model has a BOS) replaces the first ids of a chunk.
 
-    A last chunk that is not full is left out. RequestError if nothing is left to score.
+    A partial last chunk is left out. Raises RequestError for a text shorter than one chunk.
     """
     _check(len(token_ids), context, least=4, need=context)
     for start in range(0, len(token_ids) - context + 1, context):
@@ -74,9 +74,9 @@ def chunk_windows(token_ids: Sequence[int], context: int, before: Sequence[int] 
 
 
 def strided_windows(token_ids: Sequence[int], context: int, stride: int) -> Iterator[Window]:
-    """Windows of up to `context` ids, each `stride` further on, that score the ids not scored before.
+    """Windows of up to `context` ids at distances of `stride`; each scores the ids not scored before.
 
-    RequestError for a stride that would leave ids out, and for a text of one id.
+    Raises RequestError for a stride that would leave ids out, and for a text of one id.
     """
     _check(len(token_ids), context, least=2, need=2)
     if not 1 <= stride < context:
@@ -84,7 +84,7 @@ def strided_windows(token_ids: Sequence[int], context: int, stride: int) -> Iter
             f"stride is {stride}, expected 1 to {context - 1}, so that windows of {context} overlap",
             field="stride",
         )
-    scored = 1  # nothing comes before the first id
+    scored = 1  # the first id has no predecessor
     for start in range(0, len(token_ids), stride):
         end = min(start + context, len(token_ids))
         yield Window(tuple(token_ids[start:end]), scored - start)
@@ -106,7 +106,7 @@ def _check(n_ids: int, context: int, *, least: int, need: int) -> None:
 def window_losses(window: Window, logits: memoryview[float]) -> list[float]:
     """The negative log-likelihood of each scored id, from `logits` [T, V] of the window's ids."""
     ids, n_vocab = window.token_ids, (logits.shape or (0, 0))[1]
-    rows = logits.cast("B").cast("f")  # flat: slices of two-dimensional views do not exist
+    rows = logits.cast("B").cast("f")  # flat: a two-dimensional memoryview cannot be sliced
     return [token_loss(rows[(i - 1) * n_vocab : i * n_vocab], ids[i]) for i in range(window.first, len(ids))]
 
 

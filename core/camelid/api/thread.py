@@ -1,9 +1,8 @@
-"""An engine on a thread of its own, so that a face stays responsive while a step runs.
+"""An engine on a thread of its own, so that a caller stays responsive while a step runs.
 
-Not in a page: there is no thread in Pyodide, and the page's worker is one already.
-
-All that touches an LLM goes through one `EngineThread`: its event loop is the engine's. Other threads hand it
-coroutines and read what comes through queues; an event loop of another thread awaits.
+One `EngineThread` makes all calls to an LLM: its event loop is the engine's. Other threads submit coroutines
+to it and read events through queues; another thread's event loop awaits them. Pyodide has no threads; a page
+runs the engine in a worker instead.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from typing import Any, Generic, TypeVar
 from camelid.errors import RequestError
 
 T = TypeVar("T")
-POLL_S = 0.05  # Windows delivers Ctrl-C only between waits, so none is longer
+POLL_S = 0.05  # longest wait: Windows delivers Ctrl-C only between waits
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Nothing follows; the error if there was one."""
+    """The end of a stream of events, with the error that ended it, if any."""
 
     error: BaseException | None = None
 
 
-Put = Callable[[Any], object]  # takes events, then an StreamEnd
+Put = Callable[[Any], object]  # called with each event, then with a StreamEnd
 Stop = Callable[[], object]
 
 
 class StreamPump(Generic[T]):
-    """Reads an asynchronous iterator to its end, or until told to stop; closes it either way."""
+    """Reads an asynchronous iterator until its end or `stop`, and closes it."""
 
     def __init__(self, events: AsyncIterator[T], put: Put) -> None:
         self._events = events
@@ -44,7 +43,7 @@ class StreamPump(Generic[T]):
         self._is_stopped = False
 
     async def run(self) -> None:
-        """Raises what the iterator raised."""
+        """Reads to the end. Raises the iterator's exception."""
         if not self._is_stopped:
             self._reading = asyncio.create_task(self._read())
         try:
@@ -56,7 +55,7 @@ class StreamPump(Generic[T]):
             self._reading.result()
 
     def stop(self) -> None:
-        """For the iterator's own loop."""
+        """Stops reading. Call it from the iterator's own event loop."""
         self._is_stopped = True
         if self._reading:
             self._reading.cancel()
@@ -66,8 +65,8 @@ class StreamPump(Generic[T]):
             self._put(event)
 
     async def _close(self) -> None:
-        if self._reading and not self._reading.done():  # the thread ends; nobody may close what still runs
-            if not self._reading.cancelling():  # twice would break off what it does at its end
+        if self._reading and not self._reading.done():  # the thread ends: a running iterator cannot be closed
+            if not self._reading.cancelling():  # a second cancel would interrupt its cleanup
                 self._reading.cancel()
             await asyncio.wait([self._reading])
         aclose = getattr(self._events, "aclose", None)
@@ -76,7 +75,7 @@ class StreamPump(Generic[T]):
 
 
 class EngineThread:
-    """A thread with an event loop. Close it, or use it as a context manager."""
+    """A thread with an event loop, to be closed or used as a context manager."""
 
     def __init__(self, name: str = "camelid engine") -> None:
         self._loop = asyncio.new_event_loop()
@@ -85,15 +84,18 @@ class EngineThread:
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts a coroutine there. Its future may be waited for on any thread, or awaited when wrapped by
-        `asyncio.wrap_future`; cancelling it cancels the coroutine. RequestError once the thread is closed."""
+        """Starts a coroutine on the thread and returns its future.
+
+        Any thread may wait for the future, or await it through `asyncio.wrap_future`; cancelling the future
+        cancels the coroutine. Raises RequestError after `close`.
+        """
         if self._is_closed:
             work.close()
-            raise RequestError("this engine thread was closed; make another one", field="thread")
+            raise RequestError("this engine thread was closed; create a new EngineThread", field="thread")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """A coroutine's result. Ctrl-C while it is awaited cancels it."""
+        """Runs a coroutine on the thread and returns its result. Ctrl-C cancels the coroutine."""
         future = self.submit(work)
         try:
             _join(future)
@@ -103,16 +105,16 @@ class EngineThread:
         return future.result()
 
     def stream(self, events: AsyncIterator[T]) -> EventQueue[T]:
-        """What an asynchronous iterator gives, for a thread without an event loop."""
+        """Events of an asynchronous iterator, for a thread without an event loop."""
         queue = SimpleQueue[Any]()
         return EventQueue(queue, *self._pump(events, queue.put))
 
     async def astream(self, events: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-        """The same for the caller's own event loop. Leaving the loop over it ends the iterator."""
+        """As `stream`, for the caller's own event loop. Leaving the `async for` ends the iterator."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
         def put(item: object) -> None:
-            with suppress(RuntimeError):  # the caller's loop is gone, and nobody listens
+            with suppress(RuntimeError):  # the caller's event loop was closed
                 loop.call_soon_threadsafe(queue.put_nowait, item)
 
         stop, ended = self._pump(events, put)
@@ -131,13 +133,13 @@ class EngineThread:
         ended.add_done_callback(lambda done: put(StreamEnd(_error(done))))
 
         def stop() -> None:
-            with suppress(RuntimeError):  # the thread was closed, and its tasks with it
+            with suppress(RuntimeError):  # the thread was closed, which cancelled its tasks
                 self._loop.call_soon_threadsafe(pump.stop)
 
         return stop, ended
 
     def close(self) -> None:
-        """Cancels what still runs there, and ends the thread."""
+        """Cancels running tasks and ends the thread."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -148,7 +150,7 @@ class EngineThread:
         try:
             self._loop.run_forever()
         finally:
-            self._loop.run_until_complete(_cancel_rest())
+            self._loop.run_until_complete(_cancel_tasks())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
@@ -160,7 +162,7 @@ class EngineThread:
 
 
 class EventQueue(Iterator[T], Generic[T]):
-    """Events of an engine thread on another thread, in order."""
+    """Iterator over events of an engine thread, for another thread."""
 
     def __init__(self, queue: SimpleQueue[Any], stop: Stop, ended: Future[None]) -> None:
         self._queue = queue
@@ -169,13 +171,13 @@ class EventQueue(Iterator[T], Generic[T]):
         self._is_over = False
 
     def __next__(self) -> T:
-        """Waits for the next event; raises what made the source fail, after the events before it."""
+        """Waits for the next event. Raises the source's exception after all earlier events."""
         while True:
             with suppress(Empty):
                 return self.get(POLL_S)
 
     def get(self, timeout_s: float) -> T:
-        """The next event. `queue.Empty` if none comes in that time, StopIteration after the last."""
+        """The next event. Raises `queue.Empty` on timeout, StopIteration after the last event."""
         if self._is_over:
             raise StopIteration
         item = self._queue.get(timeout=timeout_s)
@@ -185,7 +187,7 @@ class EventQueue(Iterator[T], Generic[T]):
         raise item.error or StopIteration
 
     def close(self) -> None:
-        """Ends the source, and waits until it has: what it held is free. Unread events may still be read."""
+        """Stops the source and waits for its end, so that its state is freed. Unread events stay readable."""
         self._stop()
         _join(self._ended)
 
@@ -197,12 +199,12 @@ def _join(future: Future[Any]) -> None:
 
 def _error(done: Future[None]) -> BaseException | None:
     if done.cancelled():
-        return RequestError("the engine thread was closed before the stream had ended", field="thread")
+        return RequestError("the engine thread was closed before the stream's end", field="thread")
     return done.exception()
 
 
-async def _cancel_rest() -> None:
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
+async def _cancel_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)

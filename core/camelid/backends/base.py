@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from camelid.errors import BackendError
+from camelid.errors import BackendError, RequestError
 from camelid.plan.dtypes import F32
 from camelid.plan.fuse import UNBOUNDED
 from camelid.plan.plan import Plan, StateSpec
@@ -23,24 +23,31 @@ Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, Fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSpec:
-    """How to open a backend. `adapter` asks for a device whose name contains this text; of `cpu`, for a
-    variant of its kernels. `threads` are those that compute (None: as many as this process may use)."""
+    """Parameters of `Backend.open`.
+
+    `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` are those of the
+    processor (None: all that the process may use). `default_limits` plans for WebGPU's default limits on any
+    adapter.
+    """
 
     adapter: str = ""
     threads: int | None = None
-    default_limits: bool = False  # plan for WebGPU's default limits even if the adapter offers more
+    default_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do, and what it promises (DESIGN: A company, B schedule).
+    """Ops, types, limits and geometry of a backend, and its promise (DESIGN: A company, B schedule).
 
-    `refuses` gives the reason why a plan of known ops cannot run, e.g. an attribute without a kernel, or "".
-    `activations` "q8": what is multiplied with a matrix is rounded to int8 first, in blocks of 32 columns
-    with the scale max|x| / 127, or for a matrix of bf16 to bf16; those of `FLOAT_TYPES` take it as it is.
-    `dtypes` are those of activations that its kernels read and write.
-    `build` tells builds of the kernels apart where `device` does not, e.g. by a library's hash. Before each
-    layer of `cuts` plans begin a new stage.
+    `refuses` returns the reason against a plan of known ops, e.g. an attribute without a kernel, or "".
+    `activations` is "q8" where a matrix product rounds its input to int8 first, in blocks of 32 columns with
+    the scale max|x| / 127 (to bf16 for a matrix of bf16); weights of `FLOAT_TYPES` multiply unrounded input.
+    `dtypes` are the activation types of the kernels. `build` tells builds of the kernels apart where `device`
+    does not, e.g. by a library's hash. A plan begins a new stage before each layer of `cuts`.
+
+    Geometry: a page of the KV cache has `page_rows` rows; a step has `chunk` prompt rows by default. Programs
+    are compiled for the row counts of `row_buckets` up to the largest step, and a step runs the smallest that
+    fits; without buckets one program serves every step, for kernels that skip unused rows.
     """
 
     name: str
@@ -57,6 +64,9 @@ class Capabilities:
     dtypes: frozenset[str] = frozenset({F32})
     build: str = ""
     cuts: tuple[int, ...] = ()
+    page_rows: int = 16
+    chunk: int = 64
+    row_buckets: tuple[int, ...] = ()
 
     @property
     def most_bytes(self) -> int:
@@ -140,7 +150,7 @@ class Forecast:
 
 
 class Backend(Protocol):
-    """The whole contract. `run` never waits for the device.
+    """The contract of a backend; every call that others make is named here. `run` never waits for the device.
 
     A program may be one stage of several: `inputs` are the boundary buffers that its plan takes, and
     `read_boundary` gives those that it makes, before the program runs again. Both hold as many rows as the
@@ -163,6 +173,22 @@ class Backend(Protocol):
     def memory(self) -> MemoryReport: ...
     async def close(self) -> None: ...
 
+    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
+        """Memory of plans before loading: by default the stored weights, and no scratch of kernels."""
+        return stored_forecast(plans, pools)
+
+    def peak_gflops(self) -> float:
+        """Measured arithmetic peak in GFLOP/s; 0.0 for a device without a measurement."""
+        return 0.0
+
+    def record(self) -> None:
+        """Starts a tape of all sections and steps. Raises RequestError for a backend without tapes."""
+        raise no_tape(self)
+
+    def save_tape(self, path: str) -> None:
+        """Writes the tape as JSON. Raises RequestError for a backend without tapes."""
+        raise no_tape(self)
+
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
@@ -171,6 +197,20 @@ class PoolSize:
     units: int
     table_rows: int = 0
     table_cols: int = 0
+
+
+def stored_forecast(plans: Mapping[str, Plan], _: Mapping[str, PoolSize]) -> Forecast:
+    """Weights as they are stored, and no memory beside the plans' own buffers."""
+    weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
+    return Forecast(sum(w.n_bytes for w in weights.values()), dict.fromkeys(plans, 0))
+
+
+def no_tape(backend: Backend) -> RequestError:
+    """The error for a tape of a backend that records none."""
+    name = backend.capabilities().name
+    return RequestError(
+        f"backend {name!r} has no tape to record; choose a backend that replays tapes", field="record_tape"
+    )
 
 
 def check_unit(group: str, data: bytes, want: int, *, backend: str) -> None:

@@ -1,35 +1,110 @@
-"""Which backends there are, and how a name becomes one. Nothing is imported before its name is asked for."""
+"""The backends by name, as rows. A module is imported when its name is asked for."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Literal
 
 from camelid.backends.base import Backend
 from camelid.errors import BackendError
 
-BACKENDS = {
-    "reference": "camelid.backends.reference.backend",
-    "cpu": "camelid_native.wasm.backend" if sys.platform == "emscripten" else "camelid_native.cpu.backend",
-    "null": "camelid.backends.null.backend",
-    "webgpu": "camelid.backends.webgpu.backend",
+Role = Literal["oracle", "processor", "gpu", "test"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendRow:
+    """One backend. `module` defines `open_backend`; a web page imports `page_module`, where it differs.
+
+    `role`: the oracle is the fallback of `auto` and the reference of the parity gate; layers that a GPU does
+    not take run on a processor; a test backend is in no list for users. `auto_rank` orders the backends that
+    `auto` tries, 0 for never. `options` are the load options beyond those of every backend. `api` is the
+    graphics API that `open_backend` takes. `extra` is the pip extra that installs the packages.
+    """
+
+    module: str
+    role: Role
+    page_module: str = ""
+    auto_rank: int = 0
+    options: frozenset[str] = frozenset()
+    api: str = ""
+    extra: str = ""
+
+
+WEBGPU = "camelid.backends.webgpu.backend"
+
+BACKENDS: dict[str, BackendRow] = {
+    "reference": BackendRow(module="camelid.backends.reference.backend", role="oracle"),
+    "cpu": BackendRow(
+        module="camelid_native.cpu.backend",
+        page_module="camelid_native.wasm.backend",
+        role="processor",
+        auto_rank=2,
+        options=frozenset({"adapter", "threads"}),
+    ),
+    "null": BackendRow(module="camelid.backends.null.backend", role="test"),
+    "webgpu": BackendRow(module=WEBGPU, role="gpu", auto_rank=1, options=frozenset({"adapter"})),
+    "vulkan": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Vulkan"),
+    "metal": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Metal"),
+    "dx12": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="D3D12"),
 }
-ADAPTERS = {"vulkan": "Vulkan", "metal": "Metal", "dx12": "D3D12"}  # names of webgpu's own backends
+
+
+def names_of(*roles: Role) -> tuple[str, ...]:
+    """Names of the backends with one of these roles, in the table's order."""
+    return tuple(name for name, row in BACKENDS.items() if row.role in roles)
+
+
+def user_names() -> tuple[str, ...]:
+    """Names that a user may choose."""
+    return names_of("oracle", "processor", "gpu")
+
+
+def auto_names() -> tuple[str, ...]:
+    """Names that `auto` tries, the best first."""
+    ranked = [name for name, row in BACKENDS.items() if row.auto_rank]
+    return tuple(sorted(ranked, key=lambda name: BACKENDS[name].auto_rank))
+
+
+def names_with(option: str) -> tuple[str, ...]:
+    """Names of the backends that take a load option."""
+    return tuple(name for name, row in BACKENDS.items() if option in row.options)
+
+
+def backend_extras() -> tuple[str, ...]:
+    """The pip extras of the backends."""
+    return tuple(dict.fromkeys(row.extra for row in BACKENDS.values() if row.extra))
+
+
+def oracle_name() -> str:
+    """Name of the oracle."""
+    return names_of("oracle")[0]
+
+
+def processor_name() -> str:
+    """Name of the backend for layers that no GPU takes."""
+    return names_of("processor")[0]
+
+
+def row_of(name: str) -> BackendRow:
+    """The row of a name. Raises BackendError with the known names."""
+    row = BACKENDS.get(name)
+    if row is None:
+        known = ", ".join(name for name in BACKENDS if BACKENDS[name].role != "test")
+        raise BackendError(f"unknown backend {name!r}; known: auto, {known}", backend=name)
+    return row
 
 
 def open_backend(name: str) -> Backend:
-    """A backend by name, not yet opened. `vulkan`, `metal`, `dx12` are webgpu on that API.
-
-    Raises BackendError for an unknown name, or when the package behind it is missing.
-    """
-    module = BACKENDS.get("webgpu" if name in ADAPTERS else name)
-    if module is None:
-        known = ", ".join([*BACKENDS, *ADAPTERS])
-        raise BackendError(f"unknown backend {name!r}; known: auto, {known}", backend=name)
+    """The backend of a name, not opened. Raises BackendError for an unknown name or a missing package."""
+    row = row_of(name)
+    in_page = sys.platform == "emscripten"
     try:
-        arguments = (ADAPTERS[name],) if name in ADAPTERS else ()
-        return import_module(module).open_backend(*arguments)
+        module = import_module(row.page_module if in_page and row.page_module else row.module)
     except ModuleNotFoundError as error:
+        package = f"'camelid[{row.extra}]'" if row.extra else error.name
         raise BackendError(
-            f"backend {name!r} needs the package {error.name!r}: pip install {error.name}", backend=name
+            f"backend {name!r} needs the package {error.name!r}: pip install {package}", backend=name
         ) from error
+    return module.open_backend(row.api) if row.api else module.open_backend()

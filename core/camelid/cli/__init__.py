@@ -1,1 +1,1 @@
-"""The `camelid` command: one file a verb, imported when the verb is used."""
+"""The `camelid` command line: one module per subcommand, imported on first use."""

@@ -1,4 +1,4 @@
-"""`camelid bench`: prefill and decode against this machine's measured limits."""
+"""`camelid bench`: prefill and decode speed against this machine's measured limits."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
 from camelid.cli.bench_runs import Bench, Run, open_bench
-from camelid.cli.fetching import local_model
+from camelid.cli.command import (
+    Failure,
+    backend_options,
+    loading_bar,
+    model_argument,
+    read_backend,
+    subcommand,
+)
+from camelid.cli.format import human
+from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.show import human
-from camelid.cli.verb import Failure, backend_options, loading_bar, model_argument, read_backend, verb
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import find_directory, find_source
-from camelid.loading.start import LoadOptions
+from camelid.loading.options import LoadOptions
 from camelid.version import __version__
 
 Tell = Callable[[str], object]
@@ -36,7 +43,7 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """The options."""
+    """The options of a bench run."""
 
     model: str
     path: str
@@ -48,36 +55,36 @@ class BenchOptions:
 
     @property
     def threads(self) -> int:
-        """Threads of the processor."""
+        """Threads of backend cpu."""
         return self.options.threads or n_threads()
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("-p", "--n-prompt", type=Counts(1, or_none=True), default="512", show_default=True,
-              help="Prompt tokens, drawn with a fixed seed; 0 leaves prefill out.")  # fmt: skip
+              help="Prompt tokens, random with a fixed seed; 0 skips prefill.")  # fmt: skip
 @click.option("-n", "--n-gen", type=Counts(2, or_none=True), default="128", show_default=True,
-              help="Generated tokens, greedy, past any end token; 0 leaves decode out.")  # fmt: skip
+              help="Generated tokens, greedy, past end tokens; 0 skips decode.")  # fmt: skip
 @click.option("-d", "--depth", "depths", type=Counts(0), default="0", show_default=True,
-              help="Tokens before the timed ones.")  # fmt: skip
+              help="Tokens in the KV cache before the timed ones.")  # fmt: skip
 @click.option("-b", "--batch", "batches", type=Counts(1), default="1", show_default=True,
-              help="Streams at once. These four take several numbers: -b 1,8.")  # fmt: skip
+              help="Parallel sequences. -p, -n, -d and -b accept lists: -b 1,8.")  # fmt: skip
 @click.option("-r", "--repetitions", type=click.IntRange(1), default=5, show_default=True,
-              help="Runs of each median, after one more to warm up.")  # fmt: skip
+              help="Timed runs per case, after one warmup run.")  # fmt: skip
 @backend_options
 @kv_type_option
 @click.option("--compare", default="", metavar="RIVAL",
-              help=f"{LLAMA_CPP}: runs in turns on the same file. FILE.json: an earlier result of --json; "
-              "fails if a figure is more than 10 % below it.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+              help=f"{LLAMA_CPP}: alternate runs on one file. FILE.json: a stored --json result; fail if "
+              "a case is more than 10 % slower.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
     batches: tuple[int, ...], repetitions: int, kv_type: str, compare: str, as_json: bool, **others: Any,
 ) -> None:  # fmt: skip
-    """Measure prefill and decode against this machine's limits.
+    """Measure prefill and decode speed against this machine's limits.
 
-    Each case begins with a prediction: bytes over the read bandwidth, for prefill also arithmetic over a
-    matrix product, both measured right before.
+    Each case starts with a prediction, from its bytes and the read bandwidth; for prefill also from its
+    FLOPs and the speed of a matrix product. Both limits are measured just before.
     """
     cases = all_cases(n_prompt, n_gen, depths, batches)
     stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
@@ -89,7 +96,7 @@ def command(
     words |= {"chunk": chunk, "parallel": n_streams, "context": context, "kv_type": kv_type}
     asked = BenchOptions(
         model=model,
-        path=local_model(model),
+        path=local_path(model),
         cases=cases,
         repetitions=repetitions,
         options=LoadOptions(**words),
@@ -100,14 +107,14 @@ def command(
     if as_json:
         click.echo(json.dumps(facts))
     if stored and (slower := stored.slowdowns(rows)):
-        raise Failure(f"slower than {compare}: {', '.join(slower)} of it, expected at least 90%")
+        raise Failure(f"slower than {compare}: {', '.join(slower)}, expected at least 90%")
 
 
 def _silent(line: str) -> None: ...
 
 
 async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
-    """Every case on the loaded model; `tell` receives each prediction before its figure."""
+    """Loads the model and measures every case; `tell` receives each prediction before its result."""
     async with AsyncExitStack() as stack:
         rival = stack.enter_context(open_rival(asked)) if asked.has_rival else None
         with loading_bar() as progress:
@@ -118,7 +125,7 @@ async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
             asked.stored.check_facts(facts)
         tell(heading(facts))
         if has_own_memory(bench.llm.capabilities):
-            tell("predictions are by the processor's memory; this device may have one of its own")
+            tell("predictions use the processor's memory bandwidth; this device's memory may be faster")
         rows = [await measure_case(bench, case, asked, rival, tell) for case in asked.cases]
     for line in asked.stored.lines(rows) if asked.stored else ():
         tell(line)
@@ -128,10 +135,10 @@ async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
 async def measure_case(
     bench: Bench, case: Case, asked: BenchOptions, rival: LlamaCpp | None, tell: Tell
 ) -> Row:
-    """Yardstick, prediction, then runs, Camelid's and the rival's in turns; the first is not counted."""
+    """Measures the yardstick, predicts, then alternates runs of Camelid and the rival, the first a warmup."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
     yardstick = Yardstick.measure(bench.backend)
-    prediction = predict(case, plan, yardstick, asked.options.chunk)
+    prediction = predict(case, plan, yardstick, asked.options.chunk or len(plan.rows))
     tell(prediction_line(case, prediction, yardstick))
     ours: list[Run] = []
     theirs: list[Run] = []
@@ -146,7 +153,7 @@ async def measure_case(
 
 
 def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Facts:
-    """Model, device and conditions of the result."""
+    """Model, device and options of the result."""
     llm = bench.llm
     return {
         "backend": llm.capabilities.name,
@@ -168,27 +175,27 @@ def heading(facts: Facts) -> str:
     """The first line of a report."""
     line = (
         f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(int(str(facts['model_bytes'])))} "
-        f"of weights, keys and values {facts['kv_type']}, {facts['threads']} threads"
+        f"of weights, KV cache {facts['kv_type']}, {facts['threads']} threads"
     )
     return f"{line}\nbeside {facts['rival']}: {facts['rival_build']}" if "rival" in facts else line
 
 
 def has_own_memory(capabilities: Capabilities) -> bool:
-    """A GPU, which alone has limits: its memory may be faster than the processor's."""
+    """True for a hardware GPU, which may have faster memory; only GPUs report limits."""
     return bool(capabilities.limits) and not capabilities.is_software
 
 
 def n_threads() -> int:
-    """Default threads of backend cpu, and of a rival beside it: one per available processor."""
+    """Default threads of backend cpu and of the rival: one per available processor."""
     n, quota = len(allowed_processors()), cpu_quota()
     return n if quota is None else min(n, max(int(quota), 1))
 
 
 def open_rival(asked: BenchOptions) -> LlamaCpp:
-    """llama.cpp on the same file; a usage error for a directory."""
+    """llama.cpp with the same file. A usage error for a directory."""
     if find_directory(asked.path):
         raise click.UsageError(
-            f"{asked.path} is a directory, and llama.cpp reads GGUF; write one: camelid convert DIR OUT.gguf"
+            f"{asked.path} is a directory, but llama.cpp needs GGUF; write one: camelid convert DIR OUT.gguf"
         )
     options = asked.options
     return LlamaCpp(

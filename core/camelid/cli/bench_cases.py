@@ -1,4 +1,4 @@
-"""Cases of `camelid bench`: prefill or decode of n tokens, after so many rows, in so many streams."""
+"""Cases of `camelid bench`: prefill or decode of n tokens at a depth, in parallel streams."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 
 from camelid.engine.step_budget import MIN_PREFILL_ROWS
 
-IN_FLIGHT = 16  # rows for steps that run ahead, so that no stream ends during its timing
+IN_FLIGHT = 16  # rows for run-ahead steps, so that no stream ends while it is timed
 Kind = Literal["pp", "tg"]  # prompt processing and text generation, as in llama-bench
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`n` tokens per stream after `depth` rows, in `batch` streams at once."""
+    """`n` tokens per stream after `depth` rows, in `batch` parallel streams."""
 
     kind: Kind
     n: int
@@ -30,23 +30,23 @@ class Case:
 
     @property
     def held(self) -> int:
-        """Rows before the first timed token; decode follows at least one."""
+        """Rows before the first timed token; decode needs at least one."""
         return self.depth if self.kind == "pp" else max(self.depth, 1)
 
     def rows(self, chunk: int) -> int:
         """Maximum rows of a stream, with `chunk` rows per step.
 
-        The first stream decodes on during the others' prefill, of which a step beside it may take as few as
+        The first stream decodes during the prefill of the others, whose share of a step may be as small as
         MIN_PREFILL_ROWS.
         """
         if self.kind == "pp":
             return self.depth + self.n + 1
-        read = min(chunk - self.batch, MIN_PREFILL_ROWS)
-        ahead = 0 if self.batch == 1 else -(-self.batch * self.held // read)
+        prefill_rows = min(chunk - self.batch, MIN_PREFILL_ROWS)
+        ahead = 0 if self.batch == 1 else -(-self.batch * self.held // prefill_rows)
         return self.held + self.n + 1 + ahead + IN_FLIGHT
 
     def prompt(self, stream: int, repetition: int, vocab_size: int) -> list[int]:
-        """A stream's prompt; its timed part differs in each repetition and is in no cache."""
+        """A stream's prompt; the timed part differs in each repetition, so that the prefix cache lacks it."""
         held = _draw(f"held {stream}", self.held, vocab_size)
         fresh = self.n if self.kind == "pp" else 0
         return held + _draw(f"timed {stream} {repetition}", fresh, vocab_size)
@@ -60,7 +60,7 @@ def _draw(seed: str, n: int, vocab_size: int) -> list[int]:
 def all_cases(
     n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...], batches: tuple[int, ...]
 ) -> list[Case]:
-    """Every combination, except of 0 tokens."""
+    """Every combination except those of 0 tokens. A usage error if none remains."""
     numbers: dict[Kind, tuple[int, ...]] = {"pp": n_prompt, "tg": n_gen}
     cases = [
         Case(kind, n, depth, batch)
@@ -68,12 +68,12 @@ def all_cases(
         for n, depth, batch in product(filter(None, numbers[kind]), depths, batches)
     ]
     if not cases:
-        raise click.UsageError("-p 0 and -n 0 leave nothing to measure")
+        raise click.UsageError("-p 0 with -n 0 measures nothing; give one of them above 0")
     return cases
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers separated by commas, each at least `least`; 0 where `or_none`."""
+    """Comma-separated integers of at least `least`; 0 is allowed with `or_none`."""
 
     name = "counts"
 
@@ -83,10 +83,10 @@ class Counts(click.ParamType[tuple[int, ...]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """The distinct numbers."""
+        """The distinct numbers, in order. A usage error for any other text."""
         words = str(value).split(",")
         if not all(word.strip().isdecimal() for word in words):
-            self.fail(f"{value!r} is not a whole number or several with commas between them", param, ctx)
+            self.fail(f"{value!r} is not a list of integers; expected 8 or 1,8", param, ctx)
         numbers = tuple(dict.fromkeys(map(int, words)))
         if any(n < self.least and not (self.or_none and n == 0) for n in numbers):
             or_none = ", or 0 for none" if self.or_none else ""

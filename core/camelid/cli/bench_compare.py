@@ -1,4 +1,4 @@
-"""A stored result of `camelid bench --json` as the rival: equal conditions, and slowdowns."""
+"""Comparison with a stored result of `camelid bench --json`: equal conditions, ratios and slowdowns."""
 
 from __future__ import annotations
 
@@ -13,57 +13,55 @@ import click
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_report import Row, rate
 
-SLOWDOWN = 0.10  # more than this fails
-# Facts that must be equal, and their names in a refusal.
+SLOWDOWN = 0.10  # maximum loss of tokens/s
+# Facts that must be equal, and their names in errors.
 SAME: Mapping[str, str] = {
     "model_id": "file",
     "threads": "number of threads",
-    "kv_type": "type of keys and values",
+    "kv_type": "KV cache type",
     "gpu_layers": "number of layers on the GPU",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A result's facts, and its median tokens per second by case."""
+    """A stored result: its facts, and median tokens per second by case."""
 
     path: Path
     facts: Mapping[str, Any]
     tps: Mapping[Case, float]
 
     def check_facts(self, facts: Mapping[str, Any]) -> None:
-        """Equal conditions; a ratio between others measures no code."""
+        """Raises a usage error for different conditions, whose ratio would not compare the code."""
         for name, called in SAME.items():
             if self.facts[name] != facts[name]:
                 was, now = (_shown(name, each) for each in (self.facts, facts))
                 raise click.UsageError(
-                    f"{self.path} is of another {called}: {was}, not {now}; "
+                    f"{self.path} has another {called}: {was}, expected {now}; "
                     "compare results of the same file, threads and depth"
                 )
 
     def check_cases(self, cases: Sequence[Case]) -> None:
-        """Every case is in the result."""
+        """Raises a usage error for a case that the result lacks."""
         missing = next((case for case in cases if case not in self.tps), None)
         if missing:
             has = ", ".join(map(str, self.tps))
             raise click.UsageError(
-                f"{self.path} has no {missing}; it has {has}. Give the same -p, -n, -d and -b"
+                f"{self.path} lacks {missing}; its cases: {has}. Give the same -p, -n, -d and -b"
             )
 
     def ratios(self, rows: Sequence[Row]) -> dict[Case, float]:
-        """Each row's tokens per second over the result's."""
+        """Tokens per second of each row over the stored ones, by case."""
         return {row.case: row.spread.median / self.tps[row.case] for row in rows}
 
     def lines(self, rows: Sequence[Row]) -> list[str]:
-        """Each ratio as a line."""
+        """One line per ratio."""
         ratios = self.ratios(rows).items()
-        return [
-            f"{case}: {n:.3g} of {self.path.name}, which had {rate(self.tps[case])}" for case, n in ratios
-        ]
+        return [f"{case}: {n:.3g} times {self.path.name} ({rate(self.tps[case])})" for case, n in ratios]
 
     def slowdowns(self, rows: Sequence[Row]) -> list[str]:
-        """The cases below the limit."""
-        return [f"{case} runs at {n:.0%}" for case, n in self.ratios(rows).items() if n < 1 - SLOWDOWN]
+        """The cases slower than the limit."""
+        return [f"{case} at {n:.0%}" for case, n in self.ratios(rows).items() if n < 1 - SLOWDOWN]
 
 
 def _shown(name: str, facts: Mapping[str, Any]) -> str:
@@ -71,7 +69,7 @@ def _shown(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def read_stored(path: Path) -> Stored:
-    """The result in a file; a usage error for any other file."""
+    """Reads a stored result. A usage error for any other file."""
     try:
         facts: Any = json.loads(path.read_text("utf-8"))
         rows = cast("list[dict[str, Any]]", facts["rows"])
@@ -79,7 +77,7 @@ def read_stored(path: Path) -> Stored:
         if missing := [name for name in SAME if name not in facts]:
             raise ValueError(f"no {missing[0]}")
         if not all(each > 0 for each in tps.values()):
-            raise ValueError("a rate is not above 0")
+            raise ValueError("tps is not above 0")
     except OSError as error:
         raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -1,6 +1,6 @@
-"""llama.cpp beside Camelid, through its C API: the same file, threads, depth and type of keys and values.
+"""llama.cpp as the rival, through its C API: the same file, threads, depth and KV cache type.
 
-As in llama-bench: random tokens, no sampling, decode of one token per stream and step.
+As in llama-bench: random tokens, no sampling, one decoded token per stream and step.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from camelid.cli.bench_runs import Clock, Run
 from camelid.errors import BackendError
 
 NAME = "llama.cpp"
-BATCH = 512  # rows per call, llama.cpp's own n_ubatch
+BATCH = 512  # rows per call: llama.cpp's default n_ubatch
 GGML_TYPES: Mapping[str, int] = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
 FLASH_ATTENTION: Mapping[str, int] = {"auto": -1, "off": 0, "on": 1}  # llama_flash_attn_type
 
 
 class LlamaCpp:
-    """A model in llama.cpp, as a context manager."""
+    """A model loaded in llama.cpp; a context manager."""
 
     def __init__(
         self, path: Path, *, context: int, batch: int, threads: int, kv_type: str, clock: Clock,
@@ -32,49 +32,51 @@ class LlamaCpp:
     ) -> None:  # fmt: skip
         if kv_type not in GGML_TYPES:
             raise BackendError(
-                f"llama.cpp has no keys and values of type {kv_type!r}; it has {', '.join(GGML_TYPES)}",
+                f"llama.cpp has no KV cache of type {kv_type!r}; expected {', '.join(GGML_TYPES)}",
                 backend=NAME,
             )
         self._lib = lib = load_library()
         self._clock = clock
         self._model = self._load(path)
         self._context = lib.llama_init_from_model(
-            self._model, self._words(context, batch, threads, kv_type, flash_attention)
+            self._model, self._context_params(context, batch, threads, kv_type, flash_attention)
         )
         if not self._context:
             lib.llama_model_free(self._model)
             raise BackendError(
-                f"llama.cpp cannot keep {batch} streams of {context} rows of type {kv_type} with flash "
+                f"llama.cpp cannot allocate {batch} streams of {context} rows of type {kv_type} with flash "
                 f"attention {flash_attention}; give smaller -p, -n, -d or -b, or another --kv-type",
                 backend=NAME,
             )
-        self._held: list[list[int]] = []  # each stream's rows before the last run's timed ones
+        self._held: list[list[int]] = []  # token ids of each stream before the timed ones, from the last run
         self._batch = lib.llama_batch_init(BATCH, 0, 1)
         self._n_vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model))
 
     def _load(self, path: Path) -> Any:
-        words = self._lib.llama_model_default_params()
-        words.n_gpu_layers = 0
+        params = self._lib.llama_model_default_params()
+        params.n_gpu_layers = 0
         self._lib.llama_backend_init()
-        model = self._lib.llama_model_load_from_file(str(path).encode(), words)
+        model = self._lib.llama_model_load_from_file(str(path).encode(), params)
         if not model:
             raise BackendError(
-                f"llama.cpp cannot load {path}; is it a GGUF file that it knows?", backend=NAME
+                f"llama.cpp cannot load {path}; is it a GGUF file of a supported architecture?", backend=NAME
             )
         return model
 
-    def _words(self, context: int, batch: int, threads: int, kv_type: str, flash_attention: str) -> Any:
-        words = self._lib.llama_context_default_params()
-        words.n_ctx, words.n_seq_max = context * batch, batch
-        words.n_batch = words.n_ubatch = BATCH
-        words.n_threads = words.n_threads_batch = threads
-        words.type_k = words.type_v = GGML_TYPES[kv_type]
-        words.flash_attn_type = FLASH_ATTENTION[flash_attention]
-        return words
+    def _context_params(
+        self, context: int, batch: int, threads: int, kv_type: str, flash_attention: str
+    ) -> Any:
+        params = self._lib.llama_context_default_params()
+        params.n_ctx, params.n_seq_max = context * batch, batch
+        params.n_batch = params.n_ubatch = BATCH
+        params.n_threads = params.n_threads_batch = threads
+        params.type_k = params.type_v = GGML_TYPES[kv_type]
+        params.flash_attn_type = FLASH_ATTENTION[flash_attention]
+        return params
 
     @property
     def build(self) -> str:
-        """Version and instruction sets."""
+        """llama-cpp-python's version, and llama.cpp's instruction sets."""
         system = self._lib.llama_print_system_info().decode("utf-8", "replace").strip(" |")
         return f"llama-cpp-python {self._lib.__version__}, {system}"
 
@@ -84,7 +86,7 @@ class LlamaCpp:
         prompts = [case.prompt(i, repetition, self._n_vocab) for i in range(case.batch)]
         rows = [(s, i, token) for s, prompt in enumerate(prompts) for i, token in enumerate(prompt)]
         held = [prompt[: case.held] for prompt in prompts]
-        if not self._goes_back(held):
+        if not self._truncate(held):
             lib.llama_memory_clear(lib.llama_get_memory(self._context), True)
             self._decode_all([row for row in rows if row[1] < case.held])
             self._held = held
@@ -100,21 +102,21 @@ class LlamaCpp:
             seconds=seconds, n_tokens=case.n * case.batch, ttft_s=seconds if case.kind == "pp" else 0.0
         )
 
-    def _goes_back(self, held: list[list[int]]) -> bool:
-        """Memory cut back to exactly these rows, if the last run began with them."""
+    def _truncate(self, held: list[list[int]]) -> bool:
+        """Truncates the KV cache to these rows; False if the last run started with others."""
         memory = self._lib.llama_get_memory(self._context)
         return held == self._held and all(
             self._lib.llama_memory_seq_rm(memory, stream, len(rows), -1) for stream, rows in enumerate(held)
         )
 
     def _decode_all(self, rows: Sequence[tuple[int, int, int]]) -> None:
-        left = iter(rows)
-        while part := list(islice(left, BATCH)):
+        remaining = iter(rows)
+        while part := list(islice(remaining, BATCH)):
             self._decode(part)
         self._lib.llama_synchronize(self._context)
 
     def _decode(self, rows: Sequence[tuple[int, int, int]]) -> None:
-        """One call with rows (stream, position, token); logits for each stream's last."""
+        """Calls llama_decode with rows (stream, position, token); logits for the last row of each stream."""
         batch, last = self._batch, {stream: i for i, (stream, _, _) in enumerate(rows)}
         batch.n_tokens = len(rows)
         for i, (stream, position, token) in enumerate(rows):
@@ -134,7 +136,7 @@ class LlamaCpp:
 
 
 def load_library() -> Any:
-    """The package llama_cpp, silent. BackendError names its pip line where it is missing."""
+    """The package llama_cpp, with its log off. Raises BackendError with the pip command if it is missing."""
     try:
         library = import_module("llama_cpp")
     except ModuleNotFoundError as error:

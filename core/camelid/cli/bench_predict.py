@@ -1,8 +1,8 @@
-"""Predictions: bytes and arithmetic of a case over this machine's measured read bandwidth and FLOP/s."""
+"""Predicted time of a case: its bytes and FLOPs over this machine's measured read bandwidth and FLOP/s."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from camelid.backends.base import Backend
@@ -14,21 +14,20 @@ from camelid.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """GB/s of a plain read, and GFLOP/s of a plain product or the backend's own peak; measured just now."""
+    """Measured limits: GB/s of a plain read, and GFLOP/s of a matrix product or the backend's own peak."""
 
     read_gbps: float
     gflops: float
 
     @classmethod
     def measure(cls, backend: Backend) -> Yardstick:
-        """Takes a tenth of a second or two."""
-        multiply: Callable[[], float] = getattr(backend, "peak_gflops", multiply_gflops)
-        return cls(read_gbps(), multiply())
+        """Measures both limits, in 0.1 to 0.2 s."""
+        return cls(read_gbps(), backend.peak_gflops() or multiply_gflops())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The minimum time of a case: the longer of reading its bytes and its arithmetic."""
+    """The minimum time of a case: the longer of reading its bytes and computing its FLOPs."""
 
     n_tokens: int
     n_bytes: int
@@ -38,7 +37,7 @@ class Prediction:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Bound by arithmetic rather than by bandwidth."""
+        """True if the case is bound by arithmetic, not by bandwidth."""
         return self.multiply_s > self.read_s
 
     @property
@@ -53,7 +52,7 @@ class Prediction:
 
 
 def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Prediction:
-    """The case on `plan`, in steps of up to `chunk` rows; decode by the bytes of its middle step."""
+    """Predicts a case on `plan`, in steps of up to `chunk` rows; decode counts its middle step's bytes."""
     if case.kind == "tg":
         middle = [SequenceShare(case.held + case.n // 2, 1)] * case.batch
         costs = [step_cost(plan, middle)] * case.n
@@ -70,13 +69,13 @@ def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Predict
 
 
 def _prefill_shares(case: Case, chunk: int) -> Iterator[list[SequenceShare]]:
-    """The steps of a prefill, each as full as possible, stream after stream."""
-    left = [case.n] * case.batch
-    while any(left):
+    """The steps of a prefill, each as full as possible, in stream order."""
+    remaining = [case.n] * case.batch
+    while any(remaining):
         budget, shares = chunk, list[SequenceShare]()
-        for i, n_left in enumerate(left):
+        for i, n_left in enumerate(remaining):
             if n := min(n_left, budget):
                 shares.append(SequenceShare(case.held + case.n - n_left, n, int(n == n_left)))
-            left[i] -= n
+            remaining[i] -= n
             budget -= n
         yield shares

@@ -1,4 +1,4 @@
-"""Results of `camelid bench`: rows as facts for --json, and as lines."""
+"""Results of `camelid bench`, as facts for --json and as lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LABEL = 20  # columns
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Tokens per second of several runs; the standard deviation of one run is 0."""
+    """Median and standard deviation of tokens per second; 0 deviation for one run."""
 
     median: float
     stdev: float
@@ -24,7 +24,7 @@ class Spread:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Spread:
-        """The spread of runs."""
+        """The spread of `runs`."""
         rates = [run.tps for run in runs]
         return cls(median(rates), stdev(rates) if len(rates) > 1 else 0.0, len(rates))
 
@@ -32,13 +32,13 @@ class Spread:
         return f"{rate(self.median)} ± {self.stdev:.3g} ({self.n_runs} runs)"
 
     def facts(self) -> Facts:
-        """The figures by name."""
+        """The fields of --json."""
         return {"tps": self.median, "stdev_tps": self.stdev, "n_runs": self.n_runs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One case: prediction, runs, and a rival's runs in between."""
+    """One case: its prediction, its runs, and the rival's alternate runs."""
 
     case: Case
     yardstick: Yardstick
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def spread(self) -> Spread:
-        """Camelid's runs."""
+        """The spread of Camelid's runs."""
         return Spread.of(self.runs)
 
     @property
@@ -58,12 +58,12 @@ class Row:
 
     @property
     def gbps(self) -> float:
-        """Minimum bytes of the case over its time."""
+        """Achieved GB/s: minimum bytes of the case over its time."""
         return self.prediction.bytes_per_token * self.spread.median / 1e9
 
     @property
     def read_share(self) -> float:
-        """Share of the read bandwidth."""
+        """Achieved bandwidth over the measured read bandwidth."""
         return self.gbps / self.yardstick.read_gbps
 
     @property
@@ -72,7 +72,7 @@ class Row:
         return self.spread.median / Spread.of(self.rival).median
 
     def facts(self) -> Facts:
-        """The row of --json."""
+        """The fields of --json."""
         case, prediction = self.case, self.prediction
         ratio = {"rival": Spread.of(self.rival).facts(), "ratio": self.ratio} if self.rival else {}
         return {
@@ -92,7 +92,7 @@ class Row:
 
 
 def summary(rows: Sequence[Row]) -> Facts:
-    """Figures of the whole: the first prefill and the first decode."""
+    """Top-level fields of --json: the first prefill and the first decode."""
     prefill = next((row for row in rows if row.case.kind == "pp"), None)
     decode = next((row for row in rows if row.case.kind == "tg"), None)
     first = decode or rows[0]
@@ -109,7 +109,7 @@ def summary(rows: Sequence[Row]) -> Facts:
 
 
 def prediction_line(case: Case, prediction: Prediction, yardstick: Yardstick) -> str:
-    """The prediction and its reason."""
+    """The prediction and its bound, on one line."""
     if prediction.is_arithmetic:
         per = prediction.flops / prediction.n_tokens
         why = f"{per / 1e6:.4g} MFLOP a token at {yardstick.gflops:.4g} GFLOP/s"
@@ -119,22 +119,22 @@ def prediction_line(case: Case, prediction: Prediction, yardstick: Yardstick) ->
 
 
 def result_lines(row: Row, rival: str = "") -> Iterator[str]:
-    """The measurement, its shares, and the rival's."""
+    """Lines of the measurement, its shares of the limits, and the rival's measurement."""
     share = row.spread.median / row.prediction.tps
     yield _line("", str(row.spread))
     shares = f"{share:.2%} of the prediction, {row.gbps:.4g} GB/s, {row.read_share:.1%} of the bandwidth"
     yield _line("", f"{shares}, first token {row.ttft_s:.3f} s")
     if row.rival:
-        yield _line(f"  {rival}", f"{Spread.of(row.rival)}: camelid has {row.ratio:.3g} of it")
+        yield _line(f"  {rival}", f"{Spread.of(row.rival)}: camelid runs at {row.ratio:.3g} times that")
 
 
 def short(spread: Spread) -> str:
-    """`319 ± 4.1`."""
+    """Median and deviation without the unit: `319 ± 4.1`."""
     return f"{rate(spread.median).removesuffix(' tok/s')} ± {spread.stdev:.3g}"
 
 
 def rate(tps: float) -> str:
-    """1,234 tok/s; four digits below that."""
+    """Tokens per second: `1,234 tok/s`, or four digits below 1,000."""
     return f"{tps:,.0f} tok/s" if tps >= 1000 else f"{tps:.4g} tok/s"
 
 

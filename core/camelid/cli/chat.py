@@ -1,4 +1,4 @@
-"""`camelid chat`: a conversation on the terminal, or line by line through a pipe."""
+"""`camelid chat`: a conversation in the terminal, or line by line through a pipe."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ import click
 from camelid.api.llm import LLM, aload
 from camelid.api.sessions.session import Session
 from camelid.api.thread import EngineThread
-from camelid.cli.chat_commands import ALIASES, COMMANDS, obey
+from camelid.cli.chat_commands import ALIASES, COMMANDS, execute
+from camelid.cli.chat_conversation import Conversation
 from camelid.cli.chat_reader import Reader, default_history, open_reader
 from camelid.cli.chat_screen import Screen
-from camelid.cli.chat_talk import Conversation
-from camelid.cli.engine_flags import engine_flags, read_engine
-from camelid.cli.fetching import local_model
-from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import (
-    Ended,
+from camelid.cli.command import (
+    Terminated,
     backend_options,
     loading_bar,
     model_argument,
@@ -31,38 +27,41 @@ from camelid.cli.verb import (
     one_line,
     read_backend,
     say,
-    verb,
+    subcommand,
 )
+from camelid.cli.engine_flags import engine_flags, read_engine
+from camelid.cli.hub_download import local_path
+from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.errors import CamelidError
-from camelid.requests.options import LoadWords
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@verb
+@subcommand
 @model_argument
-@click.option("--system", help="A system message before the conversation.")
+@click.option("--system", help="System message.")
 @click.option("--session", "session_file", type=FILE,
-              help="Go on with this session if the file is there; it is written at the end.")  # fmt: skip
+              help="Restore this session if the file exists, and save it at the end.")  # fmt: skip
 @click.option("-n", "--n-predict", type=click.IntRange(1),
-              help="At most this many tokens an answer. Default: what the context holds.")  # fmt: skip
+              help="Maximum number of tokens per answer. Default: the rest of the context.")  # fmt: skip
 @click.option("-c", "--ctx-size", type=click.IntRange(1),
-              help="Tokens of the whole conversation. Default: the model's, at most 4096.")  # fmt: skip
+              help="Context length in tokens. Default: the model's, at most 4096.")  # fmt: skip
 @sampling_options
 @engine_flags
 @backend_options
 @kv_type_option
-@click.option("--history", type=FILE, default=default_history, show_default="in the user's state folder",
-              help="Where typed lines are kept for the next chat.")  # fmt: skip
-@click.option("--no-history", is_flag=True, help="Keep no typed lines.")
+@click.option("--history", type=FILE, default=default_history, show_default="in the user's state directory",
+              help="File of the input history.")  # fmt: skip
+@click.option("--no-history", is_flag=True, help="Save no input history.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
     kv_type: str, history: Path, no_history: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
-    """Conversation with a model.
+    """Chat with a model in the terminal.
 
-    /help lists what can be said to the chat itself. Answers go to stdout, all else to stderr; without a
-    terminal each line is a turn, and any failure makes the exit code 1.
+    /help lists the chat's commands. Answers go to stdout, all else to stderr. Without a terminal each line is
+    one turn, and the exit code is 1 if any turn failed.
     """
     options = {
         **({"max_tokens": n_predict} if n_predict else {}),
@@ -72,7 +71,7 @@ def command(
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     check_folder(session_file)
-    path = local_model(model)
+    path = local_path(model)
     with EngineThread() as thread, loaded(thread, path, words) as llm:
         if names_backend(words, verbose):
             say(llm.backend_note)
@@ -91,14 +90,14 @@ def command(
 
 
 def check_folder(file: Path | None) -> None:
-    """A usage error if the file's folder is not there, now and not when all has been said."""
+    """Raises a usage error if the session file's folder does not exist: the save at the end would fail."""
     if file and not file.absolute().parent.is_dir():
-        raise click.UsageError(f"--session {file}: there is no folder {file.parent}")
+        raise click.UsageError(f"--session {file}: folder {file.parent} does not exist")
 
 
 @contextmanager
-def loaded(thread: EngineThread, path: str, words: LoadWords) -> Generator[LLM]:
-    """A model on the engine's thread."""
+def loaded(thread: EngineThread, path: str, words: dict[str, Any]) -> Generator[LLM]:
+    """A model loaded on the engine's thread, closed on exit."""
     with loading_bar() as progress:
         llm = thread.run(aload(path, progress=progress, **words))
     try:
@@ -108,7 +107,7 @@ def loaded(thread: EngineThread, path: str, words: LoadWords) -> Generator[LLM]:
 
 
 def open_session(thread: EngineThread, llm: LLM, file: Path | None) -> Session:
-    """The file's session if there is one, else a new one."""
+    """The file's session, or a new one if the file does not exist."""
     if file and file.exists():
         return thread.run(llm.arestore(file))
     return llm.session("main")
@@ -116,7 +115,7 @@ def open_session(thread: EngineThread, llm: LLM, file: Path | None) -> Session:
 
 @contextmanager
 def saved(talk: Conversation, file: Path | None) -> Generator[None]:
-    """Writes the session at the end, however it comes; the first one, if the talk has gone to another's."""
+    """Saves the session on exit, also after an error; the first session, if the current one is foreign."""
     first = talk.session
     try:
         yield
@@ -127,27 +126,27 @@ def saved(talk: Conversation, file: Path | None) -> Generator[None]:
 
 
 def greet(talk: Conversation, model: str) -> None:
-    """What is worth knowing before the first line."""
+    """Prints notes on the model and the session before the first line."""
     if not talk.llm.has_template:
-        talk.screen.note("this model has no chat template: it goes on with the conversation as plain text")
+        talk.screen.note("this model has no chat template: it continues the conversation as plain text")
     if talk.session.note:
         talk.screen.note(talk.session.note)
     if sys.stdin.isatty():
-        talk.screen.note(f"{model}; /help lists what else can be said")
+        talk.screen.note(f"{model}; /help lists the commands")
 
 
 def converse(talk: Conversation, reader: Reader) -> int:
-    """Reads and answers to the end. A failure is a line, and the chat goes on; how many there were."""
+    """Reads and answers lines up to the end of input; returns the number of failed turns, each printed."""
     n_errors = 0
     while True:
         try:
             text = reader.read()
             if text.strip():
-                obey(talk, text)
+                execute(talk, text)
         except EOFError:
             return n_errors
         except KeyboardInterrupt as interrupt:
-            if isinstance(interrupt, Ended) or not sys.stdin.isatty():
+            if isinstance(interrupt, Terminated) or not sys.stdin.isatty():
                 raise
             talk.screen.note("/quit or Ctrl-D ends the chat")
         except BrokenPipeError:

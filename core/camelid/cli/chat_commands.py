@@ -1,4 +1,4 @@
-"""What a chat obeys: a line that begins with a slash names a row of this table."""
+"""The slash commands of `camelid chat`: one table row each."""
 
 from __future__ import annotations
 
@@ -7,138 +7,139 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from camelid.cli.chat_conversation import Conversation, figures
 from camelid.cli.chat_reader import unquoted
 from camelid.cli.chat_settings import NAMES, UNSET, read_setting
-from camelid.cli.chat_talk import Conversation, figures
-from camelid.cli.show import human, printable
+from camelid.cli.format import human, printable
 from camelid.errors import RequestError
 
-NONE = "-"  # as a value: nothing
+NONE = "-"  # the value that removes a setting
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a command takes, what it does in words, and what does it."""
+    """A slash command: its arguments and help in words, and its function."""
 
-    takes: str
+    arguments: str
     help: str
-    obey: Callable[[Conversation, str], object]
+    run: Callable[[Conversation, str], object]
 
 
-def obey(talk: Conversation, text: str) -> None:
-    """Does what a command says, or gives the text to the model. EOFError ends the chat."""
+def execute(conversation: Conversation, text: str) -> None:
+    """Runs a slash command, or sends the text to the model. Raises EOFError at the end of the chat."""
     if not text.startswith("/"):
-        talk.say(unquoted(text))
+        conversation.send(unquoted(text))
     elif text.startswith("//"):
-        talk.say(text[1:])
+        conversation.send(text[1:])
     else:
         name, _, rest = text[1:].partition(" ")
-        find(name).obey(talk, rest.strip())
+        find(name).run(conversation, rest.strip())
 
 
 def find(name: str) -> Command:
-    """The command of that name, or of another name for it. RequestError says what there is."""
+    """The command of a name or an alias. Raises RequestError with the nearest name for an unknown one."""
     command = COMMANDS.get(ALIASES.get(name, name))
     if command is None:
         near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
-        hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+        hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
         raise RequestError(
-            f"there is no command /{printable(name)[:80]}; {hint} (// begins a text with a slash)",
+            f"unknown command /{printable(name)[:80]}; {hint} (// starts a message with a slash)",
             field="command",
         )
     return command
 
 
-def show_help(talk: Conversation, rest: str) -> None:  # noqa: ARG001
-    """The table."""
+def show_help(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+    """Lists the commands and keys."""
     for name, command in COMMANDS.items():
-        talk.screen.note(f"{f'/{name} {command.takes}':<20} {command.help}")
-    talk.screen.note(
-        '""" begins and ends a text of several lines; on a terminal Alt-Enter begins a line, too'
+        conversation.screen.note(f"{f'/{name} {command.arguments}':<20} {command.help}")
+    conversation.screen.note(
+        '""" begins and ends a message of several lines; on a terminal Alt-Enter inserts a line break'
     )
-    talk.screen.note("Ctrl-C stops an answer; Ctrl-D ends the chat; // begins a text with a slash")
+    conversation.screen.note("Ctrl-C stops an answer; Ctrl-D ends the chat; // starts a message with a slash")
 
 
-def reset(talk: Conversation, rest: str) -> None:  # noqa: ARG001
-    """Forgets the conversation."""
-    talk.session.reset()
-    talk.screen.note("a new conversation begins; the system message and the options stay")
+def reset(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+    """Starts an empty conversation."""
+    conversation.session.reset()
+    conversation.screen.note("new conversation; system message and options unchanged")
 
 
-def system(talk: Conversation, rest: str) -> None:
+def system(conversation: Conversation, rest: str) -> None:
     """Shows, sets or removes the system message."""
     if rest:
-        talk.session.system = None if rest == NONE else unquoted(rest)
-    now = talk.session.system
-    talk.screen.note("there is no system message" if now is None else f"system message: {now}")
+        conversation.session.system = None if rest == NONE else unquoted(rest)
+    now = conversation.session.system
+    conversation.screen.note("no system message" if now is None else f"system message: {now}")
 
 
-def save(talk: Conversation, rest: str) -> None:
+def save(conversation: Conversation, rest: str) -> None:
     """Writes the session file."""
     path = _path(rest)
-    talk.thread.run(talk.session.asave(path))
-    talk.screen.note(f"saved {_size(talk)} to {path}: {human(path.stat().st_size)}")
+    conversation.thread.run(conversation.session.asave(path))
+    conversation.screen.note(f"saved {_size(conversation)} to {path}: {human(path.stat().st_size)}")
 
 
-def load(talk: Conversation, rest: str) -> None:
-    """Goes on with a file's session."""
-    session = talk.thread.run(talk.llm.arestore(_path(rest)))
-    talk.adopt(session)
-    talk.screen.note(f"going on with {session.id}: {_size(talk)}")
+def load(conversation: Conversation, rest: str) -> None:
+    """Restores a file's session and switches to it."""
+    session = conversation.thread.run(conversation.llm.arestore(_path(rest)))
+    conversation.adopt(session)
+    conversation.screen.note(f"loaded {session.id}: {_size(conversation)}")
     if session.note:
-        talk.screen.note(session.note)
+        conversation.screen.note(session.note)
 
 
-def fork(talk: Conversation, rest: str) -> None:
-    """Goes on in a copy."""
-    if rest in talk.sessions:
-        raise RequestError(f"there is a conversation {rest!r} already; /switch {rest} goes there", field="id")
-    origin = talk.session.id
-    talk.fork(rest or None)
-    talk.screen.note(f"going on in {talk.session.id}; /switch {origin} goes back")
+def fork(conversation: Conversation, rest: str) -> None:
+    """Copies the conversation and switches to the copy."""
+    if rest in conversation.sessions:
+        raise RequestError(f"conversation {rest!r} already exists; /switch {rest} selects it", field="id")
+    origin = conversation.session.id
+    conversation.fork(rest or None)
+    conversation.screen.note(f"now in {conversation.session.id}; /switch {origin} returns")
 
 
-def switch(talk: Conversation, rest: str) -> None:
-    """Goes on in another conversation, or lists them."""
+def switch(conversation: Conversation, rest: str) -> None:
+    """Switches to another conversation, and lists them all."""
     if rest:
-        session = talk.sessions.get(rest)
+        session = conversation.sessions.get(rest)
         if session is None:
             raise RequestError(
-                f"there is no conversation {rest!r}; there are {', '.join(talk.sessions)}", field="id"
+                f"unknown conversation {rest!r}; known: {', '.join(conversation.sessions)}", field="id"
             )
-        talk.take(session)
-    for name, session in talk.sessions.items():
-        mark = "*" if session is talk.session else " "
-        talk.screen.note(f"{mark} {name}: {len(session.messages)} messages")
+        conversation.switch_to(session)
+    for name, session in conversation.sessions.items():
+        mark = "*" if session is conversation.session else " "
+        conversation.screen.note(f"{mark} {name}: {len(session.messages)} messages")
 
 
-def undo(talk: Conversation, rest: str) -> None:  # noqa: ARG001
-    """Takes the last turn back."""
-    talk.screen.note(f"taken back: {talk.undo()}")
+def undo(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+    """Removes the last turn."""
+    conversation.screen.note(f"undone: {conversation.undo()}")
 
 
-def regenerate(talk: Conversation, rest: str) -> None:  # noqa: ARG001
-    """Another answer."""
-    talk.regenerate()
+def regenerate(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+    """Replaces the last answer by a new one."""
+    conversation.regenerate()
 
 
-def stats(talk: Conversation, rest: str) -> None:  # noqa: ARG001
-    """Figures of the last answer, of the conversation and of the engine."""
-    if talk.last:
-        talk.screen.note(figures(talk.last))
-    engine, counters = talk.llm.stats(), talk.llm.counters
-    talk.screen.note(f"{talk.session.id}: {_size(talk)} of a context of {talk.llm.context}")
-    talk.screen.note(f"state: {human(engine.cached_bytes)} kept of {human(engine.total_bytes)}")
-    talk.screen.note(
-        f"rows: {counters.prefill_rows:,} of prompts computed and {counters.cached_rows:,} found, "
-        f"{counters.decode_rows:,} of answers"
+def stats(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+    """Prints statistics of the last answer, the conversation and the engine."""
+    if conversation.last:
+        conversation.screen.note(figures(conversation.last))
+    engine, counters = conversation.llm.stats(), conversation.llm.counters
+    size, name = _size(conversation), conversation.session.id
+    conversation.screen.note(f"{name}: {size}, context length {conversation.llm.context}")
+    conversation.screen.note(f"state: {human(engine.cached_bytes)} cached of {human(engine.total_bytes)}")
+    conversation.screen.note(
+        f"rows: {counters.prefill_rows:,} prefilled, {counters.cached_rows:,} from the prefix cache, "
+        f"{counters.decode_rows:,} decoded"
     )
 
 
-def settings(talk: Conversation, rest: str) -> None:
-    """Lists, shows, sets or unsets options."""
+def settings(conversation: Conversation, rest: str) -> None:
+    """Lists, prints, sets or unsets options."""
     name, _, text = (part.strip() for part in rest.partition(" "))
-    options = talk.session.options
+    options = conversation.session.options
     if text == UNSET:
         options.pop(name, None)
     elif text:
@@ -147,43 +148,43 @@ def settings(talk: Conversation, rest: str) -> None:
         read_setting(name, "")
     shown = [name] if name else sorted(options)
     for each in shown:
-        talk.screen.note(f"{each} = {options[each]!r}" if each in options else f"{each} is at its default")
+        conversation.screen.note(f"{each} = {options[each]!r}" if each in options else f"{each}: default")
     if not name:
         others = ", ".join(n for n in NAMES if n not in options)
-        talk.screen.note(f"at their defaults: {others}")
+        conversation.screen.note(f"at the default: {others}")
 
 
-def quit_chat(talk: Conversation, rest: str) -> None:  # noqa: ARG001
+def quit_chat(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
     """Ends the chat."""
     raise EOFError
 
 
 def _path(rest: str) -> Path:
     if not rest:
-        raise RequestError("a path is missing; give one, such as talk.session", field="path")
+        raise RequestError("no path; expected one, such as chat.session", field="path")
     try:
         return Path(rest).expanduser()
-    except RuntimeError as error:  # ~ of nobody
-        raise RequestError(f"{rest}: {error}; give the whole path", field="path") from error
+    except RuntimeError as error:  # ~name of an unknown user
+        raise RequestError(f"{rest}: {error}; give an absolute path", field="path") from error
 
 
-def _size(talk: Conversation) -> str:
-    session = talk.session
+def _size(conversation: Conversation) -> str:
+    session = conversation.session
     return f"{len(session.messages)} messages, {len(session.token_ids)} tokens"
 
 
 COMMANDS: Mapping[str, Command] = {
-    "help": Command("", "show this list", show_help),
-    "reset": Command("", "forget the conversation; the system message stays", reset),
-    "system": Command("[TEXT]", f"set the system message, or show it; {NONE} removes it", system),
-    "undo": Command("", "take the last turn back", undo),
-    "regenerate": Command("", "answer the last question again", regenerate),
-    "save": Command("PATH", "write the conversation and its state to a file", save),
-    "load": Command("PATH", "go on with the conversation of a file", load),
-    "fork": Command("[NAME]", "go on in a copy; the original stays as it is", fork),
-    "switch": Command("[NAME]", "go on in another conversation, or list them", switch),
-    "set": Command("[NAME VALUE]", f"set an option of answers, or list them; {UNSET} unsets one", settings),
-    "stats": Command("", "show figures of the last answer and the conversation", stats),
+    "help": Command("", "print this list", show_help),
+    "reset": Command("", "start an empty conversation; the system message stays", reset),
+    "system": Command("[TEXT]", f"set the system message, or print it; {NONE} removes it", system),
+    "undo": Command("", "remove the last turn", undo),
+    "regenerate": Command("", "answer the last message again", regenerate),
+    "save": Command("PATH", "save the conversation and its state to a file", save),
+    "load": Command("PATH", "load a conversation from a file", load),
+    "fork": Command("[NAME]", "continue in a copy of the conversation", fork),
+    "switch": Command("[NAME]", "continue in another conversation, or list them", switch),
+    "set": Command("[NAME VALUE]", f"set an option of answers, or list them; {UNSET} unsets it", settings),
+    "stats": Command("", "print statistics of the last answer and the conversation", stats),
     "quit": Command("", "end the chat", quit_chat),
 }
 ALIASES: Mapping[str, str] = {

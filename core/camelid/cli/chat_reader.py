@@ -1,6 +1,6 @@
-"""Where a chat's lines come from: a terminal with history and editing, or plain lines of a pipe.
+"""Input of `camelid chat`: a terminal with history and editing, or plain lines of a pipe.
 
-Three double quotes begin and end a text of several lines. On a terminal Alt-Enter begins a line, too.
+Three double quotes begin and end a message of several lines. On a terminal Alt-Enter inserts a line break.
 """
 
 from __future__ import annotations
@@ -16,24 +16,21 @@ PROMPT, MORE = ">>> ", "... "
 
 
 class Reader(Protocol):
-    """Gives what was typed, a text at a time."""
+    """A source of messages."""
 
     def read(self) -> str:
-        """The next text. EOFError at the end; KeyboardInterrupt for Ctrl-C."""
+        """The next message. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
         ...
 
 
 def is_open(text: str) -> bool:
-    """Whether a text of several lines has begun and not ended."""
-    begun = text.lstrip()
-    ended = text.rstrip()
-    return begun.startswith(QUOTES) and not (
-        ended.endswith(QUOTES) and len(ended.lstrip()) >= 2 * len(QUOTES)
-    )
+    """True if the text begins with three quotes and lacks the closing ones."""
+    bare = text.strip()
+    return bare.startswith(QUOTES) and not (bare.endswith(QUOTES) and len(bare) >= 2 * len(QUOTES))
 
 
 def unquoted(text: str) -> str:
-    """The text without the quotes around it, and without the line breaks beside them."""
+    """The text without its enclosing three quotes and the line breaks beside them."""
     bare = text.strip()
     if bare.startswith(QUOTES) and bare.endswith(QUOTES) and len(bare) >= 2 * len(QUOTES):
         return bare[len(QUOTES) : -len(QUOTES)].strip("\n")
@@ -44,7 +41,7 @@ class PlainReader:
     """Lines of stdin, without a prompt."""
 
     def read(self) -> str:
-        """The next line, or several between quotes; a text that the end cuts off counts as it is."""
+        """The next line, or several between three quotes; the end of input closes an open text."""
         text = _line()
         if not text:
             raise EOFError
@@ -59,12 +56,12 @@ class PlainReader:
 def _line() -> str:
     try:
         return sys.stdin.readline()
-    except OSError as error:  # the terminal is gone, and every further read would say so
+    except OSError as error:  # the terminal is gone: every further read would fail
         raise EOFError from error
 
 
 class TerminalReader:
-    """A prompt with history, completion of commands, and editing of several lines."""
+    """A terminal prompt with history, completion of commands, and multi-line editing."""
 
     def __init__(self, words: Sequence[str], history: Path | None) -> None:
         from prompt_toolkit import PromptSession
@@ -76,12 +73,12 @@ class TerminalReader:
             completer=WordCompleter(list(words), sentence=True),
             complete_while_typing=False,
             key_bindings=_bindings(),
-            multiline=True,  # Enter is bound below, so that it can also begin a line
+            multiline=True,  # lets Enter, bound below, insert a line break
             prompt_continuation=MORE,
         )
 
     def read(self) -> str:
-        """What was typed."""
+        """The next message typed at the prompt."""
         return self._session.prompt(PROMPT)
 
 
@@ -97,29 +94,29 @@ def _bindings() -> Any:
         else:
             buffer.validate_and_handle()
 
-    def begin_line(event: Any) -> None:
+    def insert_break(event: Any) -> None:
         event.current_buffer.insert_text("\n")
 
     keys.add("enter")(enter)
-    keys.add("escape", "enter")(begin_line)
+    keys.add("escape", "enter")(insert_break)
     return keys
 
 
 def open_reader(words: Sequence[str], history: Path | None, warn: Callable[[str], object]) -> Reader:
-    """A terminal's reader if stdin and stdout are one, else plain lines."""
+    """A `TerminalReader` if stdin and stdout are terminals, else a `PlainReader`."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return PlainReader()
     return TerminalReader(words, _usable(history, warn))
 
 
 def default_history() -> Path:
-    """Where lines are kept between chats, as the XDG base directories have it."""
+    """The history file, in the state directory of the XDG base directory specification."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "camelid" / "chat_history"
 
 
 def _usable(history: Path | None, warn: Callable[[str], object]) -> Path | None:
-    """The file, readable by its owner alone; None, with a warning, if it cannot be written."""
+    """The history file, created with mode 0600; None, after a warning, if it is not writable."""
     if history is None:
         return None
     try:
@@ -128,5 +125,5 @@ def _usable(history: Path | None, warn: Callable[[str], object]) -> Path | None:
         with history.open("ab"):
             return history
     except OSError as error:
-        warn(f"warning: no history is kept: {history}: {error.strerror}")
+        warn(f"warning: the history is not saved: {history}: {error.strerror}")
         return None

@@ -1,4 +1,4 @@
-"""What a chat shows: answers on stdout; thoughts, tool calls and notes on stderr, dimmed on a terminal."""
+"""Output of `camelid chat`: answers on stdout; reasoning, tool calls and notes, dimmed, on stderr."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 
 import click
 
-from camelid.requests.completion import Event
+from camelid.requests.output_text import Event
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Reasoning
 
-# Controls that could steer a terminal, apart from tab and line feed.
-STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-ANSWER, THOUGHTS, CALLS = "", "[thinks] ", "[calls] "  # sections of an answer, by what marks them
+# Control characters of a terminal except tab and line feed.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+ANSWER, REASONING, CALLS = "", "[thinks] ", "[calls] "  # prefix of each section of an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Which section a kind of part belongs to, its text, and whether it begins a line."""
+    """The section of a kind of part, its text, and whether it starts a new line."""
 
     section: str
     text: Callable[[Any], str]
     is_first: bool = False
 
 
-LOOKS: Mapping[type, Theme] = {
+THEMES: Mapping[type, Theme] = {
     Content: Theme(ANSWER, lambda part: part.text),
-    Reasoning: Theme(THOUGHTS, lambda part: part.text),
+    Reasoning: Theme(REASONING, lambda part: part.text),
     CallStart: Theme(CALLS, lambda part: f"{part.name} ", is_first=True),
     CallArguments: Theme(CALLS, lambda part: part.text),
     CallEnd: Theme(CALLS, lambda part: "" if part.complete else " (cut off)"),
@@ -38,45 +38,45 @@ LOOKS: Mapping[type, Theme] = {
 
 
 class Screen:
-    """Writes one answer after the other, each as it is drawn."""
+    """Streams answers to the terminal, one after another."""
 
     def __init__(self) -> None:
-        self._color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
+        self._color = False if os.environ.get("NO_COLOR") else None  # None: colors on a terminal only
         self._section = ANSWER
         self._line_is_empty = True
         self._n_shown = 0  # characters of the answer
 
     def event(self, event: Event) -> None:
-        """Shows what came with a token."""
+        """Writes the parts of one token's event."""
         for part in event.parts or (Content(event.text),):
-            look = LOOKS[type(part)]
-            if text := look.text(part):
-                self._show(look, text)
+            theme = THEMES[type(part)]
+            if text := theme.text(part):
+                self._show(theme, text)
 
     def end(self, answer: str = "") -> None:
-        """Closes an answer, with what of its text had not come as an event when it was stopped."""
+        """Ends an answer; first writes the part of its text that no event carried before a stop."""
         if rest := answer[self._n_shown :]:
-            self._show(LOOKS[Content], rest)
+            self._show(THEMES[Content], rest)
         self._end_line()
         self._section, self._n_shown = ANSWER, 0
 
     def note(self, text: str) -> None:
-        """A line beside the conversation."""
+        """Writes a line of the chat itself to stderr."""
         self._end_line()
-        click.echo(click.style(_harmless(text), dim=True), err=True, color=self._color)
+        click.echo(click.style(_sanitized(text), dim=True), err=True, color=self._color)
 
     def error(self, text: str) -> None:
-        """What went wrong, as a line."""
+        """Writes an error to stderr, on one line."""
         self._end_line()
         line = f"camelid: error: {' '.join(text.split())}"
-        click.echo(click.style(_harmless(line), fg="red"), err=True, color=self._color)
+        click.echo(click.style(_sanitized(line), fg="red"), err=True, color=self._color)
 
-    def _show(self, look: Theme, text: str) -> None:
-        if look.section != self._section or look.is_first:
+    def _show(self, theme: Theme, text: str) -> None:
+        if theme.section != self._section or theme.is_first:
             self._end_line()
-            self._section = look.section
-            self._write(look.section)
-        self._n_shown += len(text) if look.section == ANSWER else 0
+            self._section = theme.section
+            self._write(theme.section)
+        self._n_shown += len(text) if theme.section == ANSWER else 0
         self._write(text)
 
     def _write(self, text: str) -> None:
@@ -85,12 +85,12 @@ class Screen:
             self._line_is_empty = text.endswith("\n")
 
     def _aside(self, text: str) -> None:
-        click.echo(click.style(_harmless(text), dim=True), nl=False, err=True, color=self._color)
+        click.echo(click.style(_sanitized(text), dim=True), nl=False, err=True, color=self._color)
 
     @staticmethod
     def _answer(text: str) -> None:
-        """As it is for a file or another program; echo would take colours out of it."""
-        sys.stdout.write(_harmless(text) if sys.stdout.isatty() else text)
+        """Writes unchanged text to a file or pipe; click.echo would strip escape sequences."""
+        sys.stdout.write(_sanitized(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
     def _end_line(self) -> None:
@@ -99,5 +99,5 @@ class Screen:
             self._line_is_empty = True
 
 
-def _harmless(text: str) -> str:
-    return STEERING.sub("?", text)
+def _sanitized(text: str) -> str:
+    return CONTROLS.sub("?", text)

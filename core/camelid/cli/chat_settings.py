@@ -1,4 +1,4 @@
-"""`/set`: options of the answers to come, by the names that Python has for them."""
+"""`/set`: request options under the names of the Python API."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from camelid.sampling.params import CHECKS
 
 Check = Callable[[str, Any], object]
 UNSET = "default"
-NAMES = tuple(sorted(set(Options.__annotations__) - {"special"}))  # that one is for prompts of text
-TEXTS = ("cache_salt", "grammar", "overflow", "regex", "speculate")  # never JSON
+NAMES = tuple(sorted(set(Options.__annotations__) - {"special"}))  # `special` applies to text prompts only
+TEXTS = ("cache_salt", "grammar", "overflow", "regex", "speculate")  # values never parsed as JSON
 
 
 def read_setting(name: str, text: str) -> object:
-    """The option's value, checked as far as that can be done before a request. RequestError says why not."""
+    """The value of an option, checked as far as possible before a request. Raises RequestError."""
     if name not in NAMES:
         raise RequestError(f"option {name!r} is unknown; known: {', '.join(NAMES)}", field=name)
     value = text if name in TEXTS else _value(text)
@@ -33,7 +33,7 @@ def read_setting(name: str, text: str) -> object:
 
 
 def _value(text: str) -> object:
-    """JSON if it is that, else the text."""
+    """The parsed JSON value, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -43,7 +43,7 @@ def _value(text: str) -> object:
 def _count(name: str, value: object) -> object:
     if type(value) is int and value > 0:
         return value
-    raise RequestError(f"{name} is {shown(value)}, expected an integer from 1 on", field=name)
+    raise RequestError(f"{name} is {shown(value)}, expected an integer above 0", field=name)
 
 
 def _flag(name: str, value: object) -> object:

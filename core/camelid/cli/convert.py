@@ -1,34 +1,34 @@
-"""`camelid convert`: a published model to GGUF."""
+"""`camelid convert`: writes a published model as GGUF."""
 
 from __future__ import annotations
 
 import click
 
-from camelid.cli.fetching import local_model
-from camelid.cli.verb import say, verb, writing_bar
+from camelid.cli.command import say, subcommand, writing_bar
+from camelid.cli.hub_download import local_path
 from camelid.loading.convert import CONVERT_TYPES, Conversion, convert
 
 
-@verb
+@subcommand
 @click.argument("model", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.option(
     "--type", "to", type=click.Choice(CONVERT_TYPES, case_sensitive=False), metavar="TYPE",
-    help=f"{', '.join(CONVERT_TYPES)}; left out, every matrix keeps its own.",
+    help=f"Type of the matrices: {', '.join(CONVERT_TYPES)}. Default: unchanged.",
 )  # fmt: skip
 def command(model: str, target: str, to: str | None, verbose: bool) -> None:
-    """Write the model IN, a Hugging Face directory (safetensors) or a GGUF, as the GGUF file OUT.
+    """Convert the model IN, a Hugging Face directory (safetensors) or a GGUF, to the GGUF file OUT.
 
     For 4 and 5 bits see camelid quantize.
     """
-    path = local_model(model)
+    path = local_path(model)
     with writing_bar() as progress:
         written = convert(path, target, to=to or "", progress=progress)
     report(written, verbose)
 
 
 def report(written: Conversion, verbose: bool) -> None:
-    """What was written, on stderr; -v counts the types."""
+    """Prints the file, its size and the notes to stderr; with -v also the tensors per type."""
     for note in written.notes:
         say(f"note: {note}")
     ratio = written.n_bytes / max(written.source_bytes, 1)

@@ -1,4 +1,4 @@
-"""`camelid doctor`: the machine, what each backend can do here, and whether its kernels are right."""
+"""`camelid doctor`: the machine, the abilities of each backend, and a test of its kernels."""
 
 from __future__ import annotations
 
@@ -10,36 +10,34 @@ from typing import Any
 import click
 from rich.console import Group
 
-from camelid.backends.registry import BACKENDS
+from camelid.backends.registry import names_with, row_of
+from camelid.cli.command import BACKEND_NAMES, Failure, case_bar, subcommand
 from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
-from camelid.cli.verb import BACKEND_NAMES, Failure, case_bar, verb
-from camelid.loading.start import TAKES_ADAPTER
 from camelid.plan.ops import OPS
 from camelid.version import __version__
 
 
-@verb
+@subcommand
 @click.option("--backend", "backends", type=click.Choice(BACKEND_NAMES), multiple=True, metavar="NAME",
-              help="This backend alone; several times for several. Default: all.")  # fmt: skip
+              help="Examine this backend only. Repeatable. Default: all.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME",
-              help="The device whose name contains this; of cpu, the variant of its kernels.")  # fmt: skip
-@click.option("--op", default="", metavar="NAME", help="The cases of this op alone.")
+              help="Select a device by part of its name; for cpu, a kernel variant.")  # fmt: skip
+@click.option("--op", default="", metavar="NAME", help="Test this op only.")
 @click.option("--full/--quick", "is_full", default=True,
-              help="Every case, or the few that auto tries before it takes a device.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+              help="Test every case, or only the few that --backend auto tests.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     backends: tuple[str, ...], adapter: str, op: str, is_full: bool, as_json: bool, verbose: bool
 ) -> None:
-    """Show the machine and what each backend can do on it, and try every kernel against the reference.
+    """Show the machine and its backends, and test every kernel against the reference backend.
 
-    The gate runs each op with each type of weights on small and odd shapes. It compares by NMSE, the sum of
-    squared errors over the sum of squares: at most 1e-10, or 1e-6 where values are rounded on the way. What
-    it says is kept, and `--backend auto` obeys it. Exit code 1 if a kernel fails, or if a backend that was
-    named cannot be opened.
+    The gate runs each op with each weight type on small and odd shapes. The NMSE (sum of squared errors over
+    sum of squares) must be at most 1e-10, or 1e-6 for ops that round intermediate values. The verdict is
+    cached for `--backend auto`. Exit code 1 if a kernel fails or a backend of --backend cannot be opened.
     """
-    names = backends or tuple(name for name in BACKENDS if name in BACKEND_NAMES)
+    names = backends or tuple(name for name in BACKEND_NAMES if not row_of(name).api)
     check_words(names, adapter, op)
     asked, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
     found: list[BackendReport] = []
@@ -57,15 +55,17 @@ def command(
 
 
 def check_words(names: tuple[str, ...], adapter: str, op: str) -> None:
-    """A usage error for an op that is none, and for an adapter where there are none to choose from."""
+    """Raises a usage error for an unknown op, and for --adapter with backends that have none."""
     if op not in ("", *OPS):
         raise click.UsageError(f"unknown op {op!r}; known: {', '.join(OPS)}")
-    if adapter and not {*names} & {*TAKES_ADAPTER}:
-        raise click.UsageError(f"--adapter is for {', '.join(TAKES_ADAPTER)}, not for {', '.join(names)}")
+    if adapter and not {*names} & {*names_with("adapter")}:
+        raise click.UsageError(
+            f"--adapter does not apply to {', '.join(names)}; expected {', '.join(names_with('adapter'))}"
+        )
 
 
 def facts(machine: Machine, found: list[BackendReport]) -> dict[str, Any]:
-    """The object of --json."""
+    """The JSON object of --json."""
     return {
         "version": __version__,
         "machine": asdict(machine),
@@ -75,11 +75,11 @@ def facts(machine: Machine, found: list[BackendReport]) -> dict[str, Any]:
 
 
 def complaint(found: list[BackendReport], named: tuple[str, ...]) -> str:
-    """Why the exit code is 1; "" if it is 0."""
+    """The reason for exit code 1; "" for 0."""
     reasons = [f"{each.name} failed its gate" for each in found if each.has_failed]
     reasons += [f"{each.name} cannot be opened" for each in found if each.can is None and each.name in named]
     return "; ".join(reasons)
 
 
 def _silent(what: str, done: int, of: int) -> None:
-    """No progress is shown."""
+    """Shows no progress."""

@@ -1,4 +1,4 @@
-"""One backend, examined: what it is, what it has kernels for, and what its gate says."""
+"""Examination of one backend: its capabilities, its kernels, and the outcome of its gate."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from camelid.backends.proof.availability import Matrix, availability
 from camelid.backends.proof.cases import all_cases, short_cases
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
 from camelid.backends.proof.verdicts import keep
+from camelid.backends.registry import names_with, oracle_name
 from camelid.errors import CamelidError
-from camelid.loading.start import TAKES_ADAPTER, open_named
+from camelid.loading.choose import open_named
 
-Progress = Callable[[str, int, int], object]  # backend, cases done, of how many
-ORACLE = "reference"
+Progress = Callable[[str, int, int], object]  # label, cases done, cases in total
+ORACLE = oracle_name()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """What to examine, and how thoroughly. `op` "" is every op."""
+    """Options of an examination; `op` "" means every op."""
 
     op: str = ""
     is_full: bool = True
@@ -32,13 +33,13 @@ class DoctorOptions:
 
 @dataclass(frozen=True, slots=True)
 class OpVerdict:
-    """What came of an op's cases."""
+    """The outcomes of one op's cases."""
 
     op: str
     outcomes: Sequence[Outcome]
 
     def count(self, status: str) -> int:
-        """Cases that ended so."""
+        """The number of cases with this status."""
         return sum(outcome.status == status for outcome in self.outcomes)
 
     @property
@@ -47,16 +48,16 @@ class OpVerdict:
 
     @property
     def status(self) -> str:
-        """Failed if a case is; refused if all are."""
+        """Failed if any case failed, refused if all were, else passed."""
         return FAILED if self.failures else PASSED if self.count(PASSED) else REFUSED
 
     @property
     def worst(self) -> Outcome:
-        """The outcome nearest to its limit, or furthest beyond."""
+        """The outcome with the largest NMSE relative to its limit."""
         return max(self.outcomes, key=lambda outcome: outcome.nmse / outcome.allowed)
 
     def facts(self) -> dict[str, Any]:
-        """By their names in --json; an NMSE that is not finite is null."""
+        """The fields of --json; an infinite or NaN NMSE is null."""
         worst = self.worst
         return {
             "status": self.status, "cases": len(self.outcomes), "passed": self.count(PASSED),
@@ -68,7 +69,7 @@ class OpVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendReport:
-    """A backend. Without capabilities it cannot be opened, as `reason` says; without `ops` no gate ran."""
+    """A backend's report. `can` is None if opening failed (see `reason`); `ops` is empty without a gate."""
 
     name: str
     reason: str = ""
@@ -82,7 +83,7 @@ class BackendReport:
         return any(op.status == FAILED for op in self.ops)
 
     def facts(self) -> dict[str, Any]:
-        """By their names in --json."""
+        """The fields of --json."""
         if self.can is None:
             return {"name": self.name, "is_available": False, "reason": self.reason}
         names = ("device", "build", "promise", "activations", "max_in_flight", "is_software")
@@ -96,12 +97,12 @@ class BackendReport:
 
 
 async def examine(name: str, asked: DoctorOptions, progress: Progress) -> BackendReport:
-    """Opens a backend, runs its gate unless it is the oracle, and keeps the verdict for `auto`."""
+    """Opens a backend, runs its gate unless it is the oracle, and caches the verdict for `auto`."""
     try:
-        backend = await open_named(name, asked.adapter if name in TAKES_ADAPTER else "")
+        backend = await open_named(name, asked.adapter if name in names_with("adapter") else "")
     except CamelidError as error:
         return BackendReport(name=name, reason=error.message)
-    except (ImportError, OSError) as error:  # a package or a driver library that does not load
+    except (ImportError, OSError) as error:  # a package or driver library fails to load
         return BackendReport(name=name, reason=f"{type(error).__name__}: {error}")
     can = backend.capabilities()
     start = perf_counter()
@@ -115,7 +116,7 @@ async def examine(name: str, asked: DoctorOptions, progress: Progress) -> Backen
 
 
 async def run_gate(backend: BufferRunner, asked: DoctorOptions, progress: Progress) -> list[OpVerdict]:
-    """All cases that were asked for, op by op."""
+    """Runs the selected cases, op by op."""
     can = backend.capabilities()
     whole = all_cases(can.weight_types, asked.op, can.dtypes)
     cases = list(whole if asked.is_full else short_cases(can.weight_types, asked.op))

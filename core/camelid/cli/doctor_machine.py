@@ -1,4 +1,4 @@
-"""What `camelid doctor` says of the machine: each fact from the system, or None where that does not tell."""
+"""Facts of the machine for `camelid doctor`; None for a fact that the system does not report."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from camelid.backends.common.processors import CGROUP, allowed_processors, cpu_quota
 from camelid.backends.proof.verdicts import cache_folder
-from camelid.backends.registry import BACKENDS
+from camelid.backends.registry import backend_extras
 
 CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
-# As Linux names them: what kernels for x86-64, then for arm64, are written for.
+# Linux names of the instruction sets with kernels: x86-64, then arm64.
 INSTRUCTIONS = (
     "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16",
     "avx512_fp16", "amx_int8", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2",
@@ -25,20 +25,23 @@ PACKAGES = (
     "numpy", "wgpu", "tokenizers", "safetensors", "gguf", "huggingface_hub", "click", "rich",
     "prompt_toolkit",
 )  # fmt: skip
-EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> modules that it brings
+EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> modules it installs
     "serve": ("starlette", "uvicorn"),
     "web": ("starlette", "uvicorn", "brotli"),
     "cuda": ("cupy",),
     "mlx": ("mlx",),
 }
-OF_BACKENDS = ("cuda", "mlx")  # extras that are for the backend of their name
-UNBOUNDED = 1 << 60  # what cgroups of version 1 say for no limit is above
+FACE_EXTRAS = ("serve", "web")
+UNBOUNDED = 1 << 60  # cgroups version 1 report a larger number for no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Sizes in bytes. `quota` is in processors; `packages` has None for what is missing, `extras` the pip
-    line of those that are, and "" for the others; `disks` the free bytes of each cache."""
+    """The machine; sizes in bytes.
+
+    `quota` counts processors. `packages` maps a name to its version, None if missing; `extras` to the pip
+    command, "" if installed. `disks` maps a cache folder to the free bytes of its disk.
+    """
 
     processor: str
     instructions: tuple[str, ...] | None
@@ -56,7 +59,7 @@ class Machine:
 
 
 def read_machine() -> Machine:
-    """This machine, now."""
+    """Reads the facts of this machine."""
     cpu = _read(CPUINFO)
     return Machine(
         processor=cpu_name(cpu) or platform.processor() or platform.machine(),
@@ -76,12 +79,12 @@ def read_machine() -> Machine:
 
 
 def cpu_name(cpuinfo: str) -> str:
-    """The processor's name; "" where the text has none, as on many arm64 machines."""
+    """The processor's name; "" if the text lacks one, as on many arm64 machines."""
     return next(iter(_fields(cpuinfo, "model name", "Model")), "")
 
 
 def instructions(cpuinfo: str) -> tuple[str, ...] | None:
-    """Those of `INSTRUCTIONS` that the processor has; None where the text does not list any."""
+    """The `INSTRUCTIONS` that the processor supports; None if the text lists no flags."""
     flags = next(iter(_fields(cpuinfo, "flags", "Features")), None)
     return None if flags is None else tuple(name for name in INSTRUCTIONS if name in flags.split())
 
@@ -99,7 +102,7 @@ def _read(path: Path) -> str:
 
 
 def memory_limit(cgroup: Path) -> int | None:
-    """Bytes that a container may use; None without a limit."""
+    """The container's memory limit in bytes; None without a limit."""
     text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
     limit = int(text) if text.strip().isdigit() else UNBOUNDED
     return limit if limit < UNBOUNDED else None
@@ -118,8 +121,8 @@ def _version(package: str) -> str | None:
 
 
 def extras() -> Mapping[str, str]:
-    """The pip line of each extra that is not there whole, without those of backends that Camelid lacks."""
-    known = {name: modules for name, modules in EXTRAS.items() if name not in OF_BACKENDS or name in BACKENDS}
+    """The pip command of each extra, "" if installed; skips extras of backends that Camelid lacks."""
+    known = {name: EXTRAS[name] for name in (*FACE_EXTRAS, *backend_extras())}
     return {
         name: "" if all(map(find_spec, modules)) else f"pip install 'camelid[{name}]'"
         for name, modules in known.items()
@@ -127,13 +130,13 @@ def extras() -> Mapping[str, str]:
 
 
 def hub_cache() -> Path:
-    """Where huggingface_hub keeps what was fetched, by its rules."""
+    """The download cache of huggingface_hub, from the same environment variables."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     hub = os.environ.get("HF_HOME") or Path(home, "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or Path(hub, "hub")).expanduser()
 
 
 def free_bytes(folder: Path) -> int:
-    """Of the disk that a folder is on, or will be."""
+    """Free bytes of the disk of a folder, which need not exist yet."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return shutil.disk_usage(there).free

@@ -1,4 +1,4 @@
-"""What `camelid doctor` prints: facts in two columns, and a table for each question."""
+"""The output of `camelid doctor`: facts in two columns, and tables of kernels and gate."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from camelid.backends.proof.gate import FAILED, PASSED, REFUSED
 from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
 from camelid.cli.doctor_examine import ORACLE, BackendReport, OpVerdict
 from camelid.cli.doctor_machine import Machine
-from camelid.cli.show import human, printable
+from camelid.cli.format import human, printable
 
-LABEL = 13  # columns of a fact's name
-SHOWN = 3  # failures of an op, unless all are asked for
+LABEL = 13  # width of a fact's name, in columns
+SHOWN = 3  # failures printed per op without -v
 STYLES = {FAILED: "bold red", PASSED: "green", "no": "dim", "yes": "green"}
 BUFFER_LIMITS = {"maxBufferSize": "a buffer", "maxStorageBufferBindingSize": "a binding"}
 PROMISES = {
-    "A": "an answer's bits do not depend on other requests",
-    "A+B": "an answer's bits depend neither on other requests nor on how its work was split",
+    "A": "answers do not depend on other requests, bit for bit",
+    "A+B": "answers do not depend on other requests or on chunking, bit for bit",
 }
 
 
 def show(what: RenderableType) -> None:
-    """Prints it, without spaces at line ends. No text of a driver or file is taken for markup."""
+    """Prints without trailing spaces; rich markup is off: driver names may contain brackets."""
     console = Console(markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(what)
@@ -40,15 +40,15 @@ def show(what: RenderableType) -> None:
 
 
 def machine_lines(machine: Machine) -> RenderableType:
-    """The machine's facts."""
+    """The table of machine facts."""
     return _facts(dict(_machine_facts(machine)))
 
 
 def _machine_facts(m: Machine) -> Iterator[tuple[str, str]]:
     yield "processor", m.processor
     sets = None if m.instructions is None else " ".join(m.instructions) or "none beyond the baseline"
-    yield "instructions", sets or "this system does not tell"
-    quota = "" if m.quota is None else f", a quota of {m.quota:g}"
+    yield "instructions", sets or "not reported by this system"
+    quota = "" if m.quota is None else f", quota {m.quota:g}"
     yield "threads", f"{m.affinity} of {m.processors} processors{quota}"
     yield "memory", _memory(m)
     yield "system", f"{m.system}, {m.python}"
@@ -62,14 +62,14 @@ def _machine_facts(m: Machine) -> Iterator[tuple[str, str]]:
 
 def _memory(m: Machine) -> str:
     if m.memory_bytes is None:
-        return "this system does not tell"
+        return "not reported by this system"
     free = "" if m.available_bytes is None else f", {human(m.available_bytes)} available"
-    limit = "" if m.memory_limit_bytes is None else f", a limit of {human(m.memory_limit_bytes)}"
+    limit = "" if m.memory_limit_bytes is None else f", limit {human(m.memory_limit_bytes)}"
     return f"{human(m.memory_bytes)}{free}{limit}"
 
 
 def backend_lines(found: BackendReport, *, every: bool = False) -> RenderableType:
-    """A backend's facts, its matrix and its gate; with `every` all failures, and why cases were refused."""
+    """A backend's facts, kernels and gate; with `every` all failures and the reasons of refused cases."""
     if found.can is None:
         return Group("", _facts({"backend": found.name, "unavailable": found.reason}))
     return Group(*(part for text in _parts(found, every) for part in ("", text)))
@@ -79,7 +79,7 @@ def _parts(found: BackendReport, every: bool) -> Iterator[RenderableType]:
     matrix = found.matrix
     yield _facts(dict(_backend_facts(found)))
     yield _matrix_table("weights", matrix, TYPED_OPS, list(matrix["linear"]))
-    yield _matrix_table("keys and values", matrix, STATE_OPS, list(matrix["attention"]))
+    yield _matrix_table("KV cache", matrix, STATE_OPS, list(matrix["attention"]))
     yield _facts(_other_ops(matrix))
     if found.ops:
         refusals = _refusals(found.ops) if every else ()
@@ -91,18 +91,18 @@ def _backend_facts(found: BackendReport) -> Iterator[tuple[str, str]]:
     can = found.can
     assert can is not None
     yield "backend", found.name
-    yield "device", can.device + (" (software: auto never takes it)" if can.is_software else "")
+    yield "device", can.device + (" (software: never selected by auto)" if can.is_software else "")
     yield "promise", f"{can.promise}: {PROMISES[can.promise]}" if can.promise in PROMISES else can.promise
     limits = [f"{what} of {human(can.limits[n])}" for n, what in BUFFER_LIMITS.items() if n in can.limits]
     steps = f"{can.max_in_flight} step{'s' if can.max_in_flight > 1 else ''} in flight"
-    yield "at most", ", ".join([*limits, steps])
+    yield "limits", ", ".join([*limits, steps])
     if can.activations != "f32":
         how = "rounded to int8 for quantized weights, to bf16 for bf16"
-        yield "activations", f"{how}; so does the reference in the gate"
+        yield "activations", f"{how}; in the gate the reference rounds them too"
 
 
 def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequence[str]) -> Table:
-    """Types with the same kernels share a row."""
+    """A table of kernels by op and type; types with the same kernels share a row."""
     table = _table(what, *(op.replace("_", "_\n", 1) for op in ops))
 
     def marks(column: str) -> tuple[str, ...]:
@@ -118,14 +118,14 @@ def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequen
 
 
 def _other_ops(matrix: Matrix) -> dict[str, str]:
-    """Ops without columns, by whether there is a kernel."""
+    """The ops without types, listed by whether a kernel exists."""
     reasons = {op: next(iter(by.values())) for op, by in matrix.items() if op not in (*TYPED_OPS, *STATE_OPS)}
     runs, refused = ([op for op, reason in reasons.items() if bool(reason) == no] for no in (False, True))
     return {"other ops": " ".join(runs)} | ({"no kernel": " ".join(refused)} if refused else {})
 
 
 def _gate_table(ops: Iterable[OpVerdict]) -> Table:
-    table = _table("gate", "cases", "refused", "worst NMSE", "at most", "verdict")
+    table = _table("gate", "cases", "refused", "worst NMSE", "limit", "verdict")
     for column in table.columns[1:5]:
         column.justify = "right"
     for op in ops:
@@ -143,7 +143,7 @@ def _failures(ops: Iterable[OpVerdict], every: bool) -> Iterator[RenderableType]
         for outcome in shown:
             yield Text(printable(str(outcome)), style=STYLES[FAILED])
         if len(op.failures) > len(shown):
-            more = f"{op.op}: {len(op.failures) - len(shown)} more, which -v shows"
+            more = f"{op.op}: {len(op.failures) - len(shown)} more, shown by -v"
             yield Text(more, style=STYLES[FAILED])
 
 
@@ -155,9 +155,9 @@ def _refusals(ops: Iterable[OpVerdict]) -> Iterator[RenderableType]:
 
 def _verdict(found: BackendReport) -> Text:
     if found.name == ORACLE:
-        return Text("the reference: what the gate compares the others with")
+        return Text("the reference: the gate compares the other backends with it")
     if not found.ops:
-        return Text("it has no cases")
+        return Text("no cases")
     counts = {status: sum(op.count(status) for op in found.ops) for status in (PASSED, FAILED, REFUSED)}
     status = FAILED if counts[FAILED] else PASSED
     text = ", ".join(f"{n} {name}" for name, n in counts.items())
@@ -169,7 +169,7 @@ def _word(word: str) -> Text:
 
 
 def _facts(facts: Mapping[str, str]) -> Table:
-    """Names and texts; a long text goes on below itself."""
+    """A table of names and texts; long texts wrap within their column."""
     table = Table.grid(padding=(0, 1))
     table.add_column(width=LABEL)
     table.add_column(overflow="fold")

@@ -1,22 +1,24 @@
-"""`camelid explain`: the plan as text, and what one step of it moves and computes."""
+"""`camelid explain`: a model's plan as text, and the bytes and FLOPs of one step."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from camelid.backends.base import Capabilities
-from camelid.cli.devices import Device, devices_of
-from camelid.cli.fetching import local_model
+from camelid.backends.registry import auto_names, oracle_name
+from camelid.cli.command import BACKEND_NAMES, model_argument, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
-from camelid.cli.verb import BACKEND_NAMES, model_argument, verb
-from camelid.engine.programs import DECODE, MIXED, Limits
+from camelid.cli.hub_download import local_path
+from camelid.engine.programs import DECODE, MIXED
+from camelid.loading.choose import Device, choose_backend, devices_of
+from camelid.loading.deployment import Deployment
 from camelid.loading.model_file import open_model
-from camelid.loading.start import LoadOptions, backend_plan, choose_backend
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.plan.cost import predict_step
 from camelid.plan.memory import plan_arena
@@ -24,55 +26,56 @@ from camelid.plan.plan import Plan
 from camelid.plan.stages import split
 
 Facts = dict[str, Any]
-DEFAULT = "reference"
-HELD = ("weight_bytes", "arena_bytes")  # by each device for itself
+DEFAULT = oracle_name()
+HELD = ("weight_bytes", "arena_bytes")  # summed over devices
 
 
-@verb
+@subcommand
 @model_argument
-@click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True)
+@click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True,
+              help="Plan of a decode step, or of a step with prefill.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
-              help=f"Whose rewrites to apply. Default: {DEFAULT}; with -ngl webgpu.")  # fmt: skip
-@click.option("--adapter", default="", metavar="NAME", help="The device whose name contains this.")
+              help=f"Backend of the rewrites. Default: {DEFAULT}; with -ngl {auto_names()[0]}.")  # fmt: skip
+@click.option("--adapter", default="", metavar="NAME", help="Select a device by part of its name.")
 @gpu_layers_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the figures, and the plan's text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: costs, and the plan's text.")
 def command(
     model: str, entry: str, backend: str | None, adapter: str, gpu_layers: int | None, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
-    """Print the plan: the model as a list of ops, and what a step costs. Reads no weights.
+    """Print a model's plan: its ops, and the cost of one step. Reads no weights.
 
-    With -ngl it has a stage for each device, and the figures are also told by device.
+    With -ngl the plan has one stage per device, and costs are also listed by device.
     """
     default = DEFAULT if gpu_layers is None else "auto"
     options = LoadOptions(backend=backend or default, adapter=adapter, gpu_layers=gpu_layers)
-    file, capabilities, devices = asyncio.run(read(local_model(model), options))
-    limits = Limits()
-    plan = backend_plan(file, entry, limits, capabilities, "f32")
-    n_rows = 1 if entry == DECODE else limits.chunk
-    facts = figures(plan, file, n_rows)
+    deployment, devices = asyncio.run(read(local_path(model), options))
+    plan, own = deployment.plan(entry), deployment.model
+    n_rows = 1 if entry == DECODE else deployment.limits.chunk
+    facts = figures(plan, own, n_rows)
     if gpu_layers is not None:
-        facts |= device_figures(plan, file, n_rows, devices)
+        facts |= device_figures(plan, own, n_rows, devices)
     if as_json:
-        click.echo(json.dumps({**facts, "backend": capabilities.name, "plan": plan.text()}))
+        click.echo(json.dumps({**facts, "backend": deployment.capabilities.name, "plan": plan.text()}))
         return
     click.echo(plan.text())
     for text in lines(facts):
         click.echo(text)
 
 
-async def read(model: str, options: LoadOptions) -> tuple[Model, Capabilities, list[Device]]:
-    """The model, and the capabilities and devices of a backend, opened for as long as that takes."""
+async def read(model: str, options: LoadOptions) -> tuple[Deployment, list[Device]]:
+    """The deployment of a model at its full context length, and the devices of its backend, closed again."""
     file = await open_model(model)
-    opened, _ = await choose_backend(options, file.model, Limits())
+    options = replace(options, context=file.spec.context_length)
+    chosen = await choose_backend(options, file.model)
     try:
-        return file.model, opened.capabilities(), devices_of(opened, len(file.model.spec.layers))
+        return chosen.deployment, devices_of(chosen.backend, len(file.spec.layers))
     finally:
-        await opened.close()
+        await chosen.backend.close()
 
 
 def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
-    """Sizes and costs in bytes and operations: for a step of `n_rows` rows at the start and at the end."""
+    """Sizes, and bytes and FLOPs of a step of `n_rows` rows at the start and the end of the context."""
     last = model.spec.context_length - n_rows
     first_step, last_step = (predict_step(plan, n_rows=n_rows, held=held) for held in (0, last))
     return {
@@ -89,7 +92,7 @@ def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
 
 
 def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Device]) -> Facts:
-    """The figures of each device's stage, and sums of what each holds for itself."""
+    """The costs of each device's stage, and the sums of weight and arena bytes."""
     stages = split(plan, [device.layers for device in devices])
     each: list[Facts] = [
         {"backend": device.name, "part": device.part, **figures(stage, model, n_rows)}
@@ -99,7 +102,7 @@ def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Devi
 
 
 def lines(facts: Facts) -> Iterator[str]:
-    """The figures as people read them; of two devices those of each, too."""
+    """The costs as text; for several devices also those of each."""
     for name, value in facts.items():
         if name != "devices":
             label = name.replace("_", " ")

@@ -1,4 +1,4 @@
-"""The option that says how many layers are on a GPU."""
+"""The option -ngl: the number of layers on a GPU."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class GpuLayers(click.ParamType[int]):
-    """A number of layers; `all` and -1 are all of them."""
+    """A number of layers; `all` and -1 mean every layer."""
 
     name = "layers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. A usage error for other words and for numbers below -1."""
+        """The number of layers. A usage error for any other text and for numbers below -1."""
         try:
             number = ALL if value == "all" else int(value)
         except ValueError:
             number = ALL - 1
         if number < ALL:
-            self.fail(f"{value!r} is no number of layers; give 0 or more, -1 or all", param, ctx)
+            self.fail(f"{value!r} is not a number of layers; expected 0 or more, -1 or all", param, ctx)
         return number
 
 
 def gpu_layers_option(function: F) -> F:
-    """-ngl."""
+    """Adds -ngl."""
     return click.option(
         "-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", type=GpuLayers(), metavar="K",
-        help="The last K layers on webgpu, or the GPU backend that is named; the others and the embedding on "
-        "cpu. As in llama.cpp the head is the first of the K. all, -1 and any K above the layers: the GPU "
-        "alone; 0: cpu alone.",
+        help="Put the last K layers on webgpu (or the GPU of --backend), the others and the embedding on "
+        "cpu. As in llama.cpp the output head is the first of the K. all, -1 or K above "
+        "the number of layers: GPU only; 0: cpu only.",
     )(function)  # fmt: skip

@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from camelid.backends.registry import auto_names
+from camelid.cli.command import BACKEND_NAMES, model_argument, say, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.info_memory import memory_facts, memory_lines, notes
 from camelid.cli.info_record import Facts, Record, fact_lines, read_record
-from camelid.cli.verb import BACKEND_NAMES, model_argument, say, verb
-from camelid.engine.programs import Limits
 from camelid.loading.model_file import ModelFile
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model, bytes_at, count_parameters
@@ -26,30 +27,30 @@ STORED = "as stored"
 FORECAST = ("context", "backend", "gpu_layers", "parallel")  # options of --memory
 
 
-@verb
+@subcommand
 @model_argument
 @click.option("--memory", is_flag=True,
-              help="Memory after loading: weights, state, scratch; with -ngl by device.")  # fmt: skip
+              help="Estimate memory use: weights, state, scratch; with -ngl by device.")  # fmt: skip
 @click.option("-c", "--ctx-size", "context", type=click.IntRange(1), metavar="N",
-              help="For --memory: rows per sequence. Default: as `load`, at most 4096.")  # fmt: skip
-@click.option("--parallel", type=click.IntRange(1), default=Limits().parallel, show_default=True,
-              metavar="N", help="For --memory: sequences at once.")  # fmt: skip
-@click.option("--backend", type=click.Choice(BACKEND_NAMES), default="webgpu", show_default=True,
-              metavar="NAME", help="For --memory: the backend of the plan; no device is opened.")  # fmt: skip
+              help="Context length for --memory. Default: the model's, at most 4096.")  # fmt: skip
+@click.option("--parallel", type=click.IntRange(1), default=LoadOptions().parallel, show_default=True,
+              metavar="N", help="Parallel sequences for --memory.")  # fmt: skip
+@click.option("--backend", type=click.Choice(BACKEND_NAMES), default=auto_names()[0], show_default=True,
+              metavar="NAME", help="Backend for --memory; no device is opened.")  # fmt: skip
 @gpu_layers_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object; sizes in bytes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @click.pass_context
 def command(
     ctx: click.Context, model: str, memory: bool, context: int | None, parallel: int, backend: str,
     gpu_layers: int | None, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
     """Show architecture, size and memory of a model. Reads no weights; `camelid inspect` lists the tensors.
 
     MODEL is a GGUF file, a Hugging Face directory, a hub id, cria, or a preset without a file: 8b and 70b are
-    Llama 3. A file or directory of that name precedes the preset.
+    Llama 3. A file or directory of the same name takes precedence.
 
-    4 bits is q4_0 for every matrix, embeddings included: 4.5 bits a weight. Norms and biases are f32.
+    Size at 4 bits: q4_0 for every matrix, embeddings included (4.5 bits per weight); norms and biases f32.
     """
     if not memory:
         _check_unused(ctx)
@@ -60,8 +61,8 @@ def command(
         file = record.loaded()
         facts, ways = file_facts(record, file), {STORED: file.model}
     if memory:
-        limits = Limits(parallel=parallel)
-        facts["memory"] = memory_facts(ways, backend, gpu_layers, context=context, limits=limits)
+        options = LoadOptions(backend=backend, gpu_layers=gpu_layers, context=context, parallel=parallel)
+        facts["memory"] = memory_facts(ways, options)
     if as_json:
         click.echo(json.dumps(facts))
         return
@@ -69,7 +70,7 @@ def command(
 
 
 def show(facts: Facts) -> None:
-    """The facts as text, the forecast after them."""
+    """Prints the facts as text, then the memory forecast."""
     memory = facts.get("memory")
     for text in fact_lines({name: value for name, value in facts.items() if name != "memory"}):
         click.echo(text)
@@ -89,7 +90,7 @@ def _check_unused(ctx: click.Context) -> None:
 
 
 def is_preset(name: str) -> bool:
-    """A preset's name, and no file or directory here."""
+    """True for the name of a preset, unless a file or directory has it."""
     return name in PRESETS and not Path(name).exists()
 
 
@@ -111,12 +112,12 @@ def preset_facts(spec: ModelSpec) -> Facts:
 
 
 def preset_models(spec: ModelSpec) -> dict[str, Model]:
-    """The preset's weights in each type of its sizes."""
+    """The preset with weights of each of `SIZE_TYPES`."""
     return {name: bare_model(spec, name) for name in SIZE_TYPES}
 
 
 def spec_facts(s: ModelSpec, weights: Iterable[Weight]) -> Facts:
-    """Facts with and without a file."""
+    """Facts of any model, with or without a file."""
     weights = list(weights)
     return {
         "arch": s.arch,
@@ -153,7 +154,7 @@ def _window_facts(s: ModelSpec) -> Facts:
 
 
 def rope_facts(rope: RopeSpec, name: str, spec: ModelSpec) -> Facts:
-    """One rotation: kind (norm for neighbours, neox for halves), width, number of layers."""
+    """Facts of one RoPE: kind (norm rotates neighbours, neox halves), width and number of layers."""
     s = rope.scaling
     return {
         "kind": rope.style,

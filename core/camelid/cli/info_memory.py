@@ -1,36 +1,33 @@
-"""The forecast of `camelid info --memory`: memory after loading, on each device of the model."""
+"""The forecast of `camelid info --memory`: memory after loading, by device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from camelid.backends.base import Backend, Forecast, PoolSize
-from camelid.backends.registry import open_backend
-from camelid.backends.staged.backend import StagedBackend
-from camelid.cli.devices import Device, devices_of
-from camelid.cli.show import human, line
-from camelid.engine.programs import Limits
-from camelid.loading.estimate import Forecaster, MemoryEstimate, as_stored, estimate_memory
-from camelid.loading.start import layer_devices
+from camelid.backends.base import Backend, Forecast, PoolSize, stored_forecast
+from camelid.cli.format import human, line
+from camelid.loading.choose import Device, devices_of, unopened
+from camelid.loading.deployment import Deployment
+from camelid.loading.estimate import Forecaster, MemoryEstimate, estimate_memory
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
-from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 
 Facts = dict[str, Any]
 
 
-def memory_facts(
-    ways: Mapping[str, Model], backend: str, gpu_layers: int | None, *, context: int | None, limits: Limits
-) -> Facts:
-    """The forecast for each type of weights, and the types without a kernel; opens no device.
+def memory_facts(ways: Mapping[str, Model], options: LoadOptions) -> Facts:
+    """The memory forecast for each weight type, and the types without a kernel. Opens no device.
 
-    With `gpu_layers` also that of each device; the others are sums of them. RequestError as in `load`.
+    With `gpu_layers` also the forecast of each device; the others are their sums. RequestError as in
+    `load`.
     """
     spec = next(iter(ways.values())).spec
-    whole = plan_backend(spec, backend, gpu_layers)
+    backend, gpu_layers = options.backend, options.gpu_layers
+    whole = unopened(spec, backend, gpu_layers)
     devices = devices_of(whole, len(spec.layers))
-    sums = {name: predict(model, whole, devices, context, limits) for name, model in ways.items()}
+    sums = {name: predict(model, whole, devices, options) for name, model in ways.items()}
     uses = [{name: sums[name][i] for name in ways} for i in range(len(devices))]
     each = [device_facts(device, use) for device, use in zip(devices, uses, strict=True)]
     first = next(iter(sums.values()))[0]
@@ -44,45 +41,27 @@ def memory_facts(
     }
 
 
-def plan_backend(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
-    """The backend of that name, or the staged one of `gpu_layers`; not opened."""
-    if gpu_layers is None:
-        return open_backend(backend)
-    names, cuts = layer_devices(spec, backend, gpu_layers)
-    parts = [open_backend(name) for name in names]
-    return StagedBackend(parts, cuts, len(spec.layers)) if cuts else parts[0]
-
-
 def predict(
-    model: Model, whole: Backend, devices: Sequence[Device], context: int | None, limits: Limits
+    model: Model, whole: Backend, devices: Sequence[Device], options: LoadOptions
 ) -> list[MemoryEstimate]:
-    """The footprint on each device."""
-    can = whole.capabilities()
-    return estimate_memory(
-        model,
-        context=context,
-        limits=limits,
-        fused=can.fused,
-        depth=can.max_in_flight,
-        cuts=can.cuts,
-        forecasters=[forecaster_of(device.backend) for device in devices],
-    )
+    """The memory estimate of each device."""
+    deployment = Deployment.of(model, options, whole.capabilities())
+    return estimate_memory(deployment, [forecaster_of(device.backend) for device in devices])
 
 
 def forecaster_of(backend: Backend) -> Forecaster:
-    """A backend's own forecast, if it has one and all kernels; else the weights as stored."""
-    own: Forecaster = getattr(backend, "forecast", as_stored)
+    """The backend's own forecast if it has kernels for all weight types; else the stored weights' sizes."""
     known = backend.capabilities().weight_types
 
     def forecast(plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         types = {w.type for plan in plans.values() for w in plan.weights().values()}
-        return (own if types <= known else as_stored)(plans, pools)
+        return (backend.forecast if types <= known else stored_forecast)(plans, pools)
 
     return forecast
 
 
 def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Facts:
-    """One device: its part of the model, and its memory."""
+    """Facts of one device: its part of the model, and its memory."""
     types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
     return {
         "backend": device.name,
@@ -107,12 +86,12 @@ def footprint_facts(f: MemoryEstimate) -> Facts:
 
 
 def summed(each: Sequence[Facts]) -> Facts:
-    """Bytes by use, over all devices."""
+    """Bytes by use, summed over all devices."""
     return {use: sum(facts[use] for facts in each) for use in each[0]}
 
 
 def memory_lines(facts: Facts) -> Iterator[str]:
-    """A heading and a table with a column per type of weights; before it a table per device, if several."""
+    """A heading and a table with one column per weight type; several devices each add a table."""
     how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
     yield line("memory", f"{how}; weights {' and '.join(facts['at'])}")
     devices: list[Facts] = facts.get("devices", [])

@@ -1,5 +1,7 @@
-"""The record behind `info` and `inspect`: facts and tensors of a GGUF file or a Hugging Face directory, of a
-supported model or another. Reads headers only."""
+"""The record behind `info` and `inspect`: facts and tensors of a model, supported or not.
+
+Reads only the headers of a GGUF file or a Hugging Face directory.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from camelid.cli.fetching import local_model
-from camelid.cli.show import line, printable, shown, size, sizes
+from camelid.cli.format import format_value, line, printable, size, sizes
+from camelid.cli.hub_download import local_path
 from camelid.errors import CamelidError
 from camelid.formats.gguf import MetadataValue, open_gguf
 from camelid.formats.hf_config import HfDirectory, HfTensor, open_hf
@@ -26,7 +28,7 @@ from camelid.model.tensors import tensor_shapes
 from camelid.plan.weights import Weight
 
 Facts = dict[str, Any]
-LONG = 64  # items of a list in the metadata
+LONG = 64  # longest metadata list printed whole, in items
 WEIGHT, IGNORED, UNUSED, UNKNOWN = "weight", "ignored", "unused", "unknown"
 
 
@@ -57,13 +59,13 @@ class Record:
     error: CamelidError | None
 
     def loaded(self) -> ModelFile:
-        """The supported model; raises the refusal of any other."""
+        """The supported model. Raises the error of an unsupported one."""
         if self.file is None:
             raise self.error or AssertionError("a record has a file or an error")
         return self.file
 
     def facts(self, tensors: Iterable[TensorFacts]) -> Facts:
-        """Facts of any model: tensor types in bytes, tokenizer, chat template."""
+        """Facts of any model: bytes by tensor type, tokenizer and chat template."""
         types: Counter[str] = Counter()
         for t in tensors:
             types[t.type] += t.n_bytes
@@ -74,13 +76,13 @@ class Record:
         return {"types": dict(types), "tokenizer": tokenizer, "chat_template": template is not None}
 
     def settings(self) -> Facts:
-        """Configuration files, or metadata with long lists cut short."""
+        """The configuration files, or the GGUF metadata with long lists shortened."""
         if isinstance(self.source, HfDirectory):
             return {"config": self.source.config, "generation_config": self.source.generation}
         return {"metadata": {key: _short(value) for key, value in self.source.header.metadata.items()}}
 
     def tensors(self) -> list[TensorFacts]:
-        """Tensors in stored order, each with its rule."""
+        """The tensors in stored order, each with its GGUF name and load ops."""
         if isinstance(self.source, HfDirectory):
             return list(_hf_tensors(self.source))
         known = set(self.source.tensors) if self.file else _known_names(self.source)
@@ -89,7 +91,7 @@ class Record:
 
 def read_record(model: str) -> Record:
     """The record of a path, hub id or "cria". Raises for damaged files, not for an unsupported model."""
-    name = local_model(model)
+    name = local_path(model)
     file, error = None, None
     try:
         file = asyncio.run(open_model(name))
@@ -102,10 +104,10 @@ def read_record(model: str) -> Record:
 
 
 def fact_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Facts as text, one per line; an absent one is left out."""
+    """Facts as text, one per line, without absent ones."""
     for name, value in facts.items():
         if value is not None or name == "tokenizer":
-            yield line(LABELS.get(name, name), FORMS.get(name, shown)(value))
+            yield line(LABELS.get(name, name), FORMS.get(name, format_value)(value))
 
 
 def _short(value: MetadataValue) -> Any:
@@ -115,13 +117,13 @@ def _short(value: MetadataValue) -> Any:
 
 
 def _hf_tokenizer(directory: HfDirectory, file: ModelFile | None) -> Facts | None:
-    """Kind and size by tokenizer.json; `reason` if it is unsupported."""
+    """Kind and vocabulary size from tokenizer.json, and the reason if it is unsupported."""
     if not directory.tokenizer:
         return None
     model = directory.tokenizer.get("model")
     own = cast(JsonObject, model) if isinstance(model, dict) else {}
     vocab, reason = own.get("vocab"), None
-    if file and file.checkpoint.no_tokenizer:  # GGUF has no words for it; the directory may load all the same
+    if file and file.checkpoint.no_tokenizer:  # GGUF cannot express it, but the directory may load
         try:
             file.tokenizer()
         except CamelidError as error:
@@ -146,7 +148,7 @@ def _tokenizer_text(tokenizer: Facts | None) -> str:
 
 def _gguf_tensor(t: Weight, file: str, known: Collection[str]) -> TensorFacts:
     source, n_bytes = t.parts[0].source, sum(part.n_bytes for part in t.parts)
-    place = source if source.endswith(".gguf") else file  # of a model in parts
+    place = source if source.endswith(".gguf") else file  # of a split model
     to, status = (t.name, WEIGHT) if t.name in known else ("", UNKNOWN)
     return TensorFacts(
         name=t.name, type=t.stored_type, shape=t.shape, n_bytes=n_bytes, file=place, to=to, status=status
@@ -154,7 +156,7 @@ def _gguf_tensor(t: Weight, file: str, known: Collection[str]) -> TensorFacts:
 
 
 def _known_names(checkpoint: Checkpoint) -> set[str]:
-    """The tensors of a refused model with a rule in its architecture's row."""
+    """The tensor names of an unsupported model that its architecture's row has a rule for."""
     name = str(checkpoint.header.metadata.get("general.architecture"))
     arch = ARCHS.get(name)
     if arch is None:
@@ -170,14 +172,21 @@ def _known_names(checkpoint: Checkpoint) -> set[str]:
 
 
 def _hf_tensors(directory: HfDirectory) -> Iterator[TensorFacts]:
-    uses = dict(_uses(directory))
+    uses: dict[str, Facts] = {}
+    for name, use in _uses(directory):
+        uses[name] = _joined(uses[name], use) if name in uses else use
     for t in sorted(directory.tensors.values(), key=lambda t: (t.file, t.offset, t.name)):
         use = uses.get(t.name, {})
         yield TensorFacts(name=t.name, type=t.type, shape=t.shape, n_bytes=t.n_bytes, file=t.file, **use)
 
 
+def _joined(first: Facts, second: Facts) -> Facts:
+    """The combined use of a tensor that is split into two weights."""
+    return {**second, "to": f"{first['to']}, {second['to']}", "folds": (*first["folds"], *second["folds"])}
+
+
 def _uses(directory: HfDirectory) -> Iterator[tuple[str, Facts]]:
-    """GGUF name, load ops and status of each tensor with a rule, by its stored name."""
+    """Stored name, GGUF name, load ops and status of each tensor with a rule."""
     try:
         facts = read_facts(directory)
         naming = name_tensors(directory, facts)
@@ -192,13 +201,13 @@ def _uses(directory: HfDirectory) -> Iterator[tuple[str, Facts]]:
 
 
 def _folds(name: str, found: list[HfTensor], facts: HfFacts) -> Iterator[str]:
-    """Load ops in words."""
+    """The load ops of a tensor, in words."""
     try:
         weight = fold_tensors(name, found, facts)
     except CamelidError:  # the record's error has the reason
         yield "refused"
         return
-    if len(found) > 1 or name.endswith("_exps.weight"):
+    if name.endswith("_exps.weight") and len(weight.shape) > len(found[0].shape):
         yield f"stack {len(found)}"
     yield from (" ".join([op.name, *map(str, op.args)]) for op in weight.load_ops)
 
@@ -215,7 +224,7 @@ def _rope_text(rope: Facts) -> str:
     return f"{text}, {rope['layers']} layers{factors}{scaled}"
 
 
-# Facts whose label or text differs from JSON's.
+# Labels and formats that differ from the JSON keys and values.
 LABELS = {"file_bytes": "file_size", "f16_bytes": "size_at_f16", "q4_0_bytes": "size_at_4_bits"}
 FORMS: dict[str, Callable[[Any], str]] = {
     "rope": _ropes_text,

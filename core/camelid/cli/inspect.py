@@ -1,4 +1,4 @@
-"""`camelid inspect`: the tensors and settings of a directory or a GGUF file, and their fate in Camelid."""
+"""`camelid inspect`: settings and tensors of a directory or a GGUF file, and the use of each tensor."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from typing import Any, cast
 
 import click
 
+from camelid.cli.command import model_argument, subcommand
+from camelid.cli.format import columns, printable, size
 from camelid.cli.info_record import UNKNOWN, WEIGHT, Facts, Record, TensorFacts, fact_lines, read_record
-from camelid.cli.show import columns, printable, size
-from camelid.cli.verb import model_argument, verb
 from camelid.formats.hf_config import HfDirectory
 from camelid.model.sizes import count_parameters
 
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer or an expert, within a tensor's name
-MAX_VALUE = 100  # characters of a setting
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # the number of a layer or an expert in a tensor's name
+MAX_VALUE = 100  # printed characters of a setting
 SECTIONS = ("config", "generation_config", "metadata")
 
 
-@verb
+@subcommand
 @model_argument
-@click.option("--tensors", "every", is_flag=True, help="One row per tensor, not per kind of tensor.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with every tensor; sizes in bytes.")
+@click.option("--tensors", "every", is_flag=True, help="List every tensor, not one row per kind.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object with every tensor; sizes in bytes."
+)
 def command(
     model: str, every: bool, as_json: bool,
-    verbose: bool,  # noqa: ARG001 - `verb` reads it
+    verbose: bool,  # noqa: ARG001 - `subcommand` reads it
 ) -> None:  # fmt: skip
-    """Show files, settings and tensors of a Hugging Face directory or a GGUF file. Reads headers only.
+    """List files, settings and tensors of a Hugging Face directory or a GGUF file. Reads headers only.
 
-    Each tensor has its GGUF name and its load ops; "!" marks a tensor without a rule. An unsupported model is
-    shown too, with the reason.
+    Each tensor is listed with its GGUF name and load ops; "!" marks a tensor without a rule. For an
+    unsupported model the reason is printed.
     """
     record = read_record(model)
     tensors = record.tensors()
@@ -49,7 +51,7 @@ def command(
 
 
 def inspect_facts(record: Record, tensors: list[TensorFacts]) -> Facts:
-    """The object of --json without its tensors; `used_parameters` leaves out ignored and unused ones."""
+    """The JSON object of --json without tensors; `used_parameters` excludes ignored and unused tensors."""
     model, source = record.file and record.file.model, record.source
     is_hf = isinstance(source, HfDirectory)
     return {
@@ -72,7 +74,7 @@ def _files(folder: Path, tensors: Iterable[TensorFacts]) -> Iterator[Facts]:
 
 
 def finite(value: Any) -> Any:
-    """The value with infinities and NaN, which JSON lacks, as text; some configs hold them."""
+    """The value with infinities and NaN as text: JSON lacks them, but some configs contain them."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in cast(Facts, value).items()}
     if isinstance(value, list | tuple):
@@ -81,7 +83,7 @@ def finite(value: Any) -> Any:
 
 
 def lines(facts: Mapping[str, Any], tensors: list[TensorFacts], *, every: bool) -> Iterator[str]:
-    """Facts, files, settings and tensors as text."""
+    """The lines of facts, files, settings and tensors."""
     yield from fact_lines({name: facts[name] for name in facts if name not in ("files", *SECTIONS)})
     rows = ((printable(f["name"]), f"{f['tensors']:,} tensors", size(f["bytes"])) for f in facts["files"])
     yield from _section("files", rows)
@@ -104,12 +106,12 @@ def _cut(text: str) -> str:
 
 
 def _tensor_rows(tensors: list[TensorFacts], *, every: bool) -> Iterator[tuple[str, ...]]:
-    """One row per tensor, or per group of tensors whose names differ in numbers alone, with their count."""
+    """One row per tensor, or per group of tensors that differ only in numbers, with the group's count."""
     if every:
         yield from ((*_row(t), f"{t.n_bytes:,} bytes") for t in tensors)
         return
     counts = Counter(tuple(NUMBER.sub("*", text) for text in _row(t)) for t in tensors)
-    yield from ((*row, f"{n:,} of them" if n > 1 else "") for row, n in counts.items())
+    yield from ((*row, f"{n:,} tensors" if n > 1 else "") for row, n in counts.items())
 
 
 def _row(t: TensorFacts) -> tuple[str, ...]:

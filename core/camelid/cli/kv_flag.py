@@ -1,4 +1,4 @@
-"""The option that says how keys and values are held."""
+"""The option --kv-type: the KV cache's type."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kv_type_option(function: F) -> F:
-    """--kv-type."""
+    """Adds --kv-type."""
     return click.option(
         "--kv-type", type=click.Choice([*KV_TYPES]), default="f32", show_default=True, metavar="TYPE",
-        help=f"How keys and values are held: {', '.join(KV_TYPES)}.",
+        help=f"Type of the KV cache: {', '.join(KV_TYPES)}.",
     )(function)  # fmt: skip

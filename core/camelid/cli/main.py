@@ -1,4 +1,4 @@
-"""The group of verbs. `camelid --help` imports none of them."""
+"""The group of subcommands. `camelid --help` imports none of their modules."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import click
 
 from camelid.version import __version__
 
-VERBS = {
-    "run": "Answer a prompt, streamed.",
-    "chat": "Talk with a model.",
-    "pull": "Fetch a model from a hub.",
-    "info": "Show what a model is, how large, and how much memory it takes.",
-    "inspect": "Show what lies in a directory or GGUF file, runnable or not.",
-    "explain": "Print the plan: the model as a list of ops, and what a step costs.",
-    "convert": "Write a Hugging Face directory as GGUF.",
-    "quantize": "Write a GGUF with smaller weights.",
-    "tokenize": "Turn text into token ids.",
-    "doctor": "Show the machine and its backends, and try every kernel.",
-    "bench": "Measure prefill and decode against this machine's read bandwidth.",
-    "perplexity": "Measure how well a model predicts a text.",
-    "web": "Serve the built page on loopback.",
+COMMANDS = {
+    "run": "Answer one prompt, streamed to stdout.",
+    "chat": "Chat with a model in the terminal.",
+    "pull": "Download a model from Hugging Face.",
+    "info": "Show a model's architecture, size and memory use.",
+    "inspect": "List the settings and tensors of a model, supported or not.",
+    "explain": "Print a model's plan: its ops, and the cost of one step.",
+    "convert": "Convert a Hugging Face model to GGUF.",
+    "quantize": "Quantize a model to a smaller GGUF.",
+    "tokenize": "Encode text as token ids.",
+    "doctor": "Show the machine and its backends, and test every kernel.",
+    "bench": "Measure prefill and decode speed against this machine's limits.",
+    "perplexity": "Measure a model's perplexity on a text.",
+    "web": "Serve the web page on loopback.",
 }
 
 
 class CommandGroup(click.Group):
-    """Finds a verb's command in the module of its name."""
+    """A group that imports a subcommand from the module of its name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The verbs, in the order of the table."""
-        return list(VERBS)
+        """Subcommand names, in table order."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb's command, or None for a name that is no verb."""
-        return import_module(f"camelid.cli.{cmd_name}").command if cmd_name in VERBS else None
+        """The subcommand, or None for an unknown name."""
+        return import_module(f"camelid.cli.{cmd_name}").command if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The table itself, so that help needs no import."""
-        with formatter.section("CommandGroup"):
-            formatter.write_dl(list(VERBS.items()))
+        """Writes the table's own help texts, so that --help imports no subcommand."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(
@@ -47,4 +47,4 @@ class CommandGroup(click.Group):
 )
 @click.version_option(__version__, "-V", "--version", message="camelid %(version)s")
 def main() -> None:
-    """One LLM runtime for every machine. MODEL left out means cria, the model in the box."""
+    """An LLM runtime for every machine. MODEL defaults to cria, the model that ships with Camelid."""

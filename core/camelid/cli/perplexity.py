@@ -1,4 +1,4 @@
-"""`camelid perplexity`: how well a model predicts a text."""
+"""`camelid perplexity`: a model's perplexity on a text."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ import click
 
 from camelid.api.llm import LLM, load
 from camelid.api.perplexity import PerplexityEstimate, Window, chunk_windows, strided_windows, window_losses
-from camelid.cli.fetching import local_model
-from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.verb import (
+from camelid.cli.command import (
     backend_options,
     loading_bar,
     model_argument,
     names_backend,
     read_backend,
     say,
-    verb,
+    subcommand,
 )
+from camelid.cli.hub_download import local_path
+from camelid.cli.kv_flag import kv_type_option
 from camelid.errors import BackendError
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
 
 
-@verb
+@subcommand
 @model_argument
-@click.option("-f", "--file", "text_file", type=FILE, required=True, help="The text; - reads it from stdin.")
+@click.option("-f", "--file", "text_file", type=FILE, required=True, help="Text file; - reads stdin.")
 @click.option("-c", "--ctx-size", "context", type=click.IntRange(4), default=512, show_default=True,
-              help="Tokens read at once; of each such chunk the second half is scored.")  # fmt: skip
+              help="Tokens per chunk; the second half of each is scored.")  # fmt: skip
 @click.option("--stride", type=click.IntRange(1),
-              help="Let windows overlap, each this much further on, and score every token once.")  # fmt: skip
-@click.option("--chunks", type=click.IntRange(1), help="Stop after so many chunks or windows.")
+              help="Use overlapping windows N tokens apart; every token is scored once.")  # fmt: skip
+@click.option("--chunks", type=click.IntRange(1), help="Stop after N chunks or windows.")
 @backend_options
 @kv_type_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: str, text_file: Path, context: int, stride: int | None, chunks: int | None,
     kv_type: str, as_json: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
-    """Measure how well a model predicts a text: e to the mean loss a token, and its standard error.
+    """Measure a model's perplexity on a text, exp(mean loss per token), with its standard error.
 
-    By default as llama.cpp's perplexity does, so that the figures compare.
+    The default chunks are llama.cpp's, so that figures are comparable.
     """
     text, words = read_text(text_file), read_backend(others)
     words |= {"context": context, "parallel": 1, "kv_type": kv_type}
     with loading_bar() as progress:
-        llm = load(local_model(model), progress=progress, **words)
+        llm = load(local_path(model), progress=progress, **words)
     with llm:
         if names_backend(words, verbose):
             say(llm.backend_note)
@@ -75,7 +75,7 @@ def command(
 
 
 def read_text(path: Path) -> str:
-    """The text. A usage error for one that is empty or not UTF-8."""
+    """The text of a file or stdin. A usage error if it is empty or not UTF-8."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -86,14 +86,14 @@ def read_text(path: Path) -> str:
 
 
 def cut(tokenizer: Tokenizer, text: str, context: int, stride: int | None) -> Iterator[Window]:
-    """The text's windows. A model that reads BOS gets it before the text, and in every chunk."""
+    """The windows of a text. BOS, if the tokenizer adds it, precedes the text and every chunk."""
     before = tokenizer.frame.before
     ids = [*before, *tokenizer.encode(text)]
     return strided_windows(ids, context, stride) if stride else chunk_windows(ids, context, before)
 
 
 def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> PerplexityEstimate:
-    """Scores the windows in order. BackendError where the loss is beyond all numbers."""
+    """Scores the windows in order. Raises BackendError for a loss whose perplexity is not finite."""
     estimate = PerplexityEstimate()
     with scoring_bar(len(windows)) as shown:
         for number, window in enumerate(windows, 1):
@@ -102,7 +102,7 @@ def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> Perplexi
                 name = llm.capabilities.name
                 raise BackendError(
                     f"backend {name!r}: the loss up to window {number} is {estimate.loss:g} nats a token, "
-                    "which has no perplexity; compare with --backend reference",
+                    "expected a finite perplexity; compare with --backend reference",
                     backend=name,
                 )
             shown(number, estimate.perplexity)
@@ -114,7 +114,7 @@ def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> Perplexi
 def figures(
     llm: LLM, estimate: PerplexityEstimate, windows: Sequence[Window], seconds: float
 ) -> dict[str, object]:
-    """What --json prints besides the words of the call."""
+    """The measured fields of --json; `command` adds the options."""
     n_read = sum(len(window.token_ids) for window in windows)
     return {
         "perplexity": estimate.perplexity,
@@ -132,7 +132,7 @@ def figures(
 
 @contextmanager
 def scoring_bar(n_windows: int) -> Generator[Callable[[int, float], object]]:
-    """A bar of windows with the estimate so far and the time left; nothing in a pipe."""
+    """A progress bar of windows with the estimate and the remaining time; no bar in a pipe."""
     if not sys.stderr.isatty():
         yield lambda done, perplexity: None
         return

@@ -1,4 +1,4 @@
-"""`camelid pull`: a model from a hub into the cache."""
+"""`camelid pull`: downloads a model from a hub into the cache."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import json
 
 import click
 
-from camelid.cli.fetching import fetch_shown
-from camelid.cli.show import human
-from camelid.cli.verb import say, verb
+from camelid.cli.command import say, subcommand
+from camelid.cli.format import human
+from camelid.cli.hub_download import fetch_with_bar
 from camelid.errors import RequestError
 from camelid.formats.hub.fetch import Fetched
 from camelid.formats.hub.ids import HubId, parse_hub_id
 
 
 def checked_hub_id(_: click.Context, __: click.Parameter, value: str) -> HubId:
-    """The parsed id; a usage error for any other text."""
+    """The parsed hub id; a usage error for any other text."""
     try:
         hub_id = parse_hub_id(value)
     except RequestError as error:
         raise click.BadParameter(error.message) from error
     if hub_id is None:
-        raise click.BadParameter(f"{value!r} is no hub id such as owner/repo or owner/repo:Q4_K_M")
+        raise click.BadParameter(f"{value!r} is not a hub id; expected owner/repo or owner/repo:Q4_K_M")
     return hub_id
 
 
-@verb
+@subcommand
 @click.argument("hub_id", metavar="HUB_ID", callback=checked_hub_id)
-@click.option("--offline", is_flag=True, help="Cache only, no network.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--offline", is_flag=True, help="Use the cache only.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(hub_id: HubId, offline: bool, as_json: bool, verbose: bool) -> None:
-    """Fetch a model from a hub: owner/repo[@REVISION][:QUANT or :FILE]. Prints the model's path.
+    """Download a model from a hub and print its path. HUB_ID is owner/repo[@REVISION][:QUANT or :FILE].
 
-    QUANT defaults to Q4_K_M where there is one; REVISION is a branch, tag or commit. An interrupted download
-    resumes. HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE apply as in other tools.
+    QUANT defaults to Q4_K_M if the repository has it; REVISION is a branch, tag or commit. An interrupted
+    download resumes. HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE apply as in huggingface_hub.
     """
-    fetched = fetch_shown(hub_id, offline=offline)
+    fetched = fetch_with_bar(hub_id, offline=offline)
     if as_json:
         click.echo(json.dumps(facts(fetched)))
         return
@@ -46,7 +46,7 @@ def command(hub_id: HubId, offline: bool, as_json: bool, verbose: bool) -> None:
 
 
 def facts(fetched: Fetched) -> dict[str, object]:
-    """The object of --json."""
+    """The JSON object of --json."""
     return {
         "hub_id": str(fetched.hub_id),
         "path": str(fetched.path),

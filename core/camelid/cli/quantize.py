@@ -1,26 +1,27 @@
-"""`camelid quantize`: a GGUF to one with smaller weights."""
+"""`camelid quantize`: writes a model as a GGUF of smaller weights."""
 
 from __future__ import annotations
 
 import click
 
+from camelid.cli.command import subcommand, writing_bar
 from camelid.cli.convert import report
-from camelid.cli.fetching import local_model
-from camelid.cli.verb import verb, writing_bar
+from camelid.cli.hub_download import local_path
 from camelid.loading.convert import QUANTIZE_TYPES, convert
 
 
-@verb
+@subcommand
 @click.argument("model", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.argument("to", metavar="TYPE", type=click.Choice(QUANTIZE_TYPES, case_sensitive=False))
-@click.option("--pure", is_flag=True, help="Every matrix gets TYPE; else the output matrix is at least q8_0.")
+@click.option("--pure", is_flag=True,
+              help="Quantize every matrix to TYPE. Default: the output matrix is at least q8_0.")  # fmt: skip
 def command(model: str, target: str, to: str, pure: bool, verbose: bool) -> None:
-    """Write the model IN (a GGUF or a directory) as the GGUF file OUT with weights of TYPE.
+    """Quantize the model IN (a GGUF or a directory) to the GGUF file OUT.
 
-    TYPE is q4_0, q4_1, q5_0, q5_1 or q8_0, in either case. Norms, biases and routers stay f32.
+    TYPE is q4_0, q4_1, q5_0, q5_1 or q8_0, in upper or lower case. Norms, biases and routers stay f32.
     """
-    path = local_model(model)
+    path = local_path(model)
     with writing_bar() as progress:
         written = convert(path, target, to=to.lower(), pure=pure, progress=progress)
     report(written, verbose)

@@ -1,4 +1,4 @@
-"""`camelid run`: answers one prompt, token by token."""
+"""`camelid run`: one prompt, answered token by token."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import click
 
 from camelid.api.llm import LLM, Completion, load
 from camelid.backends.common.bandwidth import read_gbps
-from camelid.cli.engine_flags import engine_flags, read_engine
-from camelid.cli.fetching import local_model
-from camelid.cli.guides import guide_options, read_guide
-from camelid.cli.kv_flag import kv_type_option
-from camelid.cli.sampling_flags import read_sampling, sampling_options
-from camelid.cli.verb import (
+from camelid.cli.command import (
     backend_options,
     loading_bar,
     model_argument,
     names_backend,
     read_backend,
     say,
-    verb,
+    subcommand,
 )
+from camelid.cli.constraint_flags import constraint_options, read_constraint
+from camelid.cli.engine_flags import engine_flags, read_engine
+from camelid.cli.hub_download import local_path
+from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.plan.cost import predict_step
-from camelid.requests.options import LoadWords, Options, Prompt
+from camelid.requests.options import Options, Prompt
 
 
-@verb
+@subcommand
 @model_argument
-@click.option("-p", "--prompt", help="The prompt; - reads it from stdin, as does a pipe without -p.")
-@click.option("--system", help="A system message before the prompt.")
-@click.option("--raw", is_flag=True, help="No chat template; control tokens in the prompt count.")
+@click.option("-p", "--prompt", help="Prompt; - reads stdin. Default: stdin, if it is a pipe.")
+@click.option("--system", help="System message.")
+@click.option("--raw", is_flag=True, help="Skip the chat template; the prompt may contain control tokens.")
 @click.option("-n", "--n-predict", type=click.IntRange(1),
-              help="At most this many tokens. Default: what the context holds.")  # fmt: skip
+              help="Maximum number of tokens. Default: the rest of the context.")  # fmt: skip
 @click.option("-c", "--ctx-size", type=click.IntRange(1),
-              help="Tokens of prompt and answer together. Default: the model's, at most 4096.")  # fmt: skip
+              help="Context length in tokens. Default: the model's, at most 4096.")  # fmt: skip
 @sampling_options
-@guide_options
+@constraint_options
 @engine_flags
 @click.option(
     "-md",
     "--model-draft",
     "draft",
     metavar="MODEL",
-    help="Guess ahead with a smaller model of the same vocabulary; the answer stays the same.",
+    help="Draft tokens with a smaller model of the same vocabulary; the answer does not change.",
 )
 @backend_options
 @kv_type_option
 @click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write the steps and shaders for host_python.py (webgpu).")  # fmt: skip
+              help="Save the tape and its shaders for host_python.py (webgpu).")  # fmt: skip
 def command(
     model: str,
     prompt: str | None,
@@ -65,15 +65,15 @@ def command(
     verbose: bool,
     **others: Any,
 ) -> None:
-    """Answer a prompt, streamed.
+    """Answer one prompt, streamed to stdout.
 
-    Applies the model's chat template unless --raw. Closes with one line of figures on stderr.
+    Applies the model's chat template unless --raw. Prints one line of statistics to stderr at the end.
     """
     check_pairs(system, raw, draft, others["lookup"])
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     sampling, engine = read_sampling(others), read_engine(others)
-    guide = read_guide(others)
+    guide = read_constraint(others)
     text = read_prompt(prompt)
     with ExitStack() as stack:
         llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
@@ -90,36 +90,36 @@ def command(
 
 
 def check_pairs(system: str | None, raw: bool, draft: str | None, lookup: bool) -> None:
-    """A usage error for options that do not go together."""
+    """Raises a usage error for options that exclude one another."""
     if raw and system:
-        raise click.UsageError("--system needs the chat template, which --raw leaves out")
+        raise click.UsageError("--system needs the chat template, which --raw skips")
     if draft and lookup:
-        raise click.UsageError("--lookup and --model-draft both guess ahead; give one of them")
+        raise click.UsageError("--lookup and --model-draft exclude one another; expected at most one draft")
 
 
-def loaded(model: str, words: LoadWords) -> LLM:
-    """The model, with a bar while it loads."""
-    path = local_model(model)
+def loaded(model: str, words: dict[str, Any]) -> LLM:
+    """Loads the model, with a progress bar."""
+    path = local_path(model)
     with loading_bar() as progress:
         return load(path, progress=progress, **words)
 
 
 def read_prompt(prompt: str | None) -> str:
-    """The prompt, from -p or stdin. A usage error if there is none."""
+    """The prompt from -p or stdin. A usage error for an empty one."""
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = sys.stdin.read().removesuffix("\n")
     if not prompt:
-        raise click.UsageError("no prompt; give one with -p TEXT, or through a pipe")
+        raise click.UsageError("no prompt; give one with -p TEXT or through a pipe")
     return prompt
 
 
 def make_prompt(llm: LLM, text: str, system: str | None, raw: bool) -> Prompt:
-    """Messages for the chat template, or the bare text where there is none."""
+    """Messages for the chat template; the bare text with --raw or without a template."""
     if raw:
         return text
     if not llm.has_template:
         if system:
-            raise click.UsageError("--system needs a chat template, and this model has none")
+            raise click.UsageError("--system needs a chat template, which this model lacks")
         say("warning: this model has no chat template; the prompt is used as it is")
         return text
     first = [{"role": "system", "content": system}] if system else []
@@ -127,7 +127,7 @@ def make_prompt(llm: LLM, text: str, system: str | None, raw: bool) -> Prompt:
 
 
 def answer(llm: LLM, prompt: Prompt, options: Options) -> Completion:
-    """Prints the answer as it comes."""
+    """Streams the answer to stdout and returns the completion."""
     stream = llm.stream(prompt, **options)
     has_begun = False
     try:
@@ -143,7 +143,7 @@ def answer(llm: LLM, prompt: Prompt, options: Options) -> Completion:
 
 
 def closing_line(llm: LLM, done: Completion, verbose: bool) -> str:
-    """Backend, tokens a second, bytes moved for them, time to first token."""
+    """The line of statistics: device, decode tokens/s, bandwidth and time to first token."""
     c, t, n = llm.capabilities, done.timings, done.usage.completion_tokens
     cost = predict_step(llm.plan("decode"), held=done.usage.prompt_tokens + n // 2)
     gbps = cost.n_bytes * t.decode_tps / 1e9

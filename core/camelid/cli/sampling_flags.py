@@ -1,4 +1,4 @@
-"""Flags that say how an answer is drawn, by llama.cpp's names; each becomes an option of a request."""
+"""Sampling flags under llama.cpp's names; each sets one request option."""
 
 from __future__ import annotations
 
@@ -15,38 +15,53 @@ from camelid.sampling.params import CHECKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 ESCAPES = {r"\n": "\n", r"\t": "\t", r"\"": '"', r"\\": "\\"}
-RANDOM_SEED = -1  # as llama.cpp has it
+RANDOM_SEED = -1  # llama.cpp's value
 
-# Names of the flag, option, type, help.
+# Flag names, request option, type, help.
 FLAGS: tuple[tuple[tuple[str, ...], str, type, str], ...] = (
-    (("--temp", "--temperature"), "temperature", float, "0 is greedy. Default: the model's, else 0.8."),
-    (("--top-k",), "top_k", int, "Draw from the N likeliest tokens. 0 is all; default 40."),
-    (("--top-p",), "top_p", float, "Draw from the likeliest up to this probability. 1 is off; default 0.95."),
-    (("--min-p",), "min_p", float, "Draw from those N times as likely as the first. 0 is off; default 0.05."),
-    (("--typical", "--typical-p"), "typical_p", float, "Draw from typical tokens up to this probability."),
+    (("--temp", "--temperature"), "temperature", float,
+     "Sampling temperature; 0 is greedy. Default: the model's, else 0.8."),
+    (("--top-k",), "top_k", int, "Keep the N most likely tokens. 0 is off; default 40."),
+    (("--top-p",), "top_p", float,
+     "Keep the most likely tokens up to cumulative probability N. 1 is off; default 0.95."),
+    (("--min-p",), "min_p", float,
+     "Keep tokens at least N times as likely as the best. 0 is off; default 0.05."),
+    (("--typical", "--typical-p"), "typical_p", float,
+     "Locally typical sampling up to cumulative probability N. 1 is off."),
     (("--top-nsigma", "--top-n-sigma"), "top_n_sigma", float,
-     "Draw from logits within N standard deviations of the greatest."),
-    (("--repeat-penalty",), "repeat_penalty", float, "Divide the logits of recent tokens. 1 is off."),
-    (("--repeat-last-n",), "repeat_last_n", int, "So many tokens are recent; default 64, -1 is all."),
-    (("--presence-penalty",), "presence_penalty", float, "Lower the logits of recent tokens."),
-    (("--frequency-penalty",), "frequency_penalty", float, "The same, for each time that one came."),
-    (("--dry-multiplier",), "dry_multiplier", float, "Lower what prolongs a repetition (DRY). 0 is off."),
-    (("--dry-base",), "dry_base", float, "By multiplier * base ** excess length; default 1.75."),
-    (("--dry-allowed-length",), "dry_allowed_length", int, "Repetitions up to this are free; default 2."),
-    (("--dry-penalty-last-n",), "dry_penalty_last_n", int, "DRY looks back so far; default 64, -1 is all."),
-    (("--xtc-probability",), "xtc_probability", float, "How often XTC leaves out the likeliest tokens."),
-    (("--xtc-threshold",), "xtc_threshold", float, "Those above it, but the last; default 0.1."),
-    (("--dynatemp-range",), "dynatemp_range", float, "Move the temperature by up to N with the entropy."),
-    (("--dynatemp-exp",), "dynatemp_exponent", float, "Power of the entropy's share; default 1."),
-    (("--mirostat",), "mirostat", int, "1 or 2: keep surprise steady; replaces all but temperature."),
-    (("--mirostat-lr",), "mirostat_eta", float, "Mirostat's learning rate; default 0.1."),
-    (("--mirostat-ent",), "mirostat_tau", float, "Mirostat's target, in bits; default 5."),
-    (("--samplers",), "order", str, "Samplers in order, with ; between them, or temperature-first."),
+     "Keep logits within N standard deviations of the maximum."),
+    (("--repeat-penalty",), "repeat_penalty", float, "Divide the logits of recent tokens by N. 1 is off."),
+    (("--repeat-last-n",), "repeat_last_n", int,
+     "Number of recent tokens for the penalties; default 64, -1 is all."),
+    (("--presence-penalty",), "presence_penalty", float,
+     "Subtract N from the logits of recent tokens. 0 is off."),
+    (("--frequency-penalty",), "frequency_penalty", float,
+     "Subtract N per occurrence of a recent token. 0 is off."),
+    (("--dry-multiplier",), "dry_multiplier", float,
+     "DRY penalty of tokens that extend a repetition. 0 is off."),
+    (("--dry-base",), "dry_base", float,
+     "DRY base: the penalty is multiplier * base ** excess length; default 1.75."),
+    (("--dry-allowed-length",), "dry_allowed_length", int,
+     "Longest repetition without a DRY penalty; default 2."),
+    (("--dry-penalty-last-n",), "dry_penalty_last_n", int,
+     "Number of recent tokens for DRY; default 64, -1 is all."),
+    (("--xtc-probability",), "xtc_probability", float,
+     "Probability of XTC, which removes the most likely tokens. 0 is off."),
+    (("--xtc-threshold",), "xtc_threshold", float,
+     "XTC removes tokens above probability N but the least likely; default 0.1."),
+    (("--dynatemp-range",), "dynatemp_range", float,
+     "Vary the temperature by up to N with the entropy. 0 is off."),
+    (("--dynatemp-exp",), "dynatemp_exponent", float, "Exponent of the normalized entropy; default 1."),
+    (("--mirostat",), "mirostat", int,
+     "Mirostat version, 1 or 2; replaces all samplers but temperature. 0 is off."),
+    (("--mirostat-lr",), "mirostat_eta", float, "Mirostat learning rate (eta); default 0.1."),
+    (("--mirostat-ent",), "mirostat_tau", float, "Mirostat target entropy (tau) in bits; default 5."),
+    (("--samplers",), "order", str, "Sampler order, separated by ;, or temperature-first."),
 )  # fmt: skip
 
 
 def checked(_: click.Context, parameter: click.Parameter, value: object) -> object:
-    """The value as an option keeps it; a usage error before anything is loaded."""
+    """The checked value of an option; a usage error for a bad one, before the model is loaded."""
     name = str(parameter.name)
     if value is None:
         return None
@@ -57,21 +72,23 @@ def checked(_: click.Context, parameter: click.Parameter, value: object) -> obje
 
 
 def read_seed(context: click.Context, parameter: click.Parameter, value: int | None) -> object:
+    """The seed; None for -1, which draws one."""
     return checked(context, parameter, None if value == RANDOM_SEED else value)
 
 
-def read_breakers(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> object:
-    """`none` takes the default ones away, as in llama.cpp."""
-    texts = [unescaped(text) for text in given if text != "none"]
-    return checked(context, parameter, texts if given else None)
+def read_breakers(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> object:
+    """DRY's sequence breakers; `none` removes the default ones, as in llama.cpp."""
+    texts = [unescaped(text) for text in values if text != "none"]
+    return checked(context, parameter, texts if values else None)
 
 
 def unescaped(text: str) -> str:
+    """The text with \\n, \\t, \\" and \\\\ replaced by their characters."""
     return re.sub(r'\\[nt"\\]', lambda match: ESCAPES[match[0]], text)
 
 
-def read_biases(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> object:
-    return checked(context, parameter, [bias(text) for text in given] or None)
+def read_biases(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> object:
+    return checked(context, parameter, [bias(text) for text in values] or None)
 
 
 def bias(text: str) -> tuple[int, float]:
@@ -89,20 +106,20 @@ OPTIONS = (
       for names, option, kind, text in FLAGS),
     click.option("--dry-sequence-breaker", "dry_sequence_breakers", multiple=True, metavar="TEXT",
                  callback=read_breakers,
-                 help="DRY does not look past this; give several, or none. Default: \\n : \" *"),
+                 help="Text that ends DRY's repetitions, or none. Repeatable. Default: \\n : \" *"),
     click.option("-l", "--logit-bias", multiple=True, metavar="ID+N", callback=read_biases,
-                 help="Add N to a token's logit; ID-N subtracts, ID-inf bans it. Give several."),
+                 help="Add N to the logit of token ID; ID-N subtracts, ID-inf bans it. Repeatable."),
     click.option("-s", "--seed", type=int, metavar="N", callback=read_seed,
-                 help="Drawn unless given, or for -1; -v shows it."),
+                 help="Random seed. Default: -1, a random one, which -v prints."),
 )  # fmt: skip
 
 
 def sampling_options(command: F) -> F:
-    """Adds the flags to a command."""
-    return reduce(lambda made, option: option(made), reversed(OPTIONS), command)
+    """Adds the sampling flags to a command."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(OPTIONS), command)
 
 
-def read_sampling(given: dict[str, Any]) -> SamplingOptions:
-    """Takes the options of these flags out of a command's arguments: those that were given."""
-    taken = {name: given.pop(name) for name in given.keys() & CHECKS.keys()}
-    return cast(SamplingOptions, {name: value for name, value in taken.items() if value is not None})
+def read_sampling(flags: dict[str, Any]) -> SamplingOptions:
+    """Pops the sampling flags from a command's options and returns the ones that are set."""
+    values = {name: flags.pop(name) for name in flags.keys() & CHECKS.keys()}
+    return cast(SamplingOptions, {name: value for name, value in values.items() if value is not None})

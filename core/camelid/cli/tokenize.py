@@ -1,4 +1,4 @@
-"""`camelid tokenize`: text to token ids."""
+"""`camelid tokenize`: encodes text as token ids."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import sys
 import click
 
 from camelid.api.llm import load_tokenizer
-from camelid.cli.fetching import local_model
-from camelid.cli.verb import verb
+from camelid.cli.command import subcommand
+from camelid.cli.hub_download import local_path
 
 
-@verb
+@subcommand
 @click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]")
-@click.option("--special", is_flag=True, help="Control tokens written in the text count.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list of ids.")
+@click.option("--special", is_flag=True, help="Parse control tokens in the text.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of token ids.")
 def command(words: tuple[str, ...], special: bool, as_json: bool, verbose: bool) -> None:
-    """Turn text into token ids, one line of them; -v shows the piece of each.
+    """Encode text as token ids, printed on one line; -v prints each with its text.
 
-    One argument is the TEXT, two are MODEL and TEXT; - and no TEXT read it from stdin.
+    A single argument is TEXT; two are MODEL and TEXT. TEXT is read from stdin if it is - or missing.
     """
     if len(words) > 2:
-        raise click.UsageError("at most MODEL and TEXT; quote a text of several words")
+        raise click.UsageError(f"{len(words)} arguments, expected MODEL and TEXT; quote a text with spaces")
     model = words[0] if len(words) == 2 else "cria"
     text = words[-1] if words else "-"
-    tokenizer = load_tokenizer(local_model(model))
+    tokenizer = load_tokenizer(local_path(model))
     ids = tokenizer.encode(sys.stdin.read() if text == "-" else text, special)
     if as_json:
         click.echo(json.dumps(ids))

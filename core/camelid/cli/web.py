@@ -1,4 +1,4 @@
-"""`camelid web`: serves the built page."""
+"""`camelid web`: serves the web page."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from importlib import import_module
 
 import click
 
-from camelid.cli.verb import verb
+from camelid.cli.command import subcommand
 
 
-@verb
-@click.option("--host", default="127.0.0.1", show_default=True, help="Loopback unless told otherwise.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any.")
-@click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
-def command(host: str, port: int, opens: bool, verbose: bool) -> None:  # noqa: ARG001 - `verb` reads it
-    """Serve the built page on loopback until Ctrl-C."""
+@subcommand
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True,
+              help="Port to listen on; 0 picks a free one.")  # fmt: skip
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+def command(host: str, port: int, opens: bool, verbose: bool) -> None:  # noqa: ARG001 - `subcommand` reads it
+    """Serve the web page until Ctrl-C, by default on loopback."""
 
     def ready(address: str) -> None:
-        click.echo(f"serving {address}  (Ctrl-C ends it)")
+        click.echo(f"serving {address}  (Ctrl-C to stop)")
         if opens:
             webbrowser.open(address)
 
-    server = import_module("camelid.server.static")  # needs the extra `web`
+    server = import_module("camelid.server.static")  # imported here: needs the extra `web`
     server.serve(host=host, port=port, ready=ready)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from math import inf
 from typing import cast
 
@@ -16,7 +16,7 @@ MOST_SECONDS = 1e9
 INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
 
 
-def check_request(request: Request, vocab_size: int, limits: Limits, programs: Collection[str]) -> None:
+def check_request(request: Request, vocab_size: int, limits: Limits, programs: Container[str]) -> None:
     """RequestError for what no model of this size can do."""
     if not request.prompt_ids:
         raise RequestError("the prompt is empty; give at least one token", field="prompt")

@@ -22,7 +22,7 @@ from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
 from camelid.engine.output_processor import OutputProcessor
 from camelid.engine.pending_step import PendingStep
-from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits
+from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits, ProgramTable
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Batch, ScheduledSequence, Scheduler, build_step
 from camelid.engine.sequence import Request, Sequence
@@ -42,7 +42,7 @@ class StepEngine:
     def __init__(
         self,
         backend: Backend,
-        programs: dict[str, Program],
+        programs: ProgramTable,
         state: KVCacheManager,
         *,
         limits: Limits,
@@ -260,12 +260,12 @@ class StepEngine:
             self._submit(batch)
 
     def _submit(self, batch: Batch) -> None:
-        program = self.programs[batch.program]
         now = self._clock()
         for work in batch.work:
             work.sequence.clock.start()
         try:
             step = build_step(batch, self.state, self.counters.steps_submitted)
+            program = self.programs.smallest(batch.program, step)
             ticket = self.backend.run(program, encode_step(step, program.plan.layout))
         except Exception as error:
             self._fail(batch, error)
@@ -274,14 +274,15 @@ class StepEngine:
             work.sequence.submitted(work.n_rows, work.n_outputs)
         decode = sum(work.n_rows for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
         self._pending.append(PendingStep(batch, ticket, now, decode))
-        self._count(batch, step, decode)
+        self._count(batch, step, program, decode)
 
-    def _count(self, batch: Batch, step: Step, decode: int) -> None:
+    def _count(self, batch: Batch, step: Step, program: Program, decode: int) -> None:
         counters = self.counters
         counters.steps_submitted += 1
         counters.max_in_flight = max(counters.max_in_flight, len(self._pending))
         counters.decode_rows += decode
         counters.prefill_rows += len(step.rows) - decode
+        counters.unused_rows += program.key.capacity.rows - len(step.rows)
         counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
         counters.copied_units += len(step.copies)
         counters.drafted += len(step.rows) - len(batch.work) if batch.program == VERIFY else 0

@@ -19,6 +19,7 @@ class Counters:
     decode_rows: int = 0
     retired_decode_rows: int = 0
     prefill_rows: int = 0
+    unused_rows: int = 0  # rows of programs beyond those of their steps
     ring_rows: int = 0  # rows whose id the host had not read yet: run-ahead really happened
     discarded_rows: int = 0  # rows whose result came after their sequence had ended
     failed_steps: int = 0

@@ -12,7 +12,7 @@ from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
 from camelid.sampling.host import Scores, top_logprobs
 
-STATUS_HINT = "the weights or a kernel are broken: compare with backend 'reference'"
+STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class OutputProcessor:
     def _logits(self, s: Sequence, row: OutputRow) -> FinishReason | None:
         if row.logits is None:
             raise BackendError(
-                f"backend {self._name!r} computes no logits; use reference or webgpu", backend=self._name
+                f"backend {self._name!r} computes no logits; choose another backend", backend=self._name
             )
         s.outbox.logits.append(row.logits)
         return "stop" if len(s.outbox.logits) == s.request.n_prompt else None

@@ -16,6 +16,7 @@ from camelid.errors import RequestError
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import TensorOut, infer_kinds, write_gguf
 from camelid.loading.model_file import ModelFile, open_model
+from camelid.model.arch import ELEMENTWISE
 from camelid.model.sizes import type_at
 from camelid.plan.weights import Weight
 
@@ -30,7 +31,7 @@ CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
 QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # with these the output matrix keeps 8 bits: it costs most there
 # Never quantized: they are small, and routing or positions hang on them.
-PRECISE = ("ffn_gate_inp", "position_embd", "token_types")
+PRECISE = ("ffn_gate_inp", "position_embd", "token_types", *ELEMENTWISE)
 WINDOWLESS = ("llama", "starcoder2")  # to llama.cpp
 
 

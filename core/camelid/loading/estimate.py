@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from camelid.backends.base import Forecast, PoolSize
+from camelid.backends.base import Forecast, PoolSize, stored_forecast
 from camelid.backends.common.results import result_bytes
-from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.loading.start import check_context, make_plan, make_state
-from camelid.model.arch import Model
-from camelid.model.facts import at_context
+from camelid.engine.programs import DECODE, Limits
+from camelid.loading.deployment import ENTRIES, Deployment
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.stages import layer_ranges, split
@@ -52,40 +50,19 @@ class MemoryEstimate:
         )  # fmt: skip
 
 
-def as_stored(plans: Mapping[str, Plan], _: Mapping[str, PoolSize]) -> Forecast:
-    """For a backend that says nothing: weights as they are, and nothing beside the plans' own buffers."""
-    return Forecast(sum(w.n_bytes for w in _weights(plans)), dict.fromkeys(plans, 0))
-
-
 def estimate_memory(
-    model: Model,
-    *,
-    context: int | None = None,
-    limits: Limits | None = None,
-    fused: Collection[str] = (),
-    kv_type: str = "f32",
-    depth: int = 1,
-    cuts: tuple[int, ...] = (),
-    forecasters: Sequence[Forecaster] = (as_stored,),
+    deployment: Deployment, forecasters: Sequence[Forecaster] = (stored_forecast,)
 ) -> list[MemoryEstimate]:
-    """What loading takes: `context` rows a sequence (None: as `load` chooses), with a backend's rewrites.
+    """Memory of a deployment after loading: one estimate a device, each by the forecaster of its backend.
 
-    One footprint for each device of a model that is cut before the layers of `cuts`, each by its forecaster:
-    a backend's own, where it has one. The first device's has the process. `depth` steps may be in flight:
-    groups with a window keep the rows that these have at most. Reads no weights, so that they need not exist.
-    RequestError for a context that the model does not have, and for a `kv_type` that does not fit it.
+    The first device's estimate includes the process. Reads no weights, so that none need exist.
     """
-    rows = check_context(context, model)
-    limits, model = (limits or Limits()).at_context(rows), at_context(model, rows)
-    layers = layer_ranges(cuts, len(model.spec.layers))
-    plans = {
-        entry: split(make_plan(model, entry, limits, fused, kv_type=kv_type, cuts=cuts), layers)
-        for entry in (DECODE, MIXED)
-    }
+    layers = layer_ranges(deployment.capabilities.cuts, len(deployment.model.spec.layers))
+    plans = {entry: split(deployment.plan(entry), layers) for entry in ENTRIES}
     stages = [dict(zip(plans, parts, strict=True)) for parts in zip(*plans.values(), strict=True)]
-    pools = make_state(model, limits, kv_type, depth=depth).sizes()
+    pools = deployment.kv_cache().sizes()
     first, *others = (
-        _footprint(stage, pools, limits, forecaster)
+        _footprint(stage, pools, deployment.limits, forecaster)
         for stage, forecaster in zip(stages, forecasters, strict=True)
     )
     return [replace(first, process=PROCESS_BYTES), *others]

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from camelid.model import hf_rows as hf
 from camelid.model.arch import (
     ATTENTION,
+    BETA_ALPHA,
     FUSED_GATE_UP,
     FUSED_QKV,
+    GATED_Q,
     GLU_NAMES,
     HEAD_NORMS,
     POST_NORMS,
@@ -19,18 +23,28 @@ from camelid.model.arch import (
     Arch,
 )
 
-LLAMA = {**PRE_NORMS, **ATTENTION}
-
 ARCHS: dict[str, Arch] = {
     # Llama 1 to 3, Mistral (its window), Mixtral (its experts) and others that llama.cpp files under llama.
     "llama": Arch(optional_biases=(*ATTENTION, *GLU_NAMES)),
     "qwen2": Arch(rope_style="neox", biases=QKV),
-    "qwen3": Arch(rope_style="neox", tensors={**LLAMA, **HEAD_NORMS}),
-    "qwen3moe": Arch(rope_style="neox", tensors={**LLAMA, **HEAD_NORMS}),
+    "qwen3": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
+    "qwen3moe": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
+    # Qwen3-Next: three layers of gated DeltaNet, then one of attention with a gate; experts in all.
+    "qwen3next": Arch(
+        rope_style="neox",
+        mixers=("attention", "delta"),
+        added={
+            "attention": {**HEAD_NORMS, "attn_gate": "QC"},
+            "experts": {"ffn_gate_inp_shexp": "1C"},
+        },
+        splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q, **BETA_ALPHA},
+        interleaved={"attn_q": "A", "ssm_ba": "B"},
+        full_attention_interval=4,
+    ),
     "gemma2": Arch(
         rope_style="neox",
         act="gelu",
-        tensors={**LLAMA, **POST_NORMS},
+        tensors={**PRE_NORMS, **POST_NORMS},
         window_pattern=2,
         window=4096,  # files of the first days, June 2024, state none of these three
         softcaps=(50.0, 30.0),
@@ -40,7 +54,8 @@ ARCHS: dict[str, Arch] = {
     "gemma3": Arch(
         rope_style="neox",
         act="gelu",
-        tensors={**LLAMA, **POST_NORMS, **HEAD_NORMS},
+        tensors={**PRE_NORMS, **POST_NORMS},
+        added={"attention": HEAD_NORMS},
         window_pattern=6,
         local_theta=10000.0,
         scales_embeddings=True,
@@ -52,18 +67,25 @@ ARCHS: dict[str, Arch] = {
         norm_kind="layer",
         mlp="mlp",
         act="gelu",
-        biases=(*LLAMA, "ffn_up", "ffn_down", "output_norm"),
+        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
         has_positions=True,
         splits=FUSED_QKV,
     ),
     # OLMo 2, which has no window, and OLMo 3, which llama.cpp files under it.
     "olmo2": Arch(
         rope_style="neox",
-        tensors={**ATTENTION, **POST_NORMS, **WIDE_NORMS},
+        tensors=POST_NORMS,
+        added={"attention": WIDE_NORMS},
         window_pattern=4,
         stretches_local=False,
     ),
-    "granite": Arch(optional_biases=(*ATTENTION, *GLU_NAMES)),
+    "granite": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), has_rope_switch=True),
+    # Granite 4: dense or with experts and a shared one, usually without rotation.
+    "granitehybrid": Arch(
+        mixers=("attention", "mamba2"),
+        optional_biases=(*ATTENTION, *GLU_NAMES, "ssm_conv1d"),
+        has_rope_switch=True,
+    ),
     "smollm3": Arch(nope_every=4, optional_biases=(*ATTENTION, *GLU_NAMES)),
     "stablelm": Arch(
         rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm"), optional_biases=QKV
@@ -105,18 +127,20 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "qwen3_moe": hf.HfRow(
         arch="qwen3moe",
-        names={
-            **hf.PRE_NORMS,
-            **hf.ATTENTION,
-            **hf.HEAD_NORMS,
-            "ffn_gate_inp": "mlp.gate",
-            "ffn_gate_exps": "mlp.experts.{e}.gate_proj",
-            "ffn_up_exps": "mlp.experts.{e}.up_proj",
-            "ffn_down_exps": "mlp.experts.{e}.down_proj",
-        },
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **hf.QWEN_EXPERTS},
         defaults={"num_key_value_heads": 4, "norm_topk_prob": False, "sliding_window": 4096},
         refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "use_sliding_window": (False,)},
         has_window_switch=True,
+    ),
+    "qwen3_next": hf.HfRow(
+        arch="qwen3next",
+        names=hf.QWEN_NEXT,
+        folds=hf.QWEN_NEXT_FOLDS,
+        counts=hf.QWEN_NEXT_COUNTS,
+        products={"ssm.inner_size": ("linear_num_value_heads", "linear_value_head_dim")},
+        defaults=hf.QWEN_NEXT_DEFAULTS,
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "hidden_act": ("silu",)},
+        ignored=(".rotary_emb.inv_freq", "mtp."),
     ),
     "gemma2": hf.HfRow(
         arch="gemma2",
@@ -175,6 +199,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "olmo3": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096}),
     "granite": hf.HfRow(
         arch="granite", folds=hf.TURN, numbers=hf.GRANITE_SCALES, defaults={"attention_multiplier": 1.0}
+    ),
+    "granitemoehybrid": hf.HfRow(
+        arch="granitehybrid",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.MAMBA2},
+        mlp_names=hf.GRANITE_MLPS,
+        folds={**hf.TURN, **hf.MAMBA2_FOLDS, **hf.HALVES},
+        counts=hf.GRANITE_HYBRID_COUNTS,
+        products={"ssm.inner_size": ("mamba_expand", "hidden_size")},
+        numbers=hf.GRANITE_SCALES,
+        defaults=hf.GRANITE_HYBRID_DEFAULTS,
+        refused={"hidden_act": ("silu",), "mamba_proj_bias": (False,), "time_step_limit": ([0.0, inf],)},
     ),
     "smollm3": hf.HfRow(
         arch="smollm3",

@@ -37,25 +37,28 @@ TABLE_KINDS = ("paged", "window", "static")
 Entry: TypeAlias = Callable[[Lowering], None]
 
 
-def declare_states(spec: ModelSpec, kv_type: str = "f32") -> tuple[StateSpec, ...]:
-    """The state groups that every plan of this model shares, keys and values held as `kv_type` says.
+def declare_states(
+    spec: ModelSpec, kv_type: str = "f32", page_rows: int = PAGE_ROWS
+) -> tuple[StateSpec, ...]:
+    """The state groups of every plan of a model; the KV cache is stored as `kv_type` in pages of `page_rows`.
 
-    RequestError for a `kv_type` that there is not, or whose blocks do not fill the model's rows.
+    Raises RequestError for an unknown `kv_type`, and for one whose blocks do not fill the model's rows.
     """
-    declared = [check_columns(state, kv_type) for state in _kv_states(spec, kv_row(kv_type)) if state.layers]
+    states = _kv_states(spec, kv_row(kv_type), page_rows)
+    declared = [check_columns(state, kv_type) for state in states if state.layers]
     return (*declared, *_recurrent(spec), StateSpec(TOKENS, "ring", (), (("id", 1),), RING_ROWS))
 
 
-def _kv_states(spec: ModelSpec, types: KvType) -> Iterator[StateSpec]:
-    """The groups of keys and values, those without layers too."""
+def _kv_states(spec: ModelSpec, types: KvType, page_rows: int) -> Iterator[StateSpec]:
+    """The groups of the KV cache, groups without layers included."""
     kv = mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
     full, local = (_owners(spec, group) for group in (KV, WINDOW))
     window = max((layer.window for layer in spec.layers if layer.state_group == WINDOW), default=0)
-    yield StateSpec(KV, "paged", full, kv, PAGE_ROWS, types.kv)
+    yield StateSpec(KV, "paged", full, kv, page_rows, types.kv)
     if types.tail:
-        yield StateSpec(tail_of(KV), "window", full, kv, PAGE_ROWS, types.tail, TAIL_WINDOW)
-    yield StateSpec(WINDOW, "window", local, kv, PAGE_ROWS, types.window, window)
-    yield StateSpec(CROSS, "static", cross_layers(spec), kv, PAGE_ROWS, types.static)
+        yield StateSpec(tail_of(KV), "window", full, kv, page_rows, types.tail, TAIL_WINDOW)
+    yield StateSpec(WINDOW, "window", local, kv, page_rows, types.window, window)
+    yield StateSpec(CROSS, "static", cross_layers(spec), kv, page_rows, types.static)
 
 
 def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
@@ -73,21 +76,28 @@ def _owners(spec: ModelSpec, group: str) -> tuple[int, ...]:
 
 
 def lower(
-    model: Model, key: ProgramKey, kv_type: str = "f32", *, cuts: tuple[int, ...] = (), dtype: str = F32
+    model: Model,
+    key: ProgramKey,
+    states: tuple[StateSpec, ...] | None = None,
+    *,
+    cuts: tuple[int, ...] = (),
+    dtype: str = F32,
 ) -> Plan:
-    """The plan of one entry. `decode` and `mixed` are lowered alike and differ in capacity; with fewer
-    outputs than rows, what follows the last layer's attention or scan is computed for outputs only.
-    Activations are stored as `dtype`, logits as float32.
+    """The plan of one entry over declared `states` (None: those of `declare_states` in f32).
+
+    `decode` and `mixed` are lowered alike and differ in capacity. With fewer outputs than rows, the ops after
+    the last layer's attention or scan run for the outputs only. Activations are stored as `dtype`, logits as
+    float32.
 
     A new stage begins before each layer of `cuts`; the number of layers stands for the head. Raises PlanError
-    for an entry that the model does not have; as `declare_states` does for a `kv_type`.
+    for an entry that the model does not have.
     """
     spec, entries = model.spec, entries_of(model.spec)
     if key.entry not in entries:
         known = ", ".join(entries)
         raise PlanError(f"{spec.name} has no entry {key.entry!r}; it has {known}", op=key.entry)
     n_channels = 2 if "token_types" in model.weights else 1
-    plan = PlanBuilder(key, declare_states(spec, kv_type), n_channels=n_channels, dtype=dtype)
+    plan = PlanBuilder(key, states or declare_states(spec), n_channels=n_channels, dtype=dtype)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
     entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}, cuts=cuts))
     return only_outputs(plan.build())

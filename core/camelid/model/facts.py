@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
-from camelid.formats.gguf import Gguf
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
+from camelid.model.getters import Facts
+from camelid.model.layer_facts import GLOBAL, LOCAL, read_layers
+from camelid.model.mixer_facts import read_delta, read_ssm
 from camelid.model.rope import yarn_magnitude
-from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, LayerSpec, ModelSpec, RopeScaling, RopeSpec
+from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import Weight
 
 Factors: TypeAlias = Mapping[str, tuple[float, ...]]
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
-MAX_COUNT = 2**24
-LOCAL, GLOBAL = "rope_local", "rope"
-ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2")
 SCALINGS = ("none", "linear", "yarn", "longrope")
 
 # Metadata that would change the maths and that no row understands: key -> the values that change nothing.
@@ -35,9 +34,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "expert_gating_func": (0, 1),  # not stated, softmax over all
     "expert_group_count": (0, 1),
     "expert_shared_count": (0,),
-    "expert_shared_feed_forward_length": (0,),
     "interleave_moe_layer_step": (0, 1),
-    "leading_dense_block_count": (0,),
     "moe_every_n_layers": (0, 1),
     "pooling_type": (0,),
     "rope.dimension_sections": (),
@@ -47,76 +44,26 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "router_logit_softcapping": (0.0,),
     "ssm.conv_kernel": (0,),
 }
-
-
-class Facts:
-    """Getters over one architecture's metadata keys, each with its bounds."""
-
-    def __init__(self, gguf: Gguf, prefix: str) -> None:
-        self.gguf = gguf
-        self.prefix = prefix
-
-    def key(self, name: str) -> str:
-        return f"{self.prefix}.{name}"
-
-    def has(self, name: str) -> bool:
-        return self.key(name) in self.gguf.metadata
-
-    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """An integer of `least` .. 2^24 - 1. A list of one repeated number counts as that number."""
-        value = self._uniform(name)
-        if value is None and default is None:
-            return self.gguf.get(self.key(name), int)
-        if value is None:
-            return default or 0
-        if not least <= value < MAX_COUNT:
-            self.fail(name, f"is {value}, expected {least} to {MAX_COUNT - 1}; the file is damaged")
-        return value
-
-    def _uniform(self, name: str) -> int | None:
-        value = self.gguf.metadata.get(self.key(name))
-        if not isinstance(value, list):
-            return self.gguf.get(self.key(name), int, default=None)
-        values = self.gguf.get(self.key(name), list[int])
-        if len(set(values)) == 1:
-            return values[0]
-        raise UnsupportedModelError(
-            f"{self.key(name)} differs from layer to layer, which {self.prefix!r} does not support yet",
-            kind=self.key(name),
-            name=f"a list of {len(values)}",
-        )
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """A finite number."""
-        key = self.key(name)
-        value = self.gguf.get(key, float) if default is None else self.gguf.get(key, float, default=default)
-        if not math.isfinite(value):
-            self.fail(name, f"is {value}, expected a finite number")
-        return value
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        return self.gguf.get(self.key(name), bool, default=default)
-
-    def fail(self, name: str, message: str) -> None:
-        raise ModelFormatError(f"{self.key(name)} {message}", key=self.key(name))
+SCANS = ("mamba2", "delta")  # mixers whose sizes stand in ssm.*
 
 
 def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
     """The spec that the metadata states; ModelFormatError or UnsupportedModelError where it cannot be."""
     facts = Facts(checkpoint.header, name)
-    _check_refused(facts)
+    _check_refused(facts, arch)
     n_heads, hidden_size = facts.count("attention.head_count"), facts.count("embedding_length")
     head_dim = facts.count("attention.key_length", max(1, hidden_size // n_heads))  # of 0, no scale
     n_layers = _n_layers(facts, len(checkpoint.tensors))
     experts = _experts(facts)
     ropes = _ropes(facts, arch, head_dim, factors)
-    layers = _layers(facts, arch, n_layers, "experts" if experts else arch.mlp)
+    layers = read_layers(facts, arch, n_layers, has_experts=experts is not None)
+    mixers = {layer.mixer for layer in layers}
     spec = ModelSpec(
         arch=name,
         name=checkpoint.header.get("general.name", str, default=name),
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=facts.count("attention.head_count_kv", n_heads),
+        n_kv_heads=_n_kv_heads(facts, arch, n_layers, n_heads),
         head_dim=head_dim,
         hidden_size=hidden_size,
         ffn_size=facts.count("feed_forward_length"),
@@ -128,6 +75,8 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         layers=layers,
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
+        ssm=read_ssm(facts) if "mamba2" in mixers else None,
+        delta=read_delta(facts) if "delta" in mixers else None,
         attention_scale=_attention_scale(facts, arch, n_layers, hidden_size / n_heads, head_dim),
         attention_softcap=facts.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=facts.number("final_logit_softcapping", arch.softcaps[1]),
@@ -144,8 +93,10 @@ def at_context(model: Model, context_length: int) -> Model:
     return replace(model, spec=replace(model.spec, context_length=context_length))
 
 
-def _check_refused(facts: Facts) -> None:
-    understood = {facts.key(name): values for name, values in REFUSED.items()} | {"split.count": (0, 1)}
+def _check_refused(facts: Facts, arch: Arch) -> None:
+    known = {"ssm.conv_kernel"} if {*SCANS} & {*arch.mixers} else set[str]()
+    refused = {facts.key(name): values for name, values in REFUSED.items() if name not in known}
+    understood = refused | {"split.count": (0, 1)}
     for key, values in understood.items():
         value = facts.gguf.metadata.get(key)
         if value is not None and value not in values:
@@ -163,6 +114,21 @@ def _n_layers(facts: Facts, n_tensors: int) -> int:
     if n_layers > n_tensors:
         facts.fail("block_count", f"is {n_layers}, but the file has {n_tensors} tensors; it is damaged")
     return n_layers
+
+
+def _n_kv_heads(facts: Facts, arch: Arch, n_layers: int, n_heads: int) -> int:
+    """The one number of the layers that have keys and values; as many as heads where none has."""
+    name = "attention.head_count_kv"
+    if len(arch.mixers) == 1:
+        return facts.count(name, n_heads)
+    stated = {n for n in facts.counts(name, n_layers, n_heads) if n}
+    if len(stated) > 1:
+        raise UnsupportedModelError(
+            f"{facts.key(name)} is {sorted(stated)} in layers with keys and values; one number is understood",
+            kind=facts.key(name),
+            name=str(sorted(stated)),
+        )
+    return next(iter(stated), n_heads)
 
 
 def _embedding(tensors: Mapping[str, Weight]) -> Weight:
@@ -188,7 +154,12 @@ def _experts(facts: Facts) -> ExpertsSpec | None:
     normalize = facts.flag("expert_weights_norm", default=True)
     scale = facts.number("expert_weights_scale", 1.0) or 1.0
     return ExpertsSpec(
-        n_experts=n_experts, n_used=n_used, ffn_size=ffn_size, normalize=normalize, scale=scale
+        n_experts=n_experts,
+        n_used=n_used,
+        ffn_size=ffn_size,
+        normalize=normalize,
+        scale=scale,
+        shared_size=facts.count("expert_shared_feed_forward_length", 0, least=0),
     )
 
 
@@ -196,56 +167,6 @@ def _attention_scale(facts: Facts, arch: Arch, n_layers: int, width: float, head
     """As stated; else head_dim^-0.5, but for the one size of its family that spreads hidden over heads."""
     plain = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
     return facts.number("attention.scale", plain) or plain
-
-
-def _layers(facts: Facts, arch: Arch, n_layers: int, mlp: str) -> tuple[LayerSpec, ...]:
-    """All layers at once: a list of the file is read once, not once a layer."""
-    window = facts.count("attention.sliding_window", arch.window, least=0)
-    windowed = _windowed(facts, arch, n_layers) if window else [False] * n_layers
-    shared = LayerSpec(mlp=mlp, act=_act(facts, arch), residual=arch.residual, rope=_rope_name(arch, False))
-    local = replace(shared, state_group="window", window=window, rope=_rope_name(arch, True))
-    kinds = ((shared, replace(shared, rope="")), (local, replace(local, rope="")))
-    turned = _turned(facts, arch, n_layers)
-    return tuple(kinds[is_local][not is_turned] for is_local, is_turned in zip(windowed, turned, strict=True))
-
-
-def _act(facts: Facts, arch: Arch) -> str:
-    act = facts.gguf.get(facts.key("hidden_activation"), str, default=arch.act)
-    if act not in ACTS:
-        facts.fail("hidden_activation", f"is {act!r}; known: {', '.join(ACTS)}")
-    return act
-
-
-def _windowed(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
-    """Which layers see a window only."""
-    if isinstance(facts.gguf.metadata.get(facts.key("attention.sliding_window_pattern")), list):
-        return _per_layer(facts, "attention.sliding_window_pattern", n_layers)
-    return all_but(facts.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
-
-
-def _turned(facts: Facts, arch: Arch, n_layers: int) -> list[bool]:
-    """Which layers rotate, if the architecture does."""
-    if facts.has("rope.layers"):
-        return _per_layer(facts, "rope.layers", n_layers)
-    return all_but(arch.nope_every, n_layers)
-
-
-def all_but(every: int, n_layers: int) -> list[bool]:
-    """False for every nth layer; 0: for none."""
-    return [not every or (i + 1) % every != 0 for i in range(n_layers)]
-
-
-def _rope_name(arch: Arch, is_local: bool) -> str:
-    if not arch.rope_style:
-        return ""
-    return LOCAL if is_local and arch.has_local_rope else GLOBAL
-
-
-def _per_layer(facts: Facts, name: str, n_layers: int) -> list[bool]:
-    values = facts.gguf.get(facts.key(name), list[bool])
-    if len(values) != n_layers:
-        facts.fail(name, f"has {len(values)} items for {n_layers} layers")
-    return values
 
 
 def _ropes(facts: Facts, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf
@@ -12,11 +13,13 @@ from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.hf_facts import Facts, hf_metadata, rope_factors
+from camelid.model.hf_facts import MAX_EXPERTS, Facts, hf_metadata, rope_factors
 from camelid.model.hf_rows import HfRow
-from camelid.plan.weights import Part, Weight, inline_f32
+from camelid.plan.weights import Part, Weight, inline_f32, take_rows
 
 FLOATS = ("f32", "f16", "bf16")
+ENDINGS = (".weight", ".bias", "")  # the published name of a number a head has none
+DELTA_COUNTS = ("state_size", "group_count", "time_step_rank")
 SAMPLING = {"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"}
 
 
@@ -90,21 +93,29 @@ def name_tensors(directory: HfDirectory, facts: Facts) -> Naming:
     if not any(name.startswith(bare) for name in left):  # some repositories publish the inner model's names
         left = {bare + name: tensor for name, tensor in left.items()}
     named: dict[str, list[HfTensor]] = {}
+    used: set[str] = set()
     for name, inner in _named(facts):
-        for ending in (".weight", ".bias"):
-            found = [left.pop(one) for one in _each(inner + ending, facts) if one in left]
+        for ending in ENDINGS:
+            found = [one for one in _each(inner + ending, facts) if one in left]
             if found:
-                named[name + ending] = found
-    ignored = {name: tensor for name, tensor in left.items() if name.endswith(facts.row.ignored)}
+                named[name + ending] = [left[one] for one in found]
+                used |= {*found}
+    left = {name: tensor for name, tensor in left.items() if name not in used}
+    ignored = {name: tensor for name, tensor in left.items() if _is_ignored(name, facts)}
     return Naming(named, ignored, {name: t for name, t in left.items() if name not in ignored})
+
+
+def _is_ignored(name: str, facts: Facts) -> bool:
+    return name.endswith(facts.row.ignored) or name.startswith(facts.row.ignored)
 
 
 def _named(facts: Facts) -> Iterator[tuple[str, str]]:
     """(GGUF name, published name), both without their endings."""
     yield from facts.row.outer.items()
+    names = facts.names
     for i in range(facts.n_layers):
         prefix = facts.row.layer.format(i=i)
-        yield from ((f"blk.{i}.{name}", prefix + inner) for name, inner in facts.row.names.items())
+        yield from ((f"blk.{i}.{name}", prefix + inner) for name, inner in names.items())
 
 
 def _each(inner: str, facts: Facts) -> list[str]:
@@ -114,12 +125,13 @@ def _each(inner: str, facts: Facts) -> list[str]:
 
 def fold_tensors(full_name: str, found: list[HfTensor], facts: Facts) -> Weight:
     """The weight of that GGUF name made of published tensors. Raises if they differ or have another type."""
-    first, name = found[0], full_name.rpartition(".")[0]
-    _check_alike(full_name, found, facts.n_experts if name.endswith("_exps") else 1)
-    shape = (len(found), *first.shape) if name.endswith("_exps") else first.shape
+    first, name = found[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
+    is_stack = name.endswith("_exps") and facts.counts_experts
+    _check_alike(full_name, found, facts.n_experts if is_stack else 1)
+    shape = (len(found), *first.shape) if is_stack else first.shape
     parts = tuple(Part(t.file, t.offset, t.n_bytes) for t in found)
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
-    fold = facts.row.folds.get(name.rpartition(".")[2] if name.startswith("blk.") else name)
+    fold = facts.row.folds.get(name)
     return FOLDS[fold](weight, facts) if fold else weight
 
 
@@ -156,8 +168,56 @@ def _pairs(weight: Weight, n_heads: int) -> Weight:
 
 def _add_one(weight: Weight, _: Facts) -> Weight:
     """In float32, where 1 + w has room."""
-    as_f32 = weight if weight.type == "f32" else replace(weight, type="f32").then("cast", weight.type)
-    return as_f32.then("add", 1.0)
+    return _as_f32(weight).then("add", 1.0)
+
+
+def _as_f32(weight: Weight) -> Weight:
+    return weight if weight.type == "f32" else replace(weight, type="f32").then("cast", weight.type)
+
+
+def _half(weight: Weight, i: int) -> Weight:
+    """Rows of each matrix: the first half (0) or the second (1)."""
+    if len(weight.shape) < 2 or weight.shape[-2] % 2 or prod(weight.shape[:-2]) > MAX_EXPERTS:
+        return weight  # its shape is refused later, by name
+    *stack, rows, cols = weight.shape
+    n = prod(stack)
+    part, each = weight.parts[0], weight.n_bytes // (2 * n)
+    parts = tuple(Part(part.source, part.offset + (2 * k + i) * each, each) for k in range(n))
+    return replace(weight, shape=(*stack, rows // 2, cols), parts=parts)
+
+
+def _squeeze(weight: Weight, _: Facts) -> Weight:
+    """A convolution of one channel to one: its dimension of 1 goes."""
+    return replace(weight, shape=tuple(n for n in weight.shape if n != 1))
+
+
+def _column(weight: Weight, _: Facts) -> Weight:
+    return replace(weight, shape=(*weight.shape, 1))
+
+
+def _groups(weight: Weight, facts: Facts) -> Weight:
+    """A row for each group of a norm."""
+    n = facts.config.count(facts.row.counts["ssm.group_count"])
+    fits = len(weight.shape) == 1 and weight.shape[0] % n == 0
+    return replace(weight, shape=(n, weight.shape[0] // n)) if fits else weight
+
+
+def _decay(weight: Weight, _: Facts) -> Weight:
+    """-exp of the stored logarithm, in float32."""
+    return _as_f32(weight).then("neg_exp")
+
+
+def _of_qkvz(weight: Weight, facts: Facts, parts: slice) -> Weight:
+    """Some of queries, keys, values and gates, whose rows take turns, once a key head; each part whole."""
+    key_dim, n_key_heads, n_heads = (facts.config.count(facts.row.counts[f"ssm.{k}"]) for k in DELTA_COUNTS)
+    value_dim = facts.config.count("linear_value_head_dim")
+    values = n_heads // n_key_heads * value_dim
+    sizes = (key_dim, key_dim, values, values)
+    if len(weight.shape) != 2 or weight.shape[0] != n_key_heads * sum(sizes):
+        return weight  # its shape is refused later, by name
+    starts = [(sum(sizes[:i]), sizes[i]) for i in range(4)][parts]
+    turns = range(0, weight.shape[0], sum(sizes))
+    return take_rows(weight, weight.name, ((turn + start, n) for start, n in starts for turn in turns))
 
 
 FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
@@ -165,6 +225,15 @@ FOLDS: Mapping[str, Callable[[Weight, Facts], Weight]] = {
     "pairs_of_q": lambda weight, facts: _pairs(weight, facts.n_heads),
     "pairs_of_k": lambda weight, facts: _pairs(weight, facts.n_kv_heads),
     "add_one": _add_one,
+    "first_half": lambda weight, _: _half(weight, 0),
+    "second_half": lambda weight, _: _half(weight, 1),
+    "squeeze": _squeeze,
+    "column": _column,
+    "groups": _groups,
+    "decay": _decay,
+    "decay_column": lambda weight, facts: _column(_decay(weight, facts), facts),
+    "qkv_of_qkvz": lambda weight, facts: _of_qkvz(weight, facts, slice(3)),
+    "z_of_qkvz": lambda weight, facts: _of_qkvz(weight, facts, slice(3, 4)),
 }
 
 

@@ -13,8 +13,8 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.hf_config import Config
 from camelid.model.arch import Arch
 from camelid.model.archs import ARCHS
-from camelid.model.facts import all_but
 from camelid.model.hf_rows import HfRow
+from camelid.model.layer_facts import all_but
 from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM
 
@@ -28,6 +28,8 @@ ACTS: Mapping[str, str] = {
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
 SLIDING, FULL = "sliding_attention", "full_attention"
+ATTENDS, RECURRENT = ("attention", FULL), ("mamba", "linear_attention")
+MAX_EXPERTS = 1 << 12  # the largest published have 512
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,20 @@ class Facts:
     @cached_property
     def n_experts(self) -> int:
         names = ("num_local_experts", "num_experts")
-        most = max(self.n_tensors // self.n_layers, 1)  # every layer has its own
-        stated = (self.config.count(name, most=most) for name in names if self.config.has(name))
+        most = max(self.n_tensors // self.n_layers, 1) if self.counts_experts else MAX_EXPERTS
+        stated = (self.config.count(name, least=0, most=most) for name in names if self.config.has(name))
         return next(stated, 0)
+
+    @property
+    def counts_experts(self) -> bool:
+        """Whether each expert has tensors of its own, in every layer."""
+        return any("{e}" in name for name in self.row.names.values())
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Published names inside a layer by GGUF name, feed-forward block included."""
+        mlp = "experts" if self.n_experts else self.arch.mlp
+        return {**self.row.names, **self.row.mlp_names.get(mlp, {})}
 
     @cached_property
     def is_tied(self) -> bool:
@@ -106,13 +119,56 @@ Pairs: TypeAlias = Iterator[tuple[str, MetadataValue]]
 
 def _sizes(facts: Facts) -> Pairs:
     yield from ((key, facts.count(key)) for key in COUNTS)
-    yield "feed_forward_length", facts.count("feed_forward_length", 4 * facts.count("embedding_length"))
-    yield "attention.head_count_kv", facts.n_kv_heads
+    yield "feed_forward_length", _ffn_size(facts)
+    yield from _kv_heads(facts)
     yield "attention.key_length", facts.head_dim
     yield "attention.value_length", facts.head_dim
     kind = "rms_" if facts.arch.norm_kind == "rms" else ""
     default = 1e-6 if kind else 1e-5
     yield f"attention.layer_norm_{kind}epsilon", facts.config.number(facts.row.keys["norm_eps"], default)
+
+
+def _ffn_size(facts: Facts) -> int:
+    """The width of a dense block; of models that share an expert, that expert is the dense block."""
+    shared = facts.row.counts.get("expert_shared_feed_forward_length")
+    if shared and facts.row.mlp_names and not facts.n_experts:
+        return facts.config.count(shared)
+    return facts.count("feed_forward_length", 4 * facts.count("embedding_length"))
+
+
+def _kv_heads(facts: Facts) -> Pairs:
+    """One number; of a hybrid one a layer, 0 for a scan, or one beside the interval of attention."""
+    if len(facts.arch.mixers) == 1:
+        yield "attention.head_count_kv", facts.n_kv_heads
+        return
+    attends, every = _attends(facts), facts.arch.full_attention_interval
+    if not every:
+        yield "attention.head_count_kv", [facts.n_kv_heads if does else 0 for does in attends]
+        return
+    every = attends.index(True) + 1 if True in attends else facts.n_layers + 1
+    if attends != [not is_recurrent for is_recurrent in all_but(every, facts.n_layers)]:
+        raise _unsupported("layer_types", "of another order", (f"{FULL} every so many layers",))
+    yield "attention.head_count_kv", facts.n_kv_heads
+    yield "full_attention_interval", every
+
+
+def _attends(facts: Facts) -> list[bool]:
+    """True for layers with keys and values: as layer_types has them, else at an interval, else none."""
+    config, every = facts.config, facts.arch.full_attention_interval
+    if every and not config.has("layer_types"):
+        every = config.count("full_attention_interval", every)
+        return [not is_recurrent for is_recurrent in all_but(every, facts.n_layers)]
+    types = config.texts("layer_types") or [RECURRENT[0]] * facts.n_layers
+    other = {*types} - {*ATTENDS, *RECURRENT}
+    if other or len(types) != facts.n_layers:
+        raise _unsupported("layer_types", min(other, default=f"{len(types)} items"), (*ATTENDS, *RECURRENT))
+    return [kind in ATTENDS for kind in types]
+
+
+def _counts(facts: Facts) -> Pairs:
+    yield from ((key, facts.config.count(name)) for key, name in facts.row.counts.items())
+    for key, names in facts.row.products.items():
+        yield key, math.prod(facts.config.count(name) for name in names)
 
 
 def _numbers(facts: Facts) -> Pairs:
@@ -174,6 +230,8 @@ def _windowed(facts: Facts) -> list[bool]:
 
 def _unturned(facts: Facts) -> Pairs:
     """Layers without rotation."""
+    if "position_embedding_type" in facts.row.defaults:
+        yield "rope.scaling.finetuned", facts.config.text("position_embedding_type", "") == "rope"
     if not facts.config.has("no_rope_layers") and not facts.config.has("no_rope_layer_interval"):
         return
     every = facts.config.count("no_rope_layer_interval", 4)
@@ -299,5 +357,5 @@ def _unsupported(key: str, value: object, known: Iterable[object]) -> Unsupporte
 
 
 PARTS: tuple[Callable[[Facts], Pairs], ...] = (
-    _sizes, _numbers, _act, _experts, _windows, _unturned, _rotation,
+    _sizes, _counts, _numbers, _act, _experts, _windows, _unturned, _rotation,
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """What a row for a published form (a Hugging Face directory) is: names, settings, folds; and what rows share.
 
 Names are those inside a layer unless they stand in `outer`; `{e}` counts experts, which are stacked. A fold
-is exact: rows change places, a matrix is transposed, 1 is added to a norm that was stored around 0.
+is exact (rows change places, a matrix is transposed or halved, 1 is added to a norm that was stored around 0)
+but for mamba's decays, which are stored as logarithms.
 """
 
 from __future__ import annotations
@@ -26,11 +27,74 @@ POST_NORMS: Names = {
 SANDWICH: Names = {"attn_norm": "input_layernorm", "ffn_norm": "pre_feedforward_layernorm", **POST_NORMS}
 GLU: Names = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 LLAMA: Names = {**PRE_NORMS, **ATTENTION, **GLU}
+MAMBA2: Names = {
+    "ssm_in": "mamba.in_proj",
+    "ssm_conv1d": "mamba.conv1d",
+    "ssm_dt.bias": "mamba.dt_bias",
+    "ssm_a": "mamba.A_log",
+    "ssm_d": "mamba.D",
+    "ssm_norm": "mamba.norm",
+    "ssm_out": "mamba.out_proj",
+}
+SHARED_EXPERT: Names = {
+    "ffn_gate_shexp": "shared_mlp.input_linear",
+    "ffn_up_shexp": "shared_mlp.input_linear",
+    "ffn_down_shexp": "shared_mlp.output_linear",
+}
+# Granite's dense block is what is the shared expert of its models with experts.
+GRANITE_MLPS: Mapping[str, Names] = {
+    "glu": {name.removesuffix("_shexp"): inner for name, inner in SHARED_EXPERT.items()},
+    "experts": {
+        "ffn_gate_inp": "block_sparse_moe.router.layer",
+        "ffn_gate_exps": "block_sparse_moe.input_linear",
+        "ffn_up_exps": "block_sparse_moe.input_linear",
+        "ffn_down_exps": "block_sparse_moe.output_linear",
+        **SHARED_EXPERT,
+    },
+}
+QWEN_EXPERTS: Names = {
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.{e}.gate_proj",
+    "ffn_up_exps": "mlp.experts.{e}.up_proj",
+    "ffn_down_exps": "mlp.experts.{e}.down_proj",
+}
+QWEN_NEXT: Names = {
+    "attn_norm": "input_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    **ATTENTION,
+    **HEAD_NORMS,
+    "attn_qkv": "linear_attn.in_proj_qkvz",
+    "attn_gate": "linear_attn.in_proj_qkvz",
+    "ssm_ba": "linear_attn.in_proj_ba",
+    "ssm_conv1d": "linear_attn.conv1d",
+    "ssm_dt.bias": "linear_attn.dt_bias",
+    "ssm_a": "linear_attn.A_log",
+    "ssm_norm": "linear_attn.norm",
+    "ssm_out": "linear_attn.out_proj",
+    **QWEN_EXPERTS,
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
 OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 # Rotation of halves becomes rotation of adjacent pairs.
 TURN: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
+# A matrix of gates and then of what they multiply becomes two.
+HALVES: Names = {
+    f"ffn_{name}{kind}": fold
+    for name, fold in (("gate", "first_half"), ("up", "second_half"))
+    for kind in ("", "_exps", "_shexp")
+}
+MAMBA2_FOLDS: Names = {
+    "ssm_conv1d": "squeeze", "ssm_a": "decay_column", "ssm_d": "column", "ssm_norm": "groups",
+}  # fmt: skip
 GEMMA_FOLDS: Names = dict.fromkeys((*SANDWICH, *HEAD_NORMS, "output_norm"), "add_one")
+QWEN_NEXT_FOLDS: Names = {
+    **dict.fromkeys(("attn_norm", "post_attention_norm", *HEAD_NORMS, "output_norm"), "add_one"),
+    "attn_qkv": "qkv_of_qkvz", "attn_gate": "z_of_qkvz", "ssm_conv1d": "squeeze", "ssm_a": "decay",
+}  # fmt: skip
 
 # What config.json calls GGUF's keys.
 KEYS: Names = {
@@ -59,6 +123,31 @@ GRANITE_SCALES: Names = {
     "residual_scale": "residual_multiplier",
     "logit_scale": "logits_scaling",
 }
+GRANITE_HYBRID_COUNTS: Names = {
+    "ssm.conv_kernel": "mamba_d_conv",
+    "ssm.state_size": "mamba_d_state",
+    "ssm.time_step_rank": "mamba_n_heads",
+    "ssm.group_count": "mamba_n_groups",
+    "expert_shared_feed_forward_length": "shared_intermediate_size",
+}
+GRANITE_HYBRID_DEFAULTS = {
+    "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
+    "shared_intermediate_size": 1024, "position_embedding_type": "nope", "mamba_n_heads": 128,
+    "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
+}  # fmt: skip
+QWEN_NEXT_COUNTS: Names = {
+    "ssm.conv_kernel": "linear_conv_kernel_dim",
+    "ssm.state_size": "linear_key_head_dim",
+    "ssm.group_count": "linear_num_key_heads",
+    "ssm.time_step_rank": "linear_num_value_heads",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+QWEN_NEXT_DEFAULTS = {
+    "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "num_experts": 512,
+    "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+}  # fmt: skip
 OLMO: Names = {**POST_NORMS, **ATTENTION, **HEAD_NORMS, **GLU}
 QWEN_DEFAULTS = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}
 GEMMA_DEFAULTS = {
@@ -69,20 +158,26 @@ SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HfRow:
-    """One model_type. `numbers` are further keys of GGUF and their names in config.json, where stated.
+    """One model_type. `numbers` are further keys of GGUF and their names in config.json, where stated;
+    `counts` those of whole numbers, each stated or in `defaults`, and `products` those of two multiplied.
+    `mlp_names` are names of feed-forward blocks by kind, where one published name is another tensor in each.
 
-    `refused` maps keys of config.json to the values that change nothing; `ignored` lists endings of tensors
-    that are no weights. `defaults` is what an absent key of config.json means, where that is not what most
-    rows take it for (the classes of transformers 5), and `is_tied` an absent tie_word_embeddings.
+    `refused` maps keys of config.json to the values that change nothing; `ignored` lists beginnings and
+    endings of tensors that are no weights. `defaults` is what an absent key of config.json means, where that
+    is not what most rows take it for (the classes of transformers 5), and `is_tied` an absent
+    tie_word_embeddings.
     """
 
     arch: str
     names: Names = field(default_factory=lambda: LLAMA)
+    mlp_names: Mapping[str, Names] = field(default_factory=dict[str, Names])
     outer: Names = field(default_factory=lambda: OUTER)
     layer: str = "model.layers.{i}."
     folds: Names = field(default_factory=dict[str, str])
     keys: Names = field(default_factory=lambda: KEYS)
     numbers: Names = field(default_factory=dict[str, str])
+    counts: Names = field(default_factory=dict[str, str])
+    products: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from camelid.formats.quants import quant, row_bytes
-from camelid.model.arch import Model
+from camelid.model.arch import ELEMENTWISE, Model
 from camelid.model.archs import ARCHS
 from camelid.model.spec import ModelSpec
 from camelid.model.tensors import tensor_shapes
@@ -47,6 +47,6 @@ def bare_model(spec: ModelSpec, type_name: str) -> Model:
 
 
 def _bare(name: str, shape: tuple[int, ...], type_name: str) -> Weight:
-    kind = type_at(shape, type_name)
+    kind = "f32" if name.rpartition(".")[2] in ELEMENTWISE else type_at(shape, type_name)
     weight = Weight(name=name, type=kind, shape=shape, parts=())
     return Weight(name=name, type=kind, shape=shape, parts=(Part(NOWHERE, 0, weight.n_bytes),))

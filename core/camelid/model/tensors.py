@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
-from camelid.model.arch import MLP_TENSORS, Arch
+from camelid.model.arch import ELEMENTWISE, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.facts import FACTOR_TENSORS
-from camelid.model.spec import ModelSpec
-from camelid.plan.weights import Weight, cut_rows
+from camelid.model.spec import DeltaSpec, LayerSpec, ModelSpec, SsmSpec
+from camelid.plan.weights import Weight, take_rows
 
 Shape = tuple[int, ...]
 SINGLE_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
@@ -40,6 +40,26 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "C": spec.hidden_size, "Q": spec.q_size, "K": spec.kv_size, "D": spec.head_dim,
         "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
+        "S": experts.shared_size if experts else 0, "A": spec.n_heads, "1": 1,
+        **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta),
+    }  # fmt: skip
+
+
+def _ssm_sizes(ssm: SsmSpec | None) -> Mapping[str, int]:
+    if ssm is None:
+        return {}
+    return {
+        "H": ssm.n_heads, "I": ssm.inner_size, "G": ssm.n_groups, "N": ssm.inner_size // ssm.n_groups,
+        "Z": ssm.inner_size + ssm.conv_size + ssm.n_heads, "U": ssm.conv_size, "W": ssm.conv_width,
+    }  # fmt: skip
+
+
+def _delta_sizes(delta: DeltaSpec | None) -> Mapping[str, int]:
+    if delta is None:
+        return {}
+    return {
+        "H": delta.n_heads, "I": delta.value_size, "N": delta.value_dim, "B": delta.n_key_heads,
+        "U": 2 * delta.key_size + delta.value_size, "W": delta.conv_width,
     }  # fmt: skip
 
 
@@ -50,20 +70,24 @@ def _split(
     out = dict(tensors)
     for i in range(spec.n_layers):
         for name, parts in arch.splits.items():
+            if not all(letter in sizes for _, letter in parts):
+                continue  # of a mixer that no layer has
             counts = [sizes[letter] for _, letter in parts]
+            turns = sizes[arch.interleaved.get(name, "1")]
             for ending in ("weight", "bias"):
                 fused = out.get(f"blk.{i}.{name}.{ending}")
-                if fused is not None and fused.shape[0] == sum(counts):
+                if fused is not None and fused.shape[:1] == (sum(counts),):
                     del out[fused.name]
-                    out |= _cut(fused, [f"blk.{i}.{part}.{ending}" for part, _ in parts], counts)
+                    out |= _cut(fused, [f"blk.{i}.{part}.{ending}" for part, _ in parts], counts, turns)
     return out
 
 
-def _cut(fused: Weight, names: list[str], counts: list[int]) -> dict[str, Weight]:
-    starts = [sum(counts[:i]) for i in range(len(counts))]
-    return {
-        name: cut_rows(fused, name, start, n) for name, start, n in zip(names, starts, counts, strict=True)
-    }
+def _cut(fused: Weight, names: list[str], counts: list[int], turns: int) -> dict[str, Weight]:
+    """The parts by name, each of which has its rows in so many turns."""
+    each = [count // turns for count in counts]
+    starts = [range(sum(each[:i]), fused.shape[0], sum(each)) for i in range(len(each))]
+    rows = [[(start, n) for start in s] for s, n in zip(starts, each, strict=True)]
+    return {name: take_rows(fused, name, ranges) for name, ranges in zip(names, rows, strict=True)}
 
 
 def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
@@ -71,8 +95,8 @@ def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     yield from ((f"{name}.weight", letters) for name, letters in named.items())
     yield from ((f"{name}.bias", named[name][0]) for name in arch.biases if name in named)
     for i, layer in enumerate(spec.layers):
-        shapes = {**arch.tensors, **MLP_TENSORS[layer.mlp]}
-        yield from ((f"blk.{i}.{name}.weight", letters) for name, letters in shapes.items())
+        shapes = _layer_shapes(spec, arch, layer)
+        yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in shapes.items())
         biases = (name for name in arch.biases if name in shapes)
         yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
 
@@ -80,9 +104,19 @@ def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
 def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     yield "output.weight", "VC"
     for i, layer in enumerate(spec.layers):
-        shapes = {**arch.tensors, **MLP_TENSORS[layer.mlp]}
+        shapes = _layer_shapes(spec, arch, layer)
         biases = (name for name in arch.optional_biases if name in shapes)
         yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
+
+
+def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
+    has_shared = spec.experts is not None and spec.experts.shared_size > 0
+    return arch.layer_tensors(layer, has_shared_expert=has_shared)
+
+
+def _full(name: str) -> str:
+    """The name with its ending, where it has one."""
+    return name if name in NO_ENDING or "." in name else f"{name}.weight"
 
 
 def _short(name: str) -> str:
@@ -102,7 +136,7 @@ def _check_stacked(tensors: Mapping[str, Weight]) -> None:
 
 def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
     weight = tensors.get(name)
-    if weight is None or weight.shape != want:
+    if weight is None or not _is_shape(weight.shape, want):
         got = weight.shape if weight else "nothing"
         raise TensorShapeError(
             f"{name}: found {got}, expected shape {want}; was this file made for another architecture?",
@@ -110,11 +144,17 @@ def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
             got=got,
             want=want,
         )
-    return replace(_as_f32(weight) if len(want) == 1 else weight, name=_short(name))
+    is_plain = len(want) == 1 or _short(name).rpartition(".")[2] in ELEMENTWISE
+    return replace(_as_f32(weight) if is_plain else weight, name=_short(name), shape=want)
+
+
+def _is_shape(got: Shape, want: Shape) -> bool:
+    """Shapes agree; ggml drops leading dimensions of 1 when it rewrites a file."""
+    return got == want or (want[0] == 1 and got == want[1:])
 
 
 def _as_f32(weight: Weight) -> Weight:
-    """Norms and biases are float32 on every backend; they weigh nothing."""
+    """Norms, biases and what a scan takes are float32 on every backend; they weigh nothing."""
     if weight.type == "f32" or weight.stored_type != weight.type:
         return weight
     return replace(weight, type="f32").then("cast", weight.type)

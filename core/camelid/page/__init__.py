@@ -1,1 +1,1 @@
-"""The Python side of the web page."""
+"""Python side of the web page, run by its worker in Pyodide."""

@@ -1,14 +1,14 @@
-"""What the page's worker calls: load a model, talk, stop, save and open sessions.
+"""The API of the page's worker: load a model, answer, stop, save and open sessions.
 
-Messages to the page are JSON, as text:
+Messages to the page are JSON texts:
 
-    progress   {"what": "stages", "done", "total", "text"}       loading goes on
+    progress   {"what": "stages", "done", "total", "text"}       loading progress
     ready      {"model", "backend", "device", "why", "context", "weight_bytes"}
-    token      {"text", "token_id"}                              one event of the answer
-    done       {"text", "token_ids", "finish_reason", ...}       the figures of the answer
-    opened     {"messages", "note", "tokens", "cached_rows"}     a session took the place of the conversation
+    token      {"text", "token_id"}                              one token of the answer
+    done       {"text", "token_ids", "finish_reason", ...}       the answer and its statistics
+    opened     {"messages", "note", "tokens", "cached_rows"}     a saved session replaced the conversation
 
-Problems are raised, and told by web/worker.js.
+Errors are raised; web/worker.js catches them and sends them to the page.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from typing import Any
 from camelid.api.llm import LLM, Completion, ModelSource, aload
 from camelid.api.sessions.session import Session, Turn
 
-Tell = Callable[[str], object]
+Post = Callable[[str], object]  # sends a message to the page
 
 
 class PageSession:
-    """A loaded model, the session with it, and the answer that it is giving.
+    """A loaded model, its current session, and the running turn.
 
-    One answer at a time, as a page has it. `defaults` are the options of new sessions, as JSON.
+    Runs one answer at a time. `defaults` are the options of new sessions, as JSON.
     """
 
-    def __init__(self, llm: LLM, tell: Tell, defaults: str) -> None:
+    def __init__(self, llm: LLM, post: Post, defaults: str) -> None:
         self._llm = llm
-        self._tell = tell
+        self._post = post
         self._defaults = defaults
         self._session = self._new()
         self._turn: Turn | None = None
         self._is_stopped = False
 
     async def ask(self, text: str, options: str, alone: bool) -> None:
-        """Streams the answer to a text, in the session or `alone`; `options` are JSON."""
+        """Streams the answer to a text in the current session, or a new one if `alone`; `options` is JSON."""
         session = self._new() if alone else self._session
         self._is_stopped = False
         self._turn = turn = await session.start(text, **json.loads(options))
-        if self._is_stopped:  # while programs were compiled for it
+        if self._is_stopped:  # stopped while its programs were compiled
             turn.close()
         try:
             async for event in turn:
@@ -53,21 +53,21 @@ class PageSession:
         self._send("done", **_figures(turn.completion), n_forgotten=session.n_forgotten)
 
     def stop(self) -> None:
-        """Ends the answer within one step."""
+        """Stops the running answer within one step."""
         self._is_stopped = True
         if self._turn:
             self._turn.close()
 
     def reset(self) -> None:
-        """Begins a new session."""
+        """Starts a new session."""
         self._session = self._new()
 
     async def save(self) -> list[bytes]:
-        """The session's file, in pieces."""
+        """The content of the session's file, in pieces."""
         return list(await self._session.acontent())
 
     async def open(self, source: ModelSource) -> None:
-        """Goes on with a saved session."""
+        """Restores a saved session and makes it the current one."""
         self._session = session = await self._llm.arestore(source)
         facts = {"messages": session.messages, "note": session.note, "tokens": len(session.token_ids)}
         self._send("opened", **facts, cached_rows=session.cached_rows)
@@ -78,28 +78,28 @@ class PageSession:
         return session
 
     def _send(self, kind: str, **facts: object) -> None:
-        self._tell(json.dumps({"kind": kind, **facts}))
+        self._post(json.dumps({"kind": kind, **facts}))
 
 
-async def start(source: ModelSource, tell: Tell, options: str, defaults: str) -> PageSession:
-    """Loads a model; `options` are those of `load`, as JSON. Raises CamelidError if that cannot be done here.
+async def start(source: ModelSource, post: Post, options: str, defaults: str) -> PageSession:
+    """Loads a model; `options` are those of `load`, as JSON. Raises CamelidError if loading fails.
 
-    `why` in the page's `ready` is the reason against webgpu, where it was asked first and not taken.
+    `why` in the message `ready` is the reason why webgpu, the first choice of auto, was not selected.
     """
 
-    def progress(what: str, stage: int, of: int) -> None:
-        tell(json.dumps({"kind": "progress", "what": "stages", "done": stage, "total": of, "text": what}))
+    def progress(text: str, done: int, total: int) -> None:
+        post(json.dumps({"kind": "progress", "what": "stages", "done": done, "total": total, "text": text}))
 
     llm = await aload(source, parallel=1, progress=progress, **json.loads(options))
-    chat, device = PageSession(llm, tell, defaults), llm.capabilities
+    chat, device = PageSession(llm, post, defaults), llm.capabilities
     facts = {"model": source.name, "backend": device.name, "device": device.device, "context": llm.context}
     facts |= {"why": _why_not_webgpu(llm), "weight_bytes": llm.weight_bytes}
-    tell(json.dumps({"kind": "ready", **facts}))
+    post(json.dumps({"kind": "ready", **facts}))
     return chat
 
 
 def _why_not_webgpu(llm: LLM) -> str:
-    """What the backend's note says after the name of the one that was taken: why it was not the first."""
+    """The part of the backend's note that gives the reason against webgpu; "" if there is none."""
     device = llm.capabilities
     return llm.backend_note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
 

@@ -66,6 +66,17 @@ class Capacity:
     copies: int = 0
     biases: int = 0
 
+    def holds(self, step: Step) -> bool:
+        """True if a step needs no more than these capacities."""
+        return (
+            len(step.rows) <= self.rows
+            and len(step.sequences) <= self.sequences
+            and len(step.outputs) <= self.outputs
+            and len(step.updates) <= self.updates
+            and len(step.copies) <= self.copies
+            and sum(len(sampling.biases) for sampling in step.sampling) <= self.biases
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramKey:

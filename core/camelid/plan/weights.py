@@ -38,6 +38,7 @@ class LoadOp:
     - `rows(start, n, of)`: selects n rows from `start`, out of `of` rows.
     - `pick(of, *numbers)`: selects the rows of these numbers, out of `of` rows.
     - `add(number)`: adds a number to every value.
+    - `neg_exp`: replaces every value x by -exp(x).
     """
 
     name: str
@@ -93,6 +94,21 @@ def concat_rows(name: str, *weights: Weight) -> Weight:
     shape = (sum(w.rows for w in weights), first.cols)
     parts = tuple(part for w in weights for part in w.parts)
     return Weight(name=name, type=first.type, shape=shape, parts=parts).then("concat", 0)
+
+
+def take_rows(weight: Weight, name: str, ranges: Iterable[tuple[int, int]]) -> Weight:
+    """Rows of these ranges (start, n), joined in order: byte ranges of a plain weight, else a load op."""
+    spans, n_rows = list(ranges), weight.shape[0]
+    if len(spans) == 1:
+        return cut_rows(weight, name, *spans[0])
+    shape = (sum(n for _, n in spans), *weight.shape[1:])
+    part, *more = weight.parts
+    if weight.load_ops or more or part.source == INLINE:
+        numbers = (row for start, n in spans for row in range(start, start + n))
+        return replace(weight, name=name, shape=shape).then("pick", n_rows, *numbers)
+    each = weight.n_bytes // n_rows
+    parts = tuple(Part(part.source, part.offset + start * each, n * each) for start, n in spans)
+    return replace(weight, name=name, shape=shape, parts=parts)
 
 
 def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:

@@ -1,1 +1,1 @@
-"""From a prompt and its options to an engine request, and from token ids to text."""
+"""Turns a prompt and its options into an engine request, and token ids into text."""

@@ -1,4 +1,4 @@
-"""From what a caller says, a prompt and its options, to the request that the engine runs."""
+"""Builds the engine's request from a prompt and its options."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from camelid.engine.speculative import proposer_of
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
 from camelid.model.spec import ModelSpec
-from camelid.requests.completion import SourceFactory, TextReader
-from camelid.requests.constraints import CONSTRAINT_OPTIONS, Constraints
-from camelid.requests.file_defaults import file_defaults
-from camelid.requests.options import EngineOptions, Message, Prompt, check_names, checked_stops
-from camelid.requests.output_text import ChatPrompt, NoText, OutputText
+from camelid.requests.options import (
+    ConstraintOptions,
+    EngineOptions,
+    Message,
+    Prompt,
+    check_names,
+    checked_stops,
+)
+from camelid.requests.output_text import ChatPrompt, NoText, OutputText, SourceFactory, TextReader
 from camelid.sampling.drawing import ConstraintFactory
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer, framed
 
 if TYPE_CHECKING:
     from camelid.requests.chat import ChatTemplate
+    from camelid.requests.constraints import Constraints
 
 CHAT_OPTIONS = ("tools", "variables")
+CONSTRAINT_OPTIONS = tuple(ConstraintOptions.__annotations__)
 ENGINE_NAMES = frozenset(EngineOptions.__annotations__)
-# Options whose field of a Request has another name.
+# Option -> field of `Request`, where the two names differ.
 ENGINE_FIELDS = {"cache_prompt": "reuses", "cache_salt": "salt", "speculate": "proposer"}
 ENGINE_TYPES: dict[str, tuple[type, ...]] = {
     "priority": (int,),
@@ -34,10 +40,25 @@ ENGINE_TYPES: dict[str, tuple[type, ...]] = {
     "cache_salt": (str,),
     "is_atomic": (bool,),
 }
+# Key under `general.sampling` (llama.cpp's names) -> option and stored type.
+FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
+    "sequence": ("order", str),
+    "top_k": ("top_k", int),
+    "top_p": ("top_p", float),
+    "min_p": ("min_p", float),
+    "xtc_probability": ("xtc_probability", float),
+    "xtc_threshold": ("xtc_threshold", float),
+    "temp": ("temperature", float),
+    "penalty_last_n": ("repeat_last_n", int),
+    "penalty_repeat": ("repeat_penalty", float),
+    "mirostat": ("mirostat", int),
+    "mirostat_tau": ("mirostat_tau", float),
+    "mirostat_eta": ("mirostat_eta", float),
+}
 
 
 class ModelHeader(Protocol):
-    """The facts of a model file that requests depend on."""
+    """The parts of a model file that requests read."""
 
     @property
     def gguf(self) -> Gguf: ...
@@ -47,7 +68,7 @@ class ModelHeader(Protocol):
 
 
 class RequestBuilder:
-    """Makes requests to one model."""
+    """Builds the requests of one model."""
 
     def __init__(self, file: ModelHeader) -> None:
         self._file = file
@@ -55,42 +76,49 @@ class RequestBuilder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer. RequestError if its file has none, UnsupportedModelError for its kind."""
+        """The model's tokenizer.
+
+        Raises RequestError if the file has no tokenizer, UnsupportedModelError for a kind not supported.
+        """
         if self._tokenizer is None:
-            self._file.tokenizer()  # says why, if the file has one
-            raise RequestError("this model has no tokenizer; from Python, give token ids", field="prompt")
+            self._file.tokenizer()  # raises UnsupportedModelError if the file has a tokenizer
+            raise RequestError(
+                "this model's file has no tokenizer; give the prompt as token ids (Python API)",
+                field="prompt",
+            )
         return self._tokenizer
 
     @cached_property
     def chat(self) -> ChatTemplate:
-        """The model's chat templates. UnsupportedModelError if it has none."""
-        from camelid.requests.chat import (
-            ChatTemplate,  # an eighth of all imports, which a prompt of text never needs
-        )
+        """The model's chat templates. Raises UnsupportedModelError for a file without chat templates."""
+        # An eighth of all imports, which a text prompt does not need.
+        from camelid.requests.chat import ChatTemplate
 
         return ChatTemplate.of(self._file.gguf, self.tokenizer)
 
     @cached_property
-    def guides(self) -> Constraints:
-        """The grammars that requests asked for."""
+    def constraints(self) -> Constraints:
+        """The compiled grammars of this model's requests."""
+        from camelid.requests.constraints import Constraints  # half of the text layer's code
+
         return Constraints(self.tokenizer)
 
     def request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, object]) -> Request:
-        """The request; a conversation may have been rendered already.
+        """Builds the request of a prompt; a `ChatPrompt` is a conversation already rendered.
 
         Raises RequestError, UnsupportedModelError, TemplateError.
         """
         check_names(options)
-        named: dict[str, Any] = {**options}
-        max_tokens, stops = named.pop("max_tokens", None), checked_stops(named.pop("stop", ()))
-        special, ignore_eos = named.pop("special", False), named.pop("ignore_eos", False)
-        chat = {name: named.pop(name, None) for name in CHAT_OPTIONS}
-        guide = self._guide(
-            {name: named.pop(name, None) for name in CONSTRAINT_OPTIONS}, ignore_eos=ignore_eos
+        rest: dict[str, Any] = {**options}
+        max_tokens, stops = rest.pop("max_tokens", None), checked_stops(rest.pop("stop", ()))
+        special, ignore_eos = rest.pop("special", False), rest.pop("ignore_eos", False)
+        chat = {name: rest.pop(name, None) for name in CHAT_OPTIONS}
+        constraint = self._constraint(
+            {name: rest.pop(name, None) for name in CONSTRAINT_OPTIONS}, ignore_eos=ignore_eos
         )
-        self._check_draft(named.get("speculate"))
-        engine = engine_options({name: named.pop(name) for name in ENGINE_NAMES & named.keys()})
-        sampling = SamplingParams.from_options(named, self._defaults).seeded()
+        self._check_draft(rest.get("speculate"))
+        engine = engine_options({name: rest.pop(name) for name in ENGINE_NAMES & rest.keys()})
+        sampling = SamplingParams.from_options(rest, self._defaults).seeded()
         prompt_ids, make_source = self._prompt(prompt, chat, special=special)
         return Request(
             sampling=sampling,
@@ -98,61 +126,68 @@ class RequestBuilder:
             max_tokens=max_tokens,
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
             reader=lambda: TextReader(make_source(stops)),
-            constraint=guide,
-            **(self._of_tokenizer | engine),
+            constraint=constraint,
+            **(self._tokenizer_fields | engine),
         )
 
     @cached_property
     def _defaults(self) -> Mapping[str, object]:
-        """Sampling that the file itself recommends, as llama.cpp reads it."""
+        """Sampling options that the model's file recommends, as llama.cpp reads them."""
         return file_defaults(self._file.gguf)
 
-    def _check_draft(self, way: object) -> None:
-        """A draft model must be another one, which speaks of the same tokens."""
-        spec = getattr(way, "spec", None)
-        if spec is self._file.spec:  # its answer would wait for the step that waits for it
+    def _check_draft(self, speculate: object) -> None:
+        """Raises RequestError for a draft model that is this model or has another vocabulary."""
+        spec = getattr(speculate, "spec", None)
+        if spec is self._file.spec:  # a deadlock: the draft waits for the step that waits for the draft
             raise RequestError("a model cannot be its own draft; load a smaller one", field="speculate")
         want = self._file.spec.vocab_size
         n = getattr(spec, "vocab_size", want)
         if n != want:
             raise RequestError(
-                f"the draft model has {n} tokens and this model {want}; choose one with the same vocabulary",
+                f"the draft model has a vocabulary of {n} tokens, expected {want} as in this model; "
+                "load a draft model with the same vocabulary",
                 field="speculate",
             )
 
     @cached_property
-    def _of_tokenizer(self) -> dict[str, Any]:
-        """What samplers read of tokens; what a shift keeps unless told otherwise: what opens every prompt."""
+    def _tokenizer_fields(self) -> dict[str, Any]:
+        """Fields of a `Request` from the tokenizer: `token_bytes` for samplers, and the default of `n_keep`.
+
+        By default a context shift keeps the tokens that open every prompt, such as BOS.
+        """
         if self._tokenizer is None:
             return {}
         return {"token_bytes": self._tokenizer.token_bytes, "n_keep": len(self._tokenizer.frame.before)}
 
-    def _guide(self, asked: Mapping[str, object], *, ignore_eos: bool) -> ConstraintFactory | None:
-        if all(value is None for value in asked.values()):
+    def _constraint(self, options: Mapping[str, object], *, ignore_eos: bool) -> ConstraintFactory | None:
+        options = {name: value for name, value in options.items() if value is not None}
+        if not options:
             return None
-        guide = self.guides.of(asked)
-        if guide and ignore_eos:
+        factory = self.constraints.factory(options)
+        if factory and ignore_eos:
             raise RequestError(
-                "ignore_eos goes on past what a grammar allows; leave it out", field="ignore_eos"
+                "ignore_eos continues past the end of a grammar; leave ignore_eos out", field="ignore_eos"
             )
-        return guide
+        return factory
 
     def _prompt(
         self, prompt: Prompt | ChatPrompt, chat: Mapping[str, Any], *, special: bool
     ) -> tuple[tuple[int, ...], SourceFactory]:
-        """A prompt's ids, and what turns the answer's ids into text."""
+        """Token ids of a prompt, and the factory of the text source for its answer."""
         if special and not isinstance(prompt, str):
-            raise RequestError("special is for a prompt of text; ids and messages need none", field="special")
+            raise RequestError(
+                "special applies to a text prompt; leave it out for token ids and messages", field="special"
+            )
         if isinstance(prompt, ChatPrompt):
             return tuple(prompt.token_ids), prompt.answer
         if not isinstance(prompt, str):
             items = _items(prompt)
             if not _are_ids(items):
-                made = self.chat.prompt(cast("list[Message]", items), **chat)
-                return tuple(made.token_ids), made.answer
-        given = next((name for name in CHAT_OPTIONS if chat[name] is not None), None)
-        if given:
-            raise RequestError(f"{given} is for the chat template; give messages as the prompt", field=given)
+                rendered = self.chat.prompt(cast("list[Message]", items), **chat)
+                return tuple(rendered.token_ids), rendered.answer
+        name = next((name for name in CHAT_OPTIONS if chat[name] is not None), None)
+        if name:
+            raise RequestError(f"{name} applies to a chat template; give messages as the prompt", field=name)
         prompt_ids = self._text_ids(prompt, special) if isinstance(prompt, str) else tuple(prompt)
         return cast("tuple[int, ...]", prompt_ids), self._plain_text(prompt_ids)
 
@@ -167,15 +202,18 @@ class RequestBuilder:
         return lambda stops: OutputText(tokenizer, stops, after=last)
 
 
-def engine_options(given: Mapping[str, object]) -> dict[str, Any]:
-    """Fields of a Request. RequestError for what is not of its option's type; the engine checks the rest."""
-    for name, value in given.items():
+def engine_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Fields of a `Request` from engine options.
+
+    Raises RequestError for a value of another type; the engine checks ranges.
+    """
+    for name, value in options.items():
         kinds = ENGINE_TYPES.get(name)
         if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             want = " or ".join(kind.__name__ for kind in kinds)
             raise RequestError(f"{name} is {shown(value)}, expected {want}", field=name)
-    named = {ENGINE_FIELDS.get(name, name): value for name, value in given.items()}
-    return named | ({"proposer": proposer_of(named["proposer"])} if "proposer" in named else {})
+    fields = {ENGINE_FIELDS.get(name, name): value for name, value in options.items()}
+    return fields | ({"proposer": proposer_of(fields["proposer"])} if "proposer" in fields else {})
 
 
 def _items(prompt: object) -> list[object]:
@@ -192,8 +230,20 @@ def _are_ids(items: list[object]) -> bool:
 
 
 def _tokenizer(file: ModelHeader) -> Tokenizer | None:
-    """None also for a kind that is not supported: a prompt of token ids needs no text."""
+    """The tokenizer; None also for a kind not supported, since a prompt of token ids needs no tokenizer."""
     try:
         return file.tokenizer()
     except UnsupportedModelError:
         return None
+
+
+def file_defaults(gguf: Gguf) -> dict[str, object]:
+    """Sampling options that a GGUF file recommends under `general.sampling`.
+
+    Raises ModelFormatError for a value whose type differs from llama.cpp's.
+    """
+    options: dict[str, object] = {
+        option: gguf.get(f"general.sampling.{key}", kind, default=None)
+        for key, (option, kind) in FILE_OPTIONS.items()
+    }
+    return {option: value for option, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The messages of a conversation, checked: OpenAI's shape, as chat templates read it."""
+"""Checks the messages and tools of a conversation: OpenAI's shape, as chat templates read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MAX_MESSAGES = 100_000
 
 
 def checked_messages(messages: Sequence[object]) -> list[dict[str, object]]:
-    """The messages as a template gets them: arguments of tool calls as objects. RequestError if malformed."""
+    """The messages in the form that templates read: arguments of tool calls are objects.
+
+    Raises RequestError if malformed.
+    """
     if len(messages) > MAX_MESSAGES:
         refuse("messages", f"{len(messages)} messages", f"at most {MAX_MESSAGES}")
     return [checked_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
@@ -25,7 +28,7 @@ def checked_message(message: object, place: str) -> dict[str, object]:
     if unknown:
         refuse(place, f"a field {unknown[0]!r:.80}", f"only {', '.join(FIELDS)}")
     if "role" not in fields:
-        refuse(place, "no role", "one such as 'user'")
+        refuse(place, "no role", "a role such as 'user'")
     if fields.get("content") is None and not fields.get("tool_calls"):
         refuse(place, "no content", "content, or tool_calls")
     return {name: FIELDS[name](value, f"{place}.{name}") for name, value in fields.items()}
@@ -40,7 +43,7 @@ def optional_text(value: object, place: str) -> str | None:
 
 
 def content(value: object, place: str) -> object:
-    """Text, none, or parts of type text."""
+    """Text, None, or parts of type text."""
     if not isinstance(value, list):
         return optional_text(value, place)
     parts = enumerate(cast("list[object]", value))
@@ -66,12 +69,12 @@ def tool_call(value: object, place: str) -> dict[str, object]:
     call = mapping(value, place, "{'id', 'type': 'function', 'function': {'name', 'arguments'}}")
     function = mapping(call.get("function"), f"{place}.function", "{'name', 'arguments'}")
     name = text(function.get("name"), f"{place}.function.name")
-    made = arguments(function.get("arguments"), f"{place}.function.arguments")
-    return {**call, "type": "function", "function": {**function, "name": name, "arguments": made}}
+    values = arguments(function.get("arguments"), f"{place}.function.arguments")
+    return {**call, "type": "function", "function": {**function, "name": name, "arguments": values}}
 
 
 def arguments(value: object, place: str) -> object:
-    """An object. Clients send its JSON text, while templates write objects out themselves."""
+    """Arguments as an object: clients send its JSON text, and templates write the JSON themselves."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -81,7 +84,7 @@ def arguments(value: object, place: str) -> object:
 
 
 def checked_tools(tools: object) -> list[dict[str, object]] | None:
-    """OpenAI's list of tools; each has a function with a name. RequestError if malformed."""
+    """OpenAI's list of tools; each has a function with a name. Raises RequestError if malformed."""
     if tools is None:
         return None
     if not isinstance(tools, list | tuple):
@@ -90,12 +93,12 @@ def checked_tools(tools: object) -> list[dict[str, object]] | None:
 
 
 def tool(value: object, place: str) -> dict[str, object]:
-    found = mapping(value, place, "{'type': 'function', 'function': {...}}")
-    if found.get("type") != "function":
-        refuse(place, f"type {found.get('type')!r:.80}", "'function'")
-    function = mapping(found.get("function"), f"{place}.function", "{'name', 'description', 'parameters'}")
+    fields = mapping(value, place, "{'type': 'function', 'function': {...}}")
+    if fields.get("type") != "function":
+        refuse(place, f"type {fields.get('type')!r:.80}", "'function'")
+    function = mapping(fields.get("function"), f"{place}.function", "{'name', 'description', 'parameters'}")
     text(function.get("name"), f"{place}.function.name")
-    return dict(found)
+    return dict(fields)
 
 
 # Field of a message -> its check.
@@ -111,9 +114,9 @@ FIELDS: dict[str, Callable[[object, str], object]] = {
 
 
 def mapping(value: object, place: str, want: str) -> Fields:
-    found = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
-    if found is not None and all(isinstance(key, str) for key in found):
-        return cast(Fields, found)
+    fields = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+    if fields is not None and all(isinstance(key, str) for key in fields):
+        return cast(Fields, fields)
     refuse(place, shown(cast(object, value)), want)
 
 

@@ -1,4 +1,4 @@
-"""What a caller may say: the options of a request and of loading, and what a prompt may be."""
+"""Names and types of the options of a request and of loading, and the types of a prompt."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from camelid.errors import RequestError, shown
 from camelid.sampling.options import SamplingOptions
 
-# Options of other runtimes that this version lacks: refused by name, so that none is ignored.
+# Options of other runtimes that this version lacks, refused by name.
 LATER = frozenset(("n",))
 Message: TypeAlias = Mapping[str, object]
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
 
 
 class ConstraintOptions(TypedDict, total=False):
-    """What an answer must follow; one of these at most.
+    """Constraints on the answer's text; at most one option.
 
-    `grammar` is GBNF text; `json_schema` a schema or its JSON text; `regex` a pattern for the whole answer;
-    `choice` a list of texts; `response_format` as OpenAI has it.
+    `grammar` is GBNF text; `json_schema` a schema or its JSON text; `regex` a pattern that matches the whole
+    answer; `choice` a list of texts; `response_format` OpenAI's object.
     """
 
     grammar: str
@@ -29,16 +29,16 @@ class ConstraintOptions(TypedDict, total=False):
 
 
 class EngineOptions(TypedDict, total=False):
-    """How the engine treats a request.
+    """Scheduling, context overflow, prefix cache and speculation of a request.
 
-    Of several that wait, a higher `priority` goes first, and may send a running one of lower priority back
-    to wait. `timeout_s` and `queue_timeout_s` bound the seconds in all and before the first step.
-    `overflow` says what happens where prompt and answer exceed the context: "error" at once, "stop" there,
-    or "shift", which drops half of what follows the first `n_keep` tokens (unless given, those that open
-    every prompt, such as BOS), as often as `max_tokens` needs it.
-    `cache_prompt` False computes the prompt anew; requests of another `cache_salt` never share state.
-    `speculate` guesses ahead and checks several guesses in one step: "ngram", or an object with `propose`.
-    The answer stays the same. An `is_atomic` prompt goes through one step as a whole.
+    A request of higher `priority` runs first and may preempt a running request of lower priority.
+    `timeout_s` bounds the seconds until the answer ends, `queue_timeout_s` those until the first step.
+    `overflow` is the action where prompt and answer exceed the context: "error" refuses the request, "stop"
+    ends the answer at the limit, "shift" drops half of the tokens behind the first `n_keep` (by default the
+    tokens that open every prompt, such as BOS), as often as `max_tokens` needs it.
+    `cache_prompt` False computes the whole prompt without the prefix cache; requests of different
+    `cache_salt` never share state. `speculate` drafts tokens and verifies several in one step: "ngram", or an
+    object with `propose`; the answer stays the same. An `is_atomic` prompt is prefilled in one step.
     """
 
     priority: int
@@ -53,13 +53,14 @@ class EngineOptions(TypedDict, total=False):
 
 
 class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
-    """What a request may say besides its prompt.
+    """All options of a request.
 
-    `max_tokens` None goes on up to the context; `stop` ends the text before the first of these strings;
-    `special` lets a text prompt name control tokens; `ignore_eos` goes on past end tokens.
+    `max_tokens` None continues up to the context length; `stop` is a stop sequence or several, and the text
+    ends before the first match; `special` makes control tokens written in a text prompt count; `ignore_eos`
+    continues past end tokens.
 
-    With messages as the prompt: `tools`, as OpenAI has them, which the model may call; `variables` for the
-    chat template, such as {"enable_thinking": False}.
+    For messages as the prompt: `tools` are OpenAI's tool objects, which the model may call; `variables` set
+    variables of the chat template, such as {"enable_thinking": False}.
     """
 
     max_tokens: int | None
@@ -70,47 +71,20 @@ class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
     variables: Mapping[str, object]
 
 
-class LoadWords(TypedDict, total=False):
-    """How a model is loaded.
-
-    `backend` auto takes webgpu on a hardware adapter, else cpu, else the reference; `adapter` asks for a
-    device whose name contains this text, or of cpu for a variant of its kernels, such as avx2; `threads` are
-    the CPU's that compute (all that this process may use unless given). With `gpu_layers` the last so many
-    layers, the head counted as one more, run on webgpu or the GPU backend that is named, and all others on
-    cpu; 0 is cpu alone, -1 or any number above all is that GPU alone. `context` bounds prompt and answer
-    of one sequence (the model's own length up to 4096 unless given), `parallel` the sequences that run at
-    once, `chunk` the prompt rows of one step; these three bound the memory. `kv_rows` bounds it further: so
-    many rows of keys and values for all sequences together, which then wait for each other. `kv_type` is how
-    these are held: f32, f16, q8_0, q4_0, or
-    two-tier and two-tier-q4_0: q8_0 or q4_0, with the latest 256 rows or more in f16 as well.
-    `max_in_flight` lowers the steps that run ahead; `record_tape` is for `save_tape`.
-    """
-
-    backend: str
-    adapter: str
-    threads: int | None
-    gpu_layers: int | None
-    context: int | None
-    parallel: int
-    chunk: int
-    kv_type: str
-    kv_rows: int | None
-    max_in_flight: int | None
-    record_tape: bool
-
-
 def checked_stops(stop: object) -> tuple[str, ...]:
-    """Stop strings, of one string or several. RequestError for anything else."""
+    """Stop sequences, from one string or several. Raises RequestError for any other value."""
     stops = (stop,) if isinstance(stop, str) else stop
     if isinstance(stops, list | tuple):
         items = cast("Sequence[object]", stops)
         if all(isinstance(item, str) and item for item in items):
             return tuple(cast("Sequence[str]", items))
-    raise RequestError(f"stop is {shown(stop)}, expected strings that are not empty", field="stop")
+    raise RequestError(
+        f"stop is {shown(stop)}, expected a string or a list of strings, none of them empty", field="stop"
+    )
 
 
 def check_names(options: Mapping[str, object]) -> None:
-    """Refuses an option that no request has. Raises RequestError with the known names."""
+    """Raises RequestError, with the known names, for an unknown option."""
     unknown = sorted(options.keys() - Options.__annotations__.keys())
     if unknown:
         what = "is not available in this version" if unknown[0] in LATER else "is unknown"

@@ -1,49 +1,166 @@
-"""From a sequence's ids to what its stream shows: text, and in a conversation thoughts and tool calls."""
+"""Events and completions of a text request, made from token ids: text, reasoning and tool calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from camelid.requests.completion import SourceFactory
+from camelid.engine.results import FinishReason as EngineFinishReason
+from camelid.engine.results import Generation, Timings, Token, Usage
+from camelid.engine.stream import Stream
 from camelid.text.tokenizers.detokenize import StopMatcher, StreamDecoder, TokenBytes
-from camelid.text.toolcalls.parts import Content, Part
+from camelid.text.toolcalls.parts import Content, Part, ToolCall, gather
 
-if TYPE_CHECKING:  # a prompt of text needs no parser
+if TYPE_CHECKING:  # a text prompt needs no parser
     from camelid.text.toolcalls.parser import OutputParser
+
+FinishReason: TypeAlias = EngineFinishReason | Literal["tool_calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One token of the answer and the text that it completes.
+
+    `text` is empty while bytes of a character, or a possible stop sequence, are withheld. Text withheld until
+    the end token makes a last event without a token id. In a conversation, `parts` also hold reasoning and
+    tool calls. `top_logprobs` are the likeliest tokens at this position, where the request asks for
+    `logprobs`. Log-probabilities are natural, of the model's distribution before any sampler.
+    """
+
+    text: str
+    token_id: int | None
+    logprob: float
+    parts: tuple[Part, ...] = ()
+    top_logprobs: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """A finished answer. `token_ids` exclude the end token; `text` ends before a stop sequence.
+
+    `finish_reason` is "stop" for an end token, a stop sequence or the end of a grammar; "length" at
+    `max_tokens` or a full context; "tool_calls" where complete tool calls end the answer. A completion with
+    "timeout" or "cancelled" holds the answer up to that moment.
+
+    In a conversation `reasoning` and `tool_calls` are the parts that the model's family marks as such; `text`
+    is the rest.
+    """
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    seed: int
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+TextStream: TypeAlias = Stream[Event, Completion]
+
+
+class TextSource(Protocol):
+    """Turns token ids into text as they come."""
+
+    @property
+    def stopped(self) -> bool:
+        """True once a stop sequence was read."""
+        ...
+
+    def push(self, token_id: int) -> str:
+        """Text that may be shown after this token."""
+        ...
+
+    def flush(self) -> str:
+        """Withheld text; no token follows."""
+        ...
+
+    def take(self) -> tuple[Part, ...]:
+        """Parts of a conversation's answer since the last call: content, reasoning, tool calls."""
+        ...
+
+
+SourceFactory: TypeAlias = Callable[[tuple[str, ...]], TextSource]  # from stop sequences
+
+
+class TextReader:
+    """The engine's output reader for text: events with text, and a completion at the end."""
+
+    def __init__(self, source: TextSource) -> None:
+        self._source = source
+        self._shown = ""  # text of the token read last
+        self._texts: list[str] = []
+        self._parts: list[Part] = []
+
+    @property
+    def stopped(self) -> bool:
+        """True once a stop sequence was read."""
+        return self._source.stopped
+
+    def push(self, token_id: int) -> None:
+        """Reads one token of the answer."""
+        self._shown = self._source.push(token_id)
+
+    def event(self, token: Token | None, *, is_last: bool) -> Event | None:
+        """The event of a token, or of text withheld until the end (None if no text was withheld)."""
+        shown, self._shown = self._shown, ""
+        text = shown + self._source.flush() if is_last else shown
+        parts = self._source.take()
+        self._texts.append(text)
+        self._parts += parts
+        if token:
+            return Event(text, token.token_id, token.logprob, parts, token.top_logprobs)
+        return Event(text, None, 0.0, parts) if text or parts else None
+
+    def completion(self, generation: Generation) -> Completion:
+        """The complete answer. Complete tool calls turn the finish reason "stop" into "tool_calls"."""
+        message = gather(self._parts)
+        calls = any(call.complete for call in message.tool_calls)
+        reason = generation.finish_reason
+        return Completion(
+            text="".join(self._texts),
+            token_ids=generation.token_ids,
+            finish_reason="tool_calls" if calls and reason == "stop" else reason,
+            usage=generation.usage,
+            timings=generation.timings,
+            seed=generation.seed,
+            reasoning=message.reasoning,
+            tool_calls=message.tool_calls,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A conversation's ids up to where the answer begins, and what reads the answer."""
+    """A conversation's token ids up to the answer, and the factory of the answer's text source."""
 
     token_ids: list[int]
     answer: SourceFactory
 
 
 class NoText:
-    """For models without a tokenizer, and for requests that only want logits."""
+    """The text source of a model without a tokenizer: always empty."""
 
     stopped = False
 
     def push(self, token_id: int) -> str:  # noqa: ARG002
-        """No text, whatever the id."""
+        """Always empty."""
         return ""
 
     def flush(self) -> str:
-        """Nothing is held back."""
+        """Always empty."""
         return ""
 
     def take(self) -> tuple[Part, ...]:
-        """Nothing."""
+        """Always empty."""
         return ()
 
 
 class OutputText:
-    """Whole characters only, and nothing of a stop string.
+    """The text source of a plain answer: whole characters, up to the first stop sequence.
 
-    `after` is the prompt's last id, if it has one. An answer behind a control token opens a text of its own;
-    behind text it goes on with that, and keeps a space that it begins with.
+    `after` is the prompt's last token id; None for an empty prompt. An answer after a control token opens a
+    new text; after any other token it continues the prompt's text and keeps its leading space.
     """
 
     def __init__(self, tokenizer: TokenBytes, stops: tuple[str, ...], *, after: int | None = None) -> None:
@@ -52,15 +169,15 @@ class OutputText:
         self._matcher = StopMatcher(stops)
 
     def push(self, token_id: int) -> str:
-        """The text that may be shown by now."""
+        """Text that may be shown after this token."""
         return self._match(self._decoder.push(token_id))
 
     def flush(self) -> str:
-        """What was held back."""
+        """Withheld text; no token follows."""
         return self._match(self._decoder.finish()) + self._matcher.finish()
 
     def take(self) -> tuple[Part, ...]:
-        """Nothing: the text is not looked into."""
+        """Always empty: plain text has no parts."""
         return ()
 
     def _match(self, text: str) -> str:
@@ -69,7 +186,7 @@ class OutputText:
 
 
 class ChatOutput:
-    """The answer to a conversation: its text without thoughts and tool calls, which `take` gives."""
+    """The text source of a conversation's answer; `take` returns reasoning and tool calls as parts."""
 
     def __init__(self, text: OutputText, parser: OutputParser) -> None:
         self._text = text
@@ -78,19 +195,19 @@ class ChatOutput:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string was found."""
+        """True once a stop sequence was read."""
         return self._text.stopped
 
     def push(self, token_id: int) -> str:
-        """The content that may be shown by now."""
+        """Content that may be shown after this token."""
         return self._content(self._parser.push(self._text.push(token_id)))
 
     def flush(self) -> str:
-        """The content that was held back."""
+        """Withheld content; no token follows."""
         return self._content(self._parser.push(self._text.flush()) + self._parser.finish())
 
     def take(self) -> tuple[Part, ...]:
-        """The parts since the last call."""
+        """Parts since the last call."""
         parts, self._parts = tuple(self._parts), []
         return parts
 
@@ -101,19 +218,19 @@ class ChatOutput:
 
 @dataclass(frozen=True, slots=True)
 class MarkerTokenizer:
-    """A tokenizer some of whose control tokens are text: markers that a parser must see."""
+    """A tokenizer that shows some control tokens as text: the markers that a parser reads."""
 
     tokenizer: TokenBytes
     markers: frozenset[int]
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What the token stands for."""
+        """Bytes of the token."""
         return self.tokenizer.token_bytes(token_id)
 
     def opening_bytes(self, token_id: int) -> bytes:
-        """The same at the beginning of a text."""
+        """Bytes of the token at the beginning of a text."""
         return self.tokenizer.opening_bytes(token_id)
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the token is hidden."""
+        """True if the token's text is hidden."""
         return token_id not in self.markers and self.tokenizer.is_control(token_id)

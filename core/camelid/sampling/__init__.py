@@ -1,1 +1,1 @@
-"""Which token comes next: options, samplers, random numbers."""
+"""Sampling: options, samplers, random numbers, and the draw on the host."""

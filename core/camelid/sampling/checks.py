@@ -1,4 +1,4 @@
-"""What values an option may have: each check is one row, and says in its own words what it expects."""
+"""Checks of option values: each check is a test, the expected values in words, and a normal form."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TypeGuard, cast
 
 from camelid.errors import RequestError, shown
 
-MOST_INT = 2**31 - 1
-MOST_BIAS = 100.0
-MOST_BIASED_IDS, MOST_BREAKERS, MOST_BREAKER_LEN = 1024, 32, 40
+MAX_INT = 2**31 - 1
+MAX_BIAS = 100.0
+MAX_BIASED_IDS, MAX_BREAKERS, MAX_BREAKER_LEN = 1024, 32, 40
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`want` in words, whether a value is that, and the form in which it is kept."""
+    """The check of one option: `want` is the expected value in words, `normal` makes the stored form."""
 
     want: str
     test: Callable[[object], bool]
     normal: Callable[[object], object] = lambda value: value
 
     def read(self, name: str, value: object) -> object:
-        """The value as it is kept. RequestError if it is not what is wanted."""
+        """The stored form of a value. Raises RequestError if the value fails the test."""
         if not self.test(value):
             raise RequestError(f"{name} is {shown(value)}, expected {self.want}", field=name)
         return self.normal(value)
@@ -38,64 +38,64 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 def number(low: float, high: float, *, also: float | None = None, means: str = "") -> Check:
-    """A number in this range, or one that has a meaning of its own."""
-    named = f"{also:g} ({means}) or " if means else ""
+    """Checks for a number in a range, or for the value `also` with a meaning of its own."""
+    special = f"{also:g} ({means}) or " if means else ""
     return Check(
-        f"{named}a number from {low:g} to {high:g}",
+        f"{special}a number from {low:g} to {high:g}",
         lambda value: is_number(value) and (value == also or low <= value <= high),
     )
 
 
-def integer(low: int, high: int = MOST_INT) -> Check:
-    """A whole number in this range."""
-    most = f"from {low} to {high}" if high < MOST_INT else f"from {low} on"
-    return Check(f"an integer {most}", lambda value: is_integer(value) and low <= value <= high)
+def integer(low: int, high: int = MAX_INT) -> Check:
+    """Checks for an integer in a range."""
+    limits = f"from {low} to {high}" if high < MAX_INT else f"from {low} on"
+    return Check(f"an integer {limits}", lambda value: is_integer(value) and low <= value <= high)
 
 
 def items(value: object) -> list[object] | None:
-    """The items of a list or tuple; None for anything else."""
+    """The items of a list or tuple; None for any other value."""
     return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else None
 
 
 def _is_breakers(value: object) -> bool:
-    found = items(value)
-    return found is not None and len(found) <= MOST_BREAKERS and all(map(_is_breaker, found))
+    breakers = items(value)
+    return breakers is not None and len(breakers) <= MAX_BREAKERS and all(map(_is_breaker, breakers))
 
 
 def _is_breaker(item: object) -> bool:
-    return isinstance(item, str) and 0 < len(item) <= MOST_BREAKER_LEN
+    return isinstance(item, str) and 0 < len(item) <= MAX_BREAKER_LEN
 
 
 BREAKERS = Check(
-    f"a list of at most {MOST_BREAKERS} texts of 1 to {MOST_BREAKER_LEN} characters",
+    f"a list of at most {MAX_BREAKERS} texts of 1 to {MAX_BREAKER_LEN} characters",
     _is_breakers,
     lambda value: tuple(cast("Sequence[str]", value)),
 )
 
 
 def bias_pairs(value: object) -> list[tuple[object, object]] | None:
-    """Pairs of token id and bias, of a mapping or of pairs; None for anything else."""
+    """Pairs (token id, bias) from a mapping or a list of pairs; None for any other value."""
     if isinstance(value, Mapping):
         return list(cast("Mapping[object, object]", value).items())
-    found = [items(item) for item in items(value) or ()]
-    pairs = [(item[0], item[1]) for item in found if item is not None and len(item) == 2]
-    return pairs if isinstance(value, list | tuple) and len(pairs) == len(found) else None
+    entries = [items(item) for item in items(value) or ()]
+    pairs = [(entry[0], entry[1]) for entry in entries if entry is not None and len(entry) == 2]
+    return pairs if isinstance(value, list | tuple) and len(pairs) == len(entries) else None
 
 
 def _token_id(value: object) -> int | None:
-    """JSON writes the keys of an object as text."""
+    """The id; decimal text counts too, since keys of JSON objects are text. None for any other value."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
         value = int(value)
-    return value if is_integer(value) and 0 <= value <= MOST_INT else None
+    return value if is_integer(value) and 0 <= value <= MAX_INT else None
 
 
 def _is_bias(value: object) -> bool:
-    return value is False or value == -inf or (is_number(value) and abs(value) <= MOST_BIAS)
+    return value is False or value == -inf or (is_number(value) and abs(value) <= MAX_BIAS)
 
 
 def _are_biases(value: object) -> bool:
     pairs = bias_pairs(value)
-    if pairs is None or len(pairs) > MOST_BIASED_IDS:
+    if pairs is None or len(pairs) > MAX_BIASED_IDS:
         return False
     ids = [_token_id(token_id) for token_id, _ in pairs]
     return None not in ids and len(set(ids)) == len(ids) and all(_is_bias(bias) for _, bias in pairs)
@@ -107,8 +107,8 @@ def _biases(value: object) -> tuple[tuple[int, float], ...]:
 
 
 BIASES = Check(
-    f"{{token id: bias}} with at most {MOST_BIASED_IDS} ids, each once, and biases from -{MOST_BIAS:g} to "
-    f"{MOST_BIAS:g} or False, which bans a token",
+    f"{{token id: bias}} with at most {MAX_BIASED_IDS} ids, each once, and biases from -{MAX_BIAS:g} to "
+    f"{MAX_BIAS:g} or False, which bans a token",
     _are_biases,
     _biases,
 )

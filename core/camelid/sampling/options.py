@@ -7,21 +7,25 @@ from typing import Literal, TypedDict
 
 
 class SamplingOptions(TypedDict, total=False):
-    """How an answer is drawn. The defaults are what the model's file recommends, else llama.cpp's.
+    """Sampling options. Defaults are the recommendations of the model's file, else llama.cpp's defaults.
 
-    `temperature` 0 is greedy; it moves by up to `dynatemp_range` with the entropy's share to the power of
-    `dynatemp_exponent`. These leave tokens to draw from: the `top_k` likeliest (0: all), the likeliest up
-    to probability `top_p`, those at least `min_p` times as likely as the first, the most typical up to
-    `typical_p` (1: off), logits within `top_n_sigma` deviations of the greatest (-1: off); `min_keep`
-    tokens stay. `xtc_probability` is how often tokens above `xtc_threshold` are left out but the last.
-    `repeat_penalty` (1: off), `frequency_penalty` and `presence_penalty` lower the last `repeat_last_n`
-    tokens (-1: all). `dry_multiplier` (0: off) lowers what prolongs a repetition of over
-    `dry_allowed_length` tokens, by `dry_base` to the power of the excess, looking back `dry_penalty_last_n`
-    tokens, but not past `dry_sequence_breakers`. `mirostat` 1 or 2 keeps surprise near `mirostat_tau` bits
-    at the rate `mirostat_eta`, in place of all samplers but temperature. `logit_bias` maps token ids to
-    what is added to their logits; False bans one. `order` names the samplers to run: a list, or
-    "temperature-first". `logprobs` asks for so many alternatives with each token. Without a `seed` one is
-    drawn.
+    Temperature: `temperature` 0 is greedy. With `dynatemp_range` it varies by up to this range, by the
+    relative entropy to the power of `dynatemp_exponent`.
+
+    Truncation: `top_k` likeliest tokens (0: all); likeliest tokens up to probability `top_p`; tokens at least
+    `min_p` times as likely as the likeliest; most typical tokens up to `typical_p` (1: off); logits within
+    `top_n_sigma` standard deviations of the greatest (-1: off). `min_keep` tokens always stay. With
+    probability `xtc_probability`, all tokens above `xtc_threshold` but the least likely of them are dropped.
+
+    Penalties: `repeat_penalty` (1: off), `frequency_penalty` and `presence_penalty` lower the last
+    `repeat_last_n` tokens (-1: all). `dry_multiplier` (0: off) lowers tokens that extend a repetition of more
+    than `dry_allowed_length` tokens, by `dry_base` to the power of the excess, within the last
+    `dry_penalty_last_n` tokens and after the last of `dry_sequence_breakers`.
+
+    `mirostat` 1 or 2 keeps surprise near `mirostat_tau` bits at learning rate `mirostat_eta`, and replaces
+    all samplers but temperature. `logit_bias` maps token ids to numbers added to their logits; False bans a
+    token. `order` is a list of sampler names, or "temperature-first". `logprobs` is the number of
+    alternatives returned with each token. `seed` None draws a random seed.
     """
 
     temperature: float

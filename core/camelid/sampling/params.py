@@ -1,4 +1,4 @@
-"""How a request draws its tokens: its options, checked, with llama.cpp's defaults and names."""
+"""Checked sampling options of a request, with llama.cpp's names and defaults."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from camelid.sampling.values import DEFAULT_ORDER, SamplingValues
 __all__ = ["DEFAULT_ORDER", "ORDERS", "TEMPERATURES", "SamplingParams"]
 
 MAX_SEED = 2**64 - 1
-MOST_LOGPROBS = 20
-# Orders by name.
+MAX_LOGPROBS = 20
+# Sampler orders by name.
 ORDERS = {
     "default": DEFAULT_ORDER,
     "temperature-first": ("penalties", "temperature", "top_k", "top_p", "min_p", "typical_p", "mirostat"),
 }
-# Other names of samplers, as llama.cpp's --samplers takes them; a dash may stand for each underscore.
+# Aliases of samplers from llama.cpp's --samplers; a dash may replace each underscore.
 ALIASES = {"typ_p": "typical_p", "typ": "typical_p", "typical": "typical_p", "typp": "typical_p",
            "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p",
            "topnsigma": "top_n_sigma", "top_nsigma": "top_n_sigma"}  # fmt: skip
-# What a device's chain has, in its order: the words of a step's sampling row and the options that they hold.
-DEVICE_WORDS: Mapping[str, Mapping[str, str]] = {
+# The samplers of a device's chain, in its order: field of `StepSampling` -> option.
+DEVICE_FIELDS: Mapping[str, Mapping[str, str]] = {
     "logit_bias": {"biases": "logit_bias"},
     "penalties": {
         "repeat_penalty": "repeat_penalty",
@@ -45,9 +45,11 @@ DEVICE_WORDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def ordered(value: object) -> tuple[str, ...] | None:
-    """The samplers of an order: by its name, separated by semicolons, or in a list. None if one is unknown,
-    listed twice, or follows mirostat, which draws."""
+def parse_order(value: object) -> tuple[str, ...] | None:
+    """The samplers of an order: the name of an order, names separated by semicolons, or a list of names.
+
+    None if a sampler is unknown, listed twice, or follows mirostat, which draws.
+    """
     if isinstance(value, str):
         value = ORDERS.get(value) or value.split(";")
     names = [sampler_name(item) for item in items(value) or ()]
@@ -62,7 +64,7 @@ def sampler_name(item: object) -> str:
     return ALIASES.get(name, name)
 
 
-ORDERABLE = [name for name in SAMPLERS if name != "logit_bias"]  # that one always comes first
+ORDERABLE = [name for name in SAMPLERS if name != "logit_bias"]  # logit_bias always comes first
 CHECKS: Mapping[str, Check] = {
     **{name: check for row in SAMPLERS.values() for name, check in row.options.items()},
     "seed": Check(
@@ -72,12 +74,12 @@ CHECKS: Mapping[str, Check] = {
     "order": Check(
         f"{' or '.join(map(repr, ORDERS))}, or a list of some of {', '.join(ORDERABLE)}, each once, "
         "mirostat last",
-        lambda value: ordered(value) is not None,
-        ordered,
+        lambda value: parse_order(value) is not None,
+        parse_order,
     ),
     "logprobs": Check(
-        f"an integer from 0 to {MOST_LOGPROBS}, or a bool",
-        lambda value: isinstance(value, int) and 0 <= value <= MOST_LOGPROBS,
+        f"an integer from 0 to {MAX_LOGPROBS}, or a bool",
+        lambda value: isinstance(value, int) and 0 <= value <= MAX_LOGPROBS,
         lambda value: int(cast(int, value)),
     ),
 }
@@ -85,14 +87,14 @@ CHECKS: Mapping[str, Check] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams(SamplingValues):
-    """Checked sampling options of a request, and the facts that follow from them.
+    """Checked sampling options of a request, and properties derived from them.
 
-    Without slots, since each fact is computed once.
+    Without slots, since `cached_property` needs a `__dict__`.
     """
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():
-            # The way of a frozen dataclass to keep what it is given in one form.
+            # A frozen dataclass can store the normal form in no other way.
             object.__setattr__(self, name, check.read(name, getattr(self, name)))
 
     @classmethod
@@ -104,22 +106,22 @@ class SamplingParams(SamplingValues):
     def from_options(
         cls, options: Mapping[str, object], defaults: Mapping[str, object] | None = None
     ) -> SamplingParams:
-        """Checked options. RequestError for one that is unknown, not there yet, ill-typed or out of range.
+        """Checks options. Raises RequestError for an option that is unknown, ill-typed or out of range.
 
-        `defaults` are what the model's file recommends, for options that are not given.
+        `defaults` are the recommendations of the model's file, for options that `options` lacks.
         """
         unknown = sorted(options.keys() - CHECKS.keys())
         if unknown:
             known = ", ".join(SamplingOptions.__annotations__)
             raise RequestError(f"sampling option {unknown[0]!r} is unknown; known: {known}", field=unknown[0])
-        return cls(**{**_recommended(defaults or {}, options), **options})  # type: ignore[arg-type]  # checked
+        return cls(**{**_file_values(defaults or {}, options), **options})  # type: ignore[arg-type]  # checked
 
     def seeded(self) -> SamplingParams:
-        """The same with a seed: the one given, or 32 random bits."""
+        """These params with a seed: the request's seed, or 32 random bits."""
         return self if self.seed is not None else replace(self, seed=secrets.randbits(32))
 
     def check_vocab(self, vocab_size: int) -> None:
-        """RequestError for a bias of a token that the model does not have."""
+        """Raises RequestError for a `logit_bias` of a token outside the vocabulary."""
         bad = next((i for i, _ in self.logit_bias if i >= vocab_size), None)
         if bad is not None:
             raise RequestError(
@@ -128,8 +130,10 @@ class SamplingParams(SamplingValues):
 
     @cached_property
     def chain(self) -> tuple[str, ...]:
-        """The samplers that have something to do, in order; with mirostat only temperature and itself, unless
-        the order lists it."""
+        """The active samplers, in order.
+
+        With mirostat only temperature and mirostat itself, unless the order lists mirostat.
+        """
         replaced = self.mirostat > 0 and "mirostat" not in self.order
         order = ("temperature", "mirostat") if replaced else self.order
         active = [name for name in ("logit_bias", *order) if SAMPLERS[name].is_active(self)]
@@ -137,14 +141,14 @@ class SamplingParams(SamplingValues):
 
     @property
     def is_greedy(self) -> bool:
-        """Temperature 0: nothing is drawn."""
+        """True at temperature 0: the likeliest token is taken without noise."""
         return self.temperature == 0 and self.dynatemp_range == 0
 
     @cached_property
     def fits_device(self) -> bool:
-        """Whether a device's own chain draws these tokens; if not, a `HostSampler` does."""
+        """True if a device's chain can draw these tokens; else a `HostSampler` draws them."""
         return (
-            self.chain == tuple(name for name in DEVICE_WORDS if name in self.chain)
+            self.chain == tuple(name for name in DEVICE_FIELDS if name in self.chain)
             and (self.top_k <= MOST_TOP_K or "top_k" not in self.chain)
             and ("top_p" not in self.chain or ("top_k" in self.chain and self.min_keep <= 1))
             and (0 <= self.repeat_last_n <= MOST_LAST_N or "penalties" not in self.chain)
@@ -155,8 +159,10 @@ class SamplingParams(SamplingValues):
 
     @cached_property
     def is_pointwise(self) -> bool:
-        """Whether each token's final logit depends on no other token: a mask then changes no draw that it
-        lets through."""
+        """True if each token's final logit depends on no other token.
+
+        A draw without the mask is then also the draw with the mask, if the mask allows its token.
+        """
         return self.dynatemp_range == 0 and set(self.chain) <= {
             "logit_bias",
             "penalties",
@@ -165,33 +171,36 @@ class SamplingParams(SamplingValues):
         }
 
     def words(self, choice: int = 0, offset: int = 0) -> StepSampling:
-        """The sampling row of a step: the device's chain, or greedy where the host draws.
+        """The sampling row of a step: the device's chain, or greedy if the host draws.
 
-        The seed must be set. `offset` is added to an output's position where its noise is keyed.
+        The seed must be set. `offset` is added to an output's position in the key of its noise.
         """
         assert self.seed is not None, "seeded() comes first"
         if not self.fits_device:
             return StepSampling(seed=self.seed, choice=choice, offset=offset)
-        pairs = chain.from_iterable(DEVICE_WORDS[name].items() for name in self.chain)
-        words: dict[str, Any] = {"temperature": 1.0}  # the one whose default there, greedy, does something
-        words |= {word: getattr(self, option) for word, option in pairs}
-        return StepSampling(**words, seed=self.seed, choice=choice, offset=offset)
+        pairs = chain.from_iterable(DEVICE_FIELDS[name].items() for name in self.chain)
+        # The default temperature of StepSampling is 0, greedy.
+        values: dict[str, Any] = {"temperature": 1.0}
+        values |= {name: getattr(self, option) for name, option in pairs}
+        return StepSampling(**values, seed=self.seed, choice=choice, offset=offset)
 
 
-def _recommended(defaults: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
-    """The file's values for what is not given. RequestError for one out of range, with the way out."""
+def _file_values(defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
+    """The file's values for options that the request lacks. Raises RequestError for a value out of range."""
     try:
-        return {name: CHECKS[name].read(name, defaults[name]) for name in defaults.keys() - given.keys()}
+        return {name: CHECKS[name].read(name, defaults[name]) for name in defaults.keys() - options.keys()}
     except RequestError as error:
         raise RequestError(
-            f"the model's file recommends a value that cannot be: {error.message}; give your own",
+            f"the model's file recommends an invalid value: {error.message}; set this option in the request",
             **error.facts,
         ) from error
 
 
 def _until_greedy(active: list[str]) -> list[str]:
-    """The same without what changes nothing for greedy: all after temperature, and just before it samplers
-    that always leave the likeliest token."""
+    """The chain without samplers that do not change a greedy answer.
+
+    These are all samplers after temperature, and those right before it that always keep the likeliest token.
+    """
     if "temperature" not in active:
         return active
     before = active[: active.index("temperature")]

@@ -1,4 +1,4 @@
-"""The values that samplers read: the options of a request, and the context of one draw."""
+"""Inputs of samplers: the option values of a request, and the context of one draw."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_ORDER = (
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingValues:
-    """Every sampling option, with llama.cpp's defaults; `options.SamplingOptions` explains each."""
+    """Every sampling option, with llama.cpp's defaults; `options.SamplingOptions` documents them."""
 
     temperature: float = 0.8
     dynatemp_range: float = 0.0
@@ -55,7 +55,7 @@ class SamplingValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerContext:
-    """The input of a sampler beside the surviving tokens. `mu` is mirostat's bound on surprise, in bits."""
+    """Facts of one draw that samplers read. `mu` is mirostat's bound on surprise, in bits."""
 
     params: SamplingValues
     noise: DrawNoise

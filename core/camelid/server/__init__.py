@@ -1,1 +1,1 @@
-"""Faces on a socket: the page's static server. They import their libraries at the door."""
+"""HTTP servers: the web page's static server. Modules import their extra's libraries on import."""

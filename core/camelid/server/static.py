@@ -1,8 +1,7 @@
-"""Serves the built page: precompressed where the browser accepts it, under a strict policy.
+"""Static server of the web page, with precompressed files and a strict Content-Security-Policy.
 
-Ranges, validators (ETag, 304) and safe paths are Starlette's. Added here: the policy that the page
-works under, `.br` and `.gz` siblings that web/build.py made ahead, and types that do not depend on the
-machine's own table.
+Ranges, validators (ETag, 304) and safe paths are Starlette's. This module adds the policy, the `.br` and
+`.gz` siblings from web/build.py, and media types independent of the machine's MIME table.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ MEDIA_TYPES = {
     ".json": "application/json",
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
-    ".wasm": "application/wasm",  # anything else forbids streaming compilation
+    ".wasm": "application/wasm",  # browsers refuse streaming compilation of any other type
     ".zip": "application/zip",
 }
-ENCODINGS = {"br": ".br", "gzip": ".gz"}  # best first
+ENCODINGS = {"br": ".br", "gzip": ".gz"}  # in order of preference
 POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -57,16 +56,16 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    # Together they isolate the page, which lets its threads share memory.
+    # Cross-origin isolation, which SharedArrayBuffer (threads) requires.
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-embedder-policy": "require-corp",
-    # Files keep their names from build to build, so a browser asks each time and mostly hears 304.
+    # File names are the same in every build: browsers must revalidate, mostly with a 304.
     "cache-control": "no-cache",
 }
 
 
 class Site(StaticFiles):
-    """A folder of files, each with optional compressed siblings."""
+    """A folder of files with optional precompressed siblings."""
 
     def file_response(
         self,
@@ -75,9 +74,10 @@ class Site(StaticFiles):
         scope: Scope,
         status_code: int = 200,
     ) -> Response:
+        """The file or its best accepted sibling; 304 if the browser's copy is current."""
         path = Path(full_path)
-        wanted = Headers(scope=scope)
-        encoding = accepted_encoding(path, wanted)
+        headers = Headers(scope=scope)
+        encoding = accepted_encoding(path, headers)
         body = Path(f"{path}{ENCODINGS[encoding]}") if encoding else path
         response = FileResponse(
             body,
@@ -86,23 +86,23 @@ class Site(StaticFiles):
             media_type=MEDIA_TYPES.get(path.suffix),
             stat_result=body.stat() if encoding else stat_result,
         )
-        if self.is_not_modified(response.headers, wanted):
+        if self.is_not_modified(response.headers, headers):
             return Response(status_code=304, headers={"etag": response.headers["etag"]})
         return response
 
 
-def accepted_encoding(path: Path, wanted: Headers) -> str | None:
-    """The best encoding that the browser accepts and the build made; none for a range of bytes."""
-    if "range" in wanted:
+def accepted_encoding(path: Path, headers: Headers) -> str | None:
+    """The best encoding that the browser accepts and the build provides; None for range requests."""
+    if "range" in headers:
         return None
-    choices = (choice.replace(" ", "") for choice in wanted.get("accept-encoding", "").split(","))
-    offered = {choice.split(";")[0] for choice in choices if not choice.endswith(";q=0")}
-    made = (name for name in ENCODINGS if name in offered)
-    return next((name for name in made if Path(f"{path}{ENCODINGS[name]}").exists()), None)
+    choices = (choice.replace(" ", "") for choice in headers.get("accept-encoding", "").split(","))
+    accepted = {choice.split(";")[0] for choice in choices if not choice.endswith(";q=0")}
+    candidates = (name for name in ENCODINGS if name in accepted)
+    return next((name for name in candidates if Path(f"{path}{ENCODINGS[name]}").exists()), None)
 
 
 def application(root: Path) -> ASGIApp:
-    """The ASGI application that serves `root`, with the fixed headers on every answer, errors too."""
+    """The ASGI application that serves `root`, with `HEADERS` on every response, errors included."""
     site = Starlette(routes=[Mount("/", app=Site(directory=root, html=True))])
     fixed = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
@@ -118,7 +118,7 @@ def application(root: Path) -> ASGIApp:
 
 
 def find_site() -> Path:
-    """The page as web/build.py left it in this checkout."""
+    """The folder of the built page in this checkout. Raises BackendError before the first build."""
     site = Path(__file__).parents[3] / "build" / "web"
     if (site / "index.html").exists():
         return site
@@ -134,9 +134,9 @@ def serve(
     port: int = 8080,
     ready: Callable[[str], object] | None = None,
 ) -> None:
-    """Serve until interrupted. `ready` is told the address once the port is ours; port 0 takes a free one."""
+    """Serves until interrupted. Calls `ready` with the address after binding; port 0 picks a free one."""
     app = application(root or find_site())
-    # uvicorn shuts down on Ctrl-C and then raises it again; for a server that is its ordinary end.
+    # uvicorn raises KeyboardInterrupt again after its shutdown; Ctrl-C is a server's normal end.
     with listen(host, port) as listener, suppress(KeyboardInterrupt):
         if ready:
             name = f"[{host}]" if ":" in host else host
@@ -146,7 +146,7 @@ def serve(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; BackendError if the address cannot be had."""
+    """A listening socket. Raises BackendError if the address is unavailable."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)

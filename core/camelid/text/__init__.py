@@ -1,1 +1,1 @@
-"""Text to token ids and back: tokenizers, chat templates, streaming. Standard library only."""
+"""Tokenizers, chat templates, tool calls and grammars: between text and token ids. Standard library only."""

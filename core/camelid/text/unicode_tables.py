@@ -1,9 +1,9 @@
 """Character classes and mappings at pinned Unicode versions, the same under every Python.
 
-Python 3.11 and 3.14 disagree about 9,392 code points, so neither `unicodedata` nor the classes of `re` are
-used. The tables are what `tokenizers` does, step by step (tests/tools/make_unicode.py asks it about every
-code point): its regex engine follows Unicode 16.0, other steps follow older versions and have rows of their
-own. Rows are parsed when they are first asked for.
+Python 3.11 and 3.14 disagree about 9,392 code points, so `unicodedata` and the classes of `re` are not used.
+The tables reproduce the `tokenizers` package step by step (tests/tools/make_unicode.py queries it for every
+code point): its regex engine follows Unicode 16.0; steps that follow an older version have their own rows.
+Rows are parsed on first use.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ESCAPES = {r"\s": "space", r"\d": "Nd", r"\w": "word"}
 CONTROLS = {r"\r": "\r", r"\n": "\n", r"\t": "\t"}
 CLASS = r"\\p\{[A-Za-z-]+\}|\\[sdw]"
 CHARACTER = r"\\.|[^\]\\]"
-# A set, a class alone, the complement of one, or an escaped character.
+# A set, a single class, its complement, or an escaped character.
 SYNTAX = re.compile(rf"\[(?P<not>\^?)(?P<set>(?:{CHARACTER})+)\]|(?P<class>{CLASS})|\\S|\\.")
-# What a set holds: classes, and characters or ranges of them.
+# The members of a set: classes, characters, or ranges of characters.
 MEMBER = re.compile(rf"(?P<class>{CLASS})|(?P<first>{CHARACTER})(?:-(?P<last>{CHARACTER}))?")
 
 
 @cache
 def rows(file: str) -> dict[str, str]:
-    """The rows of a data file by name, not yet parsed."""
+    """The rows of a data file by name, unparsed."""
     text = files("camelid").joinpath(f"data/{file}").read_text("utf-8")
     named = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: row for name, _, row in named}
@@ -40,15 +40,15 @@ def rows(file: str) -> dict[str, str]:
 
 @cache
 def runs(name: str) -> list[Run]:
-    """Ranges of a class, ascending, none touching the next.
+    """The ranges of a class, ascending and not adjacent.
 
-    `name` is a row of the data file, or what several categories begin with: "L" is all of Lu to Lo.
-    "Lo-Han" are those of Lo that are not in Han.
+    `name` is a row of the data file, or the prefix of several categories: "L" is the union of Lu to Lo.
+    "Lo-Han" is Lo without Han.
     """
     table = rows("unicode.txt")
-    kept, _, removed = name.partition("-")
+    base, _, removed = name.partition("-")
     if removed:
-        return without(runs(kept), runs(removed))
+        return without(runs(base), runs(removed))
     if name in table:
         borders = list(accumulate(int(delta, 36) for delta in table[name].split()))
         return list(zip(borders[::2], borders[1::2], strict=True))
@@ -66,18 +66,18 @@ def joined(ranges: Iterable[Run]) -> list[Run]:
     return found
 
 
-def without(kept: list[Run], removed: list[Run]) -> list[Run]:
-    """The ranges, but for what is in `removed`."""
+def without(remaining: list[Run], removed: list[Run]) -> list[Run]:
+    """The ranges without those in `removed`."""
     for start, end in removed:
         parts = (
-            part for first, last in kept for part in ((first, min(last, start)), (max(first, end), last))
+            part for first, last in remaining for part in ((first, min(last, start)), (max(first, end), last))
         )
-        kept = [part for part in parts if part[0] < part[1]]
-    return kept
+        remaining = [part for part in parts if part[0] < part[1]]
+    return remaining
 
 
 def complement(found: Iterable[Run]) -> list[Run]:
-    """All code points but those of a union."""
+    """All code points outside a union of ranges."""
     borders = [0, *chain.from_iterable(found), N_CODE_POINTS]
     return [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
 
@@ -89,14 +89,14 @@ def members(name: str) -> Iterator[str]:
 
 @cache
 def char_set(name: str) -> str:
-    """The class as the inside of a regex set, in code points only."""
+    """The class as the inside of a regex set, written in characters only."""
     return ranges(runs(name))
 
 
 def ranges(found: Iterable[Run]) -> str:
-    """The inside of a regex set. Characters stand for themselves, as escapes are slow to compile.
+    """Ranges as the inside of a regex set. Characters are written unescaped, since escapes compile slowly.
 
-    The longest come first: `re` looks through those above U+FFFF one after the other.
+    The longest ranges come first: `re` tries the ranges above U+FFFF in sequence.
     """
     longest_first = sorted(found, key=lambda run: run[0] - run[1])
     borders = ((re.escape(chr(start)), re.escape(chr(end - 1))) for start, end in longest_first)
@@ -105,7 +105,7 @@ def ranges(found: Iterable[Run]) -> str:
 
 @cache
 def mapping(name: str) -> dict[int, str]:
-    """A mapping of the data file: code point to the text that takes its place, as `str.translate` wants."""
+    """A mapping of the data file: code point to replacement text, as `str.translate` expects."""
     tokens = rows("unicode_maps.txt")[name].split()
     code_points = accumulate(int(gap, 36) for gap in tokens[::2])
     results = ("".join(chr(int(code, 36)) for code in token.split(".")) for token in tokens[1::2])
@@ -114,13 +114,13 @@ def mapping(name: str) -> dict[int, str]:
 
 @cache
 def combining_classes() -> dict[str, int]:
-    """The canonical combining class of every mark that has one; all other characters are of class 0."""
+    """The canonical combining class of every mark; all other characters have class 0."""
     names = [name for name in rows("unicode.txt") if name.startswith("ccc")]
     return {mark: int(name.removeprefix("ccc")) for name in names for mark in members(name)}
 
 
 def end_of(text: str) -> int:
-    """What all characters of a text are below: the end of ASCII, of the BMP or of all code points."""
+    """The upper limit of a text's characters: the end of ASCII, of the BMP, or of all code points."""
     if text.isascii():
         return ASCII_END
     return N_CODE_POINTS if BEYOND_BMP.search(text) else BMP_END
@@ -128,12 +128,11 @@ def end_of(text: str) -> int:
 
 @cache
 def compile_published(regex: str, end: int = N_CODE_POINTS) -> re.Pattern[str]:
-    """Compile a regex as a model publishes it, with its classes (and `\\S`) from the tables.
+    """Compiles a published regex, with its classes (and `\\S`) from the tables.
 
-    Each set becomes the ranges of its union or complement: fewer for `re` to look through. With an `end`
-    it is for texts alone whose `end_of` that is; without ranges above U+FFFF it is up to ten times as quick.
-    ValueError for a set with other escapes than those of CLASS and CONTROLS, or of a character that is no
-    letter or digit.
+    Each set becomes the ranges of its union or complement, so `re` tries fewer ranges. A pattern with an
+    `end` is valid only for texts with this `end_of`; without ranges above U+FFFF it is up to ten times as
+    fast. Raises ValueError for a set with an escaped letter or digit that is neither in CLASS nor CONTROLS.
     """
     return re.compile(SYNTAX.sub(partial(_as_set, end), regex))
 
@@ -166,5 +165,5 @@ def _class_name(token: str) -> str:
 
 def _unescaped(char: str) -> str:
     if char not in CONTROLS and len(char) > 1 and char[-1].isalnum():
-        raise ValueError(f"a set of a regex holds {char!r}, whose meaning is not known here")
+        raise ValueError(f"a set of a regex has the unsupported escape {char!r}")
     return CONTROLS.get(char) or char[-1]

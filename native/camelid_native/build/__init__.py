@@ -1,1 +1,1 @@
-"""Compiles the CPU kernels."""
+"""Build of the CPU kernels: compilers, targets, command."""

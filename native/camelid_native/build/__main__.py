@@ -1,4 +1,4 @@
-"""`python -m camelid_native.build`: compiles the CPU kernels."""
+"""Command `python -m camelid_native.build`: compiles the CPU kernels."""
 
 from __future__ import annotations
 

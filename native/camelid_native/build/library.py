@@ -1,8 +1,8 @@
-"""Compiles the CPU kernels into one shared library: `python -m camelid_native.build`.
+"""Compiles the CPU kernels into one shared library per target: `python -m camelid_native.build`.
 
-Standard library only, as the build hook runs this file before anything is installed. A library goes to
-`lib/<target>/` beside this file, or below --out, with a `build.json` of what it was made of and how. One
-that is made of the same already is left alone.
+This file imports the standard library only: the build hook runs it before anything is installed. The library
+is written to `lib/<target>/` in the package, or below --out, with a `build.json` that records its sources,
+compiler and flags. A library whose build.json matches the sources and flags is not compiled again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from camelid_native.build.targets import (
     this_target,
 )
 
-JOBS = 2  # compiles side by side: one of kernels.c takes a core and a few hundred megabytes
-TURNS = Semaphore(JOBS)  # whatever their targets
+JOBS = 2  # compiles in parallel: one compile of kernels.c uses a core and a few hundred megabytes
+TURNS = Semaphore(JOBS)  # shared by all targets
 TRACED = ("-g", "-fno-omit-frame-pointer")
-# What a library is built to watch -> the flags for that.
+# Value of --sanitize -> compiler flags.
 SANITIZE: Mapping[str, tuple[str, ...]] = {
-    # -O0: a third of the time to compile, and nothing is optimised away before it is watched.
+    # -O0: a third of the compile time, and no faulty access is optimised away before it is checked.
     "memory": ("-O0", *TRACED, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "threads": ("-O1", *TRACED, "-fsanitize=thread"),
 }
@@ -51,21 +51,21 @@ WAY_OUT = (
     "install a C compiler (Debian: gcc and libc6-dev; macOS: xcode-select --install), or "
     "pip install ziglang, then run `python -m camelid_native.build`"
 )
-NO_NATIVE = "CAMELID_NO_NATIVE"  # at 1: the install is to have no CPU backend
+NO_NATIVE = "CAMELID_NO_NATIVE"  # 1: install without the CPU backend
 Variants = Mapping[str, tuple[str, ...]]
 
 
 class BuildError(Exception):
-    """A library cannot be built; says why and the way out."""
+    """A library cannot be built; the text states the cause and the way out."""
 
 
 class NoCompilerError(BuildError):
-    """Nothing here compiles C for the target."""
+    """No installed compiler builds for the target."""
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that compiles for one target."""
+    """Compiler command for one target."""
 
     command: tuple[str, ...]
     version: str
@@ -74,7 +74,7 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Built:
-    """A library, and whether it had to be compiled."""
+    """A library with its build record; `is_new` if this build compiled it."""
 
     library: Path
     facts: BuildRecord
@@ -82,13 +82,13 @@ class Built:
 
     @property
     def files(self) -> list[Path]:
-        """The library, those linked beside it, and what is known of them."""
+        """Files of the target: the library, further libraries of the same objects, build.json."""
         names = (*Target(self.facts.target).system.links, FACTS)
         return [self.library.parent / name for name in names]
 
 
 def find_target(name: str) -> Target:
-    """The target of that name: one that is released, or this machine's."""
+    """Target by name: a released target or this machine's. Raises BuildError for any other name."""
     known = {*RELEASED, this_target().name}
     if name not in known:
         raise BuildError(f"unknown target {name!r}; known: {', '.join(sorted(known))}")
@@ -96,12 +96,12 @@ def find_target(name: str) -> Target:
 
 
 def run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs a compiler among the sources, with `text` as its standard input."""
+    """Runs a compiler in the folder of sources, with `text` as standard input."""
     return subprocess.run(command, input=text, capture_output=True, text=True, errors="replace", cwd=SOURCES)
 
 
 def zig_program() -> str | None:
-    """Zig of the package `ziglang`, else on PATH."""
+    """Path of Zig: from the package `ziglang`, else from PATH; None if Zig is not installed."""
     spec = importlib.util.find_spec("ziglang")
     name = "zig.exe" if os.name == "nt" else "zig"
     packaged = Path(spec.origin).parent / name if spec and spec.origin else None
@@ -109,7 +109,7 @@ def zig_program() -> str | None:
 
 
 def links(command: tuple[str, ...], target: Target) -> bool:
-    """Whether a command makes libraries: a bare `cc` may be a stub, or lack headers."""
+    """True if the command links a shared library: `cc` may be a stub or lack the system's headers."""
     probe = "#include <stdint.h>\n#include <pthread.h>\nint32_t probe(void) { return 0; }\n"
     system = target.system
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +118,7 @@ def links(command: tuple[str, ...], target: Target) -> bool:
 
 
 def system_compilers(target: Target) -> Iterator[Compiler]:
-    """The machine's own compilers that work; $CC is the only candidate where it is set."""
+    """Working compilers of this machine; if $CC is set, $CC is the only candidate."""
     if target != this_target():
         return
     named = shlex.split(os.environ.get("CC", ""))
@@ -128,7 +128,7 @@ def system_compilers(target: Target) -> Iterator[Compiler]:
 
 
 def zig_compilers(target: Target) -> Iterator[Compiler]:
-    """Zig, which compiles for every target that is released."""
+    """Zig, if installed: it cross-compiles for every released target."""
     program = zig_program()
     if program and target.name in RELEASED:
         version = run((program, "version")).stdout.strip()
@@ -137,7 +137,10 @@ def zig_compilers(target: Target) -> Iterator[Compiler]:
 
 
 def find_compiler(target: Target, *, by_zig: bool = False) -> Compiler:
-    """The first that works of the system's compilers, else Zig; or Zig alone."""
+    """First working compiler: the system's, else Zig; with `by_zig` Zig only.
+
+    Raises NoCompilerError if no compiler works.
+    """
     for candidates in (zig_compilers,) if by_zig else (system_compilers, zig_compilers):
         for compiler in candidates(target):
             return compiler
@@ -145,12 +148,12 @@ def find_compiler(target: Target, *, by_zig: bool = False) -> Compiler:
 
 
 def has_compiler(target: Target) -> bool:
-    """Whether the machine's own compilers make libraries for the target."""
+    """True if a compiler of this machine, other than Zig, links libraries for the target."""
     return any(True for _ in system_compilers(target))
 
 
 def refusal(compiler: Compiler, flags: tuple[str, ...]) -> str:
-    """Why a compiler does not take these flags; empty if it does."""
+    """First line of the compiler's error for these flags; empty if the compiler accepts them."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder, "probe.o"))
         done = run((*compiler.command, *flags, "-x", "c", "-c", "-", "-o", out), "int probe;\n")
@@ -158,7 +161,7 @@ def refusal(compiler: Compiler, flags: tuple[str, ...]) -> str:
 
 
 def compiles(variants: Variants, baseline: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """(object's name, source, flags...) of every compile."""
+    """Compile jobs: (object name, source, flags...)."""
     has = tuple(f"-DCAM_HAS_{name.upper()}" for name in variants)
     for source in baseline:
         yield (source.removesuffix(".c"), source, *has)
@@ -167,7 +170,7 @@ def compiles(variants: Variants, baseline: Iterable[str]) -> Iterator[tuple[str,
 
 
 def run_or_fail(command: Sequence[str], what: str) -> None:
-    """Runs a compile; what it complains of is the error's text, its warnings go to stderr."""
+    """Runs a compile and forwards its warnings to stderr. Raises BuildError with the compiler's messages."""
     with TURNS:
         done = run(command)
     if done.returncode:
@@ -176,7 +179,7 @@ def run_or_fail(command: Sequence[str], what: str) -> None:
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a file beside its place, then renames it, so that nobody sees half of it."""
+    """Writes a file atomically: to a temporary folder beside `path`, then by rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
         new = Path(folder, path.name)
@@ -187,27 +190,27 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 def compile_libraries(
     compiler: Compiler, target: Target, variants: Variants, flags: Iterable[str]
 ) -> Mapping[str, bytes]:
-    """The libraries of these variants, by their files' names."""
-    given = (*compiler.command, *flags)
+    """Compiles the variants and links them. Returns file name -> bytes of each library."""
+    command = (*compiler.command, *flags)
     with tempfile.TemporaryDirectory() as folder:
 
         def compile_one(job: tuple[str, ...]) -> str:
             name, source, *own = job
             made = str(Path(folder, f"{name}.o"))
-            run_or_fail((*given, *own, "-c", source, "-o", made), f"{target.name}: {name}")
+            run_or_fail((*command, *own, "-c", source, "-o", made), f"{target.name}: {name}")
             return made
 
         with ThreadPoolExecutor(JOBS) as pool:
             made = list(pool.map(compile_one, compiles(variants, target.system.baseline)))
-        strip = ("-s",) if compiler.is_zig else ()  # symbols help who works on the kernels
+        strip = ("-s",) if compiler.is_zig else ()  # a local build keeps its symbols for profilers
         for name, link in target.system.links.items():
-            out = str(Path(folder, name))  # here, as some linkers leave files beside their output
-            run_or_fail((*given, *made, *link, *strip, "-o", out), f"{target.name}: linking")
+            out = str(Path(folder, name))  # in the temporary folder: some linkers write files beside `out`
+            run_or_fail((*command, *made, *link, *strip, "-o", out), f"{target.name}: linking")
         return {name: Path(folder, name).read_bytes() for name in target.system.links}
 
 
 def store(folder: Path, libraries: Mapping[str, bytes], facts: BuildRecord) -> None:
-    """Writes libraries, then what is known of them."""
+    """Writes the libraries, then build.json."""
     for name, data in libraries.items():
         replace(folder / name, lambda new, data=data: new.write_bytes(data))
     text = json.dumps(asdict(facts), indent=1) + "\n"
@@ -215,18 +218,22 @@ def store(folder: Path, libraries: Mapping[str, bytes], facts: BuildRecord) -> N
 
 
 def choose_variants(compiler: Compiler, variants: Variants) -> tuple[Variants, dict[str, str]]:
-    """Those that the compiler knows, with their flags; and the others, with what it said."""
+    """Splits variants by the compiler's support.
+
+    Returns (supported variant -> flags, unsupported variant -> the compiler's error).
+    """
     own = ZIG_FLAGS if compiler.is_zig else {}
     flags = {name: own.get(name, flags) for name, flags in variants.items()}
-    left_out = {name: why for name, given in flags.items() if (why := refusal(compiler, given))}
-    return {name: given for name, given in flags.items() if name not in left_out}, left_out
+    left_out = {name: why for name, chosen in flags.items() if (why := refusal(compiler, chosen))}
+    return {name: chosen for name, chosen in flags.items() if name not in left_out}, left_out
 
 
 def wanted_variants(target: Target, only: Collection[str]) -> Variants:
-    """All, or those of these names."""
+    """Variants of the target named in `only`; all if `only` is empty. Raises BuildError for unknown names."""
     unknown = sorted({*only} - {*target.variants})
     if unknown:
-        raise BuildError(f"{target.name} has no variant {unknown[0]!r}; it has {', '.join(target.variants)}")
+        known = ", ".join(target.variants)
+        raise BuildError(f"target {target.name} has no variant {unknown[0]!r}; known: {known}")
     return {name: flags for name, flags in target.variants.items() if not only or name in only}
 
 
@@ -238,11 +245,11 @@ def build(
     only: Collection[str] = (),
     by_zig: bool = False,
 ) -> Built:
-    """Builds the target's library below `out`, unless it stands there and is made of the same.
+    """Builds the target's library below `out`, unless `out` has a library of the same sources and flags.
 
-    `extra` are flags for every compile, `only` names variants if not all are wanted; `by_zig` takes no
-    compiler of the system, whose libraries ask for this system. BuildError if a compile fails,
-    NoCompilerError if nothing here could try.
+    `extra` are flags of every compile; `only` names the variants (default: all); `by_zig` excludes the
+    system's compilers, whose libraries depend on this system's libc. Raises BuildError if a compile fails,
+    NoCompilerError if no compiler is installed.
     """
     files = [out / target.name / name for name in target.system.links]
     library = files[0]
@@ -259,7 +266,7 @@ def build(
         compiler=compiler.version,
         is_zig=compiler.is_zig,
         flags=flags,
-        variants={name: [*given] for name, given in variants.items()},
+        variants={name: [*chosen] for name, chosen in variants.items()},
         left_out=left_out,
     )
     store(library.parent, compile_libraries(compiler, target, variants, flags), facts)
@@ -267,7 +274,7 @@ def build(
 
 
 def report(built: Built) -> str:
-    """A line on the library, and one for each variant that it lacks."""
+    """Report of a build: a line for the library and a line for each variant left out."""
     facts, size = built.facts, built.library.stat().st_size / 1e6
     state = "built" if built.is_new else "up to date, built"
     lines = [f"{built.library}: {state} by {facts.compiler}; {', '.join(facts.variants)}; {size:.2f} MB"]
@@ -275,35 +282,36 @@ def report(built: Built) -> str:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command's options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m camelid_native.build", description="Build the CPU kernels."
     )
     add = parser.add_argument
-    add("--target", action="append", metavar="T", help=f"this machine's if not given; {', '.join(RELEASED)}")
-    add("--all", action="store_true", help="every target that a release carries")
-    add("--variant", action="append", default=[], metavar="V", help="this one of the kernels alone, or these")
-    add("--zig", action="store_true", help="by Zig, whatever compilers the system has")
-    add("--out", type=Path, metavar="DIR", help="instead of the package's lib/")
+    names = ", ".join(RELEASED)
+    add("--target", action="append", metavar="T", help=f"target (default: this machine's); {names}")
+    add("--all", action="store_true", help="build every released target")
+    add("--variant", action="append", default=[], metavar="V", help="build this variant only; repeatable")
+    add("--zig", action="store_true", help="compile with Zig even if the system has a C compiler")
+    add("--out", type=Path, metavar="DIR", help="output folder (default: lib/ in the package)")
     add(
         "--sanitize",
         nargs="?",
         const="memory",
         choices=SANITIZE,
-        help="watch `memory` by AddressSanitizer and UBSan, or `threads` by ThreadSanitizer",
+        help="build with sanitizers: `memory` AddressSanitizer and UBSan, `threads` ThreadSanitizer",
     )
-    add("--werror", action="store_true", help="a warning fails")
+    add("--werror", action="store_true", help="treat warnings as errors")
     add(
         "--optional",
         action="store_true",
-        help="exit code 0 where there is no compiler; CAMELID_NO_NATIVE=1 skips",
+        help="exit with 0 if no compiler is installed; CAMELID_NO_NATIVE=1 skips the build",
     )
-    add("--quiet", action="store_true", help="say nothing of a library that is up to date")
+    add("--quiet", action="store_true", help="print nothing for a library that is up to date")
     return parser.parse_args(arguments)
 
 
 def attempt(options: argparse.Namespace, name: str) -> Built | BuildError:
-    """Builds one target as the options say. Gives the error if it cannot."""
+    """Builds one target by the options. Returns a BuildError instead of raising it."""
     out: Path = options.out or SANITIZED.get(options.sanitize, LIB)
     extra = (*SANITIZE.get(options.sanitize, ()), *(("-Werror",) if options.werror else ()))
     try:
@@ -313,7 +321,7 @@ def attempt(options: argparse.Namespace, name: str) -> Built | BuildError:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Builds what is asked for, all of it even if some fails; exit code 1 if some failed."""
+    """Builds the requested targets, all of them even if one fails. Returns exit code 1 if a build failed."""
     options = parse(arguments)
     n_failed = 0
     names = RELEASED if options.all else [*dict.fromkeys(options.target or [this_target().name])]

@@ -1,6 +1,6 @@
-"""The platforms that the CPU kernels are built for, as rows: what a library is called and made with there.
+"""Table of the platforms the CPU kernels are built for: library name, compiler and linker flags.
 
-Standard library only, as the build hook reads this file before anything is installed.
+This file imports the standard library only: the build hook reads it before anything is installed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[1] / "cpu" / "c"
-LIB = (
-    Path(__file__).resolve().parents[1] / "lib"
-)  # a folder for each target, with the library and its build.json
-# What a library is built to watch -> where it goes.
+LIB = Path(__file__).resolve().parents[1] / "lib"  # one folder per target: the library and its build.json
+# Value of --sanitize -> folder of the libraries.
 SANITIZED = {"memory": LIB / "sanitized", "threads": LIB / "sanitized-threads"}
 FACTS = "build.json"
 FLAGS = (
     *("-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"),
-    # The same bits from every compiler: no products fused into sums that the source does not fuse.
+    # Identical bits from every compiler: no contraction of a product and a sum into an FMA.
     *("-ffp-contract=off", "-fno-math-errno"),
 )
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
 AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
-# Architecture -> variant of the kernels -> what its compile is given.
+# Architecture -> variant of the kernels -> compiler flags.
 VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "x86_64": {
         "portable": (),
@@ -41,12 +39,13 @@ VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "neon_dot": ("-march=armv8.2-a+dotprod+fp16",),
         "neon_i8mm": ("-march=armv8.6-a+i8mm+dotprod+fp16",),
     },
-    # A page cannot ask its engine what it has, and an instruction that it lacks spoils the whole module.
+    # One module per feature set: WASM has no feature detection, and an unknown instruction invalidates the
+    # whole module.
     "simd": {"wasm": ("-msimd128",)},
     "relaxed": {"wasm_relaxed": ("-msimd128", "-mrelaxed-simd")},
 }
 OTHER_MACHINE: Mapping[str, tuple[str, ...]] = {"portable": ()}
-# Zig takes a processor with features for what others call an architecture's version.
+# Zig selects instruction sets by -mcpu with features, not by -march.
 ZIG_FLAGS = {
     "neon_dot": ("-mcpu=generic+dotprod+fullfp16",),
     "neon_i8mm": ("-mcpu=generic+dotprod+fullfp16+i8mm",),
@@ -55,27 +54,27 @@ ZIG_FLAGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """What the library is on one operating system; {} stands for the architecture."""
+    """Build facts of one operating system; {} in a string stands for the architecture."""
 
     library: str  # file name
     flags: tuple[str, ...] = ("-fPIC",)
     link: tuple[str, ...]
-    zig: str  # Zig's name of it
-    wheel: str  # the platform in a wheel's name
+    zig: str  # Zig's target triple
+    wheel: str  # the platform tag of a wheel
     compilers: tuple[str, ...] = ("cc", "gcc", "clang")
-    baseline: tuple[str, ...] = ("api.c", "pool.c", "cpuid.c")  # compiled once, beside the variants
-    also: tuple[tuple[str, tuple[str, ...]], ...] = ()  # libraries more, of the same objects: name, link
+    baseline: tuple[str, ...] = ("api.c", "pool.c", "cpuid.c")  # compiled once, not per variant
+    also: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further libraries of the same objects: (name, link)
 
     @property
     def links(self) -> Mapping[str, tuple[str, ...]]:
-        """Each library's name, the first that of `library`, with what its link is given."""
+        """File name -> linker flags of each library; the first is `library`."""
         return {self.library: self.link, **dict(self.also)}
 
 
 LINK_ELF = ("-shared", "-pthread", "-Wl,-z,defs")
 LINK_WASM = ("-nostdlib", "-Wl,--no-entry", "-Wl,--export-dynamic", "-Wl,--export=__heap_base")
-# An instance for each thread, with a stack of its own, over one memory that the host makes: at most all that
-# 32 bits address but a page.
+# One instance per thread, each with its own stack, over a shared memory that the host creates. Maximum size:
+# the 32-bit address space less one WASM page of 64 KiB.
 LINK_WASM_THREADS = (
     *("-mcpu=generic+atomics+bulk_memory", *LINK_WASM, "-Wl,--export=__stack_pointer"),
     *("-Wl,--import-memory", "-Wl,--shared-memory", "-Wl,--max-memory=4294901760"),
@@ -84,14 +83,14 @@ SYSTEMS = {
     "linux": System(
         library="libcamelid_cpu.so",
         link=LINK_ELF,
-        zig="{}-linux-gnu.2.17",  # of 2012; what manylinux2014 allows
+        zig="{}-linux-gnu.2.17",  # glibc of 2012, the oldest that manylinux2014 supports
         wheel="manylinux_2_17_{0}.manylinux2014_{0}",
     ),
     "musl": System(library="libcamelid_cpu.so", link=LINK_ELF, zig="{}-linux-musl", wheel="musllinux_1_1_{}"),
     "macos": System(
         library="libcamelid_cpu.dylib",
         flags=("-fPIC", "-mmacosx-version-min=11.0"),
-        # Else the library is called by the place where it was linked.
+        # Without an install name, the library's id is the path of the linker's output.
         link=("-dynamiclib", "-pthread", "-Wl,-install_name,@rpath/libcamelid_cpu.dylib"),
         zig="{}-macos.11.0",
         wheel="macosx_11_0_{}",
@@ -102,7 +101,7 @@ SYSTEMS = {
         link=("-shared", "-pthread"),
         zig="{}-windows-gnu",
         wheel="win_{}",
-        compilers=(),  # Zig's: GCC would link files of its own that must come along, Microsoft's is no C11
+        compilers=(),  # Zig only: GCC's output needs GCC's own DLLs, and MSVC is no C11 compiler
     ),
     "wasm": System(
         library="camelid_cpu.wasm",
@@ -116,7 +115,7 @@ SYSTEMS = {
     ),
 }
 WHEEL_ARCHS = {"macos-aarch64": "arm64", "windows-x86_64": "amd64"}
-# What a release carries.
+# Targets of a release.
 RELEASED = (
     *("linux-x86_64", "linux-aarch64", "musl-x86_64", "musl-aarch64", "macos-x86_64", "macos-aarch64"),
     *("windows-x86_64", "wasm-simd", "wasm-relaxed"),
@@ -125,7 +124,7 @@ RELEASED = (
 
 @dataclass(frozen=True)
 class Target:
-    """A platform by its name, `linux-x86_64`: system and architecture."""
+    """A platform, named by system and architecture: `linux-x86_64`."""
 
     name: str
 
@@ -143,30 +142,30 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Where the library is in a folder of libraries."""
+        """Path of the library in a folder of libraries."""
         return f"{self.name}/{self.system.library}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRecord:
-    """What build.json says of the library beside it."""
+    """Content of the build.json beside a library."""
 
     target: str
-    sources: str  # digest() of what it was made of
+    sources: str  # digest() of the sources and flags
     compiler: str
     is_zig: bool
     flags: list[str]
-    variants: dict[str, list[str]]  # with the flags of each
-    left_out: dict[str, str]  # variants that the compiler does not know, and what it said
+    variants: dict[str, list[str]]  # variant -> its flags
+    left_out: dict[str, str]  # unsupported variant -> the compiler's error
 
     def is_of(self, sources: str, flags: list[str], variants: Iterable[str], *, by_zig: bool) -> bool:
-        """Whether a build of this would make the library anew as it is."""
+        """True if the library matches these sources, flags and variants, so that no build is needed."""
         same = (self.sources, self.flags) == (sources, flags) and self.is_zig >= by_zig
         return same and {*self.variants, *self.left_out} == {*variants}
 
 
 def this_target() -> Target:
-    """The platform whose libraries this Python can load."""
+    """Platform whose libraries this Python process can load."""
     machine = platform.machine().lower()
     arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
     linux = "linux" if platform.libc_ver()[0] == "glibc" else "musl"
@@ -175,7 +174,7 @@ def this_target() -> Target:
 
 
 def digest(target: Target, folder: Path = SOURCES) -> str:
-    """Names what a library is made of: the text of the sources, and what their compiles are given."""
+    """SHA-256 of the target's flags and of all sources and headers."""
     made_of = hashlib.sha256(repr((FLAGS, target.system, dict(target.variants))).encode())
     for path in sorted(path for path in folder.rglob("*") if path.suffix in {".c", ".h"}):
         text = path.read_bytes()
@@ -184,7 +183,7 @@ def digest(target: Target, folder: Path = SOURCES) -> str:
 
 
 def read_facts(library: Traversable, folder: Traversable) -> BuildRecord | None:
-    """What is known of a library of that folder; None where there is none, or nothing that can be read."""
+    """Build record of a library; None if the library or a readable build.json is missing."""
     try:
         return (
             BuildRecord(**json.loads((folder / FACTS).read_text(encoding="utf-8")))

@@ -1,1 +1,1 @@
-"""The CPU backend: plans as C records, run by one call a step."""
+"""CPU backend: plans as C records, one call per step."""

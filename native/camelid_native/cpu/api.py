@@ -1,4 +1,4 @@
-"""The library's functions, typed, with one variant of its kernels chosen."""
+"""Typed ctypes interface of the compiled library, bound to one variant of its kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from camelid_native.cpu.library import find, load
 from camelid_native.cpu.records import PANEL_ROWS, RECORDS
 from camelid_native.cpu.threads import may_pin
 
-# name: (result, arguments), as in cpu/api.c
+# name: (result, arguments), as in c/api.c
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_n_variants": (c_uint32, ()),
     "cam_variant_name": (c_char_p, (c_uint32,)),
@@ -37,7 +37,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class Library:
-    """The compiled kernels in one variant: "" takes the fastest that this machine runs."""
+    """The compiled kernels in one variant; variant "" selects the fastest that this machine supports.
+
+    Raises BackendError if the library is missing or this machine does not support the variant.
+    """
 
     def __init__(self, variant: str = "") -> None:
         self._c = _typed(load())
@@ -50,55 +53,63 @@ class Library:
 
     @cached_property
     def build(self) -> str:
-        """The hash of the library's file."""
+        """SHA-256 of the library file, 16 hex digits."""
         path = find()
         return _hash(path, path.stat().st_mtime_ns) if path else ""
 
     @cached_property
     def variants(self) -> Mapping[str, bool]:
-        """Every variant of the library, the slowest first, and whether this machine runs it."""
+        """Variant -> True if this machine supports it; the slowest variant first."""
         c = self._c
         return {_text(c.cam_variant_name(i)): bool(c.cam_runs_here(i)) for i in range(c.cam_n_variants())}
 
     @cached_property
     def kinds(self) -> Mapping[str, int]:
-        """The number of each op that has a kernel."""
+        """Op name -> number, for each op with a kernel."""
         return dict(_names(self._c.cam_op_name))
 
     @cached_property
     def words(self) -> Mapping[str, int]:
-        """The number of each word that stands as an attribute."""
+        """Attribute word -> number."""
         return dict(_names(self._c.cam_word))
 
     @cached_property
     def weight_types(self) -> frozenset[str]:
-        """Types that have a panel."""
+        """Weight types with a panel format."""
         rows = QUANTS.values()
         return frozenset(row.name for row in rows if self.panel_bytes(row.name, PANEL_ROWS, row.block))
 
     def panel_bytes(self, type_name: str, rows: int, cols: int) -> int:
-        """Bytes of a matrix in panels; 0 if there are none of the type."""
+        """Bytes of a matrix in panels; 0 if the type has no panel format."""
         return self._c.cam_panel_bytes(self._number, quant(type_name).id, rows, cols)
 
     def pack(self, type_name: str, stored_at: int, rows: int, cols: int, panels_at: int, every: int) -> None:
-        """Makes panels of so many rows in blocks of the type, one every so many places."""
+        """Packs rows in blocks of the type into panels.
+
+        `every` is the stride in panels: 1 writes panels back to back, 2 leaves each second place free.
+        """
         n_panels = -(-rows // PANEL_ROWS)
         type_id = quant(type_name).id
         self._c.cam_pack(self._number, type_id, stored_at, None, rows, cols, 0, n_panels, every, panels_at)
 
     def scratch_bytes(self, program_at: int, n_threads: int) -> int:
-        """What a program's kernels want beside the plan's own buffers."""
+        """Bytes of scratch memory for a program's kernels, beside the plan's own buffers."""
         return self._c.cam_scratch_bytes(self._number, program_at, n_threads)
 
     def multiply(self, n: int) -> int:
-        """Makes products of int8 in registers alone; how many operations that were, two for each."""
+        """Runs `n` rounds of int8 multiply-adds in registers. Returns the number of operations, two per
+        multiply-add."""
         self._c.cam_multiply(self._number, n)
         return 64 * n * self._c.cam_lanes(self._number)
 
     def start(self, cpus: Sequence[int], *, with_host: bool = True) -> int:
-        """A pool of as many threads. Where `may_pin` lets it each is bound to its processor, but the last,
-        which is that of who waits: no processor is left for it. Not `with_host`, it is bound as the others:
-        who waits for each op alone comes too late to compute. BackendError if the system gives none."""
+        """Starts a pool of one thread per entry of `cpus`. Returns its handle.
+
+        If `may_pin` permits, each thread is pinned to its processor. With `with_host`, a pinned pool starts
+        one thread fewer: no processor is left for Python's thread, so it computes while it waits for a step.
+        A caller that waits after each op passes `with_host=False`: its wait begins too late to compute.
+        Raises BackendError if the system cannot start the threads.
+        """
         pinned = (c_uint32 * len(cpus))(*cpus) if may_pin(cpus) else None
         pool = self._c.cam_start(len(cpus), pinned, with_host and pinned is not None)
         if not pool:
@@ -106,20 +117,22 @@ class Library:
         return pool
 
     def submit(self, pool: int, program_at: int, step: bytes, result_at: int) -> None:
-        """Begins a run, or has it wait behind those under way, and returns. The step must stay until it has
-        ended."""
+        """Queues a run and returns at once. The caller keeps the step's bytes alive until the run has ended.
+
+        Raises BackendError if the threads cannot be restarted in a forked process.
+        """
         if not self._c.cam_submit(pool, self._number, program_at, step, result_at):
             raise BackendError(
-                "the threads of backend 'cpu' cannot be started again after a fork; load the model anew",
+                "the threads of backend 'cpu' cannot be restarted after a fork; load the model again",
                 backend="cpu",
             )
 
     def wait(self, pool: int, most: int = 0) -> None:
-        """Returns when at most so many runs have not ended. Other Python threads go on meanwhile."""
+        """Waits until at most `most` runs are unfinished. Other Python threads continue meanwhile."""
         self._c.cam_wait(pool, most)
 
     def stop(self, pool: int) -> None:
-        """Ends the threads of a pool."""
+        """Ends the pool's threads."""
         self._c.cam_stop(pool)
 
     def _choose(self, wanted: str) -> int:
@@ -127,14 +140,14 @@ class Library:
         name = wanted or runs[-1]
         if name not in runs:
             raise BackendError(
-                f"backend 'cpu' has no variant {wanted!r} for this machine; it runs {', '.join(runs)}",
+                f"backend 'cpu' has no variant {wanted!r} for this machine; supported: {', '.join(runs)}",
                 backend="cpu",
             )
         return list(self.variants).index(name)
 
 
 @cache
-def _hash(path: Path, written_ns: int) -> str:  # noqa: ARG001 - a part of the cache's key
+def _hash(path: Path, written_ns: int) -> str:  # noqa: ARG001 - part of the cache key
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
@@ -146,12 +159,12 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _check_records(library: ctypes.CDLL) -> None:
-    """A library whose records differ from ours would read and write at wrong places."""
+    """Raises BackendError if the library's record sizes differ: kernels would access wrong addresses."""
     sizes = [library.cam_record_bytes(i) for i in range(len(RECORDS))]
     own = [ctypes.sizeof(record) for record in RECORDS]
     if sizes != own:
         raise BackendError(
-            f"the compiled kernels have records of {sizes} bytes, expected {own}; build them again: "
+            f"the compiled kernels have records of {sizes} bytes, expected {own}; rebuild them: "
             "python -m camelid_native.build",
             backend="cpu",
         )

@@ -1,6 +1,7 @@
-"""cpu: plans in C, one call a step, on as many threads as this process may use.
+"""Backend cpu: runs plans in C, one call per step, on all processors the process may use.
 
-Holds promises A and B: no kernel's bits depend on other rows, on the chunk of a prompt or on the threads.
+It keeps promises A and B: a result's bits depend neither on other rows, nor on the chunks of a prompt, nor on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import cycle
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     Forecast,
     MemoryReport,
@@ -45,21 +47,21 @@ from camelid_native.cpu.threads import processors
 from camelid_native.cpu.weights import WeightForms
 
 
-class CpuBackend:
-    """Plans as arrays of records, run by C."""
+class CpuBackend(Backend):
+    """Backend that compiles plans to arrays of records and runs them in C."""
 
     def __init__(self) -> None:
-        self._runner: Runner | None = None  # of an open backend
+        self._runner: Runner | None = None  # None while the backend is closed
         self._states: dict[str, StateMemory] = {}
         self._programs: list[CpuProgram] = []
         self._runs = 0
 
     @cached_property
-    def _library(self) -> Library:  # `open` may choose another
+    def _library(self) -> Library:  # default; open() may select another variant
         return Library()
 
     @cached_property
-    def _cpus(self) -> list[int]:  # as before
+    def _cpus(self) -> list[int]:  # default; open() may select other processors
         return processors()
 
     @cached_property
@@ -82,9 +84,10 @@ class CpuBackend:
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Starts the threads. `adapter` names a variant; BackendError if this machine does not run it.
+        """Starts the threads, after closing the backend if it is open.
 
-        What was open before is closed.
+        `spec.adapter` names a variant of the kernels. Raises BackendError if this machine does not support
+        the variant.
         """
         await self.close()
         self._library = Library(spec.adapter)
@@ -92,8 +95,8 @@ class CpuBackend:
         self._weights = WeightForms(self._library, len(self._cpus))
         self._runner = runner = Runner(self._library, self._cpus)
         weakref.finalize(self, runner.stop).atexit = False
-        # At exit threads of Python may still wait for the pool, so that it must stay; but a step has to end
-        # before its memory goes.
+        # At interpreter exit the pool stays alive, as Python threads may still wait for it; but running steps
+        # must end before their memory is freed.
         weakref.finalize(self, runner.settle)
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
@@ -102,12 +105,12 @@ class CpuBackend:
         self._weights.add(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        """Gives all groups new memory, zeroed. What was compiled before can run no more."""
+        """Allocates new zeroed memory for all state groups. Programs compiled earlier become invalid."""
         self._opened().settle()
         self._states, self._programs = state_memory(states, units), []
 
     async def compile(self, plan: Plan) -> Program:
-        """Places every operand; weights are packed at their first use."""
+        """Assigns an address to every operand; packs weights that no earlier program used."""
         self._opened()
         arena = plan_arena(plan)
         memory = Memory(arena.n_bytes)
@@ -133,14 +136,17 @@ class CpuBackend:
         return Program(plan, program)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Begins a step, or has it wait behind those under way, or, where there are too many, waits for the
-        first. With inputs it waits for all."""
+        """Queues a step and returns its ticket.
+
+        The call waits for the oldest step if the queue is full, and for all steps if there are `inputs`,
+        which overwrite the program's arena.
+        """
         runner, own = self._opened(), self._own(program)
         _check_step(program, step)
-        taken = checked_inputs(program, step, inputs, backend="cpu")
-        if taken:
+        checked = checked_inputs(program, step, inputs, backend="cpu")
+        if checked:
             runner.settle()
-        for name, data in taken.items():
+        for name, data in checked.items():
             own.arena.write(own.offsets[name], data)
         n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
         flight = CpuStep(own, step, n_outputs * own.output_bytes, next(own.places))
@@ -149,7 +155,10 @@ class CpuBackend:
         return Ticket(program, n_outputs, flight)
 
     async def read(self, ticket: Ticket) -> Result:
-        """Waits for the step. Other tasks have had their turn before; other threads run meanwhile."""
+        """Waits for the step and returns its results.
+
+        Other asyncio tasks run once before the wait; other Python threads run during it.
+        """
         await asyncio.sleep(0)
         flight: CpuStep = ticket.handle
         if self._runner:
@@ -165,13 +174,13 @@ class CpuBackend:
         return {name: own.arena.read(own.offsets[name], n) for name, n in sizes.items()}
 
     async def read_state(self, group: str, unit: int) -> bytes:
-        """BackendError for a group or a unit that there is not."""
+        """Bytes of a unit. Raises BackendError for an unknown group or unit."""
         memory = group_of(self._states, group)
         self._opened().settle()
         return memory.read(unit)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
-        """BackendError for a group or a unit that there is not, or bytes that are not a unit's."""
+        """Writes a unit. Raises BackendError for an unknown group or unit, or data of another size."""
         memory = group_of(self._states, group)
         self._opened().settle()
         memory.write(unit, data)
@@ -184,7 +193,7 @@ class CpuBackend:
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
-        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        """Writes `inputs` into views, runs the step and returns the bytes of `outputs`; for single ops."""
         runner, own = self._opened(), self._own(program)
         runner.settle()
         for view, data in inputs.items():
@@ -196,7 +205,7 @@ class CpuBackend:
         return ticket, [own.arena.read(*place) for place in places]
 
     def peak_gflops(self) -> float:
-        """Operations on int8 that all threads make a second, at most; the best of some runs."""
+        """Peak int8 operations of all threads, in 10^9 per second; the best of several runs."""
         return peak_gflops(self._library, len(self._cpus))
 
     def memory(self) -> MemoryReport:
@@ -208,11 +217,11 @@ class CpuBackend:
         )
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        """What these plans, which it can run, will take. It need not be open."""
+        """Memory forecast for plans that the backend can run. The backend need not be open."""
         return forecast(self._library, len(self._cpus), plans, pools)
 
     async def close(self) -> None:
-        """Ends the threads and lets go of all memory."""
+        """Ends the threads and frees all memory."""
         if self._runner:
             self._runner.stop()
             self._weights = WeightForms(self._library, len(self._cpus))
@@ -224,7 +233,7 @@ class CpuBackend:
         return self._runner
 
     def _own(self, program: Program) -> CpuProgram:
-        """What was compiled for the states of now. Their memory is in its records."""
+        """The compiled program. Raises BackendError if its records point into freed state memory."""
         own = program.handle
         if not isinstance(own, CpuProgram) or own.states is not self._states:
             raise stale(program)
@@ -235,7 +244,7 @@ class CpuBackend:
 
 
 def _check_step(program: Program, step: bytes) -> None:
-    """C reads as many words as the layout has."""
+    """Raises BackendError for a step of the wrong size: C reads as many words as the layout has."""
     want = 4 * program.plan.layout.n_words
     if len(step) != want:
         raise BackendError(
@@ -246,5 +255,5 @@ def _check_step(program: Program, step: bytes) -> None:
 
 
 def open_backend() -> CpuBackend:
-    """The row's entry in `select.BACKENDS`."""
+    """Constructor that the table of backends in `camelid.backends.registry` names."""
     return CpuBackend()

@@ -1,4 +1,4 @@
-"""What plans will take on cpu, before anything is opened: weights in the forms that ops ask for, scratch."""
+"""Memory forecast of plans on cpu before the backend is opened: weights in their ops' forms, scratch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from camelid_native.cpu.weights import is_mapped
 def forecast(
     library: Library, n_threads: int, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]
 ) -> Forecast:
-    """Bytes of the weights that these plans name, and of each plan's scratch and results."""
+    """Bytes of all weights of the plans, and of each plan's scratch and results."""
     return Forecast(
         weights=weight_bytes(library, plans.values()),
         programs={name: program_bytes(library, n_threads, plan, pools) for name, plan in plans.items()},
@@ -42,7 +42,7 @@ def forecast(
 
 
 def weight_bytes(library: Library, plans: Iterable[Plan]) -> int:
-    """Each weight once in each form: a tied embedding is looked up in one and multiplied in another."""
+    """Bytes of each weight in each form in use: a tied embedding needs rows to look up, panels for logits."""
     ops = (op for plan in plans for op in plan.ops)
     forms = {
         (weight.name, form_of(op.name, role)): weight
@@ -54,7 +54,7 @@ def weight_bytes(library: Library, plans: Iterable[Plan]) -> int:
 
 
 def program_bytes(library: Library, n_threads: int, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
-    """Scratch and results of a plan at full capacity."""
+    """Bytes of a plan's scratch and results at full capacity."""
     ops = _records(library, plan, pools)
     record = program_record(plan, ops)
     scratch = library.scratch_bytes(ctypes.addressof(record), n_threads)
@@ -63,7 +63,7 @@ def program_bytes(library: Library, n_threads: int, plan: Plan, pools: Mapping[s
 
 
 def _records(library: Library, plan: Plan, pools: Mapping[str, PoolSize]) -> ctypes.Array[OpRecord]:
-    """The plan's records with every size, and nothing placed."""
+    """Records of the plan with all sizes filled in and every address 0."""
 
     def state(ref: StateRef, first: str) -> StateRecord:
         spec, pool = plan.state(ref.group), group_of(pools, ref.group)

@@ -1,7 +1,8 @@
-"""Finds the compiled kernels and loads them; `camelid_native.build` compiles them.
+"""Finds and loads the compiled kernels; `camelid_native.build` compiles them.
 
-Places, in this order: $CAMELID_NATIVE_DIR, laid out as `build --out` fills it; `lib/` in this package.
-Out of a zip the library is copied to a folder of the cache that is named by its hash.
+The library is in $CAMELID_NATIVE_DIR, in the layout of `build --out`, if the variable is set; else in `lib/`
+of this package. If the package is imported from a zip, the library is copied to a cache folder named by the
+library's SHA-256.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ OVERRIDE = "CAMELID_NATIVE_DIR"
 BUILD = "python -m camelid_native.build"
 NOT_BUILT = (
     "the CPU backend was not built: install a C compiler, or pip install ziglang, then run "
-    f"`{BUILD}`; the reference backend runs meanwhile"
+    f"`{BUILD}`; the reference backend works without it"
 )
 
 
 def load() -> ctypes.CDLL:
-    """The library of this machine, of this version's sources and records; else BackendError."""
+    """Loads this machine's library.
+
+    Raises BackendError if the library is missing, does not load, or was built from other sources or with
+    another version of the records.
+    """
     path = find()
     if path is None:
         raise _error(_not_found())
@@ -39,14 +44,17 @@ def load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
         abi = int(library.cam_abi())
     except (OSError, AttributeError) as error:
-        raise _error(f"{path} is no library of Camelid's that loads here ({error}); {_mend(path)}") from error
+        raise _error(f"{path} cannot be loaded as Camelid's CPU library ({error}); {_mend(path)}") from error
     if abi != ABI:
-        raise _error(f"{path} has records of version {abi}, this Camelid {ABI}; {_mend(path)}")
+        raise _error(f"{path} has records of version {abi}, expected version {ABI}; {_mend(path)}")
     return library
 
 
 def find() -> Path | None:
-    """Where the library is; None where there is none. BackendError if the cache cannot be written."""
+    """Path of this machine's library; None if there is no library.
+
+    Raises BackendError if a zipped library cannot be copied to the cache.
+    """
     place = _places() / this_target().name
     library = place / this_target().system.library
     if not library.is_file():
@@ -69,7 +77,7 @@ def _not_found() -> str:
 
 
 def _extract(packed: Traversable) -> Path:
-    """The file in the cache with the same bytes, written there if need be."""
+    """Path of the library's copy in the cache; writes the copy if it is missing or differs."""
     data = packed.read_bytes()
     folder = cache_folder() / "native" / hashlib.sha256(data).hexdigest()
     path = folder / packed.name
@@ -77,13 +85,13 @@ def _extract(packed: Traversable) -> Path:
         if not path.is_file() or path.read_bytes() != data:
             _write(path, data)
     except OSError as error:
-        hint = "name a folder that can be written: CAMELID_CACHE=DIR"
+        hint = "set a writable cache folder: CAMELID_CACHE=DIR"
         raise _error(f"the CPU backend's library cannot be unpacked to {folder} ({error}); {hint}") from error
     return path
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Another process may do the same at the same time: each renames a file of its own."""
+    """Writes a file atomically by rename, since another process may write the same file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
         new = Path(folder, path.name)
@@ -92,16 +100,18 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @cache
-def _check_sources(path: Path, written_ns: int) -> None:  # noqa: ARG001 - a part of the cache's key
-    """A library whose build.json names other sources than those of this package is refused. Looked at once:
-    what a process has loaded stays as it is."""
+def _check_sources(path: Path, written_ns: int) -> None:  # noqa: ARG001 - part of the cache key
+    """Raises BackendError if build.json records other sources than this package's.
+
+    Cached per file version: a library stays as loaded for the life of the process.
+    """
     facts = read_facts(path, path.parent)
     if facts and SOURCES.is_dir() and facts.sources != digest(this_target()):
-        raise _error(f"{path} is older than its sources, or newer; {_mend(path)}")
+        raise _error(f"{path} is older than its sources, or newer than this checkout; {_mend(path)}")
 
 
 def _mend(path: Path | None = None) -> str:
-    """The command that builds the library anew, where it is."""
+    """Instruction to rebuild the library in its folder."""
     folder = path.parents[1] if path else Path(os.environ.get(OVERRIDE, ""))
     options = {LIB: "", **{place: f" --sanitize {watched}" for watched, place in SANITIZED.items()}}
     return f"run `{BUILD}{options.get(folder, f' --out {shlex.quote(str(folder))}')}`"

@@ -1,4 +1,4 @@
-"""Memory that kernels work in: whole pages, zeroed, aligned, in huge pages where the system gives them."""
+"""Zeroed, page-aligned memory for kernels, in huge pages where the system provides them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from contextlib import suppress
 
 from camelid.errors import OutOfMemoryError
 
-HUGE_FROM = 4 << 20  # bytes; smaller blocks would waste most of a huge page
-CHUNK = 32 << 20  # bytes that an arena takes from the system at once
-LARGE = CHUNK // 2  # bytes of a block that has memory of its own: in a chunk it would waste the rest
+HUGE_FROM = 4 << 20  # bytes; smaller allocations would waste most of a huge page
+CHUNK = 32 << 20  # bytes that an arena allocates from the system at once
+LARGE = CHUNK // 2  # bytes; from this size an allocation bypasses the chunks, where it would waste space
 LINE = 64  # bytes of a cache line
-# Not shared with a child of fork(), as mmap would have it; and only private pages become huge ones. Windows
-# has neither the flags nor fork().
+# MAP_PRIVATE, because mmap's default shares pages with a child of fork(), and only private pages become huge
+# pages. Windows has neither the flags nor fork().
 PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
 
 class Memory:
-    """`n_bytes` zero bytes at `at`. Freed with the last reference."""
+    """`n_bytes` zero bytes at address `at`, freed with the last reference.
+
+    Raises OutOfMemoryError if the system refuses the allocation.
+    """
 
     def __init__(self, n_bytes: int) -> None:
         self.n_bytes = n_bytes
@@ -26,11 +29,11 @@ class Memory:
             self._pages = mmap.mmap(-1, max(n_bytes, mmap.PAGESIZE), **PRIVATE)
         except (OSError, OverflowError, ValueError) as error:
             raise OutOfMemoryError(
-                f"{n_bytes:,} bytes of memory cannot be had; use a smaller model or context",
+                f"{n_bytes:,} bytes of memory cannot be allocated; use a smaller model or context length",
                 want_bytes=n_bytes,
             ) from error
         if n_bytes >= HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # a kernel built without them
+            with suppress(OSError):  # an OS kernel without huge pages
                 self._pages.madvise(mmap.MADV_HUGEPAGE)
         self.at: int = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
 
@@ -42,16 +45,16 @@ class Memory:
 
 
 class Arena:
-    """Many blocks side by side in large ones, so that small blocks lie in huge pages, too."""
+    """Allocator that places small allocations in large chunks, so that they lie in huge pages, too."""
 
     def __init__(self) -> None:
-        self._large: list[Memory] = []  # each of one block
-        self._chunks: list[Memory] = []  # of many
-        self._used = 0  # bytes of the last chunk
-        self.n_bytes = 0  # of all blocks
+        self._large: list[Memory] = []  # one allocation each
+        self._chunks: list[Memory] = []  # many allocations each
+        self._used = 0  # bytes used in the last chunk
+        self.n_bytes = 0  # sum of all allocations
 
     def block(self, n_bytes: int) -> int:
-        """The address of so many zero bytes, at the start of a cache line. Freed with the arena."""
+        """Allocates zeroed bytes at the start of a cache line. Returns the address; freed with the arena."""
         room = in_lines(n_bytes)
         at = self._alone(room) if room >= LARGE else self._beside(room)
         self.n_bytes += room
@@ -71,5 +74,5 @@ class Arena:
 
 
 def in_lines(n_bytes: int) -> int:
-    """Bytes of a block: whole cache lines."""
+    """Bytes rounded up to whole cache lines."""
     return -(-n_bytes // LINE) * LINE

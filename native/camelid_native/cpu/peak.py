@@ -1,4 +1,4 @@
-"""How fast this machine multiplies at most: the yardstick of prefill."""
+"""Peak int8 throughput of this machine, the upper bound for prefill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPETITIONS = 5
 
 
 def peak_gflops(library: Library, n_threads: int) -> float:
-    """Billions of operations on int8 a second, by all threads: the best of some runs."""
+    """Peak int8 operations of all threads, in 10^9 per second; the best of REPETITIONS runs."""
     with ThreadPoolExecutor(n_threads) as pool:
 
         def run() -> float:

@@ -1,6 +1,6 @@
-"""The records of `cpu/abi.h`, filled from a plan: operands in the order of the op's row, whatever the op.
+"""Records of `c/abi.h`, filled from a plan: operands stand in the order of the op's row in OPS.
 
-A library whose records have other sizes is refused; a test compares the place of each field.
+`api.py` refuses a library whose records have other sizes; a test compares the offset of each field.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from camelid.plan.plan import Attr, Op, Plan, StateRef, StateSpec, View
 from camelid.plan.weights import Weight
 
 ABI = 4
-MOST_RUNS = 8  # one computes, the others wait behind it
+MOST_RUNS = 8  # one running, seven queued
 ROWS = {"T": 0, "S": 1, "O": 2}
 FORM_F32, FORM_ROWS, FORM_PANELS, FORM_GATED = range(4)
-TURNS = {FORM_PANELS: 1, FORM_GATED: 2}  # form of panels -> parts of the rows that take turns in it
+TURNS = {FORM_PANELS: 1, FORM_GATED: 2}  # form -> parts of the rows whose panels alternate
 FLAG_SAME_X = 1
 PANEL_ROWS = 16
 FEATURES = {"all_logits": 1, "candidates": 2}
-KV_TYPES = ("f32", "f16", "q8_0", "q4_0")  # that kernels of states read and write
-QUANTIZING = ("linear", "linear_glu")  # ops that may find their x quantized by the op before
+KV_TYPES = ("f32", "f16", "q8_0", "q4_0")  # state types of the attention and kv_write kernels
+QUANTIZING = ("linear", "linear_glu")  # ops that can reuse the x quantized by the op before
 ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "sigmoid", "tanh")
-# (op, attribute) -> the words that its kernel tells apart. It would take any other for one of them.
+# (op, attribute) -> values that the kernel distinguishes; the kernel does not detect any other value.
 KERNEL_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("attend_rows", "mask"): ("full", "causal", "symmetric"),
     ("attention", "mask"): ("causal", "held"),
@@ -106,17 +106,17 @@ RECORDS = (ViewRecord, WeightRecord, StateRecord, OpRecord, ProgramRecord)
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a plan's operands lie, and the library's numbers for names."""
+    """Addresses of a plan's operands, and the library's numbers of op names and attribute words."""
 
-    view: Callable[[View], int]  # its address
-    weight: Callable[[Weight, int], WeightRecord]  # in a form
+    view: Callable[[View], int]  # view -> address
+    weight: Callable[[Weight, int], WeightRecord]  # (weight, form) -> record
     state: Callable[[StateRef, str], StateRecord]
     kinds: Mapping[str, int]
     words: Mapping[str, int]
 
 
 def op_records(plan: Plan, placed: Placed) -> ctypes.Array[OpRecord]:
-    """All ops of a plan. BackendError for what records cannot say."""
+    """Records of all ops of a plan. Raises BackendError if the kernels cannot run the plan."""
     reason = reason_against_dtypes(plan, frozenset({F32})) or refusal(plan, placed.words)
     if reason:
         raise BackendError(f"backend 'cpu' cannot run this plan: {reason}", backend="cpu")
@@ -128,7 +128,10 @@ def op_records(plan: Plan, placed: Placed) -> ctypes.Array[OpRecord]:
 
 
 def refusal(plan: Plan, words: Mapping[str, int]) -> str:
-    """Why kernels do not obey the plan, though each op has one, or "". `words` are the library's."""
+    """Reason why the kernels cannot run the plan although each op has a kernel; empty if they can.
+
+    `words` are the library's attribute words.
+    """
     return next(chain(_unknown_words(plan, words), _unknown_types(plan)), "")
 
 
@@ -145,11 +148,11 @@ def _unknown_types(plan: Plan) -> Iterator[str]:
     for state in plan.states:
         if state.kv_type not in KV_TYPES:
             known = ", ".join(KV_TYPES)
-            yield f"it has no kernel for state {state.name!r} of type {state.kv_type}; it knows {known}"
+            yield f"it has no kernel for state {state.name!r} of type {state.kv_type}; supported: {known}"
 
 
 def program_record(plan: Plan, ops: ctypes.Array[OpRecord]) -> ProgramRecord:
-    """A program over these ops, without scratch."""
+    """Program record over these op records; `scratch` is left 0."""
     offsets = {name: getattr(plan.layout, name) for name in OFFSETS}
     return ProgramRecord(
         ops=ctypes.addressof(ops),
@@ -163,17 +166,17 @@ def program_record(plan: Plan, ops: ctypes.Array[OpRecord]) -> ProgramRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlacedState:
-    """The memory of one state group: rows of all layers in one block, layer by layer, tensor by tensor."""
+    """Address of a state group: rows of all layers are contiguous, layer by layer, tensor by tensor."""
 
     spec: StateSpec
-    group: int  # its place in a sequence's words of the step
+    group: int  # index in the group words of a sequence in the step
     at: int
     n_units: int
     table_at: int = 0
     table_cols: int = 0
 
     def record(self, ref: StateRef, first: str = "") -> StateRecord:
-        """One layer. `first` names the tensor that stands first, where an op takes but one of several."""
+        """Record of one layer. `first` names the tensor to put first, for ops that read one tensor only."""
         spec = self.spec
         layer = spec.layers.index(ref.layer) if ref.layer in spec.layers else 0
         at = self.at + layer * self.n_units * spec.unit_rows * spec.row_bytes
@@ -197,13 +200,13 @@ class PlacedState:
 
 
 def stacked(weight: Weight) -> tuple[int, int, int]:
-    """[stack, rows, cols] of a vector, a matrix or a stack of matrices."""
+    """Shape [stack, rows, cols] of a vector, a matrix or a stack of matrices."""
     *outer, cols = weight.shape
     return (outer[0], outer[1], cols) if len(outer) == 2 else (1, weight.rows, cols)
 
 
 def weight_record(weight: Weight, form: int, at: int, stack_bytes: int = 0) -> WeightRecord:
-    """A weight in memory."""
+    """Record of a weight at address `at`."""
     stack, rows, cols = stacked(weight)
     type_id = quant(weight.type).id if form else 0
     return WeightRecord(
@@ -236,17 +239,17 @@ def _view(view: View, placed: Placed) -> ViewRecord:
 
 
 def _number(value: Attr, placed: Placed) -> float:
-    """Words go by their number in the library."""
+    """Attribute as a float; a word becomes its number in the library."""
     return float(placed.words[value]) if isinstance(value, str) else float(value)
 
 
 def form_of(op: str, role: str) -> int:
-    """How an op takes its weight."""
+    """Form (FORM_*) in which an op reads its weight."""
     return FORMS.get((op, role), FORM_F32)
 
 
 def _same_x(ops: Sequence[Op]) -> Iterator[bool]:
-    """For each op, whether the rows that it quantizes were those of the op right before it."""
+    """True for each op that quantizes the same x as the op directly before it."""
     before: View | None = None
     for op in ops:
         x = op.view("x") if op.name in QUANTIZING else None

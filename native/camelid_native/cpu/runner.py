@@ -1,4 +1,4 @@
-"""The threads of a backend and the steps under way."""
+"""Thread pool of the backend and its queue of running steps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ PLACES_BYTES = 1 << 17  # all logits of a vocabulary of 150,000 are 0.6 MB an ou
 
 
 def result_places(n_bytes: int) -> int:
-    """Places for a program's results, of so many bytes each. With several its next steps can wait behind the
-    one under way, whose results are read later."""
+    """Number of result buffers of a program whose results have `n_bytes` per step.
+
+    With several buffers, steps queue behind the running one before its results are read.
+    """
     return max(min(PLACES_BYTES // max(n_bytes, 1), MOST_RUNS), 1)
 
 
 @dataclass(slots=True)
 class CpuProgram:
-    """A compiled plan and all memory that its records point into."""
+    """A compiled plan with all memory that its records point into."""
 
     record: ProgramRecord
     ops: ctypes.Array[OpRecord]
@@ -35,65 +37,64 @@ class CpuProgram:
     arena: Memory
     scratch: Memory
     results: tuple[Memory, ...]
-    places: Iterator[Memory]  # of results, in turn
-    output_bytes: int  # of the results
+    places: Iterator[Memory]  # cycles through `results`
+    output_bytes: int  # result bytes of one output
     offsets: Mapping[str, int]
 
     @property
     def n_bytes(self) -> int:
-        """Of what is its own."""
+        """Bytes of the arena, the scratch and the results; weights and states are shared."""
         return sum(memory.n_bytes for memory in (self.arena, self.scratch, *self.results))
 
 
 @dataclass(slots=True, eq=False)
 class CpuStep:
-    """A step that was submitted: its program and bytes, where its results come and how many bytes, and what
-    they were; in which process its threads run, and whether it has ended there."""
+    """A submitted step."""
 
     program: CpuProgram
     step: bytes
-    n_bytes: int
-    result: Memory
-    data: bytes = b""
-    process: int = 0
+    n_bytes: int  # of the results
+    result: Memory  # buffer that the kernels write to
+    data: bytes = b""  # the results, copied when the step has ended
+    process: int = 0  # pid of the process whose threads run the step
     has_begun: bool = False
     has_ended: bool = False
 
 
 class Runner:
-    """Runs steps in order. Until one has ended it keeps everything that the threads read and write for it.
+    """Runs steps in order. It keeps all memory of a step alive until the step has ended.
 
-    It knows nothing of the backend, so that it can end the threads when the backend is dropped.
+    The runner has no reference to the backend, so that a finalizer of the backend can stop the threads.
     """
 
     def __init__(self, library: Library, cpus: Sequence[int]) -> None:
         self._library = library
         self._pool = library.start(cpus)
-        self._flights: deque[CpuStep] = deque()  # the steps under way, the oldest first
+        self._flights: deque[CpuStep] = deque()  # running and queued steps, the oldest first
 
     def submit(self, flight: CpuStep) -> None:
-        """Begins a step, or lets it wait behind those under way, once it and its results have a place."""
+        """Queues a step, after a wait for a free place in the queue and for its result buffer."""
         self.settle(min(self._n_after(flight.result), MOST_RUNS - 1))
         program, flight.process = flight.program, os.getpid()
-        self._flights.append(flight)  # before it begins: an interrupt in between must not lose a step
+        self._flights.append(flight)  # before the submit: an interrupt in between must not lose the step
         self._library.submit(self._pool, ctypes.addressof(program.record), flight.step, flight.result.at)
         flight.has_begun = True
 
     def _n_after(self, result: Memory) -> int:
-        """Steps after the last one under way whose results come to that place."""
+        """Number of steps queued after the last step that writes to `result`."""
         for n, flight in enumerate(reversed(self._flights)):
             if flight.result is result:
                 return n
         return len(self._flights)
 
     def settle(self, most: int = 0) -> None:
-        """Waits until at most so many steps are under way, and keeps the results of the others, whose places
-        later steps take. In a child of fork() there is none: they go on in the parent alone."""
+        """Waits until at most `most` steps are unfinished, and copies the results of the ended steps, as
+        later steps reuse their buffers. A child of fork() drops all steps: they run in the parent only."""
         flights = self._flights
         if flights and flights[0].process != os.getpid():
             flights.clear()
         if len(flights) > most:
-            is_sure = all(flight.has_begun for flight in flights)  # the pool counts those that have alone
+            is_sure = all(flight.has_begun for flight in flights)  # the pool counts begun steps only
             self._library.wait(self._pool, most if is_sure else 0)
         for flight in list(flights)[: max(len(flights) - most, 0)]:
             flight.data = flight.result.read(0, flight.n_bytes)
@@ -101,18 +102,18 @@ class Runner:
             flights.remove(flight)
 
     def finish(self, flight: CpuStep) -> None:
-        """Waits for this step, unless it has ended. BackendError where another process runs it."""
+        """Waits until the step has ended. Raises BackendError if the parent of this process runs the step."""
         if flight in self._flights:
             self.settle(len(self._flights) - 1 - self._flights.index(flight))
         if not flight.has_ended:
             raise BackendError(
-                "the step was under way when this process was forked, and ends in its parent alone; fork "
-                "between steps, or load the model anew in the child",
+                "the step was under way when this process was forked, and ends in the parent process only; "
+                "fork between steps, or load the model again in the child",
                 backend="cpu",
             )
 
     def stop(self) -> None:
-        """Ends the threads, once their steps have ended. A second call does nothing."""
+        """Waits for all steps and ends the threads. A second call does nothing."""
         self.settle()
         pool, self._pool = self._pool, 0
         if pool:

@@ -1,4 +1,4 @@
-"""The memory of state groups, and the bytes of their units."""
+"""Memory of state groups, with reads and writes of single units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from camelid_native.cpu.state_layout import group_of, unit_regions
 
 @dataclass(slots=True)
 class StateMemory:
-    """The rows and the page table of one group."""
+    """Rows and page table of one state group."""
 
     spec: StateSpec
     pool: PoolSize
@@ -31,13 +31,13 @@ class StateMemory:
         )
 
     def read(self, unit: int) -> bytes:
-        """A unit's rows, tensor after tensor. BackendError for a unit that there is not."""
+        """Bytes of a unit, layer by layer, tensor by tensor. Raises BackendError for an unknown unit."""
         return b"".join(
             self.rows.read(at, n_bytes) for at, n_bytes in unit_regions(self.spec, self.pool.units, unit)
         )
 
     def write(self, unit: int, data: bytes) -> None:
-        """The reverse. BackendError also for bytes that are not as many as a unit has."""
+        """Writes the bytes of a unit. Raises BackendError for an unknown unit or data of another size."""
         regions, start = unit_regions(self.spec, self.pool.units, unit), 0
         check_unit(self.spec.name, data, sum(n_bytes for _, n_bytes in regions), backend="cpu")
         for at, n_bytes in regions:
@@ -46,7 +46,7 @@ class StateMemory:
 
 
 def state_memory(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> dict[str, StateMemory]:
-    """The memory of each group, zeroed. BackendError for a group without a pool."""
+    """Allocates zeroed memory for each group. Raises BackendError for a group without a pool."""
     sizes = [(spec, group_of(pools, spec.name)) for spec in states]
     return {
         spec.name: StateMemory(

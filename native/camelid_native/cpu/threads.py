@@ -1,4 +1,4 @@
-"""How many threads compute, and on which processors."""
+"""Number of compute threads, and their processors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from camelid.backends.common.processors import allowed_processors, cpu_quota
 from camelid.errors import RequestError
 
-MAX_THREADS = 1024  # each has a stack and scratch of its own
+MAX_THREADS = 1024  # each thread needs its own stack and scratch
 
 
 def processors(n_threads: int | None = None) -> list[int]:
-    """The processors to compute on, one thread each: as many as asked, else as many as this process may use.
+    """Processor of each thread: `n_threads` entries, by default one per processor the process may use.
 
-    More threads than processors share them. RequestError for a number that is none, or above `MAX_THREADS`.
+    The default also respects a container's CPU quota. More threads than processors share processors. Raises
+    RequestError if `n_threads` is not in 1..MAX_THREADS.
     """
     allowed = allowed_processors()
     n = n_threads if n_threads is not None else min(len(allowed), _whole_quota(), MAX_THREADS)
@@ -25,12 +26,14 @@ def processors(n_threads: int | None = None) -> list[int]:
 
 
 def may_pin(cpus: Sequence[int]) -> bool:
-    """Whether each thread may be bound to its processor: if they are all that there are. Who takes but some
-    of them leaves it to the system which, or two processes would both take the first."""
+    """True if threads may be pinned: `cpus` are all processors that this process may use.
+
+    Fewer threads are not pinned: two processes would both pin theirs to the first processors.
+    """
     return sorted(cpus) == allowed_processors()
 
 
 def _whole_quota() -> int:
-    """Whole processors that a container's quota amounts to."""
+    """Whole processors in a container's CPU quota; MAX_THREADS without a quota."""
     quota = cpu_quota()
     return MAX_THREADS if quota is None else max(int(quota), 1)

@@ -1,8 +1,8 @@
-"""Weights in the forms that kernels take: float32, rows as in the file, or panels packed from it.
+"""Weights in the forms that kernels read: float32, rows as in the file, or panels packed from the rows.
 
-Matrices are packed piece by piece on all threads, many at a time. Their source is read, not mapped: no page
-of it stays, and a file that is cut short meanwhile is an error, not a bus error. Embedding tables stay
-mapped: few of their rows are ever looked up.
+Matrices are packed in pieces, several at a time on all threads. Their file is read, not mapped: no page of
+the file stays in memory, and a file truncated meanwhile is a ModelFormatError, not a SIGBUS. Embedding tables
+stay mapped, as few of their rows are ever looked up.
 """
 
 from __future__ import annotations
@@ -39,48 +39,52 @@ from camelid_native.cpu.records import (
 )
 
 U8: TypeAlias = npt.NDArray[np.uint8]
-Stored: TypeAlias = Callable[[int, int], U8]  # so many rows from a first one, in the weight's own type
+Stored: TypeAlias = Callable[[int, int], U8]  # (first row, n rows) -> rows in the weight's type
 Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
 Job: TypeAlias = Callable[[], None]
-Begin: TypeAlias = Callable[[Job], Future[None]]  # on some thread
-Record: TypeAlias = Callable[[Weight, int], WeightRecord]  # of a weight in a form
-PIECE_BYTES = 2 << 20  # of the source, packed at once by one thread
+Begin: TypeAlias = Callable[[Job], Future[None]]  # starts a job on a pool thread
+Record: TypeAlias = Callable[[Weight, int], WeightRecord]  # (weight, form) -> record
+PIECE_BYTES = 2 << 20  # source bytes that one job packs
 TILE_VALUES = 1 << 20
-# Load ops that leave every byte where it is, that move whole rows, and that take the whole matrix.
+# Load ops that keep every byte in place, that move whole rows, and that need the whole matrix at once.
 KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
 
 
 class WeightForms:
-    """All weights of a backend, each in the forms that some op has asked for."""
+    """All weights of a backend, each in the forms that compiled ops use."""
 
     def __init__(self, library: Library, n_threads: int) -> None:
         self._library, self._n_threads = library, n_threads
         self._sources: dict[str, str] = {}
         self._records: dict[tuple[str, int], WeightRecord] = {}
         self._memory = Arena()
-        self._mapped: dict[str, U8] = {}  # by path: a source may be another file later
+        self._mapped: dict[str, U8] = {}  # by path, since a later load may give a source another path
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
-        """Declares weights; nothing is read before a form is asked for."""
+        """Declares weights. A weight is read when a form is first requested."""
         self._sources.update(sources)
         stale = {weight.name for weight in weights}
         self._records = {key: record for key, record in self._records.items() if key[0] not in stale}
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of memory taken, without what is mapped."""
+        """Bytes of allocated memory, without mapped files."""
         return self._memory.n_bytes
 
     def record(self, weight: Weight, form: int) -> WeightRecord:
-        """The weight in a form, made now unless it is there. ModelFormatError for a source that fails."""
+        """Record of a weight in a form; packs the weight at the first request.
+
+        Raises ModelFormatError if the file cannot be read.
+        """
         with self.packing() as record:
             return record(weight, form)
 
     @contextmanager
     def packing(self) -> Generator[Record]:
-        """Gives records at once, and what they speak of once the block has ended: it is made meanwhile.
+        """Context that yields a function (weight, form) -> record.
 
-        If anything fails, of the caller's or a source (ModelFormatError), no record of the block is kept.
+        The function returns at once while threads pack the weight; all weights are ready when the context
+        exits. If the caller or a job fails (ModelFormatError), no record of the context is kept.
         """
         before, pool = dict(self._records), ThreadPoolExecutor(self._n_threads)
         begun: list[Future[None]] = []
@@ -97,7 +101,7 @@ class WeightForms:
             self._records = before
             raise
         finally:
-            pool.shutdown(cancel_futures=True)  # no thread goes on writing to memory that may be freed
+            pool.shutdown(cancel_futures=True)  # waits, so that no thread writes to freed memory
 
     def _record(self, begin: Begin, weight: Weight, form: int) -> WeightRecord:
         key = (weight.name, form)
@@ -106,7 +110,7 @@ class WeightForms:
         return self._records[key]
 
     def floats(self, weight: Weight, begin: Begin) -> WeightRecord:
-        """All values as float32, row after row."""
+        """Record of all values as float32, row by row."""
         at = self._memory.block(4 * weight.rows * weight.cols)
         begin(partial(self._put_floats, weight, at))
         return weight_record(weight, FORM_F32, at)
@@ -117,7 +121,7 @@ class WeightForms:
             ctypes.memmove(at + 4 * start * weight.cols, values.tobytes(), values.nbytes)
 
     def rows(self, weight: Weight, begin: Begin) -> WeightRecord:
-        """Rows in blocks of the weight's type: the mapped file where it has them so."""
+        """Record of rows in blocks of the weight's type; the mapped file if no load op changes the rows."""
         if is_mapped(weight):
             return weight_record(weight, FORM_ROWS, self._mapped_at(weight.parts[0]))
         at = self._memory.block(weight.n_bytes)
@@ -130,7 +134,7 @@ class WeightForms:
             ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
 
     def panels(self, weight: Weight, begin: Begin, *, form: int) -> WeightRecord:
-        """Panels of 16 rows, matrix by matrix; of a matrix as many parts as take turns in the form."""
+        """Record of panels of 16 rows, matrix by matrix; FORM_GATED alternates panels of the two halves."""
         stack, rows, cols = stacked(weight)
         turns, height, stored = TURNS[form], _piece_rows(weight), self._stored(weight)
         rows //= turns
@@ -147,17 +151,20 @@ class WeightForms:
             for start in range(0, rows, height)
         ]
         if _takes_all(weight):
-            wait(pieces)  # until then the whole matrix is held; it must not be one of many
+            wait(pieces)  # each such weight holds its whole decoded matrix: one at a time
         return weight_record(weight, form, at, turns * part)
 
     def _pack(self, weight: Weight, stored: Stored, first: int, rows: range, at: int, turns: int) -> None:
-        """These rows of those from row `first` on, whose panels begin at `at`."""
+        """Packs `rows` of the part that begins at row `first`; the panels of the part begin at `at`."""
         piece = np.ascontiguousarray(stored(first + rows.start, len(rows)))
         to = at + turns * self._library.panel_bytes(weight.type, rows.start, weight.cols)
         self._library.pack(weight.type, piece.ctypes.data, len(rows), weight.cols, to, turns)
 
     def _stored(self, weight: Weight) -> Stored:
-        """What gives rows in the weight's own type, load ops done, and itself does once what can be."""
+        """Function that reads rows in the weight's type with load ops applied.
+
+        Work for the whole weight (row order, transposition) is done once, here.
+        """
         names = {op.name for op in weight.load_ops}
         each = row_bytes(weight.type, weight.cols)
         if names <= KEEPS:
@@ -170,18 +177,18 @@ class WeightForms:
         return partial(self._changed, weight)
 
     def _moved(self, weight: Weight, order: Order, start: int, n: int) -> U8:  # [n, row_bytes]
-        """Rows that load ops only move."""
-        each, wanted = row_bytes(weight.type, weight.cols), order[start : start + n]
-        first, end = int(wanted.min()), int(wanted.max()) + 1
-        return self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)[wanted - first]
+        """Rows of a weight whose load ops only move rows."""
+        each, rows = row_bytes(weight.type, weight.cols), order[start : start + n]
+        first, end = int(rows.min()), int(rows.max()) + 1
+        return self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)[rows - first]
 
     def _changed(self, weight: Weight, start: int, n: int) -> U8:  # [n * row_bytes]
-        """Rows whose values load ops change."""
+        """Rows of a weight whose load ops change values: decoded, changed, encoded again."""
         values = load_rows(weight, self._read, start, n)
         return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
 
     def _bytes(self, weight: Weight, start: int, n_bytes: int) -> U8:
-        """Bytes of the parts laid end to end."""
+        """Bytes of the weight's concatenated parts, from `start` on."""
         pieces: list[U8] = []
         at = 0
         for part in weight.parts:
@@ -196,15 +203,15 @@ class WeightForms:
             return reader.read(part, offset, n_bytes)
 
     def _mapped_at(self, part: Part) -> int:
-        """The address of a part of a mapped file. ModelFormatError if the file ends before it does."""
+        """Address of a part in its mapped file. Raises ModelFormatError if the file ends before the part."""
         path = self._sources[part.source]
         if path not in self._mapped:
             self._mapped[path] = _map(path)
         pages, end = self._mapped[path], part.offset + part.n_bytes
         if end > len(pages):
             raise ModelFormatError(
-                f"{path}: ends at byte {len(pages)}, {end - len(pages)} bytes early; it was cut short while "
-                "it was read",
+                f"{path}: ends at byte {len(pages)}, {end - len(pages)} bytes early; the file was truncated "
+                "while Camelid read it",
                 path=path,
             )
         return pages.ctypes.data + part.offset
@@ -218,43 +225,43 @@ FORMS: dict[int, Callable[[WeightForms, Weight, Begin], WeightRecord]] = {
 
 
 def is_mapped(weight: Weight) -> bool:
-    """Whether a file holds its rows as kernels look them up, so that they take no memory of their own."""
+    """True if kernels look rows up in the mapped file, so that the weight needs no memory of its own."""
     return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
 
 
 def _moves_only(weight: Weight) -> bool:
-    """Whether load ops leave rows as the file has them, each in some other place perhaps."""
+    """True if load ops change the order of rows only, not their bytes."""
     return {op.name for op in weight.load_ops} <= KEEPS | MOVES and len(weight.shape) > 1
 
 
 def _takes_all(weight: Weight) -> bool:
-    """Whether some load op changes values of the whole matrix at once."""
+    """True if a load op needs the values of the whole matrix at once."""
     return not _moves_only(weight) and any(op.name in TAKES_ALL for op in weight.load_ops)
 
 
 def _piece_rows(weight: Weight) -> int:
-    """Rows of a piece: whole panels, and whole heads where load ops move rows within each."""
+    """Rows of a piece: whole panels, and whole heads if a load op permutes rows within a head."""
     heads = [int(op.args[1]) for op in weight.load_ops if op.name == "permute_rows"]
     step = math.lcm(PANEL_ROWS, *heads)
     return max(PIECE_BYTES // row_bytes(weight.type, weight.cols) // step, 1) * step
 
 
 def _order(weight: Weight) -> Order:
-    """The stored row that is each row of a weight whose load ops only move rows."""
+    """Index of the stored row for each row of a weight whose load ops only move rows."""
     n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
     order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
     for op in weight.load_ops:
-        order = LOAD_OPS[op.name](order, op)  # the numbers of the rows move as the rows would
+        order = LOAD_OPS[op.name](order, op)  # row indices move as the rows would
     return order.ravel().astype(np.intp)
 
 
 def _map(path: str) -> U8:
-    """A file, mapped."""
+    """Maps a file read-only. Raises ModelFormatError if it cannot be read or is empty."""
     try:
         with Path(path).open("rb") as file:
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # ValueError: it has become empty
+    except (OSError, ValueError) as error:  # ValueError: the file is empty now
         raise ModelFormatError(
-            f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
+            f"{path}: cannot be read: {error}; did the file change meanwhile?", path=path
         ) from error
     return np.frombuffer(pages, np.uint8)

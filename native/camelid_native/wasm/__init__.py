@@ -1,1 +1,1 @@
-"""The CPU kernels as WebAssembly, in a page."""
+"""CPU backend of the page: the kernels as WebAssembly."""

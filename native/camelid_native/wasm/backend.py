@@ -1,6 +1,6 @@
-"""cpu in a page: the kernels as WebAssembly, driven through sections of plain data by an executor there.
+"""Backend cpu in a page: WebAssembly kernels, run by an executor in JavaScript from sections of plain data.
 
-Holds promises A and B, as the native kernels do; plain and relaxed SIMD give the same bits.
+It keeps promises A and B, as the native kernels do; plain and relaxed SIMD give identical bits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -47,12 +48,12 @@ from camelid_native.wasm.tape import Section, address
 from camelid_native.wasm.weights import Panels, WasmWeights, panels_of
 
 MAX_IN_FLIGHT = 2
-ARENA = ("arena/", "scratch/", "ring/", "records/", "program/")  # beginnings of buffers' names
+ARENA = ("arena/", "scratch/", "ring/", "records/", "program/")  # prefixes of buffer names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """What an open module is, as the executor tells it: nothing of it is written down here."""
+    """Facts of the open WASM module, as the executor reports them."""
 
     device: str = "not opened"
     build: str = ""
@@ -63,7 +64,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """The buffers of one state group, by number."""
+    """Buffer numbers of one state group."""
 
     spec: StateSpec
     pool: PoolSize
@@ -79,13 +80,13 @@ class GroupPlace:
 
 @dataclass(frozen=True, slots=True)
 class WasmProgram(HostProgram):
-    """With the states that its records point at."""
+    """A compiled program with the state groups that its records point at."""
 
     groups: Mapping[str, GroupPlace]
 
 
-class WasmBackend:
-    """Plans as arrays of records in the memory of a WebAssembly module."""
+class WasmBackend(Backend):
+    """Backend that compiles plans to arrays of records in the memory of a WebAssembly module."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -111,9 +112,10 @@ class WasmBackend:
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Starts the kernels. `adapter` names a variant; BackendError if this browser does not run it.
+        """Starts the module and its workers, after closing the backend if it is open.
 
-        What was open before is closed.
+        `spec.adapter` names a variant of the kernels. Raises BackendError if this browser does not support
+        the variant, or if the module's records differ from this version's.
         """
         await self.close()
         request = {"variant": spec.adapter, "threads": spec.threads or 0}
@@ -134,7 +136,7 @@ class WasmBackend:
         self._weights.add(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        """Gives all groups new memory, zeroed. What was compiled before can run no more."""
+        """Allocates new zeroed memory for all state groups. Programs compiled earlier become invalid."""
         self._check_open()
         section = Section("allocate", "states")
         groups = {spec.name: self._group(section, spec, group_of(units, spec.name)) for spec in states}
@@ -143,7 +145,7 @@ class WasmBackend:
         self._groups = groups
 
     async def compile(self, plan: Plan) -> Program:
-        """Places every operand; weights are loaded and packed at their first use."""
+        """Assigns an address to every operand; loads and packs weights that no earlier program used."""
         self._check_open()
         arena = plan_arena(plan)
         section = Section("program", f"{plan.key.entry}/{next(self._numbers)}")
@@ -161,11 +163,11 @@ class WasmBackend:
         return Program(plan, WasmProgram(compiled, own.arena, own.offsets, own.groups))
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Submits a step, which runs when those before it have ended."""
+        """Queues a step, which runs when the steps before it have ended."""
         return self._steps.run(program, self._own(program), step, inputs)
 
     async def read(self, ticket: Ticket) -> Result:
-        """Waits for the step."""
+        """Waits for the step and returns its results."""
         return await self._steps.read(ticket)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
@@ -173,14 +175,14 @@ class WasmBackend:
         return await self._steps.read_boundary(ticket)
 
     async def read_state(self, group: str, unit: int) -> bytes:
-        """BackendError for a group or a unit that there is not."""
+        """Bytes of a unit. Raises BackendError for an unknown group or unit."""
         place = group_of(self._groups, group)
         regions = unit_regions(place.spec, place.pool.units, unit)
         with host_errors("cpu"):
             return b"".join([await self._host.read_state(f"state/{group}", at, n) for at, n in regions])
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
-        """BackendError for a group or a unit that there is not, or bytes that are not a unit's."""
+        """Writes a unit. Raises BackendError for an unknown group or unit, or data of another size."""
         place, start = group_of(self._groups, group), 0
         regions = unit_regions(place.spec, place.pool.units, unit)
         check_unit(group, data, place.spec.unit_bytes, backend="cpu")
@@ -198,14 +200,14 @@ class WasmBackend:
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
-        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        """Writes `inputs` into views, runs the step and returns the bytes of `outputs`; for single ops."""
         own, rows = self._own(program), program.plan.rows
         places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
         with host_errors("cpu"):
             for view, data in inputs.items():
                 await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
             ticket = self.run(program, step)
-            await self.read(ticket)  # so that its slot is free, whether or not it is read again
+            await self.read(ticket)  # frees the step's slot, even if the caller never reads the ticket
             return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
     def memory(self) -> MemoryReport:
@@ -222,15 +224,15 @@ class WasmBackend:
         )
 
     def record(self) -> None:
-        """From now on every step is kept for `save_tape`; call it before `load`."""
+        """Starts recording steps for `save_tape`; to be called before `load`."""
         self._steps.recording.start()
 
     def save_tape(self, path: str) -> None:
-        """Writes all sections and recorded steps, which an executor replays without camelid."""
+        """Writes all sections and recorded steps to a file that an executor replays without camelid."""
         self._steps.recording.save(path)
 
     async def close(self) -> None:
-        """Ends the threads and lets go of all memory."""
+        """Ends the workers and frees all memory."""
         if self._module.kinds:
             with host_errors("cpu"):
                 await self._host.close()
@@ -241,7 +243,7 @@ class WasmBackend:
             raise BackendError("backend 'cpu' is not open; call open() first", backend="cpu")
 
     def _own(self, program: Program) -> WasmProgram:
-        """What was compiled for the states of now. Their numbers are in its records."""
+        """The compiled program. Raises BackendError if its records point into freed state memory."""
         self._check_open()
         own = program.handle
         if not isinstance(own, WasmProgram) or own.groups is not self._groups:
@@ -249,7 +251,7 @@ class WasmBackend:
         return own
 
     async def _load_weights(self) -> None:
-        """Those that a plan has asked for and that are not there."""
+        """Loads the weights that compiled plans use and that are not loaded yet."""
         section = self._weights.taken()
         if not section.buffers:
             return
@@ -281,7 +283,7 @@ def _state(plan: Plan, groups: Mapping[str, GroupPlace], ref: StateRef, first: s
 
 
 def _facts(plan: Plan, number: int) -> dict[str, Any]:
-    """What a section says of a program beside its buffers."""
+    """Fields of a program section beside its buffers."""
     return {
         "program": number,
         "scratch": [ProgramRecord.scratch.offset, ProgramRecord.scratch_bytes.offset],
@@ -296,18 +298,18 @@ def _facts(plan: Plan, number: int) -> dict[str, Any]:
 
 
 def _check_records(sizes: Sequence[int]) -> None:
-    """A module whose records differ from ours would read and write at wrong places."""
+    """Raises BackendError if the module's record sizes differ: kernels would access wrong addresses."""
     own = [ctypes.sizeof(record) for record in RECORDS]
     if list(sizes) != own:
         raise BackendError(
-            f"the WASM kernels have records of {sizes} bytes, expected {own}; build them again: "
+            f"the WASM kernels have records of {sizes} bytes, expected {own}; rebuild them: "
             "python -m camelid_native.build --target wasm-simd",
             backend="cpu",
         )
 
 
 def _module(answer: Mapping[str, Any]) -> Module:
-    """From the executor's answer to `open`."""
+    """Module facts from the executor's answer to `open`."""
     n, why = answer["threads"], answer["why"]
     return Module(
         device=f"{answer['variant']}, {n} thread{'s' if n > 1 else ''}" + (f" ({why})" if why else ""),
@@ -319,5 +321,5 @@ def _module(answer: Mapping[str, Any]) -> Module:
 
 
 def open_backend() -> WasmBackend:
-    """The row's entry in `select.BACKENDS`, in a browser."""
+    """Constructor of the backend cpu in a browser; `camelid.backends.registry` calls it."""
     return WasmBackend(import_module("camelid.backends.webgpu.host_browser").BrowserHost("WasmExecutor"))

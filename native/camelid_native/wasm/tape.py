@@ -1,20 +1,22 @@
-"""Sections of the WASM kernels: plain data, ready for JSON, that an executor runs (web/wasm_executor.js).
+"""Sections of the WASM kernels: JSON data that an executor runs (web/wasm_executor.js).
 
-kind       "load", "allocate" or "program"; `name` is for people
+kind       "load", "allocate" or "program"; `name` serves messages only
 buffers    [{"number", "name", "bytes", "data": base64 or absent, "addresses": {"each", "fields"} or absent}]
-           They begin zeroed, or with `data`; that consists of records of `each` bytes with addresses at
-           `fields`. An address is 64 bits: the number of a buffer and, in the low half, an offset in it;
-           0 is none. Numbers begin at 1 and never come again; the executor puts real addresses there.
-commands   of a load section: [form, weight, number of a buffer]; the form is "floats", "rows", "panels" or
-           "gated": float32; rows of blocks as in the file; panels; panels of both halves of the rows in
-           turns. A weight is {"name", "type", "stored": {"id", "block", "bytes"} of its own type and the
-           stored one, "shape": [stack, rows, cols], "parts": [[source, offset, bytes] or ["inline", base64,
+           A buffer is initialised with zeros or with `data`: records of `each` bytes with addresses at the
+           byte offsets `fields`. An address has 64 bits: a buffer number in the high half, an offset in the
+           low half; 0 means absent. Buffer numbers begin at 1 and are never reused; the executor replaces
+           each address by an address in WASM memory.
+commands   in a load section: [form, weight, buffer number]. Forms: "floats" is float32; "rows" blocks as in
+           the file; "panels" packed panels; "gated" alternating panels of both halves of the rows. A weight
+           is {"name", "type", "stored": {"id", "block", "bytes"} of the weight's type and of the type in the
+           file, "shape": [stack, rows, cols], "parts": [[source, offset, bytes] or ["inline", base64,
            bytes], ...], "ops": [[load op, argument, ...]]}
-program    the number of the buffer with the program's record. Its `scratch` is at two of its fields, an
-           address and a number of bytes; the executor asks the kernels how many, and fills both in.
-step_bytes what a step has
-result     {"word", "each", "bytes"}: `read` gives step[word] * each bytes, of `bytes` at most
-ring       how many steps may be between `run` and `read`
+program    number of the buffer with the program's record
+scratch    offsets of two fields of that record, the address and the bytes of the scratch memory; the
+           executor gets the size from the kernels and fills in both
+step_bytes size of a step
+result     {"word", "each", "bytes"}: `read` returns step[word] * each bytes, at most `bytes`
+ring       maximum number of steps between `run` and `read`
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from typing import Any
 
 Json = dict[str, Any]
 OFFSET_BITS = 32
-ADDRESSES = frozenset({"at", "table", "ops", "scratch"})  # fields of the records that hold them
+ADDRESSES = frozenset({"at", "table", "ops", "scratch"})  # record fields that hold an address
 
 
 def address(number: int, offset: int = 0) -> int:
-    """A place in a buffer."""
+    """Address of a byte in a numbered buffer."""
     return number << OFFSET_BITS | offset
 
 
 def address_fields(record: type[ctypes.Structure], at: int = 0) -> Iterator[int]:
-    """Where a record, which begins at `at`, holds addresses."""
+    """Byte offsets of the address fields of a record that begins at `at`."""
     for name, kind, *_ in record._fields_:
         start = at + getattr(record, name).offset
         element: Any = getattr(kind, "_type_", kind) if issubclass(kind, ctypes.Array) else kind
@@ -51,7 +53,7 @@ def address_fields(record: type[ctypes.Structure], at: int = 0) -> Iterator[int]
 
 @dataclass(slots=True)
 class Section:
-    """One section under construction. `facts` are those of a program."""
+    """A section under construction; `facts` are the fields of a program section."""
 
     kind: str
     name: str
@@ -60,12 +62,12 @@ class Section:
     facts: Json = field(default_factory=dict[str, Any])
 
     def add(self, number: int, name: str, n_bytes: int) -> int:
-        """A buffer of zeros. Returns its number."""
+        """Adds a zeroed buffer. Returns its number."""
         self.buffers.append({"number": number, "name": name, "bytes": n_bytes})
         return number
 
     def add_records(self, number: int, name: str, records: ctypes.Array[Any] | ctypes.Structure) -> int:
-        """A buffer with records, one or more of a kind."""
+        """Adds a buffer that holds one record or an array of records. Returns its number."""
         kind: Any = getattr(records, "_type_", type(records))
         addresses = {"each": ctypes.sizeof(kind), "fields": list(address_fields(kind))}
         self.add(number, name, ctypes.sizeof(records))
@@ -74,6 +76,6 @@ class Section:
         return number
 
     def json(self) -> Json:
-        """The section as JSON data, after a round trip, so that nothing but data can pass."""
+        """The section as JSON data; the round trip through text fails for anything but plain data."""
         data = asdict(self)
         return json.loads(json.dumps(data | data.pop("facts")))

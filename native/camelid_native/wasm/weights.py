@@ -1,4 +1,4 @@
-"""Weights of the WASM kernels: declared here, read and packed by the executor when a plan first asks."""
+"""Weights of the WASM kernels: declared in Python, read and packed by the executor at their first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Panels = Mapping[str, tuple[int, int]]  # type -> columns and bytes of the small
 
 
 class WasmWeights:
-    """All weights of a backend, each in the forms that some plan has asked for."""
+    """All weights of a backend, each in the forms that compiled plans use."""
 
     def __init__(self, panels: Panels, numbers: Iterator[int]) -> None:
         self._panels, self._numbers = panels, numbers
@@ -34,25 +34,25 @@ class WasmWeights:
         self.sources: dict[str, object] = {}
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
-        """Declares weights; nothing is read before a form is asked for."""
+        """Declares weights. A weight is read when a form is first requested."""
         self.sources.update(sources)
         stale = {weight.name for weight in weights}
         self._records = {key: record for key, record in self._records.items() if key[0] not in stale}
 
     def record(self, weight: Weight, form: int) -> WeightRecord:
-        """The weight in a form; the next section loads it, unless it is there."""
+        """Record of a weight in a form; at the first request, adds the weight to the next load section."""
         key = (weight.name, form)
         if key not in self._records:
             self._records[key] = self._placed(weight, form)
         return self._records[key]
 
     def taken(self) -> Section:
-        """The section that loads what was asked for since the last one."""
+        """Returns the load section of all weights requested since the last call, and starts a new one."""
         section, self._section = self._section, Section("load", "weights")
         return section
 
     def forget(self, section: Section) -> None:
-        """The section failed: what it would have loaded is not there."""
+        """Drops the records of a load section that failed."""
         lost = {address(buffer["number"]) for buffer in section.buffers}
         self._records = {key: record for key, record in self._records.items() if record.at not in lost}
 
@@ -67,19 +67,19 @@ class WasmWeights:
         return weight_record(weight, form, address(number), each)
 
     def _matrix_bytes(self, weight: Weight, turns: int) -> int:
-        """Of a matrix in panels, of which so many parts take turns."""
+        """Bytes of a matrix in panels, of which `turns` parts alternate."""
         _, rows, cols = stacked(weight)
         width, n_bytes = self._panels[weight.type]
         return turns * -(-rows // turns // PANEL_ROWS) * (cols // width) * n_bytes
 
 
 def panels_of(answer: Mapping[str, tuple[int, int]]) -> Panels:
-    """The same by the names of types; the executor has their numbers."""
+    """Panel sizes by type name; the executor's answer has GGUF type ids."""
     return {quant_by_id(int(type_id)).name: (cols, n_bytes) for type_id, (cols, n_bytes) in answer.items()}
 
 
 def weight_data(weight: Weight) -> Json:
-    """A weight as a section tells it."""
+    """Description of a weight in a load section."""
     return {
         "name": weight.name,
         "type": _type_data(weight.type),

@@ -16,17 +16,17 @@ from camelid.api.sessions.file import (
     HEAD,
     SavedSession,
     SessionHeader,
-    misfit,
-    read_head,
+    encode_session,
+    read_header,
     read_rows,
-    write,
-    write_whole,
+    rows_mismatch,
+    write_atomically,
 )
 from camelid.engine.state_transfer import ExportedState
 from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.source import drive
 from camelid.plan.plan import StateSpec
-from camelid.requests.rendering import Piece
+from camelid.requests.transcript import Segment
 
 STATES = (
     StateSpec("kv", "paged", (0, 2), (("k", 32), ("v", 64)), 4, "q8_0"),
@@ -40,10 +40,13 @@ SAVED = SavedSession(
     model="m.gguf",
     fingerprint="ab" * 32,
     messages=[{"role": "user", "content": "Hi 😀"}, {"role": "assistant", "content": "Ho", "tool_calls": []}],
-    past=(Piece("<a>Hi", tuple(range(15)), ((0, 3),)), Piece("Ho", (7, 8, 9, 10), is_answer=True, tail="x")),
+    transcript=(
+        Segment("<a>Hi", tuple(range(15)), ((0, 3),)),
+        Segment("Ho", (7, 8, 9, 10), is_answer=True, tail="x"),
+    ),
     options={"temperature": 0.5, "stop": ["a"], "seed": 2**63},
-    drawn=4,
-    forgotten=2,
+    n_drawn=4,
+    n_forgotten=2,
     camelid="0.1.0",
 )
 
@@ -57,7 +60,7 @@ EXPORTED = ExportedState(
     {"kv": noise(STATES[0], 5), "kv_tail": noise(STATES[1], 3), "slots": noise(STATES[2], 1)},
     {"kv": 0, "kv_tail": 2, "slots": 0},
 )
-DATA = b"".join(write(SAVED, STATES, EXPORTED))
+DATA = b"".join(encode_session(SAVED, STATES, EXPORTED))
 
 
 def read(data: bytes) -> tuple[SessionHeader, ExportedState]:
@@ -65,7 +68,7 @@ def read(data: bytes) -> tuple[SessionHeader, ExportedState]:
         assert length <= 1 << 20, "no more is asked for than the file can have"
         return data[offset : offset + length]
 
-    head = drive(read_head(len(data), "f.camelid"), answer)
+    head = drive(read_header(len(data), "f.camelid"), answer)
     return head, drive(read_rows(head), answer)
 
 
@@ -98,8 +101,8 @@ def test_what_is_written_is_read() -> None:
     assert head.saved == SAVED
     assert (rows.n_rows, rows.first_unit) == (EXPORTED.n_rows, EXPORTED.first_unit)
     assert rows.units["kv"][:4] == EXPORTED.units["kv"][:4] and rows.units["slots"] == EXPORTED.units["slots"]
-    assert misfit(head, STATES) == ""
-    assert b"".join(write(head.saved, STATES, rows)) == DATA
+    assert rows_mismatch(head, STATES) == ""
+    assert b"".join(encode_session(head.saved, STATES, rows)) == DATA
 
 
 def test_layout_is_as_documented() -> None:
@@ -140,7 +143,7 @@ def test_every_truncation_is_told() -> None:
     for size in [*range(60), *random.Random(1).sample(range(60, len(DATA)), 60), len(DATA) - 1]:
         with pytest.raises(ModelFormatError, match=r"cut short|not a session file"):
             read(DATA[:size])
-    with pytest.raises(ModelFormatError, match="speaks of"):
+    with pytest.raises(ModelFormatError, match="by its header"):
         read(DATA + b"x")
 
 
@@ -165,7 +168,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "another file": (b"GGUF" + DATA[4:], "not a session file: it begins with b'GGUF"),
     "newer": (
         DATA[:8] + struct.pack("<I", 2) + DATA[12:],
-        "version 2 are not known, only 1; .*newer Camelid",
+        "version 2, expected 1; .*newer Camelid",
     ),
     "long header": (DATA[:12] + struct.pack("<I", 2**32 - 1) + DATA[16:], "header of 4294967295 bytes"),
     "no JSON": (with_header(b"{"), "header"),
@@ -179,7 +182,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "empty run": (changed("past.0.trusted", [0, 2, 3, 3]), "sorted runs"),
     "odd runs": (changed("past.0.trusted", [3]), "sorted runs"),
     "units": (changed("groups.kv.n_units", 2**40), "n_units"),
-    "more units": (changed("groups.kv.n_units", 6), "speaks of"),
+    "more units": (changed("groups.kv.n_units", 6), "by its header"),
     "unit bytes": (changed("groups.kv.unit_bytes", 0), "unit_bytes"),
     "rows": (changed("n_rows", 1.5), "n_rows"),
 }
@@ -203,31 +206,31 @@ MISFITS: dict[str, tuple[tuple[StateSpec, ...], bytes, str]] = {
     "kv_type": (
         swapped("kv", kv_type="f16"),
         DATA,
-        "in the group kv, kv_type is 'q8_0', and here it is 'f16'",
+        "group kv: kv_type is 'q8_0', expected 'f16'",
     ),
-    "tail": (swapped("kv_tail", window=16), DATA, "in the group kv_tail, window is 8, and here it is 16"),
-    "page": (swapped("kv", unit_rows=8), DATA, "unit_rows is 4, and here it is 8"),
+    "tail": (swapped("kv_tail", window=16), DATA, "group kv_tail: window is 8, expected 16"),
+    "page": (swapped("kv", unit_rows=8), DATA, "unit_rows is 4, expected 8"),
     "layers": (swapped("kv", layers=(0,)), DATA, "layers"),
-    "one tier": (STATES[:1] + STATES[2:], DATA, "they have a group 'kv_tail', and this model has none"),
-    "rows": (STATES, changed("n_rows", 16), "units 0 and 5 more are not 16 rows"),
-    "many rows": (STATES, changed("n_rows", 20), "there are 20 of them, and 19 tokens"),
-    "first": (STATES, changed("groups.kv.first_unit", 1), "units 1 and 5 more are not 18 rows"),
-    "no first": (STATES, without_first_page(), "units 1 and 4 more are not 18 rows"),
-    "short units": (STATES, with_short_units(), "a unit has 16 bytes, and here it has 20"),
-    "window's first": (STATES, changed("groups.kv_tail.first_unit", 1), "units 1 and 3 more"),
+    "one tier": (STATES[:1] + STATES[2:], DATA, "a group 'kv_tail', and this model has no such group"),
+    "rows": (STATES, changed("n_rows", 16), "5 units from 0 on are not 16 rows"),
+    "many rows": (STATES, changed("n_rows", 20), "20 rows for 19 tokens"),
+    "first": (STATES, changed("groups.kv.first_unit", 1), "5 units from 1 on are not 18 rows"),
+    "no first": (STATES, without_first_page(), "4 units from 1 on are not 18 rows"),
+    "short units": (STATES, with_short_units(), "a unit has 16 bytes, expected 20"),
+    "window's first": (STATES, changed("groups.kv_tail.first_unit", 1), "3 units from 1 on"),
 }
 
 
 @pytest.mark.parametrize("case", MISFITS)
 def test_rows_for_other_states_are_told(case: str) -> None:
     states, data, words = MISFITS[case]
-    assert words in misfit(read(data)[0], states)
+    assert words in rows_mismatch(read(data)[0], states)
 
 
 def test_a_group_that_the_file_lacks_is_told() -> None:
     units = {name: units for name, units in EXPORTED.units.items() if name != "slots"}
-    data = b"".join(write(SAVED, STATES, replace(EXPORTED, units=units)))
-    assert "slots" in misfit(read(data)[0], STATES)
+    data = b"".join(encode_session(SAVED, STATES, replace(EXPORTED, units=units)))
+    assert "slots" in rows_mismatch(read(data)[0], STATES)
 
 
 BAD_SESSIONS: dict[str, dict[str, Any]] = {
@@ -241,28 +244,28 @@ BAD_SESSIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", BAD_SESSIONS)
 def test_what_could_not_be_read_is_not_written(case: str) -> None:
-    with pytest.raises(RequestError, match=r"this session (cannot be written as JSON|takes \d+ bytes)"):
-        next(write(replace(SAVED, **BAD_SESSIONS[case]), STATES, EXPORTED))
+    with pytest.raises(RequestError, match=r"this session (cannot be written as JSON|has \d+ bytes)"):
+        next(encode_session(replace(SAVED, **BAD_SESSIONS[case]), STATES, EXPORTED))
 
 
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "s.camelid"
-    write_whole(target, iter([b"ab", b"c"]))
+    write_atomically(target, iter([b"ab", b"c"]))
 
     def breaks() -> Any:
         yield b"x"
         raise ModelFormatError("a: the device went away in the middle")
 
     with pytest.raises(ModelFormatError, match="went away"):
-        write_whole(target, breaks())
+        write_atomically(target, breaks())
     assert target.read_bytes() == b"abc" and list(tmp_path.iterdir()) == [target]
     (link := tmp_path / "link").symlink_to(target)
-    write_whole(link, iter([b"abcd"]))
+    write_atomically(link, iter([b"abcd"]))
     assert (link.is_symlink(), target.read_bytes()) == (True, b"abcd")
     link.unlink()
     places = (tmp_path / "no" / "s", tmp_path, target / "s", Path(), Path("/"), Path("a\0b"))
     for place in places:
-        with pytest.raises(ModelFormatError, match=r"cannot be written: .*; nothing was left behind"):
-            write_whole(place, iter([b"abc"]))
+        with pytest.raises(ModelFormatError, match=r"cannot be written: .*; no partial file remains"):
+            write_atomically(place, iter([b"abc"]))
     assert list(tmp_path.iterdir()) == [target]
     assert HEAD.size == 48

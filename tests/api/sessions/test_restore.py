@@ -14,7 +14,7 @@ from tests.support.parity.adapters import need_driver
 
 import camelid
 from camelid.api.llm import LLM
-from camelid.api.sessions.file import read_head
+from camelid.api.sessions.file import read_header
 from camelid.api.sessions.fingerprint import fingerprint
 from camelid.api.sessions.session import Session
 from camelid.errors import DeviceLostError, ModelFormatError, RequestError
@@ -104,7 +104,7 @@ def test_rows_of_another_kv_type_are_computed_again_and_said_so(path: Path, tmp_
     with load(path) as llm:
         _, wanted = saved(path, tmp_path / "f32")
         again = llm.restore(tmp_path / "s")
-        assert "kv_type is 'q8_0', and here it is 'f32'; the next turn computes them again" in again.note
+        assert "kv_type is 'q8_0', expected 'f32'; the next turn recomputes them" in again.note
         llm.session().generate("warm", **GREEDY)
         done = again.generate("so")
         assert done.usage.cached_tokens == 0 and len(done.token_ids) == len(wanted)
@@ -167,8 +167,8 @@ def test_rows_are_saved_and_restored_under_the_salt_of_their_session(path: Path,
 
 def drawn_in(file: Path) -> int:
     data = file.read_bytes()
-    head = drive(read_head(len(data), file.name), lambda offset, length: data[offset : offset + length])
-    return head.saved.drawn
+    head = drive(read_header(len(data), file.name), lambda offset, length: data[offset : offset + length])
+    return head.saved.n_drawn
 
 
 def test_drawn_tokens_are_counted_over_forks_and_restarts(path: Path, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_no_room_costs_time_only(path: Path, tmp_path: Path) -> None:
         stream = llm.stream("the llama", max_tokens=200)
         next(stream)
         again = llm.restore(tmp_path / "s")
-        assert again.note.startswith("its rows cannot be used: there is no room")
+        assert again.note.startswith("the session's rows cannot be used: there is no room")
         stream.close()
         assert again.generate("so").token_ids == wanted
 

@@ -17,7 +17,7 @@ from camelid.api.llm import LLM
 from camelid.api.sessions.session import Session, Turn
 from camelid.engine.stream import Stream
 from camelid.errors import BackendError, ContextOverflowError, RequestError, TemplateError
-from camelid.requests.completion import Completion, Event
+from camelid.requests.output_text import Completion, Event
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
 HERMES = (
@@ -281,7 +281,7 @@ def test_models_without_a_template_go_on_with_the_text(base_llm: LLM) -> None:
     last = session.generate(**GREEDY)
     text = base_llm.tokenizer.decode(session.token_ids)
     assert text == f"the llama and{first.text} the river{second.text}{last.text}"
-    with pytest.raises(RequestError, match="tools is for a chat template"):
+    with pytest.raises(RequestError, match="tools applies to a chat template, and this model"):
         session.generate("x", tools=TOOLS)
 
 

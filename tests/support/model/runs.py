@@ -47,11 +47,12 @@ def make_plan(
 ) -> Plan:
     """A mixed step of so many rows in all, in stages, its activations stored as `dtype`. One step may fill
     all pages, and asks for all rows, or for no more than `n_outputs`."""
-    paged = [state for state in declare_states(model.spec, kv_type) if state.kind in PAGED]
+    states = declare_states(model.spec, kv_type)
+    paged = [state for state in states if state.kind in PAGED]
     pages = n_sequences * sum(-(-context // state.unit_rows) for state in paged)
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_outputs or n_rows, updates=pages)
     key = ProgramKey(entry="mixed", capacity=capacity, features=features)
-    return lower(model, key, kv_type, cuts=cuts, dtype=dtype)
+    return lower(model, key, states, cuts=cuts, dtype=dtype)
 
 
 def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> KVCacheManager:

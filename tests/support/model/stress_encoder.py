@@ -34,7 +34,8 @@ Pair = tuple[Sequence[int], Sequence[int]]  # ids that the encoder sees, ids tha
 
 def encode_plan(model: Model, n_rows: int, n_sequences: int, kv_type: str = "f32") -> Plan:
     capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_rows, updates=n_sequences * PAGES)
-    return lower(model, ProgramKey(entry="encode", capacity=capacity), kv_type)
+    key = ProgramKey(entry="encode", capacity=capacity)
+    return lower(model, key, declare_states(model.spec, kv_type))
 
 
 def places(n: int) -> Places:

@@ -131,7 +131,7 @@ ROOT, X, Y = Ref("root"), Ref("x"), Ref("y")
         ({"root": Chars(((0xD800, 0xDFFF),))}, ("'root'", "never end")),
         ({"root": Tokens(frozenset())}, ("'root'", "never end")),
         ({"root": Text("a\ud800")}, ("U+D800", "surrogate")),
-        ({"root": Repeat(A, 3, 2)}, ("at least 3", "swap")),
+        ({"root": Repeat(A, 3, 2)}, ("minimum 3", "swap")),
         ({"root": Repeat(A, 1, 1_000_000)}, ("200,000 states",)),
         ({"root": Repeat(A, 10**30)}, ("200,000 states",)),
         ({"root": Repeat(Repeat(A, 0, 2000), 0, 2000)}, ("200,000 states",)),

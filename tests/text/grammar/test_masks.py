@@ -156,7 +156,7 @@ def test_caches_that_overflow_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     for into, limits in ((expected, None), (found, (20, 1))):
         if limits:
             monkeypatch.setattr(configs, "MAX_CONFIGS", limits[0])
-            monkeypatch.setattr(masks, "MIN_KEPT", limits[1])
+            monkeypatch.setattr(masks, "MIN_CACHED", limits[1])
             monkeypatch.setattr(masks, "MAX_MASK_BYTES", 1)
         walker, rng = matcher(grammar), random.Random(4)
         for _ in range(60):

@@ -53,9 +53,9 @@ def test_tools_take_the_template_for_tools(names: str, tools: bool, name: str | 
 @pytest.mark.parametrize(
     ("names", "name", "message"),
     [
-        ("default rag", "rug", "no chat template 'rug', it has: default, rag; name one of them"),
-        ("tool_use", None, "no chat template 'default', it has: tool_use"),
-        ("", None, "no chat template 'default', it has: none"),
+        ("default rag", "rug", "no chat template 'rug'; available: default, rag; choose one of them"),
+        ("tool_use", None, "no chat template 'default'; available: tool_use"),
+        ("", None, "no chat template 'default'; available: none"),
     ],
 )
 def test_a_template_that_is_not_there_is_named_with_those_that_are(

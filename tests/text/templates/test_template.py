@@ -185,7 +185,7 @@ def test_a_variable_that_the_template_does_not_read_is_refused() -> None:
         (
             "\n{{ raise_exception('roles must alternate') }}",
             2,
-            "refuses this conversation: roles must alternate",
+            "rejects this conversation: roles must alternate",
         ),
         ("\n{{ s|trim(1) }}", 2, "TypeError"),
     ],
@@ -207,7 +207,7 @@ def test_errors_while_rendering_name_the_line(source: str, line: int, message: s
         ("\n\n{{ 'a' }", 3, "unexpected '}'"),
         ("\n\r\n{% include 'x' %}", 3, "the tag 'include' is not supported: a chat template is one file"),
         ("{# \n #}\n\n{{ 'open }}", 4, "unexpected character"),
-        ("\n{% if x %}\n", 2, "ends within a tag that wants elif or else or endif"),
+        ("\n{% if x %}\n", 2, "ends within a tag that needs elif or else or endif"),
     ],
 )
 def test_errors_while_parsing_name_the_line(source: str, line: int, message: str) -> None:

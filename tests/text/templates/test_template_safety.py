@@ -190,7 +190,7 @@ def test_memory_that_runs_out_is_the_templates_error() -> None:
     def exhaust(form: str) -> str:
         raise MemoryError
 
-    with pytest.raises(TemplateError, match="line 1: there is not enough memory"):
+    with pytest.raises(TemplateError, match="line 1: not enough memory"):
         compile_template("{{ strftime_now('') }}").render([], strftime_now=exhaust)
 
 

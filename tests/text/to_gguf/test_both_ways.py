@@ -28,20 +28,20 @@ ASCII = ["".join(random.Random(n).choices("aehlmnt <sTE>.19 ", k=20)) for n in r
 TEXTS = [*random_texts(200, seed=21), *ASCII, "", " ", "a<|im_end|>b", "<s>a</s> b", "don't  stop [INST] x"]
 # Family -> what its conversion tells as lost, and the texts that this is about.
 LOST = {
-    "qwen2": (["normalised to NFC"], r"[^\t -~]"),
+    "qwen2": (["NFC normalization"], r"[^\t -~]"),
     "phi3": (
-        ["the spaces beside them", "single_word", "for the same in added tokens"],
+        ["the spaces beside them", "single_word", "as a space in added tokens"],
         r"<\||\[|don't|  |(^|>) ",
     ),
-    "mistral": (["before the start of a text", "begins with one"], r"<|\[|^[ ▁]"),
-    "metaspace": (["begins with one"], r"(^|>|\])[ ▁]"),
-    "llama2": (["for the same in added tokens"], r"▁|   |^  "),
+    "mistral": (["before the start of a text", "begins with a space"], r"<|\[|^[ ▁]"),
+    "metaspace": (["begins with a space"], r"(^|>|\])[ ▁]"),
+    "llama2": (["as a space in added tokens"], r"▁|   |^  "),
     "falcon": (["that digits are cut off"], r"(?!)"),
     "t5": (["at whitespace other than spaces", "float32"], r"[^\S ]|▁"),
-    "xlm-r": (["spaces at the ends", "begins with one", "spaces beside them"], r" (?=<|$)|▁|<mask>"),
+    "xlm-r": (["spaces at the ends", "begins with a space", "spaces beside them"], r" (?=<|$)|▁|<mask>"),
     "mt5": (["of the character map", "spaces at the ends"], r"[^ -~]| (?=<|$)"),
-    "bert": (["more than 100 characters", "▁ in a word"], r"▁|\S{100}"),
-    "bert-cased": (["more than 100 characters", "▁ in a word"], r"▁|\S{100}"),
+    "bert": (["more than 100 characters", "▁ within a word"], r"▁|\S{100}"),
+    "bert-cased": (["more than 100 characters", "▁ within a word"], r"▁|\S{100}"),
 }
 REFUSED = {
     "roberta": "puts a space before every text", "glm4": "is not .BOS. text", "clip": "end_of_word_suffix",

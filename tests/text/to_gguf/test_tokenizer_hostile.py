@@ -27,7 +27,7 @@ UNSUPPORTED: dict[str, tuple[Change, str]] = {
         lambda t: t.update(pre_tokenizer=regexes(r"\p{Han}+|.")),
         r"no name: '\\\\p\{Han\}\+\|\.', ignore_merges False",
     ),
-    "ignore_merges": (lambda t: t["model"].update(ignore_merges=True), "as in gpt-2.* but for ignore_merges"),
+    "ignore_merges": (lambda t: t["model"].update(ignore_merges=True), "gpt-2.*, except for ignore_merges"),
     "add_prefix_space": (lambda t: t["pre_tokenizer"].update(add_prefix_space=True), "a space before every"),
     "escape codes": (
         lambda t: t["pre_tokenizer"].update({"\x1b[2J": True, "add_prefix_space": True}), "a space before"
@@ -36,7 +36,7 @@ UNSUPPORTED: dict[str, tuple[Change, str]] = {
     "no bytes": (lambda t: t.update(pre_tokenizer=None), "neither byte-level nor"),
     "a step unheard of": (lambda t: t.update(pre_tokenizer=regexes(step="Klingon")), "step 'Klingon' has no"),
     "after ByteLevel": (
-        lambda t: t.update(pre_tokenizer=sequence(t["pre_tokenizer"], {"type": "Digits"})), "goes on after"
+        lambda t: t.update(pre_tokenizer=sequence(t["pre_tokenizer"], {"type": "Digits"})), "has steps after"
     ),
     "gaps dropped": (
         lambda t: t.update(pre_tokenizer=regexes(r"\p{N}", behavior="Removed", invert=True)), "drops or joins"

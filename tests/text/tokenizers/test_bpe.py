@@ -279,8 +279,8 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "types of another type": ({"token_type": ["1"]}, "want int"),
     "bool as type": ({"token_type": [True]}, "want int"),
     "no merges": ({"merges": None}, "merges is NoneType"),
-    "merge of an unknown token": ({"merges": ["a qqq"]}, "'qqq' is no text token"),
-    "merge into an unknown token": ({"merges": ["! ?"]}, r"'!\?' is no text token"),
+    "merge of an unknown token": ({"merges": ["a qqq"]}, "'qqq' is not a text token"),
+    "merge into an unknown token": ({"merges": ["! ?"]}, r"'!\?' is not a text token"),
     "merge without a space": (
         {"tokens": ["a", "ab", "aab"], "token_type": [1, 1, 1], "merges": ["ab"], **NO_IDS},
         "merge 0 is 'ab'",
@@ -288,7 +288,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "merge of nothing": ({"merges": ["a "]}, "merge 0"),
     "merge into a control token": (
         {"tokens": ["a", "b", "ab"], "token_type": [1, 1, CONTROL], "merges": ["a b"], **NO_IDS},
-        "'ab' is no text token",
+        "'ab' is not a text token",
     ),
     "merge twice": (
         {"tokens": ["a", "b", "ab"], "token_type": [1, 1, 1], "merges": ["a b", "a b"], **NO_IDS},

@@ -40,17 +40,17 @@ def test_matches_are_those_of_oniguruma(regex: str) -> None:
 
 
 REFUSED = {
-    r"a*": "matches nothing at all", r"(?=a)|b": "matches nothing at all", r"^a": "'\\^' that is not",
-    r"a$": "'\\$' that is not", r"\bfoo": "has .b, which", r"(?<=a)b": "group that is not",
+    r"a*": "the empty text", r"(?=a)|b": "the empty text", r"^a": "unsupported '\\^'",
+    r"a$": "unsupported '\\$'", r"\bfoo": "unsupported escape .b", r"(?<=a)b": "unsupported group",
     r"(a": "not closed",
-    r"a)": "closes nothing", r"[a": "ends too early", r"[z-a]": "range that is none",
+    r"a)": "closes nothing", r"[a": "ends too early", r"[z-a]": "invalid range",
     r"a{3,1}": "ends before",
     r"a++a": "possessive", r"(?!ab)c": "more than one character", r"\p{Klingon}": "property Klingon",
-    r"[a&&b]": "set that is not", r"a**": "repeats a repeat", r"(?i:é)": "beyond ASCII",
+    r"[a&&b]": "unsupported set", r"a**": "repeats a repeat", r"(?i:é)": "beyond ASCII",
     "a\\": "ends too early", "(" * 40 + "a" + ")" * 40: "nests deeper", "[" * 40: "nests deeper",
-    r"(?:a{999}){999}": "instructions", "a" * 5000: "longer than", r"(?P<n>a)": "group that is",
-    r"(?:a|[ab]{1,40}[ac]{1,40}){1,12}": "large", r"(a)\1": "has .1, which", r"*a": "'\\*' that is not",
-    r"(?>a|b)": "group that is not", "": "nothing at all",
+    r"(?:a{999}){999}": "instructions", "a" * 5000: "longer than", r"(?P<n>a)": "unsupported group",
+    r"(?:a|[ab]{1,40}[ac]{1,40}){1,12}": "large", r"(a)\1": "unsupported escape", r"*a": "unsupported '\\*'",
+    r"(?>a|b)": "unsupported group", "": "the empty text",
 }  # fmt: skip
 
 

@@ -285,10 +285,10 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
     "one score less": ({"scores": SCORES[1:]}, "9 numbers for 10 tokens"),
     "NaN": ({"scores": [float("nan"), *SCORES[1:]]}, "or NaN among them"),
     "scores of text": ({"scores": ["1"] * 10}, "want float"),
-    "byte token": ({"tokens": [*BASE[:-1], "<0xA>"]}, "byte token '<0xA>', want <0x00> to <0xFF>"),
-    "merge": ({"merges": ["a c"]}, "merge 0 is 'a c', but 'c' is no text token"),
+    "byte token": ({"tokens": [*BASE[:-1], "<0xA>"]}, "byte token '<0xA>', expected <0x00> to <0xFF>"),
+    "merge": ({"merges": ["a c"]}, "merge 0 is 'a c', but 'c' is not a text token"),
     "merge twice": ({"merges": ["a b", "a b"]}, "'a b' is listed twice"),
-    "steering merge": ({"merges": ["a b", "▁ a"]}, "'▁a' is no text token"),
+    "steering merge": ({"merges": ["a b", "▁ a"]}, "'▁a' is not a text token"),
 }
 
 

@@ -229,7 +229,7 @@ def test_prose_of_a_template_is_no_token_that_steers() -> None:
 
 def test_a_parser_sees_the_markers_that_a_template_made_control_tokens() -> None:
     """Cria's file types <tool_call> as user-defined, and its template writes it."""
-    gguf = open_gguf(Path(__file__).parents[2] / "core" / "camelid" / "data" / "cria.gguf")
+    gguf = open_gguf(Path(__file__).parents[3] / "core" / "camelid" / "data" / "cria.gguf")
     tokenizer = tokenizer_from_gguf(gguf.metadata)
     call = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
     token_ids = tokenizer.encode(call, special=True)

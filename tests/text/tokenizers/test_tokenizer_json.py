@@ -142,5 +142,5 @@ def test_a_character_without_a_token_is_an_error_and_not_dropped() -> None:
     changed: dict[str, Any] = {**published("subword-bpe")}
     changed["model"] = {**changed["model"], "unk_token": None}
     changed["added_tokens"] = []
-    with pytest.raises(RequestError, match=r"no token for .*, nor one for unknown text"):
+    with pytest.raises(RequestError, match=r"no token for .*, nor an unknown token"):
         tokenizer_from_json(changed).encode("\U0001fae8")

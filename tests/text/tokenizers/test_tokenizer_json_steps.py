@@ -54,7 +54,7 @@ CASES: dict[str, tuple[str, Json]] = {
 @pytest.mark.parametrize("step", [CHAT, "$A <|im_end|>"])
 def test_a_frame_around_a_template_is_refused(step: Json | str) -> None:
     """`tokenizers` takes the template's pieces for a pair of texts, and panics or leaves tokens out."""
-    with pytest.raises(UnsupportedModelError, match="frames a text that a template has framed"):
+    with pytest.raises(UnsupportedModelError, match="follows a template"):
         tokenizer_from_json({**published("llama3"), **framing("<s> $A", step)})
 
 

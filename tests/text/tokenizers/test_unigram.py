@@ -209,7 +209,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "end out of range": ({"eos_token_id": 4}, "eos_token_id is 4"),
     "a long token": ({"tokens": ["<pad>", "</s>", "<unk>", "a" * 257]}, "has 257 characters; at most 256"),
     "a map that is damaged": ({"precompiled_charsmap": [1, 0, 0, 0, 7]}, "a trie of 1 bytes"),
-    "a map of no bytes": ({"precompiled_charsmap": [256, 0, 0, 0]}, "numbers that are no bytes"),
+    "a map of no bytes": ({"precompiled_charsmap": [256, 0, 0, 0]}, "numbers that are not bytes"),
     "a map of another type": ({"precompiled_charsmap": "abc"}, "is str, want an array"),
     "a byte token that is none": ({"token_type": [CONTROL, CONTROL, UNKNOWN, 6]}, "byte token 'a'"),
     "a flag that is none": ({"add_space_prefix": 1}, "add_space_prefix is 1, want bool"),

@@ -16,7 +16,7 @@ from tests.support.text.toolcall_cases import CASES, JSON_WRITERS, PLAIN, TEXT_W
 
 from camelid.errors import UnsupportedModelError
 from camelid.text.toolcalls.families import FAMILIES
-from camelid.text.toolcalls.feed import Feed, Words
+from camelid.text.toolcalls.feed import Feed, StringSet
 from camelid.text.toolcalls.parser import parser_for
 from camelid.text.toolcalls.parts import (
     CallArguments,
@@ -221,7 +221,7 @@ def test_the_first_marker_counts_and_of_those_the_longest() -> None:
         text = "".join(rng.choices("abc", k=rng.randrange(12)))
         found = re.search("|".join(sorted(markers, key=len, reverse=True)), text)
         feed, before = Feed(), list[str]()
-        reader = feed.until(Words(tuple(markers)), before.append)
+        reader = feed.until(StringSet(tuple(markers)), before.append)
         word: str | None = None
         for char in [*text, ""]:
             feed.push(char)

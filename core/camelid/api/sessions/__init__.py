@@ -1,1 +1,1 @@
-"""Conversations that go on: their ids, their files."""
+"""Sessions: conversations that keep their token ids, and session files."""

@@ -1,16 +1,16 @@
-"""A conversation and the state rows computed for it, as one file that any backend can go on from.
+"""Session files: a conversation and its state rows, which any backend can restore.
 
     magic     8 bytes   "CAMELID" and 0x1A
     version   u32       1
     length    u32       bytes of the header
     digest    32 bytes  SHA-256 of the header
-    header    JSON      what is below in `SavedSession`, and each group of rows
-    rows      bytes     the units of each group in the header's order
+    header    JSON      the fields of `SavedSession`, n_rows, and a `SavedGroup` for each state group
+    rows      bytes     the units of each group, in the header's order
     digest    32 bytes  SHA-256 of the rows
 
-Numbers are little-endian. A unit is what `Backend.read_state` gives: by layer, by tensor, rows in GGUF's
-block layout of the group's kv_type, keys after RoPE. `write` yields bytes and the readers ask for byte
-ranges, so that a path, a download and a `File` in a page take the same road.
+Numbers are little-endian. A unit is the result of `Backend.read_state`: by layer, by tensor, rows in GGUF's
+block layout of the group's kv_type, keys after RoPE. `encode_session` yields bytes and the readers request
+byte ranges, so that a path, a download and a `File` in a page share one implementation.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from camelid.formats.quants import row_bytes
 from camelid.formats.settings import Config
 from camelid.formats.source import Ask, format_error, located
 from camelid.plan.plan import StateSpec
-from camelid.requests.rendering import Past, Piece, ids_of
+from camelid.requests.transcript import Segment, Transcript, transcript_ids
 
 PAGED = ("paged", "window")
-KINDS = (*PAGED, "recurrent")  # what a sequence needs in order to go on
+KINDS = (*PAGED, "recurrent")  # groups that a file must have for a sequence to continue
 MAGIC, VERSION = b"CAMELID\x1a", 1
 HEAD = struct.Struct("<8sII32s")
 DIGEST_BYTES = 32
@@ -49,24 +49,28 @@ MAX_TOKEN_ID = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSession:
-    """What a session is, without its rows: `drawn` tokens, and so many messages `forgotten`."""
+    """A session without its rows.
+
+    `n_drawn` counts the tokens of its answers, `n_forgotten` the oldest messages that the model no longer
+    reads.
+    """
 
     id: str
     model: str
     fingerprint: str
     messages: Sequence[Mapping[str, object]]
-    past: Past
+    transcript: Transcript
     options: Mapping[str, object]
-    drawn: int
-    forgotten: int
+    n_drawn: int
+    n_forgotten: int
     camelid: str
 
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """Rows of one state group in a file: what a unit is, and which units there are."""
+    """Units of one state group in a file. `layout` is that of `group_layout`."""
 
-    form: Mapping[str, object]
+    layout: Mapping[str, object]
     first_unit: int
     n_units: int
     unit_bytes: int
@@ -74,7 +78,7 @@ class SavedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SessionHeader:
-    """A file's header. `offset` is where its rows begin."""
+    """A file's header. `offset` is the first byte of the rows."""
 
     saved: SavedSession
     n_rows: int
@@ -88,8 +92,8 @@ class SessionHeader:
         return sum(group.n_units * group.unit_bytes for group in self.groups.values())
 
 
-def form_of(state: StateSpec) -> dict[str, object]:
-    """What decides the meaning of a group's bytes, as JSON has it."""
+def group_layout(state: StateSpec) -> dict[str, object]:
+    """The facts that give a group's bytes their meaning, as JSON values."""
     return {
         "kind": state.kind,
         "layers": list(state.layers),
@@ -100,49 +104,52 @@ def form_of(state: StateSpec) -> dict[str, object]:
     }
 
 
-def misfit(head: SessionHeader, states: Sequence[StateSpec]) -> str:
-    """Why a model with these states cannot take the file's rows; "" if it can."""
-    if head.n_rows > len(ids_of(head.saved.past)):
-        return f"there are {head.n_rows} of them, and {len(ids_of(head.saved.past))} tokens"
+def rows_mismatch(header: SessionHeader, states: Sequence[StateSpec]) -> str:
+    """The reason why a model with these states cannot use the file's rows; "" if it can."""
+    n_tokens = len(transcript_ids(header.saved.transcript))
+    if header.n_rows > n_tokens:
+        return f"the file has {header.n_rows} rows for {n_tokens} tokens"
     by_name = {state.name: state for state in states}
-    missing = [state.name for state in states if state.kind in KINDS and state.name not in head.groups]
-    if head.n_rows and missing:
-        return f"they have no group {missing[0]!r}"
-    for name, group in head.groups.items():
+    missing = [state.name for state in states if state.kind in KINDS and state.name not in header.groups]
+    if header.n_rows and missing:
+        return f"the file has no group {missing[0]!r}"
+    for name, group in header.groups.items():
         if name not in by_name:
-            return f"they have a group {name!r:.60}, and this model has none"
-        if reason := _misfit(head.n_rows, group, by_name[name]):
-            return f"in the group {name}, {reason}"
+            return f"the file has a group {name!r:.60}, and this model has no such group"
+        if reason := _group_mismatch(header.n_rows, group, by_name[name]):
+            return f"group {name}: {reason}"
     return ""
 
 
-def _misfit(n_rows: int, group: SavedGroup, state: StateSpec) -> str:
-    for word, here in form_of(state).items():
-        if group.form.get(word) != here:
-            return f"{word} is {group.form.get(word)!r:.60}, and here it is {here!r:.60}"
+def _group_mismatch(n_rows: int, group: SavedGroup, state: StateSpec) -> str:
+    for field, want in group_layout(state).items():
+        if group.layout.get(field) != want:
+            return f"{field} is {group.layout.get(field)!r:.60}, expected {want!r:.60}"
     if group.unit_bytes != state.unit_bytes:
-        return f"a unit has {group.unit_bytes} bytes, and here it has {state.unit_bytes}"
+        return f"a unit has {group.unit_bytes} bytes, expected {state.unit_bytes}"
     end = -(-n_rows // state.unit_rows) if state.kind in PAGED else 1
-    is_whole = group.first_unit + group.n_units == end and (state.kind == "window" or not group.first_unit)
-    return "" if is_whole else f"units {group.first_unit} and {group.n_units} more are not {n_rows} rows"
+    is_complete = group.first_unit + group.n_units == end and (state.kind == "window" or not group.first_unit)
+    return "" if is_complete else f"{group.n_units} units from {group.first_unit} on are not {n_rows} rows"
 
 
-def write(saved: SavedSession, states: Sequence[StateSpec], exported: ExportedState) -> Iterator[bytes]:
-    """The file's bytes, a unit at a time. RequestError if the conversation cannot be written."""
-    header = _encoded(_header(saved, states, exported))
+def encode_session(
+    saved: SavedSession, states: Sequence[StateSpec], exported: ExportedState
+) -> Iterator[bytes]:
+    """The file's bytes, a unit at a time. Raises RequestError if the conversation cannot be written."""
+    header = _encode_header(_header_values(saved, states, exported))
     yield HEAD.pack(MAGIC, VERSION, len(header), hashlib.sha256(header).digest()) + header
     digest = hashlib.sha256()
     by_name = {state.name: state for state in states}
     for name, units in exported.units.items():
         for i, unit in enumerate(units):
-            data = _own_rows(unit, by_name[name], exported.n_rows) if i == len(units) - 1 else unit
+            data = _zero_foreign_rows(unit, by_name[name], exported.n_rows) if i == len(units) - 1 else unit
             digest.update(data)
             yield data
     yield digest.digest()
 
 
-def _own_rows(unit: bytes, state: StateSpec, n_rows: int) -> bytes:
-    """The last unit with zeros behind the sequence's rows: a page may hold what another one left there."""
+def _zero_foreign_rows(unit: bytes, state: StateSpec, n_rows: int) -> bytes:
+    """The last unit with zeros behind the sequence's rows: a page may hold rows of an earlier sequence."""
     n = n_rows % state.unit_rows
     if state.kind not in PAGED or not n:
         return unit
@@ -156,8 +163,8 @@ def _own_rows(unit: bytes, state: StateSpec, n_rows: int) -> bytes:
     return bytes(data)
 
 
-def _encoded(header: Mapping[str, object]) -> bytes:
-    """The header as JSON that `read_head` will read."""
+def _encode_header(header: Mapping[str, object]) -> bytes:
+    """The header as JSON text that `read_header` accepts."""
     try:
         data = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
         parse_object(data, path="", what="header")
@@ -165,17 +172,19 @@ def _encoded(header: Mapping[str, object]) -> bytes:
         raise RequestError(f"this session cannot be written as JSON: {error}", field="session") from None
     if len(data) > MAX_HEADER_BYTES:
         raise RequestError(
-            f"this session takes {len(data)} bytes besides its rows, expected at most {MAX_HEADER_BYTES}",
+            f"this session has {len(data)} bytes besides its rows, expected at most {MAX_HEADER_BYTES}",
             field="session",
         )
     return data
 
 
-def _header(saved: SavedSession, states: Sequence[StateSpec], exported: ExportedState) -> dict[str, object]:
+def _header_values(
+    saved: SavedSession, states: Sequence[StateSpec], exported: ExportedState
+) -> dict[str, object]:
     by_name = {state.name: state for state in states}
     groups = {
         name: {
-            "form": form_of(by_name[name]),
+            "form": group_layout(by_name[name]),
             "first_unit": exported.first_unit.get(name, 0),
             "n_units": len(units),
             "unit_bytes": len(units[0]) if units else by_name[name].unit_bytes,
@@ -188,95 +197,97 @@ def _header(saved: SavedSession, states: Sequence[StateSpec], exported: Exported
         "model": saved.model,
         "fingerprint": saved.fingerprint,
         "messages": list(saved.messages),
-        "past": [_piece_words(piece) for piece in saved.past],
+        "past": [_segment_values(segment) for segment in saved.transcript],
         "options": dict(saved.options),
-        "drawn": saved.drawn,
-        "forgotten": saved.forgotten,
+        "drawn": saved.n_drawn,
+        "forgotten": saved.n_forgotten,
         "n_rows": exported.n_rows,
         "groups": groups,
     }
 
 
-def _piece_words(piece: Piece) -> dict[str, object]:
+def _segment_values(segment: Segment) -> dict[str, object]:
     return {
-        "text": piece.text,
-        "token_ids": list(piece.token_ids),
-        "trusted": [end for run in piece.trusted for end in run],
-        "is_answer": piece.is_answer,
-        "tail": piece.tail,
+        "text": segment.text,
+        "token_ids": list(segment.token_ids),
+        "trusted": [offset for run in segment.trusted for offset in run],
+        "is_answer": segment.is_answer,
+        "tail": segment.tail,
     }
 
 
-def read_head(size: int, path: str) -> Ask[SessionHeader]:
-    """The header, checked against its digest and the file's size.
+def read_header(size: int, path: str) -> Ask[SessionHeader]:
+    """Reads the header and checks its digest and the file's size.
 
-    Raises ModelFormatError for anything but a whole session file, UnsupportedModelError for a newer version.
+    Raises ModelFormatError for any file but a complete session file, UnsupportedModelError for a newer
+    version.
     """
-    length, digest = yield from _opening(size, path)
-    header = yield from _asked(HEAD.size, length, path)
-    if hashlib.sha256(header).digest() != digest:
+    length, digest = yield from _read_fixed_part(size, path)
+    data = yield from _read_exactly(HEAD.size, length, path)
+    if hashlib.sha256(data).digest() != digest:
         raise format_error(path, "the header is damaged: its checksum differs; use another copy of the file")
-    head = _head(parse_object(header, path=path, what="header"), HEAD.size + length, path)
-    want = head.offset + head.row_bytes + DIGEST_BYTES
+    header = _parse_header(parse_object(data, path=path, what="header"), HEAD.size + length, path)
+    want = header.offset + header.row_bytes + DIGEST_BYTES
     if size != want:
         raise format_error(
-            path, f"the file has {size} bytes, but its header speaks of {want}; was it cut short?",
+            path, f"the file has {size} bytes, expected {want} by its header; was it cut short?",
             got=size, want=want,
         )  # fmt: skip
-    return head
+    return header
 
 
-def read_rows(head: SessionHeader) -> Ask[ExportedState]:
-    """The rows, checked against their digest. ModelFormatError if they are damaged."""
-    at, digest = head.offset, hashlib.sha256()
+def read_rows(header: SessionHeader) -> Ask[ExportedState]:
+    """Reads the rows and checks their digest. Raises ModelFormatError if they are damaged."""
+    at, digest = header.offset, hashlib.sha256()
     units: dict[str, list[bytes]] = {}
-    for name, group in head.groups.items():
+    for name, group in header.groups.items():
         units[name] = []
         for _ in range(group.n_units):
-            unit = yield from _asked(at, group.unit_bytes, head.path)
+            unit = yield from _read_exactly(at, group.unit_bytes, header.path)
             digest.update(unit)
             units[name].append(unit)
             at += group.unit_bytes
-    stored = yield from _asked(at, DIGEST_BYTES, head.path)
+    stored = yield from _read_exactly(at, DIGEST_BYTES, header.path)
     if stored != digest.digest():
         raise format_error(
-            head.path, "the rows are damaged: their checksum differs; use another copy of the file"
+            header.path, "the rows are damaged: their checksum differs; use another copy of the file"
         )
-    return ExportedState(head.n_rows, units, {name: group.first_unit for name, group in head.groups.items()})
+    first_units = {name: group.first_unit for name, group in header.groups.items()}
+    return ExportedState(header.n_rows, units, first_units)
 
 
-def _opening(size: int, path: str) -> Ask[tuple[int, bytes]]:
+def _read_fixed_part(size: int, path: str) -> Ask[tuple[int, bytes]]:
     """The header's length and digest."""
     if size < HEAD.size:
         raise format_error(path, f"not a session file: it has {size} bytes", got=size)
-    data = yield from _asked(0, HEAD.size, path)
+    data = yield from _read_exactly(0, HEAD.size, path)
     magic, version, length, digest = HEAD.unpack(data)
     if magic != MAGIC:
         raise format_error(path, f"not a session file: it begins with {magic!r}, not {MAGIC!r}", offset=0)
     if version != VERSION:
         raise UnsupportedModelError(
-            located(path, f"session files of version {version} are not known, only {VERSION}; was it saved "
-                    "by a newer Camelid?"),
+            located(path, f"session file of version {version}, expected {VERSION}; was it saved by a newer "
+                    "Camelid?"),
             kind="session file version", name=str(version), known=(VERSION,),
         )  # fmt: skip
     if length > min(MAX_HEADER_BYTES, size - HEAD.size):
         raise format_error(
-            path, f"a header of {length} bytes in a file of {size}; was it cut short?", got=length
+            path, f"a header of {length} bytes in a file of {size} bytes; was it cut short?", got=length
         )
     return length, digest
 
 
-def _asked(offset: int, length: int, path: str) -> Ask[bytes]:
+def _read_exactly(offset: int, length: int, path: str) -> Ask[bytes]:
     data = yield offset, length
     if len(data) != length:
         raise format_error(
-            path, f"a read of {length} bytes at {offset} gave {len(data)}; did the file change meanwhile?",
+            path, f"a read of {length} bytes at {offset} returned {len(data)}; has the file changed since?",
             offset=offset,
         )  # fmt: skip
     return data
 
 
-def _head(values: dict[str, Any], offset: int, path: str) -> SessionHeader:
+def _parse_header(values: dict[str, Any], offset: int, path: str) -> SessionHeader:
     header = Config(values, path)
     groups = header.section("groups")
     saved = SavedSession(
@@ -284,33 +295,34 @@ def _head(values: dict[str, Any], offset: int, path: str) -> SessionHeader:
         model=header.text("model"),
         fingerprint=header.text("fingerprint"),
         messages=[_object(message, "messages", path) for message in header.get_list("messages")],
-        past=tuple(_piece(_object(piece, "past", path), path) for piece in header.get_list("past")),
+        transcript=tuple(_segment(_object(item, "past", path), path) for item in header.get_list("past")),
         options=header.get_dict("options"),
-        drawn=header.count("drawn", least=0),
-        forgotten=header.count("forgotten", least=0),
+        n_drawn=header.count("drawn", least=0),
+        n_forgotten=header.count("forgotten", least=0),
         camelid=header.text("camelid"),
     )
-    made = {name: _group(groups.section(name)) for name in groups.values}
-    return SessionHeader(saved, header.count("n_rows", least=0, most=MAX_ROWS), made, offset, path)
+    saved_groups = {name: _group(groups.section(name)) for name in groups.values}
+    n_rows = header.count("n_rows", least=0, most=MAX_ROWS)
+    return SessionHeader(saved, n_rows, saved_groups, offset, path)
 
 
 def _object(value: object, what: str, path: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
-    raise format_error(path, f"{what} holds {type(value).__name__}, but objects are expected", key=what)
+    raise format_error(path, f"{what} holds {type(value).__name__}, expected objects", key=what)
 
 
-def _piece(values: dict[str, Any], path: str) -> Piece:
-    piece = Config(values, path, "past.")
-    ends = piece.counts("trusted")
-    if len(ends) % 2 or any(a >= b for a, b in pairwise(ends)):
+def _segment(values: dict[str, Any], path: str) -> Segment:
+    segment = Config(values, path, "past.")
+    offsets = segment.counts("trusted")
+    if len(offsets) % 2 or any(a >= b for a, b in pairwise(offsets)):
         raise format_error(path, "past.trusted is not a list of sorted runs", key="past.trusted")
-    return Piece(
-        piece.text("text"),
-        tuple(piece.counts("token_ids", most=MAX_TOKEN_ID)),
-        tuple(zip(ends[::2], ends[1::2], strict=True)),
-        piece.flag("is_answer"),
-        piece.text("tail"),
+    return Segment(
+        segment.text("text"),
+        tuple(segment.counts("token_ids", most=MAX_TOKEN_ID)),
+        tuple(zip(offsets[::2], offsets[1::2], strict=True)),
+        segment.flag("is_answer"),
+        segment.text("tail"),
     )
 
 
@@ -323,14 +335,16 @@ def _group(group: Config) -> SavedGroup:
     )
 
 
-def write_whole(path: Path, chunks: Iterable[bytes]) -> None:
-    """A file of these chunks: whole, or as it was before. Links stay. ModelFormatError if it cannot be
-    written."""
+def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
+    """Writes a file of these chunks completely, or leaves the old file unchanged. Symbolic links stay.
+
+    Raises ModelFormatError if the file cannot be written.
+    """
     try:
         target = Path(realpath(path))
         part = target.with_name(f".{secrets.token_hex(8)}.part")
         file = part.open("xb")
-    except (OSError, ValueError) as error:  # ValueError: a path without a name, or with a zero in it
+    except (OSError, ValueError) as error:  # ValueError: a path without a name, or with a NUL byte
         raise _unwritable(path, error) from error
     try:
         with file:
@@ -346,4 +360,4 @@ def write_whole(path: Path, chunks: Iterable[bytes]) -> None:
 
 def _unwritable(path: Path, error: OSError | ValueError) -> ModelFormatError:
     reason = getattr(error, "strerror", None) or error
-    return format_error(str(path), f"cannot be written: {reason}; nothing was left behind")
+    return format_error(str(path), f"cannot be written: {reason}; no partial file remains")

@@ -1,4 +1,4 @@
-"""Which model a session was computed with: a hash of what its files say, and of a sample of its weights."""
+"""The fingerprint of a model: a hash of its metadata, its tensor list and a sample of its weights."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from camelid.loading.model_file import ModelFile
 from camelid.plan.weights import INLINE, Part, Weight
 
-SAMPLES = 16  # of weights; each may cost a page one request of a chunk
+SAMPLES = 16  # sampled weights; each may cost a page one request for a chunk
 SAMPLE_BYTES = 4096
 
 
 async def fingerprint(file: ModelFile) -> str:
-    """The same for the same files anywhere: SHA-256 of metadata, tensors and sampled bytes, in hex.
+    """SHA-256 of metadata, tensors and sampled bytes, in hex: equal for equal files on any machine.
 
-    A model trained further has other bytes in nearly every weight, so a few of them tell it. Raises
+    Further training changes bytes of nearly every weight, so a few samples detect it. Raises
     ModelFormatError if the files cannot be read.
     """
     header, tensors = file.checkpoint.header, file.checkpoint.tensors
@@ -29,12 +29,12 @@ async def fingerprint(file: ModelFile) -> str:
 
 
 def _facts(weight: Weight) -> list[object]:
-    places = [(part.offset, part.n_bytes) for part in weight.parts]
-    return [weight.name, weight.type, weight.shape, places]
+    ranges = [(part.offset, part.n_bytes) for part in weight.parts]
+    return [weight.name, weight.type, weight.shape, ranges]
 
 
 def _samples(tensors: Mapping[str, Weight]) -> Iterator[Part]:
-    """The middle of weights spread over the model."""
+    """The middle bytes of up to `SAMPLES` weights, spread over the model."""
     weights = [weight for weight in tensors.values() if weight.parts]
     for i in range(min(SAMPLES, len(weights))):
         part = weights[i * len(weights) // min(SAMPLES, len(weights))].parts[0]

@@ -1,8 +1,8 @@
-"""A conversation that goes on: its messages, and the ids that the model has read and written so far.
+"""A session: a conversation's messages, and the token ids that the model has read and drawn.
 
-A session owns ids, not pages. What a turn computed stays in the engine's prefix cache as long as there is
-room; then the next turn pays for its new tokens alone, and otherwise the ids are computed again. Either way
-they are the same ids: an answer's are kept as the model drew them.
+A session owns token ids, not pages. The rows of a turn stay in the engine's prefix cache until they are
+evicted: the next turn computes its new tokens only, or after an eviction all tokens. The token ids are the
+same in both cases: an answer keeps the ids that the model drew.
 """
 
 from __future__ import annotations
@@ -20,48 +20,46 @@ from camelid.api.runner import Runner
 from camelid.api.sessions.file import (
     SavedSession,
     SessionHeader,
-    misfit,
-    read_head,
+    encode_session,
+    read_header,
     read_rows,
-    write,
-    write_whole,
+    rows_mismatch,
+    write_atomically,
 )
 from camelid.api.sessions.fingerprint import fingerprint
 from camelid.api.sessions.turns import (
     StartedTurn,
     answer_message,
     content_text,
+    forget_next_turn,
     n_system,
-    next_turn,
     plain_text,
-    remembered,
-    said,
-    spoken,
+    shown_ids,
+    text_messages,
+    without_oldest,
 )
 from camelid.engine.state_transfer import ExportedState
 from camelid.errors import DeviceLostError, RequestError
 from camelid.formats.source import drive_async
 from camelid.loading.model_file import ModelSource
 from camelid.loading.start import RunningModel
-from camelid.model.decoder import declare_states
 from camelid.plan.plan import StateSpec
 from camelid.requests.build import CHAT_OPTIONS, RequestBuilder
 from camelid.requests.chat import RenderedChat
-from camelid.requests.completion import Completion, Event, TextStream
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message, Options, checked_stops
-from camelid.requests.output_text import ChatPrompt
-from camelid.requests.rendering import Past, answered, ids_of, renewed
+from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
+from camelid.requests.transcript import Transcript, transcript_ids, updated_transcript, with_answer
 from camelid.sampling.checks import bias_pairs
 from camelid.version import __version__
 
-# Submits a conversation's ids with its options.
+# Submits a rendered conversation with the options of a request.
 StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[TextStream]]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHost:
-    """The model that sessions talk to."""
+    """The parts of a loaded model that its sessions share."""
 
     running: RunningModel
     builder: RequestBuilder
@@ -70,12 +68,12 @@ class SessionHost:
 
     @property
     def states(self) -> tuple[StateSpec, ...]:
-        """The state groups whose rows a file can hold."""
-        return declare_states(self.running.file.model.spec, self.running.kv_type)
+        """The state groups of the model; a session file stores their rows."""
+        return self.running.deployment.states
 
 
 class Turn(AsyncIterator[Event]):
-    """One answer as it comes. The session has it once the events end, or the turn is closed before."""
+    """The stream of one answer. The session records the answer at its end or when the turn is closed."""
 
     def __init__(self, stream: TextStream, finish: Callable[[Completion], object]) -> None:
         self._stream = stream
@@ -83,7 +81,7 @@ class Turn(AsyncIterator[Event]):
 
     @property
     def completion(self) -> Completion:
-        """The whole answer, once it has ended; RequestError before."""
+        """The complete answer. Raises RequestError before its end."""
         return self._stream.completion
 
     async def __anext__(self) -> Event:
@@ -94,11 +92,11 @@ class Turn(AsyncIterator[Event]):
             raise
 
     def close(self) -> None:
-        """Ends the answer within one step; what there is of it counts."""
+        """Ends the answer within one step; the session keeps the answer so far."""
         self._stream.close()
 
     async def aclose(self) -> None:
-        """The same, and waits until its units are free."""
+        """As `close`; waits until the request's state is freed."""
         await self._stream.aclose()
         self._end()
 
@@ -115,10 +113,9 @@ class Turn(AsyncIterator[Event]):
 class Session:
     """One conversation with one model. `messages` may be changed between turns, for tool results or edits.
 
-    A model without a chat template goes on with the text of all messages. `options` hold for every turn that
-    does not say otherwise; `note` says what of a restored session could not be used. With `overflow` "shift"
-    the model no longer reads the oldest turns once the context is full: `n_forgotten` messages behind the
-    system's.
+    A model without a chat template continues the joined text of all messages. `options` are the defaults of
+    every turn; `note` gives the reason if rows of a restored session could not be used. With `overflow`
+    "shift" a full context drops the oldest turns: `n_forgotten` messages after the system message.
     """
 
     def __init__(self, host: SessionHost, id: str | None = None) -> None:  # noqa: A002
@@ -128,89 +125,100 @@ class Session:
         self.note = ""
         self.n_forgotten = 0
         self._host = host
-        self._past: Past = ()
+        self._transcript: Transcript = ()
         self._n_drawn = 0
         self._is_answering = False
 
     @property
     def token_ids(self) -> list[int]:
-        """What the model has read and written."""
-        return ids_of(self._past)
+        """Token ids that the model has read and drawn."""
+        return transcript_ids(self._transcript)
 
     @property
     def cached_rows(self) -> int:
-        """Of how many of these ids the next turn finds the state computed, as things are now."""
+        """The number of leading token ids whose rows are in the prefix cache now."""
         return self._host.running.engine.cached_rows(self.token_ids, self._salt)
 
     @property
     def system(self) -> str | None:
-        """The system message's text, if there is one first. Setting it makes, changes or removes it."""
+        """The text of a leading system message, or None. Setting it adds, changes or removes the message."""
         return content_text(self.messages[0]) if n_system(self.messages) else None
 
     @system.setter
     def system(self, text: str | None) -> None:
-        self.messages = [*said("system", text), *self.messages[n_system(self.messages) :]]
+        self.messages = [*text_messages("system", text), *self.messages[n_system(self.messages) :]]
 
     def reset(self) -> None:
-        """Forgets the conversation; the system message and the options stay."""
+        """Clears the conversation; the system message and the options stay."""
         self._check_idle()
-        self.messages = [*said("system", self.system)]
-        self._past, self._n_drawn, self.n_forgotten = (), 0, 0
+        self.messages = [*text_messages("system", self.system)]
+        self._transcript, self._n_drawn, self.n_forgotten = (), 0, 0
 
     def fork(self, id: str | None = None) -> Session:  # noqa: A002
-        """Another session that goes on from here."""
+        """A new session that continues from the same conversation."""
         self._check_idle()
         twin = Session(self._host, id)
         twin.messages, twin.options = deepcopy(self.messages), deepcopy(self.options)
-        twin._past, twin._n_drawn, twin.n_forgotten = self._past, self._n_drawn, self.n_forgotten
+        twin._transcript, twin._n_drawn = self._transcript, self._n_drawn
+        twin.n_forgotten = self.n_forgotten
         return twin
 
     async def start(self, text: str | None = None, **options: Unpack[Options]) -> Turn:
-        """Begins a turn with a user's text, or with the messages as they are. Raises as `LLM.agenerate`."""
+        """Begins a turn with a user's text; without `text`, with the messages as they are.
+
+        Raises as `LLM.agenerate`.
+        """
         self._check_idle()
-        given: dict[str, Any] = {**self.options, **options}
-        chat = {name: given.pop(name, None) for name in CHAT_OPTIONS}
-        stops = checked_stops(given.get("stop", ()))
-        asked, prompt = self._asked(said("user", text), chat, stops, forgets=given.get("overflow") == "shift")
+        merged: dict[str, Any] = {**self.options, **options}
+        chat = {name: merged.pop(name, None) for name in CHAT_OPTIONS}
+        stops = checked_stops(merged.get("stop", ()))
+        shifts = merged.get("overflow") == "shift"
+        turn, prompt = self._prepare(text_messages("user", text), chat, stops, shifts=shifts)
         self._is_answering = True
         try:
-            stream = await self._host.start(prompt, given)
+            stream = await self._host.start(prompt, merged)
         except BaseException:
             self._is_answering = False
             raise
-        return Turn(stream, lambda done: self._finish(asked, done))
+        return Turn(stream, lambda done: self._finish(turn, done))
 
-    def _asked(
-        self, new: list[Message], chat: Mapping[str, Any], stops: tuple[str, ...], *, forgets: bool
+    def _prepare(
+        self, new: list[Message], chat: Mapping[str, Any], stops: tuple[str, ...], *, shifts: bool
     ) -> tuple[StartedTurn, ChatPrompt]:
-        """The turn and its prompt. What fills the context is cut to half of it at once if it `forgets`, so
-        that the turns to come find their past as it was."""
+        """The turn and its prompt.
+
+        With `shifts`, a full context is cut to half its length at once, so that the prompts of the next
+        turns begin with the same tokens and hit the prefix cache.
+        """
         messages, context = [*self.messages, *new], self._host.running.engine.context
         n, most = self.n_forgotten, context - 1
-        n = n if n <= len(self.messages) else 0  # others have taken their place
+        n = n if n <= len(self.messages) else 0  # the caller has replaced the messages
         while True:
-            rendered = self._rendered(remembered(messages, n), chat)
-            past = renewed(self._past, rendered.rendering, self._host.builder.tokenizer)
-            token_ids, later = ids_of(past), next_turn(messages, n)
-            if not forgets or len(token_ids) <= most or later is None:
-                return StartedTurn(new, past, rendered.text_of, stops, n), rendered.prompt(token_ids)
-            n, most = later, context // 2
+            rendered = self._render(without_oldest(messages, n), chat)
+            tokenizer = self._host.builder.tokenizer
+            transcript = updated_transcript(self._transcript, rendered.rendering, tokenizer)
+            token_ids, next_n = transcript_ids(transcript), forget_next_turn(messages, n)
+            if not shifts or len(token_ids) <= most or next_n is None:
+                turn = StartedTurn(new, transcript, rendered.text_of, stops, n)
+                return turn, rendered.prompt(token_ids)
+            n, most = next_n, context // 2
 
-    def _rendered(self, messages: list[Message], chat: Mapping[str, Any]) -> RenderedChat:
+    def _render(self, messages: list[Message], chat: Mapping[str, Any]) -> RenderedChat:
         builder = self._host.builder
         if self._host.running.file.template is not None:
             return builder.chat.rendered(messages, **chat)
         return plain_text(messages, builder.tokenizer, chat)
 
-    def _finish(self, asked: StartedTurn, done: Completion) -> None:
-        """Takes over what was asked and answered; nothing of a turn that failed."""
+    def _finish(self, turn: StartedTurn, done: Completion) -> None:
+        """Records the messages and token ids of the turn; a failed turn leaves the session unchanged."""
         self._is_answering = False
         if done.finish_reason == "error":
             return
-        token_ids, tail = spoken(asked, done)
-        self._past = answered(asked.past, token_ids, self._host.builder.tokenizer, tail=tail)
-        self.messages += [*asked.messages, answer_message(done)]
-        self._n_drawn, self.n_forgotten = self._n_drawn + len(done.token_ids), asked.n_forgotten
+        token_ids, tail = shown_ids(turn, done)
+        tokenizer = self._host.builder.tokenizer
+        self._transcript = with_answer(turn.transcript, token_ids, tokenizer, tail=tail)
+        self.messages += [*turn.messages, answer_message(done)]
+        self._n_drawn, self.n_forgotten = self._n_drawn + len(done.token_ids), turn.n_forgotten
 
     def _check_idle(self) -> None:
         if self._is_answering:
@@ -221,7 +229,7 @@ class Session:
     async def astream(
         self, text: str | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[Event, None]:
-        """The answer token by token. Leaving the loop ends it; what there is of it counts."""
+        """The answer token by token. Leaving the loop ends the answer; the session keeps its text so far."""
         turn = await self.start(text, **options)
         try:
             async for event in turn:
@@ -230,7 +238,7 @@ class Session:
             await turn.aclose()
 
     async def agenerate(self, text: str | None = None, **options: Unpack[Options]) -> Completion:
-        """The whole answer."""
+        """The complete answer."""
         turn = await self.start(text, **options)
         try:
             async for _ in turn:
@@ -242,7 +250,7 @@ class Session:
     def stream(
         self, text: str | None = None, **options: Unpack[Options]
     ) -> Generator[Event, None, Completion]:
-        """As `astream`, for code without an event loop; the generator returns the completion."""
+        """As `astream`, without an event loop; the generator returns the completion."""
         run, run_step = self._host.runner.run, self._host.runner.run_step
         turn = run(self.start(text, **options))
         try:
@@ -253,11 +261,11 @@ class Session:
             run(turn.aclose())
 
     def generate(self, text: str | None = None, **options: Unpack[Options]) -> Completion:
-        """As `agenerate`, for code without an event loop."""
+        """As `agenerate`, without an event loop."""
         return self._host.runner.run(self.agenerate(text, **options))
 
     async def acontent(self) -> Iterator[bytes]:
-        """The bytes of a session file, in pieces: messages, ids, and the rows that are still cached."""
+        """The bytes of a session file in chunks: messages, token ids, and the rows still cached."""
         self._check_idle()
         running = self._host.running
         saved = SavedSession(
@@ -265,79 +273,80 @@ class Session:
             model=PurePath(running.file.name).name,
             fingerprint=await fingerprint(running.file),
             messages=self.messages,
-            past=self._past,
+            transcript=self._transcript,
             options=_as_json(self.options),
-            drawn=self._n_drawn,
-            forgotten=self.n_forgotten,
+            n_drawn=self._n_drawn,
+            n_forgotten=self.n_forgotten,
             camelid=__version__,
         )
-        return write(saved, self._host.states, await self._rows())
+        return encode_session(saved, self._host.states, await self._export_rows())
 
-    async def _rows(self) -> ExportedState:
-        """The rows that are still cached; none of a device that is gone, since the conversation counts."""
+    async def _export_rows(self) -> ExportedState:
+        """The rows still cached; none from a lost device, so that the conversation can still be saved."""
         try:
             return await self._host.running.engine.export_rows(self.token_ids, self._salt)
         except DeviceLostError:
             return ExportedState(0, {}, {})
 
     async def asave(self, path: str | PathLike[str]) -> None:
-        """Writes the session file, whole or not at all. ModelFormatError if it cannot be written."""
-        write_whole(Path(path), await self.acontent())
+        """Writes the session file atomically. Raises ModelFormatError if it cannot be written."""
+        write_atomically(Path(path), await self.acontent())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """As `asave`, for code without an event loop."""
+        """As `asave`, without an event loop."""
         self._host.runner.run(self.asave(path))
 
     @classmethod
     async def restored(cls, host: SessionHost, source: ModelSource) -> Session:
-        """The session that a file holds, with its rows in the prefix cache as far as they fit this model.
+        """The session of a file. Its rows go into the prefix cache as far as they fit this model.
 
-        Raises RequestError if it was saved with another model, and as `sessions.file.read_head`.
+        Raises RequestError if another model saved the file, and as `sessions.file.read_header`.
         """
-        head = await drive_async(read_head(source.size, source.name), source.read)
-        await _check_model(host, head)
-        session = cls(host, head.saved.id)
-        checked_messages(head.saved.messages)
-        session.messages = list(head.saved.messages)
-        session.options = dict(head.saved.options)
-        session._past, session._n_drawn = head.saved.past, head.saved.drawn
-        session.n_forgotten = head.saved.forgotten
-        session.note = await session._take_rows(head, source)
+        header = await drive_async(read_header(source.size, source.name), source.read)
+        await _check_model(host, header)
+        saved = header.saved
+        session = cls(host, saved.id)
+        checked_messages(saved.messages)
+        session.messages = list(saved.messages)
+        session.options = dict(saved.options)
+        session._transcript, session._n_drawn = saved.transcript, saved.n_drawn
+        session.n_forgotten = saved.n_forgotten
+        session.note = await session._import_rows(header, source)
         return session
 
-    async def _take_rows(self, head: SessionHeader, source: ModelSource) -> str:
-        """Puts the rows into the prefix cache; why not, if that cannot be."""
-        reason = misfit(head, self._host.states)
+    async def _import_rows(self, header: SessionHeader, source: ModelSource) -> str:
+        """Puts the rows into the prefix cache; returns the reason if some could not be used, else ""."""
+        reason = rows_mismatch(header, self._host.states)
         if reason:
-            return f"its rows cannot be used, since {reason}; the next turn computes them again"
-        exported = await drive_async(read_rows(head), source.read)
+            return f"the session's rows cannot be used: {reason}; the next turn recomputes them"
+        exported = await drive_async(read_rows(header), source.read)
         try:
             n = await self._host.running.engine.import_rows(self.token_ids, exported, self._salt)
-        except RequestError as error:  # no room: nothing is lost but time
-            return f"its rows cannot be used: {error.message}"
-        short = f"of its {head.n_rows} rows {n} could be used; the next turn computes the others again"
-        return short if n < head.n_rows else ""
+        except RequestError as error:  # no room: the session works, and its next turn takes longer
+            return f"the session's rows cannot be used: {error.message}"
+        note = f"{n} of the session's {header.n_rows} rows could be used; the next turn recomputes the others"
+        return note if n < header.n_rows else ""
 
     @property
     def _salt(self) -> str:
-        """Sessions share rows with others of the same salt only."""
+        """The cache salt: sessions share rows only with requests of the same salt."""
         return str(self.options.get("cache_salt", ""))
 
 
 def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as JSON has them: it has no infinity, and a bias of False bans a token as well."""
+    """The options as JSON values: JSON lacks -inf, so a bias of -inf becomes False."""
     pairs = bias_pairs(options.get("logit_bias"))
     if pairs is None:
         return dict(options)
     return {**options, "logit_bias": [(token, False if bias == -inf else bias) for token, bias in pairs]}
 
 
-async def _check_model(host: SessionHost, head: SessionHeader) -> None:
-    saved, ours = head.saved, await fingerprint(host.running.file)
+async def _check_model(host: SessionHost, header: SessionHeader) -> None:
+    saved, ours = header.saved, await fingerprint(host.running.file)
     if saved.fingerprint != ours:
         raise RequestError(
-            f"{head.path} was saved with {saved.model} ({saved.fingerprint[:8]}), and this model is "
-            f"{PurePath(host.running.file.name).name} ({ours[:8]}); load the one that it was saved with",
+            f"{header.path} was saved with {saved.model} ({saved.fingerprint[:8]}), but this model is "
+            f"{PurePath(host.running.file.name).name} ({ours[:8]}); load the model that saved the session",
             field="session",
         )
 

@@ -1,4 +1,4 @@
-"""What one turn of a conversation is: how it was asked, and what of the answer counts afterwards."""
+"""One turn of a conversation: its messages and prompt, and the part of the answer that is kept."""
 
 from __future__ import annotations
 
@@ -9,71 +9,72 @@ from typing import Any
 
 from camelid.errors import RequestError
 from camelid.requests.chat import RenderedChat, TextOf
-from camelid.requests.completion import Completion
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message
-from camelid.requests.output_text import OutputText
-from camelid.requests.rendering import Past, Rendering
+from camelid.requests.output_text import Completion, OutputText
+from camelid.requests.transcript import Rendering, Transcript
 from camelid.text.tokenizers.tokenizer import Tokenizer
 from camelid.text.toolcalls.parts import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class StartedTurn:
-    """A turn's beginning: what was said, the past up to the answer, and how the answer's ids are read.
+    """A turn whose answer has begun: new messages, transcript up to the answer, stop sequences.
 
-    `n_forgotten` messages behind the system's are not part of that past any longer.
+    `text_of` turns the answer's token ids into text. The transcript lacks the `n_forgotten` oldest messages
+    after the system message.
     """
 
     messages: list[Message]
-    past: Past
+    transcript: Transcript
     text_of: TextOf
     stops: tuple[str, ...]
     n_forgotten: int = 0
 
 
-def said(role: str, text: str | None) -> list[Message]:
-    """A message, if there is something to say."""
+def text_messages(role: str, text: str | None) -> list[Message]:
+    """One message of this text; none for None."""
     return [] if text is None else [{"role": role, "content": text}]
 
 
 def n_system(messages: Sequence[Message]) -> int:
-    """Whether a system message comes first: 1 or 0."""
+    """1 if the first message is a system message, else 0."""
     return int(bool(messages) and messages[0].get("role") == "system")
 
 
-def remembered(messages: Sequence[Message], n_forgotten: int) -> list[Message]:
-    """The messages without the oldest; the system's stays."""
+def without_oldest(messages: Sequence[Message], n_forgotten: int) -> list[Message]:
+    """The messages without the oldest `n_forgotten`; a system message stays."""
     n = n_system(messages)
     return [*messages[:n], *messages[n + n_forgotten :]]
 
 
-def next_turn(messages: Sequence[Message], n_forgotten: int) -> int | None:
-    """How many messages to forget in order to begin with the next user's; None if there is none."""
+def forget_next_turn(messages: Sequence[Message], n_forgotten: int) -> int | None:
+    """The `n_forgotten` with which the next user message comes first; None if no such message follows."""
     n = n_system(messages)
     later = (i - n for i, m in enumerate(messages) if m.get("role") == "user" and i - n > n_forgotten)
     return next(later, None)
 
 
 def plain_text(messages: Sequence[Message], tokenizer: Tokenizer, chat: Mapping[str, Any]) -> RenderedChat:
-    """A conversation with a model that has no template: the text of all messages, one behind the other."""
-    given = next((name for name, value in chat.items() if value is not None), None)
-    if given:
-        raise RequestError(f"{given} is for a chat template, and this model has none", field=given)
+    """The rendering for a model without a chat template: the joined texts of all messages."""
+    name = next((name for name, value in chat.items() if value is not None), None)
+    if name:
+        raise RequestError(
+            f"{name} applies to a chat template, and this model's file has none; leave {name} out", field=name
+        )
     texts = [content_text(message) for message in checked_messages(messages)]
-    rendering = Rendering("".join(texts), borders=frozenset(accumulate(map(len, texts))))
+    rendering = Rendering("".join(texts), message_ends=frozenset(accumulate(map(len, texts))))
     return RenderedChat(rendering, lambda last, stops: OutputText(tokenizer, stops, after=last))
 
 
 def content_text(message: Mapping[str, Any]) -> str:
-    """What a message says, of text or of parts of it."""
+    """The text of a message, joined from its parts if it has parts."""
     content = message.get("content") or ""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def answer_message(done: Completion) -> Message:
-    """The answer as the conversation goes on with it. Calls that were cut off are left out: nobody can run
-    them."""
+    """The answer as a message of the conversation. Incomplete tool calls are left out: they cannot be run."""
     calls = [_call(call) for call in done.tool_calls if call.complete]
     more: dict[str, object] = {"reasoning_content": done.reasoning} if done.reasoning else {}
     return {"role": "assistant", "content": done.text, **more, **({"tool_calls": calls} if calls else {})}
@@ -84,21 +85,21 @@ def _call(call: ToolCall) -> Message:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def spoken(asked: StartedTurn, done: Completion) -> tuple[list[int], str]:
-    """The answer's ids as far as their text was shown, and the text of a part of the next one.
+def shown_ids(turn: StartedTurn, done: Completion) -> tuple[list[int], str]:
+    """The token ids whose text was shown in full, and the shown part of the next token's text.
 
-    A stop string, or an end before a word was whole, leaves ids behind that nobody saw.
+    A stop sequence, or an end within a character, leaves token ids whose text was never shown.
     """
-    last = next((piece.token_ids[-1] for piece in reversed(asked.past) if piece.token_ids), None)
-    reader, shown = asked.text_of(last, asked.stops), ""
+    last = next((segment.token_ids[-1] for segment in reversed(turn.transcript) if segment.token_ids), None)
+    reader, shown = turn.text_of(last, turn.stops), ""
     for token_id in done.token_ids:
         shown += reader.push(token_id)
     if not reader.stopped and done.finish_reason in ("stop", "length", "tool_calls"):
         return done.token_ids, ""
-    reader, text, n_kept = asked.text_of(last, ()), "", 0
+    reader, text, n_shown = turn.text_of(last, ()), "", 0
     for i, token_id in enumerate(done.token_ids):
-        piece = reader.push(token_id)
-        if len(text) + len(piece) > len(shown):
+        more = reader.push(token_id)
+        if len(text) + len(more) > len(shown):
             break
-        text, n_kept = text + piece, i + 1 if piece else n_kept
-    return done.token_ids[:n_kept], shown[len(text) :]
+        text, n_shown = text + more, i + 1 if more else n_shown
+    return done.token_ids[:n_shown], shown[len(text) :]

@@ -122,6 +122,10 @@ def _add(values: F32, op: LoadOp) -> F32:
     return values + np.float32(op.args[0])
 
 
+def _neg_exp(values: F32, _: LoadOp) -> F32:
+    return -np.exp(values, dtype=np.float64).astype(np.float32)
+
+
 LOAD_OPS: dict[str, Callable[[F32, LoadOp], F32]] = {
     "concat": _same,
     "cast": _same,
@@ -130,4 +134,5 @@ LOAD_OPS: dict[str, Callable[[F32, LoadOp], F32]] = {
     "rows": _rows,
     "pick": _pick,
     "add": _add,
+    "neg_exp": _neg_exp,
 }

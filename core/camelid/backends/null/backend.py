@@ -15,6 +15,7 @@ from struct import iter_unpack, unpack_from
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -55,7 +56,7 @@ class QueuedStep:
     result: Result | None = None
 
 
-class NullBackend:
+class NullBackend(Backend):
     """A backend that counts work and computes nothing.
 
     Steps take effect on submission. With `late` they wait in a queue: at each event-loop turn of a waiting

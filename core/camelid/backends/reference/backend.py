@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -51,7 +52,7 @@ MODULES = (basic, experts, attention, recurrent, streams, encoder, sampling)
 KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}
 
 
-class ReferenceBackend:
+class ReferenceBackend(Backend):
     """A backend that interprets plans op by op in NumPy."""
 
     def __init__(self) -> None:

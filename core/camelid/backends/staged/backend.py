@@ -53,7 +53,7 @@ class StagedStep:
         return self.result is not None or self.error is not None
 
 
-class StagedBackend:
+class StagedBackend(Backend):
     """A model of `n_layers` layers, cut before each layer of `cuts`, with one backend per part and its state.
 
     Ops before the first layer run on the first backend, ops after the last layer (the head) on the last.

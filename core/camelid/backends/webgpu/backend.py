@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from camelid.backends.base import (
+    Backend,
     Capabilities,
     MemoryReport,
     OpenSpec,
@@ -57,7 +58,7 @@ class WebGpuProgram(HostProgram):
     launches: Mapping[frozenset[int], int]
 
 
-class WebGpuBackend:
+class WebGpuBackend(Backend):
     """Plans as tapes on one WebGPU device. Keeps promise A, and B within NMSE 1e-5."""
 
     def __init__(self, host: Host, api: str = "") -> None:

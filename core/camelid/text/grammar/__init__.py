@@ -1,1 +1,1 @@
-"""Grammars that a model's answer must follow: GBNF, JSON schema, regex or a choice, as one automaton."""
+"""Grammars of generated text: GBNF, JSON schema, regex or choice, compiled to one kind of automaton."""

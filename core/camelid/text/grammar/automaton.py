@@ -1,4 +1,4 @@
-"""A compiled grammar with all that is remembered while it is used."""
+"""A compiled grammar and the caches that all its matchers share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_STATES = 200_000
 
 
 class Automaton:
-    """Share one among all answers that follow the same grammar: what one finds out serves the others."""
+    """A compiled grammar. One automaton serves all requests of a grammar, since they share its caches."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -20,16 +20,16 @@ class Automaton:
         self._masks: dict[TokenTable, Masks] = {}
 
     def masks(self, tokens: TokenTable) -> Masks:
-        """The masks over one vocabulary."""
+        """The masks over one vocabulary, made on first use."""
         if tokens not in self._masks:
             self._masks[tokens] = Masks(self.network, self.configs, tokens)
         return self._masks[tokens]
 
 
 def compile_rules(rules: Rules, *, max_states: int = MAX_STATES) -> Automaton:
-    """The automaton of a grammar.
+    """Compiles a grammar.
 
-    Raises RequestError for a rule that is missing, left-recursive or never ends, and for a grammar that
-    needs more than `max_states` states. Rules that the root does not need are not looked at.
+    Raises RequestError for a rule that is missing, left-recursive or endless, and for a grammar of more than
+    `max_states` states. Rules that the root does not reach are not compiled.
     """
     return Automaton(checked_network(rules, max_states))

@@ -1,4 +1,4 @@
-"""Puts rules together: fresh names, rules shared by key, counted repeats of any size, automata as rules."""
+"""Construction of rules: unique names, rules shared by key, repeats of any count, automata as rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from camelid.text.grammar.dfa import Dfa
 from camelid.text.grammar.rules import Choice, Expr, Ref, Repeat, Rules, Sequence, Text
 
 MAX_RULES = 20_000
-BLOCK = 256  # copies of a repeat in one rule; larger counts are written in base 256
-MAX_INLINE = 16  # automaton states nested in one expression; more become rules of their own
+BLOCK = 256  # copies of a repeat in one rule; a larger count is written in base 256
+MAX_INLINE = 16  # automaton states nested in one expression; deeper states become rules
 NOTHING = Sequence(())
 DEAD = Choice(())  # matches nothing at all
 S = TypeVar("S", bound=Hashable)
@@ -22,7 +22,7 @@ Spell: TypeAlias = Callable[[Ranges], Expr]
 
 
 def in_order(*parts: Expr | str) -> Expr:
-    """The parts in sequence; sequences are flattened and texts joined."""
+    """A sequence of the parts; nested sequences are flattened, neighbouring texts are joined."""
     flat: list[Expr] = []
     for part in parts:
         expr = Text(part) if isinstance(part, str) else part
@@ -35,7 +35,7 @@ def in_order(*parts: Expr | str) -> Expr:
 
 
 def one_of(*parts: Expr) -> Expr:
-    """Any of the parts, each once."""
+    """A choice of the parts without duplicates."""
     distinct = tuple(dict.fromkeys(parts))
     return distinct[0] if len(distinct) == 1 else Choice(distinct)
 
@@ -46,14 +46,14 @@ def optional(part: Expr) -> Expr:
 
 @dataclass(slots=True)
 class RuleBuilder:
-    """Rules so far. `add` and `shared` raise RequestError beyond MAX_RULES."""
+    """The rules made so far. `add`, `shared` and `fresh` raise RequestError beyond MAX_RULES."""
 
     rules: dict[str, Expr]
     keys: dict[Hashable, Ref] = field(default_factory=dict[Hashable, Ref])
     numbers: Counter[str] = field(default_factory=Counter[str])
 
     def fresh(self, kind: str) -> str:
-        """A name that no rule has yet."""
+        """Reserves an unused rule name, such as `node_3`."""
         if len(self.rules) >= MAX_RULES:
             raise RequestError(
                 f"the grammar has more than {MAX_RULES} rules; use a smaller schema",
@@ -62,7 +62,7 @@ class RuleBuilder:
             )
         self.numbers[kind] += 1
         name = f"{kind}_{self.numbers[kind]}"
-        self.rules[name] = DEAD  # holds the place while the rule is made
+        self.rules[name] = DEAD  # a placeholder until the rule is written
         return name
 
     def add(self, kind: str, expr: Expr) -> Ref:
@@ -71,13 +71,13 @@ class RuleBuilder:
         return Ref(name)
 
     def shared(self, kind: str, key: Hashable, make: Callable[[], Expr]) -> Ref:
-        """The rule of this key, made when it is first asked for."""
+        """The rule of a key, made on the first request for it."""
         if key not in self.keys:
             self.keys[key] = self.add(kind, make())
         return self.keys[key]
 
     def counted(self, part: Expr, least: int, most: int | None) -> Expr:
-        """`part` from `least` to `most` times, whatever their size, with no text in two readings for long."""
+        """`part` from `least` to `most` times; a count above BLOCK becomes nested rules."""
         if max(least, most or 0) <= BLOCK:
             return Repeat(part, least, most)
         rest = Repeat(part) if most is None else self.up_to(part, most - least)
@@ -103,7 +103,10 @@ class RuleBuilder:
         return in_order(*parts[::-1])
 
     def up_to(self, part: Expr, n: int) -> Expr:
-        """At most n times: fewer large blocks and anything below one more, or all of them and the rest."""
+        """`part` at most n times.
+
+        Either fewer large blocks and a shorter remainder, or all large blocks and the rest.
+        """
         if n <= BLOCK:
             return Repeat(part, 0, n)
         power = 1
@@ -115,7 +118,7 @@ class RuleBuilder:
         return one_of(fewer, in_order(Repeat(block, digit, digit), self.up_to(part, rest)))
 
     def below(self, part: Expr, power: int) -> Expr:
-        """Fewer than BLOCK ** power times."""
+        """`part` fewer than BLOCK ** power times."""
 
         def make() -> Expr:
             rest = self.below(part, power - 1) if power > 1 else NOTHING
@@ -124,7 +127,10 @@ class RuleBuilder:
         return self.shared("below", ("below", part, power), make)
 
     def machine(self, kind: str, start: S, write: Callable[[S, Callable[[S], Ref]], Expr]) -> Ref:
-        """A rule a state: `write` makes one, and names those that follow by what it gets to do so."""
+        """One rule per state, starting at `start`.
+
+        `write` makes the rule of a state and refers to the next states through the function that it receives.
+        """
         names: dict[S, str] = {}
         queue: deque[S] = deque()
 
@@ -141,7 +147,7 @@ class RuleBuilder:
         return first
 
     def automaton(self, dfa: Dfa, spell: Spell, free: Expr | None = None) -> Expr:
-        """The texts of an automaton, its characters as `spell` writes them; `free` writes any text at all."""
+        """The texts of an automaton. `spell` writes a set of characters, `free` any text at all."""
         return _DfaWriter(self, dfa, spell, free).write()
 
 
@@ -168,7 +174,7 @@ class _DfaWriter:
         return root
 
     def reach(self, state: int, joints: set[int], depth: int) -> Expr:
-        """What follows once `state` is reached: a rule where several ways meet, else written out."""
+        """The expression of a state: a rule where several edges meet, else written inline."""
         if self.free is not None and self.dfa.is_free(state):
             return self.free
         if state not in joints and depth < MAX_INLINE:
@@ -193,18 +199,18 @@ class _DfaWriter:
 
 
 def pruned(rules: Mapping[str, Expr], root: str) -> Rules | None:
-    """Only what can be finished and is needed, so that no text runs into a dead end; None: no text at all."""
+    """The grammar reduced to rules that the root reaches and that can end; None if no text matches."""
     live = productive(rules)
     if root not in live:
         return None
-    kept: dict[str, Expr] = {}
+    reached: dict[str, Expr] = {}
     stack = [root]
     while stack:
         name = stack.pop()
-        if name not in kept:
-            kept[name] = trimmed(rules[name], live) or DEAD
-            stack.extend(references(kept[name]))
-    return Rules(kept, root)
+        if name not in reached:
+            reached[name] = trimmed(rules[name], live) or DEAD
+            stack.extend(references(reached[name]))
+    return Rules(reached, root)
 
 
 def references(expr: Expr) -> set[str]:
@@ -224,7 +230,7 @@ def references(expr: Expr) -> set[str]:
 
 
 def productive(rules: Mapping[str, Expr]) -> set[str]:
-    """The rules that match some text."""
+    """The names of the rules that match at least one text."""
     users: dict[str, list[str]] = {}
     for name, expr in rules.items():
         for used in references(expr):
@@ -254,13 +260,13 @@ def finishes(expr: Expr, live: set[str]) -> bool:
 
 
 def trimmed(expr: Expr, live: set[str]) -> Expr | None:
-    """Without the alternatives that match nothing; None when nothing is left."""
+    """The expression without alternatives that match nothing; None if the expression matches nothing."""
     match expr:
         case Ref(name):
             return expr if name in live else None
         case Sequence(parts):
-            kept = [trimmed(part, live) for part in parts]
-            return None if None in kept else Sequence(tuple(part for part in kept if part))
+            alive = [trimmed(part, live) for part in parts]
+            return None if None in alive else Sequence(tuple(part for part in alive if part))
         case Choice(parts):
             some = [part for part in (trimmed(part, live) for part in parts) if part]
             return Choice(tuple(some)) if some else None

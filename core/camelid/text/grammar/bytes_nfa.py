@@ -1,8 +1,8 @@
-"""Expressions as nondeterministic automata over bytes, in pieces that can be copied by reference.
+"""Expressions as nondeterministic automata over bytes, in fragments that are copied by reference.
 
-A fragment's states refer to each other by distance, so that n copies of a fragment are n references to
-the same states: `[^"]{0,2000}` costs a list of pointers. State 0 is the entry, which nothing leads back to;
-the last state is the exit, which nothing leaves.
+A fragment's states refer to each other by distance, so n copies of a fragment are n references to the same
+states: `[^"]{0,2000}` costs a list of pointers. State 0 is the entry, which no edge leads back to; the last
+state is the exit, which no edge leaves.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from camelid.errors import RequestError
 from camelid.text.grammar.rules import Range
 
 ByteRange: TypeAlias = tuple[int, int]
-Chain: TypeAlias = tuple[int, int]  # distance to the same state of the next copy, copies left with this one
-# Tokens of at most so many bytes cannot tell one copy of a long repetition from another; see `Fragment.same`.
+Chain: TypeAlias = tuple[int, int]  # distance to the same state of the next copy, copies from here on
+# No token of at most SHORT_BYTES bytes distinguishes two copies of a long repetition; see `Fragment.same`.
 SHORT_BYTES = 32
 LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)  # the last code point of 1, 2, 3 and 4 UTF-8 bytes
 
 
 class State(NamedTuple):
-    """What leaves a state; the last number of each entry is the distance to the state that it leads to."""
+    """The edges that leave a state; the last number of each entry is the distance to the target state."""
 
     ranges: tuple[tuple[int, int, int], ...] = ()  # first byte, last byte, distance
-    skips: tuple[int, ...] = ()  # distances, nothing read
+    skips: tuple[int, ...] = ()  # distances of the edges that read nothing
     calls: tuple[tuple[str, int], ...] = ()  # rule, distance
     tokens: tuple[tuple[frozenset[int], bool, int], ...] = ()  # token ids, negated, distance
 
@@ -35,11 +35,12 @@ BLANK = State()
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """states: from entry to exit.
+    """An automaton from its entry to its exit.
 
-    same: distance to a state that no SHORT_BYTES bytes can tell from this one, for each state.
-    chains: the innermost bounded repetition around each state.
-    longest: the most bytes that it matches; None: no bound, or not known because a rule is called.
+    states: entry first, exit last.
+    same: for each state, the distance to a state that no SHORT_BYTES bytes distinguish from it.
+    chains: for each state, the innermost bounded repetition around it.
+    longest: the longest match in bytes; None if unbounded, or unknown because a rule is called.
     """
 
     states: list[State]
@@ -60,13 +61,13 @@ EMPTY = plain([BLANK], 0)
 
 
 def text(characters: str) -> Fragment:
-    """These characters. Raises RequestError for a lone surrogate."""
+    """The fragment of a text. Raises RequestError for a lone surrogate."""
     data = encoded(characters)
     return plain([*(State(((byte, byte, 1),)) for byte in data), BLANK], len(data))
 
 
 def words(texts: Iterable[str]) -> Fragment:
-    """Any one of these texts, as a prefix tree, so that long lists are one way to read a text, not many."""
+    """The fragment of any one of the texts: a prefix tree, so each text has a single parse."""
     nodes: list[dict[int, int]] = [{}]
     ends, longest = set[int](), 0
     for data in map(encoded, texts):
@@ -99,21 +100,21 @@ def encoded(characters: str) -> bytes:
 
 
 def call(rule: str) -> Fragment:
-    """Another rule, then on."""
+    """The fragment that calls a rule."""
     return plain([State(calls=((rule, 1),)), BLANK], None)
 
 
 def token(token_ids: frozenset[int], negated: bool) -> Fragment | None:
-    """One token; None when there is none."""
+    """The fragment of one token; None for an empty set of tokens."""
     return plain([State(tokens=((token_ids, negated, 1),)), BLANK], None) if token_ids or negated else None
 
 
 def chars(ranges: tuple[Range, ...]) -> Fragment | None:
-    """One character of these ranges as UTF-8; None when there is none. Surrogates are no characters."""
+    """The fragment of one character as UTF-8; None if the ranges are empty. Surrogates are excluded."""
     sequences = [s for first, last in ranges for s in utf8_sequences(first, last)]
     if not sequences:
         return None
-    states: list[dict[int, set[ByteRange]]] = []  # byte ranges by the state that they lead to; -1: the exit
+    states: list[dict[int, set[ByteRange]]] = []  # byte ranges by target state; -1: the exit
     number_state(frozenset(sequences), states, {})
     size = len(states)
     found = [
@@ -128,7 +129,10 @@ def number_state(
     states: list[dict[int, set[ByteRange]]],
     known: dict[frozenset[tuple[ByteRange, ...]], int],
 ) -> int:
-    """The state from which exactly these byte sequences lead to the exit. At most four deep."""
+    """The number of the state from which exactly these byte sequences reach the exit.
+
+    At most four levels deep.
+    """
     if () in sequences:
         return -1
     if sequences in known:
@@ -145,7 +149,7 @@ def number_state(
 
 
 def joined(ranges: Iterable[ByteRange]) -> list[ByteRange]:
-    """Sorted, with neighbours made one."""
+    """Sorted byte ranges, adjacent ranges merged."""
     found: list[ByteRange] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -158,7 +162,7 @@ def joined(ranges: Iterable[ByteRange]) -> list[ByteRange]:
 def utf8_sequences(first: int, last: int) -> Iterator[tuple[ByteRange, ...]]:
     """Byte ranges whose products are the UTF-8 of first … last (the split of RE2 and utf8-ranges).
 
-    Any two sequences have the same range or disjoint ranges at the first place where they differ.
+    Any two sequences have equal or disjoint ranges at the first position where they differ.
     """
     todo = [(first, min(last, 0xD7FF)), (max(first, 0xE000), last)]
     while todo:
@@ -172,7 +176,7 @@ def utf8_sequences(first: int, last: int) -> Iterator[tuple[ByteRange, ...]]:
 
 
 def cut_point(low: int, high: int) -> int | None:
-    """Where low … high must be cut, so that the bytes of both parts vary on their own; None: nowhere."""
+    """The split of low … high into parts whose bytes vary independently; None: no split."""
     for last in LAST_OF_LENGTH:
         if low <= last < high:
             return last + 1
@@ -187,7 +191,7 @@ def cut_point(low: int, high: int) -> int | None:
 
 
 def in_sequence(parts: Iterable[Fragment]) -> Fragment:
-    """One after the other: the exit of each is the entry of the next."""
+    """The parts in sequence: the exit of each part is the entry of the next."""
     states, same, chains, longest = list[State](), list[int](), list[Chain | None](), [0]
     for part in parts:
         states += part.states[:-1]
@@ -198,7 +202,7 @@ def in_sequence(parts: Iterable[Fragment]) -> Fragment:
 
 
 def any_of(parts: list[Fragment]) -> Fragment:
-    """Any one of at least two parts."""
+    """A choice of at least two parts."""
     size = 2 + sum(map(len, parts))
     states, same, chains, entries = [BLANK], [0], list[Chain | None]([None]), list[int]()
     for part in parts:
@@ -214,7 +218,7 @@ def any_of(parts: list[Fragment]) -> Fragment:
 
 
 def endless(part: Fragment, *, optional: bool) -> Fragment:
-    """One or more times; with `optional`, or not at all."""
+    """A part one or more times; with `optional`, zero or more."""
     size = len(part)
     entry = State(skips=(1, size + 1) if optional else (1,))
     back = State(skips=(1 - size, 1))
@@ -224,7 +228,7 @@ def endless(part: Fragment, *, optional: bool) -> Fragment:
 
 
 def repeated(part: Fragment, least: int, most: int) -> Fragment:
-    """From `least` to `most` copies, `most` at least 1, every one but the first `least` optional."""
+    """A part from `least` to `most` (at least 1) times; copies after the first `least` are optional."""
     stride = len(part) - 1
     states = part.states[:-1] * most
     same, chains = list[int](), list[Chain | None]()
@@ -240,9 +244,10 @@ def repeated(part: Fragment, least: int, most: int) -> Fragment:
 
 
 def far_copy(copy: int, least: int, most: int) -> int:
-    """The last copy from which the next change, that the repetition may end or must, is as far away.
+    """The last copy that is at least SHORT_BYTES + 1 copies before the next border of the repetition.
 
-    Each copy reads at least a byte, so no SHORT_BYTES bytes lead from either copy to a border.
+    The borders are `least`, where the repetition may end, and `most`, where it must. Each copy reads at least
+    one byte, so no SHORT_BYTES bytes lead from either copy to a border.
     """
     border = least if copy < least else most
     return max(copy, border - SHORT_BYTES - 1)

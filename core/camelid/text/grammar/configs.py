@@ -1,9 +1,9 @@
-"""Everywhere a grammar may be after some text, as one value; the steps between are remembered.
+"""Configs: all positions of a grammar after some text as one value, with the transitions cached.
 
-A config is a set of (state, node). A node stands for all the ways in which a rule may have been called at
-one place: (state to return to, node of the caller), so that ambiguity shares instead of multiplying (a
-graph-structured stack, as in GLL parsing). Equal configs are one object while the cache holds, so that the
-configs met so far are a deterministic automaton, built as it is used.
+A config is a set of (state, node). A node stands for all calls of a rule at one position: pairs of a state to
+return to and the node of the caller, so ambiguous parses share nodes (a graph-structured stack, as in GLL
+parsing). Equal configs are one object while the cache lasts, so the configs reached so far form a
+deterministic automaton that is built lazily.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TypeAlias
 from camelid.errors import RequestError
 from camelid.text.grammar.network import Network
 
-MAX_CONFIGS = 20_000  # remembered; then all are forgotten
+MAX_CONFIGS = 20_000  # in the cache; a full cache is emptied
 MAX_ITEMS = 20_000  # in one config or node
-# Rules within rules, as in nested brackets. A chain of nodes is freed one within the other, and in Pyodide
-# the stack ends before 2,000 of them.
+# Depth of nested rules, as in nested brackets. Freeing a chain of nodes recurses, and Pyodide's stack ends
+# before 2,000 nodes.
 MAX_DEPTH = 1_000
 
 Item: TypeAlias = "tuple[int, Node]"
@@ -26,7 +26,10 @@ DONE = -1  # the state to return to when the whole grammar ends
 
 
 class Node:
-    """Where a rule returns to. Compared by identity: `Configs.node` makes equal nodes one."""
+    """The return positions of a rule call.
+
+    Compared by identity: `Configs.node` makes equal nodes one object.
+    """
 
     __slots__ = ("depth", "links")
 
@@ -40,7 +43,10 @@ ROOT.links = frozenset({(DONE, ROOT)})
 
 
 class Config:
-    """items: states that read something next. complete: the text may end here."""
+    """A set of positions in the grammar.
+
+    items: states that read a byte or a token next. complete: True if the text may end here.
+    """
 
     __slots__ = ("complete", "items", "moves", "next")
 
@@ -52,7 +58,7 @@ class Config:
 
 
 class Configs:
-    """The configs of one automaton, and the steps between them."""
+    """The configs of one automaton and the transitions between them."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -64,7 +70,10 @@ class Configs:
         self.start = self.closed([(network.starts[network.root], ROOT)])
 
     def step(self, config: Config, byte_class: int) -> Config:
-        """After one more byte; `dead` where the grammar has no such text. Callers look at `next` first."""
+        """The config after one more byte; `dead` if the grammar has no such text.
+
+        Callers try `config.next` first.
+        """
         moves = config.moves
         if moves is None:
             moves = config.moves = self._moves(config)
@@ -73,13 +82,13 @@ class Configs:
         return found
 
     def read(self, config: Config, data: bytes) -> Config:
-        """After these bytes, already as classes."""
+        """The config after some bytes, given as byte classes."""
         for byte_class in data:
             config = config.next[byte_class] or self.step(config, byte_class)
         return config
 
     def read_token(self, config: Config, token_id: int, data: bytes) -> Config:
-        """After a whole token: by its bytes, if it has any, or as one of a token arc."""
+        """The config after a whole token: by its bytes, if it has any, and by token arcs."""
         places = self.network.places
         targets = [
             (state + to, node)
@@ -109,9 +118,9 @@ class Configs:
         return found
 
     def closed(self, kernel: Iterable[Item]) -> Config:
-        """The config of these items and all that they come to before the next byte.
+        """The config of some items and of all items reachable from them without reading.
 
-        Raises RequestError when the grammar is too ambiguous to follow.
+        Raises RequestError if the grammar is too ambiguous to follow.
         """
         key = frozenset(kernel)
         found = self._closed.get(key)
@@ -139,7 +148,7 @@ class Configs:
         return self.config(frozenset(items), complete)
 
     def _enter(self, state: int, node: Node, items: set[Item], calls: dict[int, set[Item]]) -> None:
-        """Note what a state reads and the rules that it calls; a call in last place returns further up."""
+        """Adds the reading states and the rule calls of a state; a tail call returns to the caller."""
         reach = self.network.reach(state)
         items.update((reading, node) for reading in reach.reading)
         for rule, back in reach.calls:
@@ -147,7 +156,7 @@ class Configs:
             calls.setdefault(rule, set()).update(links)
 
     def _call(self, calls: dict[int, set[Item]], items: set[Item]) -> None:
-        """Enter the rules called here, each once, after every rule that may call it here."""
+        """Enters each called rule once, after every rule that may call it here."""
         starts, ranks = self.network.starts, self.network.ranks
         queue = sorted((ranks[rule], rule) for rule in calls)
         while queue:
@@ -180,21 +189,24 @@ class Configs:
     def _check_depth(self, node: Node) -> None:
         if node.depth > MAX_DEPTH:
             raise RequestError(
-                f"the text nests the grammar's rules deeper than {MAX_DEPTH:,}; write lists as repetitions, "
-                "and bound what may nest",
+                f"the text nests the grammar's rules deeper than {MAX_DEPTH:,}; write lists as repetitions "
+                "and limit the nesting",
                 field="grammar",
                 limit=MAX_DEPTH,
             )
 
     def _forget(self) -> None:
-        """Configs that matchers still hold go on working, and find their way to new ones."""
+        """Empties the caches. Configs that matchers still reference stay valid and lead to new configs."""
         self._part()
         self._configs.clear()
         self._closed.clear()
         self._nodes = {ROOT.links: ROOT}
 
     def _part(self) -> None:
-        """Lets no config hold another: a long chain of them, freed one within the other, ends Pyodide."""
+        """Unlinks the configs from each other.
+
+        Freeing a long chain of configs recurses and overflows Pyodide's stack.
+        """
         for config in self._configs.values():
             config.next, config.moves = [None] * len(config.next), None
 

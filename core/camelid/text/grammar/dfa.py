@@ -1,7 +1,8 @@
-"""Deterministic automata over code points: what intersects, complements and bounds regular languages.
+"""Deterministic automata over code points: intersection, complement and bounds of regular languages.
 
-A regular language comes as an `Expr` without `Ref` and `Tokens`. Thompson's construction, then subsets
-(Aho, Sethi, Ullman, Compilers, §3.7); edges are ranges, so that an alphabet of 1.1 million costs nothing.
+A regular language is an `Expr` without `Ref` and `Tokens`. Thompson's construction, then the subset
+construction (Aho, Sethi, Ullman, Compilers, §3.7); edges are ranges of code points, so the size of the
+alphabet costs nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def too_large(what: str, limit: int) -> RequestError:
 
 @dataclass(frozen=True, slots=True)
 class Dfa:
-    """States are indices; 0 starts. Edges of a state are sorted and disjoint; no edge is no way on."""
+    """A deterministic automaton.
+
+    States are indices, 0 is the start; the edges of a state are sorted and disjoint.
+    """
 
     edges: tuple[tuple[Edge, ...], ...]
     final: frozenset[int]
@@ -54,7 +58,7 @@ class Dfa:
         return not self.final
 
     def is_free(self, state: int) -> bool:
-        """Whether any text at all may follow."""
+        """True if any text may follow."""
         row = self.edges[state]
         return (
             state in self.final
@@ -76,7 +80,7 @@ class Dfa:
 
 @dataclass(slots=True)
 class Nfa:
-    """Edges and empty moves by state."""
+    """A nondeterministic automaton: edges and empty moves by state."""
 
     edges: list[list[Edge]] = field(default_factory=lambda: [[]])
     empty: list[list[int]] = field(default_factory=lambda: [[]])
@@ -94,7 +98,7 @@ class Nfa:
         return target
 
     def add(self, expr: Expr, at: int) -> int:
-        """Draw `expr` from state `at`; the state where it ends."""
+        """Adds `expr` behind state `at` and returns the state where it ends."""
         match expr:
             case Text(text):
                 for char in text:
@@ -148,7 +152,7 @@ class Nfa:
 
 
 def split(edges: Iterable[Edge]) -> Iterator[tuple[int, int, frozenset[int]]]:
-    """Cut overlapping edges at each other's borders: (first, last, every target), sorted, disjoint."""
+    """Cuts overlapping edges at each other's borders: (first, last, all targets), sorted and disjoint."""
     starts: dict[int, list[int]] = {}
     stops: dict[int, list[int]] = {}
     for first, last, target in edges:
@@ -165,7 +169,7 @@ def split(edges: Iterable[Edge]) -> Iterator[tuple[int, int, frozenset[int]]]:
 
 
 def dfa_of(expr: Expr) -> Dfa:
-    """The automaton of a regular language. RequestError where it grows beyond its bounds."""
+    """The automaton of a regular language. Raises RequestError beyond MAX_DFA_STATES and MAX_DFA_EDGES."""
     nfa = Nfa()
     end = nfa.add(expr, 0)
     start = nfa.closure([0])
@@ -198,7 +202,7 @@ def check_size(n_states: int, n_edges: int) -> None:
 
 
 def trimmed(edges: Items[Items[Edge]], final: set[int]) -> Dfa:
-    """Without the states from which no text ends; edges side by side to one state become one."""
+    """The automaton without states that reach no final state; adjacent edges to one state are merged."""
     sources: dict[int, list[int]] = {}
     for source, row in enumerate(edges):
         for _, _, target in row:
@@ -209,9 +213,9 @@ def trimmed(edges: Items[Items[Edge]], final: set[int]) -> Dfa:
         fresh = [source for source in sources.get(stack.pop(), ()) if source not in live]
         live.update(fresh)
         stack.extend(fresh)
-    kept = [0, *sorted(live - {0})]
-    number = {state: i for i, state in enumerate(kept)}
-    rows = [merged((a, b, number[t]) for a, b, t in edges[state] if t in live) for state in kept]
+    numbered = [0, *sorted(live - {0})]
+    number = {state: i for i, state in enumerate(numbered)}
+    rows = [merged((a, b, number[t]) for a, b, t in edges[state] if t in live) for state in numbered]
     return Dfa(tuple(rows), frozenset(number[state] for state in final))
 
 
@@ -226,7 +230,7 @@ def merged(edges: Iterable[Edge]) -> tuple[Edge, ...]:
 
 
 def overlaps(left: Items[Edge], right: Items[Edge]) -> Iterator[tuple[int, int, int, int]]:
-    """(first, last, left target, right target) wherever an edge of each side has characters in common."""
+    """(first, last, left target, right target) for each pair of edges with characters in common."""
     i = j = 0
     while i < len(left) and j < len(right):
         first, last = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
@@ -239,7 +243,7 @@ def overlaps(left: Items[Edge], right: Items[Edge]) -> Iterator[tuple[int, int, 
 
 
 def intersect(left: Dfa, right: Dfa) -> Dfa:
-    """Texts of both languages."""
+    """The texts of both languages."""
     index = {(0, 0): 0}
     queue = deque(index)
     edges: list[tuple[Edge, ...]] = []
@@ -261,14 +265,14 @@ def intersect(left: Dfa, right: Dfa) -> Dfa:
 
 
 def without(dfa: Dfa) -> Dfa:
-    """Every text that `dfa` does not accept."""
+    """The complement: every text that `dfa` does not accept."""
     sink = len(dfa.edges)
     edges = [tuple(filled(row, sink)) for row in (*dfa.edges, ())]
     return trimmed(edges, set(range(sink + 1)) - dfa.final)
 
 
 def filled(row: Iterable[Edge], sink: int) -> Iterator[Edge]:
-    """The edges of a state, and between them edges to the sink."""
+    """The edges of a state, the gaps between them filled with edges to the sink."""
     at = 0
     for first, last, target in row:
         if at < first:
@@ -280,7 +284,7 @@ def filled(row: Iterable[Edge], sink: int) -> Iterator[Edge]:
 
 
 def words(texts: Iterable[str], max_states: int = MAX_DFA_STATES) -> Dfa:
-    """Just these texts, as a trie."""
+    """The automaton of a finite set of texts, as a trie."""
     children: list[dict[int, int]] = [{}]
     final: set[int] = set()
     for text in texts:
@@ -297,7 +301,7 @@ def words(texts: Iterable[str], max_states: int = MAX_DFA_STATES) -> Dfa:
 
 
 def lengths(least: int, most: int | None) -> Dfa:
-    """Texts of `least` to `most` characters."""
+    """The texts of `least` to `most` characters."""
     check_size(max(least, most or 0) + 1, 0)
     last = least if most is None else most
     rows: list[tuple[Edge, ...]] = [((0, MAX_CODE_POINT, i + 1),) for i in range(last)]
@@ -306,7 +310,7 @@ def lengths(least: int, most: int | None) -> Dfa:
 
 
 def longest(dfa: Dfa) -> int | None:
-    """Length of the longest text, None where there is no longest. Kahn's order, so a cycle shows."""
+    """The length of the longest text; None if unbounded. Kahn's topological order detects a cycle."""
     waiting = Counter(target for row in dfa.edges for _, _, target in row)
     length = [0] * len(dfa.edges)
     ready = [] if waiting[0] else [0]
@@ -323,7 +327,7 @@ def longest(dfa: Dfa) -> int | None:
 
 
 def shortest(dfa: Dfa) -> int:
-    """Length of the shortest text of a language that is not empty."""
+    """The length of the shortest text of a language that is not empty."""
     seen, states, n = {0}, {0}, 0
     while not states & dfa.final:
         states = {target for state in states for _, _, target in dfa.edges[state]} - seen
@@ -333,5 +337,5 @@ def shortest(dfa: Dfa) -> int:
 
 
 def either(left: Dfa, right: Dfa) -> Dfa:
-    """Texts of one language or the other."""
+    """The union: texts of one language or the other."""
     return without(intersect(without(left), without(right)))

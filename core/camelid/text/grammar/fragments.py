@@ -1,4 +1,4 @@
-"""Rules as fragments: every expression once, without recursion, within a bound on states."""
+"""Rules to fragments: each expression once, without recursion, within a limit on states."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from camelid.text.grammar import bytes_nfa as nfa
 from camelid.text.grammar.bytes_nfa import EMPTY, Fragment
 from camelid.text.grammar.rules import Chars, Choice, Expr, Ref, Repeat, Rules, Sequence, Text, Tokens
 
-# States may be written so many times the bound while fragments are put together, one within the other.
+# States written while fragments are combined, inner fragments several times, in multiples of the limit.
 COPIES = 16
-# A rule that matches few bytes is copied into its callers: then `char*` is one loop of one rule.
+# A rule of short matches is copied into its callers, so `char*` is a loop within one rule.
 INLINE_BYTES, INLINE_STATES = 16, 64
 
 
@@ -26,17 +26,17 @@ def too_large(limit: int) -> RequestError:
 
 
 class FragmentBuilder:
-    """Builds each rule's fragment; None stands for an expression that matches nothing."""
+    """Builds the fragment of each rule; None stands for an expression that matches nothing."""
 
     def __init__(self, rules: Rules, max_states: int) -> None:
         self.rules = rules.rules
         self.max_states = max_states
         self.work = COPIES * max_states
-        self.built: dict[int, Fragment | None] = {}  # by id of the expression: rules keep them alive
+        self.built: dict[int, Fragment | None] = {}  # by id of the expression, which `rules` keeps alive
         self.of_rule: dict[str, Fragment | None] = {}
 
     def rule(self, name: str) -> None:
-        """Build one rule; those that it refers to come first where they can, to be inlined."""
+        """Builds the fragment of a rule from the inside out."""
         root = self.rules[name]
         todo = [root]
         while todo:
@@ -89,7 +89,7 @@ class FragmentBuilder:
         part, least, most = self.of(expr.part), expr.least, expr.most
         if most is not None and least > most:
             raise RequestError(
-                f"a repetition wants at least {least} and at most {most}; swap them", field="grammar"
+                f"a repetition has minimum {least} above maximum {most}; swap them", field="grammar"
             )
         if part is None or len(part) == 1 or most == 0:
             return EMPTY if part or least == 0 else None
@@ -122,7 +122,7 @@ def parts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def references(root: Expr) -> set[str]:
-    """The rules that an expression names."""
+    """The names of the rules that an expression refers to."""
     found, seen, todo = set[str](), {id(root)}, [root]
     while todo:
         expr = todo.pop()
@@ -135,9 +135,9 @@ def references(root: Expr) -> set[str]:
 
 
 def callees_first(rules: Rules) -> list[str]:
-    """Every rule that the root needs, each after those that it names, as far as cycles allow.
+    """Every rule that the root reaches, each after the rules that it refers to, as far as cycles allow.
 
-    Raises RequestError for a name without a rule.
+    Raises RequestError for a reference without a rule.
     """
     order, entered, todo = list[str](), set[str](), [("", rules.root, False)]
     while todo:
@@ -163,7 +163,7 @@ def rule_of(rules: Rules, caller: str, name: str) -> Expr:
 
 
 def build_fragments(rules: Rules, max_states: int) -> dict[str, Fragment | None]:
-    """The fragment of each rule that the root needs, callees first. Raises RequestError."""
+    """The fragment of each rule that the root reaches, callees first. Raises RequestError."""
     builder = FragmentBuilder(rules, max_states)
     for name in callees_first(rules):
         builder.rule(name)

@@ -1,8 +1,8 @@
-"""GBNF, the grammar language of llama.cpp (its grammars/README.md), to `Rules`.
+"""Parser of GBNF, the grammar language of llama.cpp (its grammars/README.md).
 
-`name ::= alternatives`; a newline ends a rule except within parentheses, after `::=` and after `|`. Where
-llama.cpp reads a maximum of more than 2,000 repetitions as none, the maximum holds here; where it gives an
-empty class `[]` no meaning, it is refused.
+A rule is `name ::= alternatives`; a newline ends it except within parentheses, after `::=` and after `|`. Two
+differences from llama.cpp: a maximum above 2,000 repetitions is enforced, not read as no maximum, and an
+empty class `[]` is refused.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ TOKEN_TEXT = re.compile(r"<[^\[>][^>]*>")
 ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([trn\\\"\[\]-]))",
 )
-ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}  # the others stand for themselves
+ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}  # every other escaped character stands for itself
 TIMES: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 def parse_gbnf(text: str, token_id: Callable[[str], int | None] | None = None) -> Rules:
-    """The rules of a GBNF grammar; it starts at `root`, and of two rules with one name the last counts.
+    """The rules of a GBNF grammar, whose root is `root`; of two rules of one name the last counts.
 
-    `token_id` finds the id of a token that is written out, such as `<think>`, brackets included.
-    Raises RequestError with line and column.
+    `token_id` maps a token in angle brackets, such as `<think>`, to its id. Raises RequestError with line and
+    column.
     """
     return Parser(text, token_id or (lambda _: None)).rules()
 
 
 @dataclass(slots=True)
 class Group:
-    """Alternatives while they are read: those that are whole, and the parts of the last."""
+    """A group while it is read: its finished alternatives, and the parts of the current one."""
 
-    start: int  # where the group begins
+    start: int  # the text position of the group
     done: list[Expr] = field(default_factory=list[Expr])
     parts: list[Expr] = field(default_factory=list[Expr])
 
@@ -69,14 +69,14 @@ class Group:
 
 
 class Parser:
-    """One pass over one text. Groups are a list, so that no nesting is too deep."""
+    """A parser of one text. Open groups are a list, not recursion, so nesting has no limit."""
 
     def __init__(self, text: str, token_id: Callable[[str], int | None]) -> None:
         self.text = text
         self.token_id = token_id
         self.at = 0
         self.groups: list[Group] = []
-        self.named: dict[str, int] = {}  # rules referred to, and where first
+        self.named: dict[str, int] = {}  # the rules referred to, with the position of the first reference
 
     def rules(self) -> Rules:
         found: dict[str, Expr] = {}
@@ -85,7 +85,7 @@ class Parser:
             name = self.expect(NAME, "the name of a rule: letters, digits and dashes").group()
             found[name] = self.rule()
         if "root" not in found:
-            raise self.error("there is no rule `root`; a grammar starts there", len(self.text))
+            raise self.error("there is no rule `root`, where a grammar starts", len(self.text))
         for name, at in self.named.items():
             if name not in found:
                 raise self.error(f"there is no rule {name!r:.80}; define it or correct the name", at)
@@ -105,7 +105,7 @@ class Parser:
         return self.groups[0].expr()
 
     def item(self, char: str) -> None:
-        """Read what begins with this character, and the white space behind it."""
+        """Reads the item that begins with a character, and the white space behind it."""
         read = ITEMS.get(char)
         if read is not None:
             read(self)
@@ -113,7 +113,7 @@ class Parser:
             self.reference()
         else:
             raise self.error(
-                f'{char!r} begins nothing; wanted a name, "text", [characters], (group), <token>, `.`, '
+                f'unexpected {char!r}; expected a name, "text", [characters], (group), <token>, `.`, '
                 "`|` or a newline",
                 self.at,
             )
@@ -153,14 +153,14 @@ class Parser:
         return first, last
 
     def char(self, start: int) -> str:
-        """One character of a text or class that began at `start`, where an escape may stand for it."""
+        """Reads one character, escaped or not, of the literal or class that began at `start`."""
         char = self.text[self.at : self.at + 1]
         if char == "\\":
             return self.escape()
         if not char:
             raise self.error("this text or class is never closed", start)
         if 0xD800 <= ord(char) < 0xE000:
-            raise self.error("a lone surrogate is no character", self.at)
+            raise self.error("a lone surrogate is not a character", self.at)
         self.at += 1
         return char
 
@@ -172,7 +172,7 @@ class Parser:
             return ESCAPES.get(char, char)
         code_point = int(two or four or eight, 16)
         if code_point > MAX_CODE_POINT or 0xD800 <= code_point < 0xE000:
-            raise self.error(f"U+{code_point:04X} is no character; the last is U+10FFFF", at)
+            raise self.error(f"U+{code_point:04X} is not a character; the last is U+10FFFF", at)
         return chr(code_point)
 
     def token(self) -> None:
@@ -225,7 +225,7 @@ class Parser:
             self.skip(SPACE)
             most = None if self.text.startswith("}", self.at) else self.count()
         if not self.take("}"):
-            raise self.error("wanted `}`: a repetition is {2}, {2,} or {2,5}", self.at)
+            raise self.error("expected `}`: a repetition is {2}, {2,} or {2,5}", self.at)
         if most is not None and most < least:
             raise self.error(f"{{{least},{most}}} ends before it begins; swap the numbers", start)
         self.repeat(start, least, most)
@@ -239,7 +239,7 @@ class Parser:
     def repeat(self, at: int, least: int, most: int | None) -> None:
         parts = self.groups[-1].parts
         if not parts:
-            raise self.error("nothing stands before this repetition", at)
+            raise self.error("this repetition has nothing to repeat", at)
         parts[-1] = Repeat(parts[-1], least, most)
 
     def add(self, expr: Expr) -> None:
@@ -258,7 +258,7 @@ class Parser:
         match = pattern.match(self.text, self.at)
         if match is None:
             got = self.text[self.at : self.at + 20] or "the end"
-            raise self.error(f"wanted {what}, found {got!r}", self.at)
+            raise self.error(f"expected {what}, found {got!r}", self.at)
         self.at = match.end()
         return match
 
@@ -286,7 +286,7 @@ ITEMS: dict[str, Callable[[Parser], None]] = {
 
 
 def merge(ranges: list[Range]) -> tuple[Range, ...]:
-    """Sorted, and those that touch made one."""
+    """Sorted ranges, adjacent ranges merged."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

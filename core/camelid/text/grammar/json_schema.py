@@ -1,10 +1,10 @@
-"""JSON schemas (draft 2020-12) as rules: every text that the rules match validates.
+"""JSON schemas (draft 2020-12) to rules: every text that the rules match validates.
 
-What validates and is not matched: declared keys come in the schema's order, other keys after them; an object
-that describes properties and is silent about others has no others, as other engines have it
-(`open_objects` follows the specification); numbers and white space are spelled as `json_text` and `numbers`
-say; formats and classes of patterns take their narrow reading (`formats`, `char_classes`). A keyword that
-is not followed is an error that names it and its place, never ignored.
+Some texts that validate do not match. Declared keys come in the schema's order, other keys after them. An
+object that declares properties and no additionalProperties has no other keys, as in other engines
+(`open_objects` follows the specification). Numbers and white space are spelled as in `json_text` and
+`numbers`. Formats and regex classes have their narrow reading (`formats`, `char_classes`). An unsupported
+keyword raises an error with its name and pointer; no keyword is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 from camelid.errors import RequestError
 from camelid.text.grammar.builder import DEAD, RuleBuilder, one_of, pruned
 from camelid.text.grammar.json_text import base_rules, literal
-from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.arrays import array
 from camelid.text.grammar.json_types.checks import allows
 from camelid.text.grammar.json_types.document import Document, Place, Places
@@ -30,15 +30,15 @@ from camelid.text.grammar.rules import Expr, Ref, Rules, Text
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000  # brackets and scalars of the schema
-MAX_DEPTH = 100  # of brackets
+MAX_DEPTH = 100  # of nested brackets
 MAX_INTEGER_BITS = 1_200  # 360 digits
 
 
 def rules_of_schema(schema: Schema | str, *, open_objects: bool = False) -> Rules:
     """The rules of a schema, given as a value or as JSON text.
 
-    `open_objects`: objects that declare properties and say nothing of others may have others, as the
-    specification says. Raises RequestError with `keyword` and `pointer` for what is not followed.
+    `open_objects`: an object that declares properties and no additionalProperties may have other keys, as the
+    specification defines. Raises RequestError with `keyword` and `pointer` for an unsupported keyword.
     """
     value = parsed(schema) if isinstance(schema, str) else schema
     found = dict(cast(Mapping[str, Any], value)) if isinstance(value, Mapping) else value
@@ -48,7 +48,7 @@ def rules_of_schema(schema: Schema | str, *, open_objects: bool = False) -> Rule
     root = cast(Schema, found)
     rules = SchemaCompiler(Document(root), open_objects).compile(Place("", root))
     if rules is None:
-        fail("no value can satisfy this schema; its bounds or combinations exclude each other")
+        fail("no value can satisfy this schema: its bounds or combinations exclude each other")
     return rules
 
 
@@ -57,7 +57,7 @@ def fail(what: str) -> NoReturn:
 
 
 def parsed(text: str) -> object:
-    """The value of a JSON text in which no key is twice."""
+    """Parses a JSON text; a duplicate key is an error."""
     if len(text) > MAX_BYTES:
         fail(f"the schema has {len(text)} characters; at most {MAX_BYTES} are allowed")
     try:
@@ -71,18 +71,18 @@ def parsed(text: str) -> object:
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        fail(f"a key occurs twice among {', '.join(sorted(key for key, _ in pairs))!s:.80}")
+        fail(f"duplicate key among {', '.join(sorted(key for key, _ in pairs))!s:.80}")
     return found
 
 
 def check_size(root: object) -> None:
-    """Count, depth and text of all values, without recursion."""
+    """Checks number, depth and type of all values, without recursion."""
     level: list[object] = [root]
     n_values = 0
     for _ in range(MAX_DEPTH):
         n_values += len(level)
         if n_values > MAX_VALUES:
-            fail(f"the schema holds more than {MAX_VALUES} values")
+            fail(f"the schema has more than {MAX_VALUES} values")
         level = [item for value in level for item in members(value)]
         if not level:
             return
@@ -90,7 +90,7 @@ def check_size(root: object) -> None:
 
 
 def members(value: object) -> Iterable[object]:
-    """What stands inside a value, checked to be JSON."""
+    """The values inside a JSON value. RequestError for a value that JSON does not have."""
     if isinstance(value, dict):
         keys = cast(dict[object, object], value)
         for key in keys:
@@ -102,21 +102,21 @@ def members(value: object) -> Iterable[object]:
         check_text(value)
     elif isinstance(value, int):
         if value.bit_length() > MAX_INTEGER_BITS:
-            fail(f"an integer of {value.bit_length()} bits; at most {MAX_INTEGER_BITS} are allowed")
+            fail(f"an integer has {value.bit_length()} bits; at most {MAX_INTEGER_BITS} are allowed")
     elif value is not None and not (isinstance(value, float) and math.isfinite(value)):
-        fail(f"{value!r:.60} is no JSON value")
+        fail(f"{value!r:.60} is not a JSON value")
     return ()
 
 
 def check_text(text: object) -> None:
     if not isinstance(text, str):
-        fail(f"keys are texts, found {text!r:.60}")
+        fail(f"a key must be a string, found {text!r:.60}")
     if any(0xD800 <= ord(char) <= 0xDFFF for char in text):
-        fail(f"{text!r:.60} holds a lone surrogate, which is no character")
+        fail(f"{text!r:.60} has a lone surrogate, which is not a character")
 
 
 class SchemaCompiler:
-    """Turns sets of places into rules, each set once."""
+    """Compiles sets of places to rules, each set once."""
 
     def __init__(self, document: Document, open_objects: bool) -> None:
         self.document = document
@@ -147,14 +147,14 @@ class SchemaCompiler:
         return self.names[key]
 
     def alternative(self, places: Places) -> Expr:
-        values = facts.enumerated(places)
+        values = constraints.enumerated(places)
         if values is not None:
             return one_of(*(literal(value) for value in values if allows(self.document, places, value)))
-        types = facts.types_of(places)
+        types = constraints.types_of(places)
         return one_of(*(self.of_type(kind, places) for kind in sorted(types - self.implied(types))))
 
     def implied(self, types: frozenset[str]) -> set[str]:
-        """Integers are written with the other numbers."""
+        """Types covered by another type's rule: numbers with a fraction match integers too."""
         return {INTEGER} if FRACTION in types else set()
 
     def of_type(self, kind: str, places: Places) -> Expr:

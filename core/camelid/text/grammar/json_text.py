@@ -1,8 +1,8 @@
-"""JSON as rules: values of any kind, strings character by character, and single values written out.
+"""Rules of JSON itself: values of any type, strings by character, and the spelling of one given value.
 
-Spelling: numbers as RFC 8259 has them, up to the bounds below; strings raw or with any escape, half a
-surrogate pair excepted; white space only where models put it: none or one space after `:`, and none, one
-space or a line break with an indent after `{`, `[` and `,` and before `}` and `]`.
+Numbers follow RFC 8259 within the limits below. Strings are raw or have any escape except half a surrogate
+pair. White space is limited to the places where models write it: none or one space after `:`; none, one space
+or a line break with an indent after `{`, `[` and `,` and before `}` and `]`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from camelid.text.grammar.char_classes import Ranges, union
 from camelid.text.grammar.rules import Chars, Choice, Expr, Range, Ref, Repeat, Rules, Sequence, Text
 
 MAX_INDENT = 32
-# Python reads integers of up to 4300 digits; a model that writes more than these is lost.
-MAX_DIGITS = 20  # of an integer or integer part without bounds
+# Python parses integers of up to 4300 digits; a model beyond 20 digits is usually in a loop.
+MAX_DIGITS = 20  # of an integer, or of an integer part without bounds
 MAX_FRACTION = 20
 BASE = 16
 HIGH_SURROGATES = 0xD800
 LOW_SURROGATES = 0xDC00
 SHORT_ESCAPES = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 0x22: '"', 0x5C: "\\"}
 PLAIN: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
-# Characters that a spelling may write as \uXXXX: those that json.dumps does write so.
+# Characters that a string literal may write as \uXXXX: the same characters that json.dumps escapes.
 ESCAPED: Ranges = ((0x00, 0x1F), (0x80, 0xD7FF), (0xE000, 0xFFFF))
 ASTRAL: Ranges = ((0x10000, 0x10FFFF),)
 DIGIT = Chars(((0x30, 0x39),))
@@ -36,13 +36,13 @@ COLON = Sequence((Text(":"), Repeat(Text(" "), 0, 1)))
 
 
 def meet(left: Ranges, right: Ranges) -> Ranges:
-    """The characters of both."""
+    """The characters of both sets."""
     pairs = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
     return tuple(sorted((first, last) for first, last in pairs if first <= last))
 
 
 def boxes(low: int, high: int, base: int, n: int) -> Iterator[tuple[Range, ...]]:
-    """Numbers low … high of n digits as products of digit ranges."""
+    """The numbers low … high of n digits, as products of digit ranges."""
     if n == 0:
         yield ()
         return
@@ -77,7 +77,7 @@ def unit(first: int, last: int) -> Iterator[Expr]:
 
 
 def pair(first: int, last: int) -> Iterator[Expr]:
-    """The pairs of escapes of a range of characters beyond U+FFFF."""
+    """The surrogate pairs of escapes of a range of characters beyond U+FFFF."""
     for high, low in boxes(first - 0x10000, last - 0x10000, 0x400, 2):
         for head in unit(HIGH_SURROGATES + high[0], HIGH_SURROGATES + high[1]):
             for tail in unit(LOW_SURROGATES + low[0], LOW_SURROGATES + low[1]):
@@ -86,9 +86,9 @@ def pair(first: int, last: int) -> Iterator[Expr]:
 
 @lru_cache(maxsize=1024)
 def spelled(ranges: Ranges) -> Expr:
-    """One character of the ranges inside a string: raw, or as the escapes that `json.dumps` uses.
+    """One character of the ranges inside a string: raw, or as an escape that `json.dumps` writes.
 
-    Plain characters have no escape here, so that what a text must not be cannot be spelled another way.
+    A plain character has no escaped form here, so a forbidden text has no other spelling.
     """
     raw = meet(ranges, PLAIN)
     short = (
@@ -102,7 +102,7 @@ def spelled(ranges: Ranges) -> Expr:
 
 
 def string_literal(text: str) -> Expr:
-    """One string with its quotes."""
+    """The JSON string of a text, with quotes."""
     return in_order('"', *(plain_or_spelled(char) for char in text), '"')
 
 
@@ -112,7 +112,7 @@ def plain_or_spelled(char: str) -> Expr:
 
 
 def literal(value: object) -> Expr:
-    """One JSON value, its objects in the order given. The caller bounds its depth."""
+    """The spelling of one JSON value, object keys in the given order. The caller limits its depth."""
     if isinstance(value, str):
         return string_literal(value)
     if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ def literal(value: object) -> Expr:
 
 
 def enclosed(opening: str, parts: Iterable[Expr], closing: str) -> Expr:
-    """The parts between brackets, with commas."""
+    """The parts between brackets, separated by commas."""
     separated: list[Expr] = []
     for part in parts:
         separated += [COMMA, part] if separated else [part]
@@ -135,18 +135,18 @@ def enclosed(opening: str, parts: Iterable[Expr], closing: str) -> Expr:
 
 
 def many(opening: str, part: Expr, closing: str) -> Expr:
-    """Any number of parts between brackets."""
+    """Any number of parts between brackets, separated by commas."""
     filled = in_order(part, Repeat(Sequence((COMMA, part))), WS, closing)
     return in_order(opening, WS, one_of(Text(closing), filled))
 
 
 def digits(most: int | None) -> Expr:
-    """An integer without sign, of at most so many digits."""
+    """An integer without sign, of at most `most` digits; None: no limit."""
     return one_of(Text("0"), in_order(FROM_ONE, Repeat(DIGIT, 0, most and most - 1)))
 
 
 def unsigned() -> Expr:
-    """A number without sign; exponents keep it finite as a double."""
+    """A number without sign; the exponent is limited so that the number is finite as a double."""
     exponent = one_of(Repeat(DIGIT, 1, 2), in_order("1", DIGIT, DIGIT))
     power = in_order(
         Chars(((0x45, 0x45), (0x65, 0x65))), optional(Chars(((0x2B, 0x2B), (0x2D, 0x2D)))), exponent
@@ -157,7 +157,7 @@ def unsigned() -> Expr:
 
 
 def base_rules() -> dict[str, Expr]:
-    """The rules that every JSON grammar shares."""
+    """The rules that every JSON grammar includes."""
     minus = optional(Text("-"))
     character = one_of(Chars(PLAIN), Ref("escape"))
     names = ("string", "number", "object", "array")
@@ -179,9 +179,9 @@ def base_rules() -> dict[str, Expr]:
     }
 
 
-CHARACTER = Choice((Chars(PLAIN), Ref("escape")))  # any one character of a string, in any spelling
+CHARACTER = Choice((Chars(PLAIN), Ref("escape")))  # one character of a string, in any spelling
 
 
 def rules_of_json(*, any_value: bool = False) -> Rules:
-    """Any JSON object; with `any_value`, any JSON value."""
+    """The rules of any JSON object; with `any_value`, of any JSON value."""
     return Rules(base_rules(), "value" if any_value else "object")

@@ -1,7 +1,7 @@
-"""Which tokens may come next: sets of tokens per config, put together from parts that many configs share.
+"""Token masks per config, composed of cached parts that many configs share.
 
-The tokens that keep within a rule depend on its states alone, not on who called it; the few that run past
-the rule's end are kept by the text that is left of them, to be tried on each caller. Both are remembered.
+The tokens that stay within a rule depend on the rule's states alone, not on its callers. A token that runs
+past the rule's end is stored by its remaining text, which is tried on each caller. Both results are cached.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from camelid.text.grammar.trie import ASCII, Tokens, TokenTable, Trie
 K = TypeVar("K")
 V = TypeVar("V")
 States: TypeAlias = frozenset[int]
-Reading: TypeAlias = list[set[int]]  # classes of the first byte, of the second and so on
+Reading: TypeAlias = list[set[int]]  # byte classes of the first byte, of the second, and so on
 Run: TypeAlias = tuple[list[Reading], int]
-Exit: TypeAlias = tuple[int, int, int]  # keys low … high - 1 of a trie, and how many bytes are read
-MAX_MASK_BYTES, MIN_KEPT = 64 << 20, 256  # of each kind of set that is remembered
+Exit: TypeAlias = tuple[int, int, int]  # trie keys low … high - 1, and the number of bytes read
+MAX_MASK_BYTES, MIN_CACHED = 64 << 20, 256  # limits of each cache
 MAX_SUFFIXES = 500_000
-FEW = 8  # a set of less than this part of the tokens is not worth a trie of the others
-FEW_STATES = 64  # of more, as in long lists of words, hardly one loops
+FEW = 8  # a set of fewer than 1/8 of the tokens does not pay for a trie of the others
+FEW_STATES = 64  # larger sets, as in long word lists, hardly have a loop
 # Well-formed UTF-8 beyond ASCII (Unicode 16, table 3-7), as ranges of byte values.
 TAIL = (0x80, 0xBF)
 SHAPES = (
@@ -33,12 +33,15 @@ SHAPES = (
 
 
 class Ahead:
-    """kept: tokens during which a set of states stays within its rule. exits: what is left of others."""
+    """The tokens readable from a set of states.
 
-    __slots__ = ("exits", "kept")
+    `allowed`: tokens that stay within the rule. `exits`: the text of other tokens after the rule's end.
+    """
 
-    def __init__(self, kept: int, exits: Trie) -> None:
-        self.kept, self.exits = kept, exits
+    __slots__ = ("allowed", "exits")
+
+    def __init__(self, allowed: int, exits: Trie) -> None:
+        self.allowed, self.exits = allowed, exits
 
 
 class Masks:
@@ -46,16 +49,16 @@ class Masks:
 
     def __init__(self, network: Network, configs: Configs, table: TokenTable) -> None:
         self.network, self.configs, self.table = network, configs, table
-        self.max_kept = max(MIN_KEPT, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
+        self.max_cached = max(MIN_CACHED, MAX_MASK_BYTES // (table.vocab_size // 8 + 64))
         self._masks: dict[Config, int] = {}
         self._ahead: dict[tuple[States, bool], Ahead] = {}
-        self._kept_runs: dict[tuple[int, int], Run] = {}
+        self._runs_by_state: dict[tuple[int, int], Run] = {}
         self._n_suffixes = 0
         self._past: dict[tuple[Ahead, Node], int] = {}
 
     def mask(self, config: Config) -> int:
-        """The tokens that may follow, as bits."""
-        return remembered(self._masks, config, self._mask, self.max_kept)
+        """The allowed tokens of a config, as bits."""
+        return remembered(self._masks, config, self._mask, self.max_cached)
 
     def _mask(self, config: Config) -> int:
         by_node: dict[Node, list[int]] = {}
@@ -64,13 +67,13 @@ class Masks:
         bits = self.table.eos_bits if config.complete else 0
         for node, found in by_node.items():
             states = frozenset(found)
-            # Long tokens can tell the copies of a long repetition apart, short ones cannot.
+            # Only long tokens can distinguish the copies of a long repetition.
             same = frozenset(state + self.network.same[state] for state in states)
             for key in ((same, True), (states, False)):
-                ahead = remembered(self._ahead, key, self._look_ahead, self.max_kept)
-                bits |= ahead.kept
+                ahead = remembered(self._ahead, key, self._look_ahead, self.max_cached)
+                bits |= ahead.allowed
                 if ahead.exits.keys:
-                    bits |= remembered(self._past, (ahead, node), self._past_end, self.max_kept)
+                    bits |= remembered(self._past, (ahead, node), self._past_end, self.max_cached)
             bits |= self._by_token(states)
         return bits
 
@@ -88,19 +91,19 @@ class Masks:
         tokens = self.table.short if is_short else self.table.long
         config, classes = self._within(states), self._follow(states)
         follow = [bool(classes >> byte_class & 1) for byte_class in self.network.class_of]
-        kept, tries = self._split(states, tokens)
+        allowed, tries = self._split(states, tokens)
         left = dict[bytes, list[int]]()
         for trie in tries:
             exits: list[Exit] = []
-            kept |= self.table.bits(self._walk(trie, config, exits))
+            allowed |= self.table.bits(self._walk(trie, config, exits))
             if classes:
                 collect(left, trie, exits, follow)
         suffixes = sorted(left)
         self._make_room(len(suffixes))
-        return Ahead(kept, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
+        return Ahead(allowed, Trie(suffixes, [tuple(left[suffix]) for suffix in suffixes]))
 
     def _make_room(self, n_suffixes: int) -> None:
-        """Suffixes are bounded in all, since some sets of states have very many."""
+        """Empties the caches beyond MAX_SUFFIXES in total: some sets of states have very many suffixes."""
         self._n_suffixes += n_suffixes
         if self._n_suffixes > MAX_SUFFIXES:
             self._ahead.clear()
@@ -108,23 +111,23 @@ class Masks:
             self._n_suffixes = n_suffixes
 
     def _split(self, states: States, tokens: Tokens) -> tuple[int, list[Trie]]:
-        """Some of the tokens that are kept, and tries of all the others that may be.
+        """Splits the tokens: a set of allowed tokens, and tries of the tokens to be tried.
 
-        What is outside `alike` is the same along a whole repetition, so its trie is worth remembering.
+        The trie of the tokens outside `alike` is the same along a whole repetition, so it is cached.
         """
-        alike, kept, doubtful = (found & tokens.all for found in self._runs(states))
+        alike, allowed, doubtful = (found & tokens.all for found in self._runs(states))
         few = len(tokens.trie.keys) // FEW
         if alike.bit_count() <= few or doubtful.bit_count() > few:
-            return kept, [tokens.trie]
+            return allowed, [tokens.trie]
         outside = tokens.only(tokens.all & ~alike)
-        return kept, [outside, tokens.chosen(doubtful)] if doubtful else [outside]
+        return allowed, [outside, tokens.chosen(doubtful)] if doubtful else [outside]
 
     def _within(self, states: Iterable[int]) -> Config:
-        """The config of states whose rule was called by nobody: complete where the rule ends."""
+        """The config of states whose rule has no caller: complete where the rule ends."""
         return self.configs.config(frozenset((state, ROOT) for state in states), False)
 
     def _walk(self, trie: Trie, config: Config, exits: list[Exit] | None = None) -> list[int]:
-        """Tokens of the trie that the grammar can read from here; `exits` takes where the rule may end."""
+        """The tokens of a trie that the grammar reads from a config; `exits` collects the rule's ends."""
         class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
         keys, lows, highs, bytes_in = trie.keys, trie.lows, trie.highs, trie.bytes_in
         token_ids: list[int] = []
@@ -149,7 +152,7 @@ class Masks:
         return token_ids
 
     def _tail(self, trie: Trie, leaf: int, config: Config, exits: list[Exit] | None) -> tuple[int, ...]:
-        """`_walk` down the rest of the only key that is left."""
+        """`_walk` along the rest of the only key that remains."""
         class_of, step, dead = self.network.class_of, self.configs.step, self.configs.dead
         index = trie.lows[leaf]
         key = trie.keys[index]
@@ -163,7 +166,7 @@ class Masks:
         return trie.token_ids[index]
 
     def _follow(self, states: States) -> int:
-        """The classes of bytes that may come after the rules of these states, as bits."""
+        """The byte classes that may follow the rules of these states, as bits."""
         classes = 0
         for rule in {self.network.rule_of(state) for state in states}:
             classes |= self.network.follow[rule]
@@ -175,31 +178,31 @@ class Masks:
         return self.table.bits(self._walk(ahead.exits, config))
 
     def _runs(self, states: States) -> tuple[int, int, int]:
-        """Tokens written in characters that lead back to a state of these: all, those kept, those in doubt.
+        """Tokens written in characters that lead back to one of the states: all, allowed and doubtful ones.
 
-        In a bounded repetition the characters lead to the same state of the next copy, while copies are
-        left: a token that is too long is refused or, where something else may read on, in doubt.
+        In a bounded repetition the characters lead to the same state of the next copy while copies remain: a
+        token that is too long is refused or, if another state may read on, doubtful.
         """
-        alike = kept = doubtful = 0
+        alike = allowed = doubtful = 0
         for state in states if len(states) <= FEW_STATES else ():
             chars, tokens = self._run(state, 0)
-            alike, kept = alike | tokens, kept | tokens
+            alike, allowed = alike | tokens, allowed | tokens
             stride, n_left = self.network.chains[state] or (0, 0)
             if n_left > 1:
                 chars, tokens = self._run(state, stride)
                 short = tokens & self.table.of_length(n_left)
-                alike, kept = alike | tokens, kept | short
+                alike, allowed = alike | tokens, allowed | short
                 if tokens != short and not self._is_barred(states, chars, n_left + 1):
                     doubtful |= tokens
-        return alike, kept, doubtful & ~kept
+        return alike, allowed, doubtful & ~allowed
 
     def _run(self, state: int, distance: int) -> Run:
-        """The characters that lead from the state to the one at a distance, and tokens written in them."""
+        """The characters that lead from a state to the one at `distance`, and the tokens written in them."""
         key = (state + self.network.same[state], distance)
-        return remembered(self._kept_runs, key, self._find_run, self.max_kept)
+        return remembered(self._runs_by_state, key, self._find_run, self.max_cached)
 
     def _find_run(self, key: tuple[int, int]) -> Run:
-        """Characters beyond ASCII count only all together."""
+        """Computes `_run`. Characters beyond ASCII count only if all of them lead to the goal."""
         state, distance = key
         start, goal = self._within([state]), (state + distance, ROOT)
         class_of = self.network.class_of
@@ -213,12 +216,12 @@ class Masks:
         return chars + shapes if others else chars, tokens
 
     def _leads(self, start: Config, reading: Reading, goal: Item) -> bool:
-        """Whether all sequences of bytes of these classes lead to `goal`, among others."""
+        """True if every byte sequence of these classes leads to `goal`, possibly among other items."""
         found = self._after({start}, reading)
         return self.configs.dead not in found and all(goal in config.items for config in found)
 
     def _is_barred(self, states: States, chars: list[Reading], n_chars: int) -> bool:
-        """Whether no text of so many of these characters can be read; False also where it is hard to see."""
+        """True if no text of `n_chars` of these characters is readable; False also if unproved."""
         opening = 0
         for char in chars:
             for byte_class in char[0]:
@@ -234,7 +237,7 @@ class Masks:
         return not found
 
     def _after(self, found: set[Config], reading: Reading) -> set[Config]:
-        """Where bytes of these classes lead."""
+        """The configs that bytes of these classes lead to."""
         step = self.configs.step
         for classes in reading:
             found = {config.next[c] or step(config, c) for config in found for c in classes}
@@ -242,7 +245,7 @@ class Masks:
 
 
 def collect(left: dict[bytes, list[int]], trie: Trie, exits: list[Exit], follow: list[bool]) -> None:
-    """Add what is left of tokens past the exits to `left`, where it begins with a byte that may follow."""
+    """Adds the text after the exit of each token to `left`, if it begins with a byte that may follow."""
     for low, high, depth in exits:
         for i in range(low, high):
             key = trie.keys[i]
@@ -251,7 +254,7 @@ def collect(left: dict[bytes, list[int]], trie: Trie, exits: list[Exit], follow:
 
 
 def remembered(cache: dict[K, V], key: K, compute: Callable[[K], V], limit: int) -> V:
-    """The value of a key, computed once; a cache that has reached its limit is emptied."""
+    """The cached value of a key; a cache that has reached its limit is emptied first."""
     found = cache.get(key)
     if found is None:
         found = compute(key)

@@ -1,4 +1,4 @@
-"""Follows a grammar token by token."""
+"""The position of one sequence in a grammar, followed token by token."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from camelid.text.grammar.trie import TokenTable
 
 
 class Matcher:
-    """Where one answer stands in a grammar.
+    """The position of one sequence in a grammar.
 
-    A token that ends a text is allowed where the text so far is complete, and changes nothing. Control
-    tokens have no text: only a grammar that names them as tokens allows them. Every call may raise
-    RequestError: for a token id that the vocabulary does not have, or a grammar too ambiguous to follow.
+    A token that ends a text is allowed where the text so far is complete, and leaves the position unchanged.
+    Control tokens have no text: only a grammar that names them as tokens allows them. Every method raises
+    RequestError for a token id outside the vocabulary and for a grammar too ambiguous to follow.
     """
 
     def __init__(self, automaton: Automaton, tokens: TokenTable) -> None:
@@ -24,30 +24,30 @@ class Matcher:
 
     @property
     def is_complete(self) -> bool:
-        """The text so far is all that the grammar asks for; more may be allowed."""
+        """True if the text so far matches the grammar; more text may be allowed."""
         return self._path[-1].complete
 
     @property
     def is_finished(self) -> bool:
-        """The text so far is complete and the grammar allows no more."""
+        """True if the text so far matches the grammar and no more text is allowed."""
         return self.is_complete and not self._path[-1].items
 
     @property
     def is_stuck(self) -> bool:
-        """The text so far is not complete, and the vocabulary has no token that goes on."""
+        """True if the text so far is incomplete and no token of the vocabulary continues it."""
         return not self.is_complete and not self._masks.mask(self._path[-1])
 
     def mask(self) -> bytes:
-        """The tokens that may come next: bit i % 8 of byte i // 8 is token i."""
+        """The allowed next tokens: bit i % 8 of byte i // 8 is token i."""
         bits = self._masks.mask(self._path[-1])
         return bits.to_bytes((self._tokens.vocab_size + 7) // 8, "little")
 
     def test(self, token_id: int) -> bool:
-        """Whether the token may come next."""
+        """True if the token is allowed next."""
         return self._after(token_id) is not None
 
     def accept(self, token_id: int) -> bool:
-        """Go on by one token; False, and no change, where it may not come next."""
+        """Advances by one token. Returns False, without a change, if the token is not allowed."""
         after = self._after(token_id)
         if after is None:
             return False
@@ -55,17 +55,17 @@ class Matcher:
         return True
 
     def rollback(self, n_tokens: int) -> None:
-        """Take back the last tokens that were accepted. Raises RequestError when there are not so many."""
+        """Undoes the last accepted tokens. Raises RequestError if fewer tokens were accepted."""
         if not 0 <= n_tokens < len(self._path):
             raise RequestError(
-                f"cannot roll back {n_tokens} tokens, {len(self._path) - 1} were accepted",
+                f"cannot roll back {n_tokens} tokens; {len(self._path) - 1} were accepted",
                 field="n_tokens",
                 got=n_tokens,
             )
         del self._path[len(self._path) - n_tokens :]
 
     def fork(self) -> Matcher:
-        """Another matcher at the same place, on its own from here."""
+        """A second, independent matcher at the same position."""
         other = Matcher(self._automaton, self._tokens)
         other._path = self._path.copy()
         return other

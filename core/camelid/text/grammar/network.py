@@ -1,7 +1,7 @@
-"""Rules compiled to a recursive transition network over classes of bytes, checked before use.
+"""A grammar compiled to a recursive transition network over byte classes, and the checks of it.
 
-A rule's states are numbered in a row; an arc reads a byte of a class, a call runs another rule and goes on
-where it returns, a token arc reads one whole token. `configs` runs the network.
+The states of a rule have consecutive numbers. An arc reads a byte of a class, a call runs another rule and
+continues at its return state, a token arc reads one whole token. `configs` runs the network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from camelid.text.grammar.rules import Rules
 
 
 class Place(NamedTuple):
-    """A state with its byte ranges as classes; many states share one place. Numbers last are distances."""
+    """A state with its byte ranges as classes, shared by equal states.
+
+    The last number of an entry is a distance.
+    """
 
     arcs: tuple[tuple[int, int], ...]  # byte class, distance
     skips: tuple[int, ...]
@@ -27,7 +30,7 @@ class Place(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What a state comes to within its rule before anything is read."""
+    """The closure of a state within its rule before anything is read."""
 
     reading: tuple[int, ...]  # states with arcs or token arcs
     calls: tuple[tuple[int, int], ...]  # rule, state to return to
@@ -35,12 +38,12 @@ class Reach(NamedTuple):
 
     @property
     def only_ends(self) -> bool:
-        """Nothing is left of the rule: what it was called for may go on in its place."""
+        """True if the rule can only end here, so a call may return directly to the rule's caller."""
         return self.ends and not self.reading and not self.calls
 
 
 class Network:
-    """A compiled grammar: nothing in it depends on a tokenizer."""
+    """A compiled grammar, independent of any tokenizer."""
 
     def __init__(self, fragments: Mapping[str, Fragment | None], root: str) -> None:
         self.names = list(fragments)
@@ -69,7 +72,7 @@ class Network:
         return bisect_right(self.starts, state) - 1
 
     def reach(self, state: int) -> Reach:
-        """Computed on first use: a long repetition has many states that no text comes to."""
+        """The closure of a state, computed on first use: texts reach few of a long repetition's states."""
         found = self._reaches.get(state)
         if found is None:
             found = self._reaches[state] = self._reach(state)
@@ -92,9 +95,9 @@ class Network:
         return Reach(tuple(reading), tuple(calls), ends)
 
     def rank_rules(self) -> None:
-        """Fill `ranks`: a rule comes before those that it may begin with.
+        """Fills `ranks`: a rule ranks before the rules that it may begin with.
 
-        Raises RequestError when a rule may begin with itself.
+        Raises RequestError if a rule may begin with itself.
         """
         entered, left = set[int](), set[int]()
         todo = [(rule, False) for rule in range(len(self.names))]
@@ -112,7 +115,7 @@ class Network:
 
     def left_recursion(self, rule: int) -> RequestError:
         return RequestError(
-            f"rule {self.names[rule]!r:.80} may begin with itself before it has read anything (left "
+            f"rule {self.names[rule]!r:.80} may begin with itself before it reads anything (left "
             "recursion); write the repetition as (...)* or let the rule end with itself instead",
             field="grammar",
             rule=self.names[rule],
@@ -120,7 +123,7 @@ class Network:
 
     @cached_property
     def follow(self) -> list[int]:
-        """For each rule the classes of bytes that may come after it somewhere, as bits."""
+        """For each rule, the byte classes that may follow it in some text, as bits."""
         follow, callers = [0] * len(self.names), [set[int]() for _ in self.names]
         for rule, sites in enumerate(self._call_sites()):
             for caller, back in sites:
@@ -131,7 +134,7 @@ class Network:
         return spread(follow, callers)
 
     def _call_sites(self) -> list[list[tuple[int, int]]]:
-        """For each rule: (rule that calls it, state to return to)."""
+        """For each rule: (calling rule, state to return to)."""
         sites: list[list[tuple[int, int]]] = [[] for _ in self.names]
         for state, place in enumerate(self.places):
             for rule, to in place.calls:
@@ -140,7 +143,7 @@ class Network:
 
     @cached_property
     def _first(self) -> list[int]:
-        """For each rule the classes of bytes that it may begin with, as bits."""
+        """For each rule, the byte classes that it may begin with, as bits."""
         first = [0] * len(self.names)
         for rule in sorted(range(len(first)), key=self.ranks.__getitem__, reverse=True):
             reach = self.reach(self.starts[rule])
@@ -164,7 +167,7 @@ class Network:
 
 
 def spread(bits: list[int], callers: list[set[int]]) -> list[int]:
-    """Add to each rule's bits those of the rules that may end with it, until nothing changes."""
+    """Adds to each rule's bits those of the rules that may end with it, until nothing changes."""
     callees: list[list[int]] = [[] for _ in bits]
     for rule, found in enumerate(callers):
         for caller in found:
@@ -180,7 +183,7 @@ def spread(bits: list[int], callers: list[set[int]]) -> list[int]:
 
 
 def byte_classes(states: Iterable[State]) -> tuple[bytes, int]:
-    """The class of each byte value, and how many there are: no state tells bytes of a class apart."""
+    """The class of each byte value, and the number of classes: no state distinguishes bytes of one class."""
     members: list[list[int]] = [[] for _ in range(256)]
     for number, ranges in enumerate({state.ranges for state in states}):
         for i, (first, last, _) in enumerate(ranges):
@@ -202,7 +205,7 @@ def places(states: list[State], class_of: bytes, numbers: dict[str, int]) -> lis
 
 
 def ending(network: Network, *, reading: bool) -> set[int]:
-    """The rules that can end; without `reading`, those that can match the empty text."""
+    """The rules that can end; without `reading`, the rules that match the empty text."""
     found, seen = set[int](), set(network.starts)
     waiting: dict[int, list[int]] = {}
     todo = list(network.starts)
@@ -232,7 +235,7 @@ def following_states(network: Network, state: int, reading: bool) -> Iterator[in
 
 
 def checked_network(rules: Rules, max_states: int) -> Network:
-    """The network of a grammar that can be run. Raises RequestError; see `automaton.compile_rules`."""
+    """The network of a valid grammar. Raises RequestError as `automaton.compile_rules` does."""
     fragments = build_fragments(rules, max_states)
     if sum(len(fragment) for fragment in fragments.values() if fragment) > max_states:
         raise too_large(max_states)
@@ -244,7 +247,7 @@ def checked_network(rules: Rules, max_states: int) -> Network:
         name = network.names[network.root if network.root in endless else min(endless)]
         raise RequestError(
             f"rule {name!r:.80} can never end, so no text matches it; give it an alternative that does not "
-            "need itself",
+            "refer back to it",
             field="grammar",
             rule=name,
         )

@@ -1,8 +1,8 @@
 """Numbers within bounds, and multiples, as automata over the characters of their JSON spelling.
 
-What such an automaton accepts is also right for a reader that turns decimals into doubles: rounding keeps
-order, so inclusive bounds hold; strict ones are kept apart from their neighbours by at most 15 digits,
-within which doubles tell all decimals apart. Exponents are not used beside bounds.
+The automata also hold for a reader that converts decimals to doubles. Rounding keeps order, so inclusive
+bounds hold; a number next to a strict bound has at most 15 digits, within which all decimals are distinct
+doubles. Bounded numbers have no exponent.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from camelid.text.grammar.dfa import Dfa, Edge, check_size, dfa_of, intersect, t
 from camelid.text.grammar.json_text import DIGIT, FROM_ONE, MAX_DIGITS, digits
 from camelid.text.grammar.rules import Chars, Expr, Repeat, Text
 
-EXACT_DIGITS = 15  # decimals of so many digits are told apart by doubles
+EXACT_DIGITS = 15  # decimals of up to 15 digits are distinct doubles
 EXACT_INTEGER = 2**53
 MAX_BOUND_DIGITS = 400
 MAX_STEP_DECIMALS = 3
-FEW_DECIMALS = 6  # beside bounds so long that doubles would blur more
+FEW_DECIMALS = 6  # beside long bounds, where doubles cannot resolve more
 ZERO = Fraction(0)
 DIGITS = Repeat(DIGIT)
 Digits: TypeAlias = tuple[int, int, int]  # remainder, trailing zeros, decimals; see `multiples`
 
 
 def exact(value: float) -> Fraction:
-    """The number that a bound stands for: its decimal spelling, or the double itself where that is whole."""
+    """The exact value of a bound: its decimal spelling, or the double itself from 2**53 on."""
     return Fraction(value) if isinstance(value, int) or abs(value) >= EXACT_INTEGER else Fraction(repr(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The end of an interval; with `strict`, not part of it."""
+    """The end of an interval; excluded if `strict`."""
 
     value: Fraction
     strict: bool = False
@@ -44,12 +44,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """low and high may be None, for no bound; step None, for any number, else its multiples."""
+    """The numbers from `low` to `high` that are multiples of `step`. None means no bound, or any number."""
 
     low: Bound | None = None
     high: Bound | None = None
     step: Fraction | None = None
-    is_double_step: bool = False  # the step is a double, so readers divide in doubles
+    is_double_step: bool = False  # a float step: readers divide in doubles
     integral: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Interval:
 
 
 def magnitudes(interval: Interval) -> tuple[Dfa, Dfa]:
-    """What may be written without a sign, and what after a minus: 0 has no minus here.
+    """The automata of the numbers without a sign, and of the numbers after a minus, without 0.
 
     Raises RequestError if the bounds or the step are too large to follow.
     """
@@ -76,12 +76,12 @@ def magnitudes(interval: Interval) -> tuple[Dfa, Dfa]:
 
 
 def reaches(low: Bound) -> bool:
-    """Whether a lower bound leaves out any unsigned number."""
+    """True if a lower bound excludes any unsigned number."""
     return low.value > 0 or (low.value == 0 and low.strict)
 
 
 def whole_length(bound: Bound) -> int:
-    """Digits of the integer part, which have a limit."""
+    """The number of digits of a bound's integer part. Raises RequestError beyond MAX_BOUND_DIGITS."""
     n = len(str(abs(math.trunc(bound.value))))
     if n > MAX_BOUND_DIGITS:
         raise RequestError(f"a bound has more than {MAX_BOUND_DIGITS} digits", field="grammar")
@@ -89,7 +89,10 @@ def whole_length(bound: Bound) -> int:
 
 
 def checked_step(interval: Interval) -> tuple[Fraction | None, int | None]:
-    """The step, and the decimals that its multiples need; None for as many as doubles allow."""
+    """The step and the decimals of its multiples; None for any number of decimals.
+
+    Raises RequestError for a step whose multiples doubles do not represent exactly.
+    """
     step = interval.step
     if step is None:
         return None, None
@@ -98,7 +101,7 @@ def checked_step(interval: Interval) -> tuple[Fraction | None, int | None]:
     decimals = step.denominator.bit_length() - 1
     if step.denominator != 1 << decimals or decimals > MAX_STEP_DECIMALS:
         raise RequestError(
-            f"multiples of {float(step)} cannot be told apart by readers that divide doubles; use a whole "
+            f"multiples of {float(step)} are ambiguous for readers that divide doubles; use a whole "
             "number of a smaller unit, or a step such as 0.5 or 0.25",
             field="grammar",
         )
@@ -106,13 +109,13 @@ def checked_step(interval: Interval) -> tuple[Fraction | None, int | None]:
 
 
 def shape_of(interval: Interval, whole_digits: int, step_decimals: int | None) -> tuple[int, Dfa]:
-    """How many decimals numbers may have, and any number without sign and exponent, its digits counted."""
+    """The maximum number of decimals, and the automaton of unsigned numbers without exponent."""
     most: int | None = max(MAX_DIGITS, whole_digits + 1)
     with_decimals: int | None = most
     decimals = EXACT_DIGITS - whole_digits
     if interval.integral or step_decimals is not None:
         decimals = step_decimals or 0
-        if interval.step is not None:  # to count digits beside remainders would take a state for each pair
+        if interval.step is not None:  # counting digits beside remainders would need a state for each pair
             most = with_decimals = EXACT_DIGITS - decimals if interval.is_double_step else None
     elif decimals < FEW_DECIMALS:
         decimals, with_decimals = FEW_DECIMALS, EXACT_DIGITS - FEW_DECIMALS
@@ -129,7 +132,7 @@ def between(low: Bound, high: Bound | None, decimals: int, shape: Dfa) -> Dfa:
 
 
 def rounded(bound: Bound, decimals: int, *, up: bool) -> Bound:
-    """A strict bound with more decimals than numbers have, moved inwards to where they can be."""
+    """A strict bound with more decimals than the numbers have, moved inwards to the next such number."""
     scaled = bound.value * 10**decimals
     if not bound.strict or scaled.denominator == 1:
         return bound
@@ -138,7 +141,7 @@ def rounded(bound: Bound, decimals: int, *, up: bool) -> Bound:
 
 
 def written(value: Fraction) -> tuple[str, str]:
-    """Integer part and decimals of a number that is not negative, without trailing zeros."""
+    """The integer part and the decimals of a non-negative number, without trailing zeros."""
     whole, rest = divmod(value, 1)
     decimals: list[str] = []
     while rest:
@@ -152,12 +155,12 @@ def digit_between(first: int, last: int) -> Expr:
 
 
 def higher(text: str) -> list[Expr]:
-    """Digits that first differ from the text by a higher one; `DIGITS` follow."""
+    """Digits that are higher than the text's at the first difference; `DIGITS` follow."""
     return [in_order(text[:i], digit_between(int(d) + 1, 9), DIGITS) for i, d in enumerate(text) if d != "9"]
 
 
 def lower(text: str) -> list[Expr]:
-    """Digits that first differ from the text by a lower one; `DIGITS` follow."""
+    """Digits that are lower than the text's at the first difference; `DIGITS` follow."""
     return [in_order(text[:i], digit_between(0, int(d) - 1), DIGITS) for i, d in enumerate(text) if d != "0"]
 
 
@@ -165,7 +168,7 @@ ANY_DECIMALS = optional(in_order(".", DIGIT, DIGITS))
 
 
 def whole_above(text: str) -> list[Expr]:
-    """Integers above the one written, without its own spelling."""
+    """The integers above the given one."""
     n = len(text)
     same = [
         in_order(text[:i], digit_between(int(d) + 1, 9), Repeat(DIGIT, n - i - 1, n - i - 1))
@@ -176,7 +179,7 @@ def whole_above(text: str) -> list[Expr]:
 
 
 def whole_below(text: str) -> list[Expr]:
-    """Integers from 0 below the one written."""
+    """The integers from 0 below the given one."""
     n = len(text)
     same = [
         in_order(text[:i], digit_between(i == 0, int(d) - 1), Repeat(DIGIT, n - i - 1, n - i - 1))
@@ -188,7 +191,7 @@ def whole_below(text: str) -> list[Expr]:
 
 
 def at_least(bound: Bound) -> Expr:
-    """Unsigned numbers from the bound on."""
+    """The unsigned numbers at or above the bound; above it if strict."""
     whole, decimals = written(bound.value)
     more = [in_order(".", way) for way in higher(decimals)]
     nonzero = in_order(DIGITS, FROM_ONE, DIGITS)
@@ -201,7 +204,7 @@ def at_least(bound: Bound) -> Expr:
 
 
 def at_most(bound: Bound) -> Expr:
-    """Unsigned numbers up to the bound."""
+    """The unsigned numbers at or below the bound; below it if strict."""
     whole, decimals = written(bound.value)
     less = [in_order(".", way) for way in lower(decimals)]
     less += [in_order(".", decimals[:i]) for i in range(1, len(decimals))]
@@ -215,10 +218,10 @@ def at_most(bound: Bound) -> Expr:
 
 
 def multiples(step: Fraction, decimals: int) -> Dfa:
-    """Unsigned multiples of a step, with at most so many decimals.
+    """The automaton of the unsigned multiples of a step, with at most `decimals` decimals.
 
-    A state is the remainder of the digits so far, their trailing zeros left out and counted apart as far as
-    the step ends in zeros, and the decimals read, -1 before the point.
+    A state is the remainder of the digits so far without trailing zeros, the number of trailing zeros up to
+    those of the step, and the number of decimals read, -1 before the point.
     """
     scale = 10**decimals
     number = int(step * scale)
@@ -251,7 +254,7 @@ def divides(state: Digits, number: int, decimals: int, zeros: int) -> bool:
 
 
 def onward(state: Digits, number: int, decimals: int, zeros: int) -> list[tuple[str, Digits]]:
-    """The states after each further character, in the order of the characters."""
+    """The states after each possible next character, in the order of the characters."""
     remainder, n_zeros, n_read = state
     found: list[tuple[str, Digits]] = []
     if decimals and n_read < 0:

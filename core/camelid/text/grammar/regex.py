@@ -1,8 +1,8 @@
-"""Regexes as rules: the subset that is a regular language, as Python's `re` reads it on text.
+"""Regexes to rules: the regular subset of Python's `re` on text.
 
-Literals, escapes, classes, groups, alternation, quantifiers (lazy ones are the same language), the dot, and
-`^` and `$` at the ends. Whatever looks around, refers back or sets flags is refused by name and place.
-Classes outside ASCII: `char_classes`.
+Supported: literals, escapes, classes, groups, alternation, quantifiers (lazy ones match the same language),
+the dot, and `^` and `$` at the ends. Lookaround, backreferences and flags are refused with name and position.
+For classes outside ASCII see `char_classes`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from camelid.text.grammar.rules import Chars, Choice, Expr, Repeat, Rules, Seque
 MAX_PATTERN = 16_384  # characters
 MAX_GROUP_DEPTH = 40
 MAX_COUNT = 2_000  # of one quantifier
-MAX_COPIES = 20_000  # characters and classes, once every counted repeat is written out
+MAX_COPIES = 20_000  # characters and classes, with every counted repeat expanded
 NOTHING = Sequence(())
 ANY_TEXT = Repeat(Chars(EVERY))
 
 QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 COUNTED = re.compile(r"\{(?=[0-9,])([0-9]*)(,?)([0-9]*)\}", re.ASCII)
 GROUP_NAME = re.compile(r"\?P?<[A-Za-z_][A-Za-z_0-9]*>", re.ASCII)
-# What may follow "(?", longest first, and what it is called.
+# The refused groups by the text after "(?", longest first, with their names.
 REFUSED_GROUPS = {
     "<=": "lookbehind", "<!": "lookbehind", "P=": "a backreference", "P>": "a recursive group",
     "=": "lookahead", "!": "lookahead", ">": "an atomic group", "#": "a comment", "(": "a conditional group",
@@ -41,7 +41,7 @@ REFUSED_ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One alternative of the whole pattern, and whether `^` and `$` tie it to the ends."""
+    """One alternative of the whole pattern; `starts` and `ends` are True if `^` and `$` anchor it."""
 
     body: Expr
     starts: bool
@@ -49,15 +49,15 @@ class Branch:
 
 
 def rules_of_regex(pattern: str) -> Rules:
-    """Texts that the pattern matches as a whole, as `re.fullmatch` does. Raises RequestError."""
+    """The rules of the texts that `re.fullmatch` matches. Raises RequestError."""
     branches = parse(pattern)
     return Rules({"root": Choice(tuple(branch.body for branch in branches))})
 
 
 def searched(pattern: str, wide: bool = False) -> Expr:
-    """Texts in which `re.search` finds the pattern: free before and after wherever no anchor stands.
+    """The texts in which `re.search` finds the pattern: any text before and after where no anchor stands.
 
-    `wide` takes every class and `$` in its wide reading (Python's `$` also stands before a last newline).
+    `wide` selects the wide reading of classes and `$` (Python's `$` also matches before a final newline).
     """
     tail = Repeat(Text("\n"), 0, 1) if wide else NOTHING
     return Choice(
@@ -71,7 +71,10 @@ def searched(pattern: str, wide: bool = False) -> Expr:
 
 
 def parse(pattern: str, wide: bool = False) -> list[Branch]:
-    """The alternatives of a pattern. Raises RequestError with `position` where it is not understood."""
+    """The alternatives of a pattern.
+
+    Raises RequestError with `position` for invalid or unsupported syntax.
+    """
     if len(pattern) > MAX_PATTERN:
         raise RequestError(
             f"the regex has {len(pattern)} characters; at most {MAX_PATTERN} are allowed",
@@ -87,7 +90,7 @@ class _Parser:
     wide: bool
     at: int = 0
     depth: int = 0
-    copies: int = 0  # characters and classes so far, repeats written out
+    copies: int = 0  # characters and classes so far, repeats expanded
 
     def fail(self, what: str, at: int | None = None) -> NoReturn:
         position = self.at if at is None else at
@@ -119,15 +122,15 @@ class _Parser:
         return Branch(body, starts, self.closes())
 
     def closes(self) -> bool:
-        """Read a `$` that ends a branch of the whole pattern."""
+        """Reads a `$` at the end of a top-level branch."""
         if not self.take("$"):
             return False
         if self.peek() not in {"", "|"}:
-            self.fail("'$' stands elsewhere than at the end", self.at - 1)
+            self.fail("'$' is supported only at the end", self.at - 1)
         return True
 
     def items(self) -> Expr:
-        """What stands between two bars or brackets."""
+        """Reads the items up to a bar or a closing bracket."""
         parts: list[Expr] = []
         while (char := self.peek()) and char not in "|)$":
             start = self.copies
@@ -141,7 +144,7 @@ class _Parser:
         if char in ("*", "+", "?") or COUNTED.match(self.pattern, self.at):
             self.fail(f"the quantifier {char!r} has nothing to repeat")
         if char == "^":
-            self.fail("'^' stands elsewhere than at the start")
+            self.fail("'^' is supported only at the start")
         self.at += 1
         match char:
             case "(":
@@ -157,13 +160,13 @@ class _Parser:
 
     def checked(self, char: str) -> str:
         if 0xD800 <= ord(char) <= 0xDFFF:
-            self.fail(f"a lone surrogate, U+{ord(char):04X}, is no character", self.at - 1)
+            self.fail(f"a lone surrogate, U+{ord(char):04X}, is not a character", self.at - 1)
         return char
 
     def count(self, n: int) -> None:
         self.copies += n
         if self.copies > MAX_COPIES:
-            self.fail(f"with its repeats written out the regex has more than {MAX_COPIES} parts")
+            self.fail(f"with repeats expanded the regex has more than {MAX_COPIES} parts")
 
     def group(self) -> Expr:
         if self.depth >= MAX_GROUP_DEPTH:
@@ -176,13 +179,13 @@ class _Parser:
             branches.append(self.items())
         self.depth -= 1
         if self.peek() == "$":
-            self.fail("'$' stands elsewhere than at the end")
+            self.fail("'$' is supported only at the end")
         if not self.take(")"):
             self.fail("'(' is never closed", start - 1)
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
     def open_group(self) -> None:
-        """Skip what makes a group plain: nothing, `?:` or a name."""
+        """Skips the opening of a plain group: nothing, `?:` or a name."""
         if self.peek() != "?" or self.take("?:"):
             return
         if name := GROUP_NAME.match(self.pattern, self.at):
@@ -193,7 +196,7 @@ class _Parser:
         self.fail(f"{named} '({self.pattern[self.at : self.at + 3]}' is not supported", self.at - 1)
 
     def quantified(self, atom: Expr, copies_before: int) -> Expr:
-        """`atom` with the quantifier that follows, if one does."""
+        """`atom` with the quantifier that follows it, if any."""
         start = self.at
         bounds = self.quantifier()
         if bounds is None:
@@ -219,7 +222,7 @@ class _Parser:
         if max(least, most or 0) > MAX_COUNT:
             self.fail(f"the count in {found[0]:.40} is above {MAX_COUNT}")
         if most is not None and most < least:
-            self.fail(f"the bounds of {found[0]:.40} are the wrong way round")
+            self.fail(f"the minimum of {found[0]:.40} is above its maximum")
         self.at = found.end()
         return least, most
 
@@ -233,7 +236,7 @@ class _Parser:
         return Text(chr(self.code_point()))
 
     def code_point(self) -> int:
-        """The character after a backslash that stands for just one."""
+        """Reads the escape of a single character, after its backslash."""
         letter = self.peek()
         start = self.at - 1
         self.at += 1
@@ -246,7 +249,7 @@ class _Parser:
         if letter in tuple("0123456789"):
             self.fail(f"a backreference or octal escape '\\{letter}' is not supported", start)
         if not letter or (letter.isascii() and letter.isalpha()):
-            self.fail(f"'\\{letter}' is no escape", start)
+            self.fail(f"'\\{letter}' is not an escape", start)
         return ord(self.checked(letter))
 
     def hexadecimal(self, letter: str, start: int) -> int:
@@ -257,14 +260,14 @@ class _Parser:
         self.at += size
         value = int(digits, 16)
         if value > 0x10FFFF or 0xD800 <= value <= 0xDFFF:
-            self.fail(f"'\\{letter}{digits}' is no character", start)
+            self.fail(f"'\\{letter}{digits}' is not a character", start)
         return value
 
     def bracket(self) -> Ranges:
-        """A class after its `[`; `]` as its first member is text, as Python has it."""
+        """Reads a class after its `[`; a `]` as its first member is a literal, as in Python."""
         start = self.at - 1
         negated = self.take("^")
-        # What a negated class leaves out must be read the other way round.
+        # The complement of the narrow reading is the wide reading of a negated class, and vice versa.
         wide = self.wide != negated
         ranges = list(self.member(wide, start))
         while not self.take("]"):
@@ -273,7 +276,7 @@ class _Parser:
         return complement(found) if negated else found
 
     def member(self, wide: bool, start: int) -> Ranges:
-        """One character, range or shorthand of a class."""
+        """Reads one character, range or shorthand of a class."""
         place = self.at
         first = self.bound(wide, start)
         if not self.pattern.startswith("-", self.at) or self.pattern.startswith("-]", self.at):
@@ -283,11 +286,11 @@ class _Parser:
         if isinstance(first, tuple) or isinstance(last, tuple):
             self.fail("a class cannot bound a range", place)
         if last < first:
-            self.fail("a range is the wrong way round", place)
+            self.fail("a range ends before it begins", place)
         return ((first, last),)
 
     def bound(self, wide: bool, start: int) -> int | Ranges:
-        """A code point, or the ranges of a shorthand."""
+        """Reads a code point, or the ranges of a shorthand."""
         char = self.peek()
         if not char:
             self.fail("'[' is never closed", start)
@@ -305,5 +308,5 @@ class _Parser:
 
 
 def counted(digits: str) -> int:
-    """The number, or one that is too large as well."""
+    """The value of a count; of a very long one its first nine digits, which exceed MAX_COUNT too."""
     return int(digits.lstrip("0")[:9] or 0)

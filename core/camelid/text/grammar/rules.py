@@ -1,6 +1,6 @@
-"""What every grammar language is turned into: named rules over characters, bounded in size.
+"""The common form of all grammars: named rules over characters.
 
-`gbnf`, `json_schema` and `regex` make `Rules`; `automaton` compiles them. Values only.
+`gbnf`, `json_schema`, `regex` and `choice` make `Rules`; `automaton` compiles them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ MAX_CODE_POINT = 0x10FFFF
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """These characters, in this order; empty text matches nothing but the empty string."""
+    """A literal text; the empty text matches the empty string only."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character whose code point lies in one of the ranges, both ends included, sorted, disjoint."""
+    """One character whose code point is in one of the ranges: ends included, sorted, disjoint."""
 
     ranges: tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One whole token of the vocabulary, by id; with `negated`, any token but these. For control tokens."""
+    """One whole token of the vocabulary, by id; with `negated`, any token outside the set.
+
+    For control tokens.
+    """
 
     token_ids: frozenset[int]
     negated: bool = False
@@ -37,28 +40,28 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The rule of this name."""
+    """A reference to a rule by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """All parts, one after the other; no parts match the empty string."""
+    """All parts in order; an empty sequence matches the empty string."""
 
     parts: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Any one of the parts; no parts match nothing at all."""
+    """Any one of the parts; an empty choice matches nothing at all."""
 
     parts: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`part` from `least` to `most` times; `most` None has no end."""
+    """`part` from `least` to `most` times; None: no maximum."""
 
     part: Expr
     least: int = 0
@@ -70,14 +73,14 @@ Expr: TypeAlias = Text | Chars | Tokens | Ref | Sequence | Choice | Repeat
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A grammar: its rules by name, and the one that a whole answer follows."""
+    """A grammar: its rules by name, and the name of the rule that a whole text follows."""
 
     rules: Mapping[str, Expr]
     root: str = "root"
 
 
 def complement(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """Every code point outside sorted, disjoint ranges, surrogates left out: they are no characters."""
+    """Every code point outside sorted, disjoint ranges, except surrogates, which are not characters."""
     found: list[Range] = []
     start = 0
     for first, last in sorted((*ranges, (0xD800, 0xDFFF))):

@@ -1,6 +1,6 @@
-"""A vocabulary as the grammar engine needs it: bytes of tokens, sets of tokens as bits, and a trie.
+"""The vocabulary as the grammar engine reads it: bytes of tokens, sets of tokens as bits, and tries.
 
-Sets of tokens are integers: bit i is token i.
+A set of tokens is an integer: bit i is token i.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from camelid.text.grammar.bytes_nfa import SHORT_BYTES
 
 ASCII = 128
 ONE = ord("1")
-KEPT_TRIES = 8  # over a part of the vocabulary
+CACHED_TRIES = 8  # tries over part of the vocabulary
 DIGIT_VALUES = bytes(byte - 0x30 & 0xFF for byte in range(256))
 
 
 class Trie:
-    """Sorted keys, none twice, each with the tokens that it stands for; its nodes are made on first use.
+    """A trie of sorted, distinct keys, each with the tokens of these bytes; nodes are made on first use.
 
-    Node n stands for the keys lows[n] … highs[n] - 1, which share their first depths[n] bytes, the last of
-    them bytes_in[n]. Its children are firsts[n] … ends[n] - 1 once `expand` has made them; until then
-    firsts[n] is 0. Arrays instead of objects, since the garbage collector would visit every object again
-    and again.
+    Node n stands for the keys lows[n] … highs[n] - 1, which share their first depths[n] bytes; the last of
+    these bytes is bytes_in[n]. Its children are firsts[n] … ends[n] - 1 once `expand` has made them; until
+    then firsts[n] is 0. Nodes are arrays, not objects, since the garbage collector would visit every object.
     """
 
     def __init__(self, keys: list[bytes], token_ids: list[tuple[int, ...]]) -> None:
@@ -38,7 +37,7 @@ class Trie:
         self.firsts, self.ends, self.bytes_in = array("i", [0]), array("i", [0]), bytearray(1)
 
     def expand(self, node: int) -> int:
-        """Make the children of a node that has none yet, and return the first."""
+        """Makes the children of a node that has none yet, and returns the first."""
         low, depth, first = self.lows[node], self.depths[node], len(self.lows)
         low += len(self.keys[low]) == depth
         column = bytes(map(itemgetter(depth), self.keys[low : self.highs[node]]))
@@ -57,17 +56,17 @@ class Trie:
 
 
 class Tokens:
-    """Some of a vocabulary's text tokens: those of at most SHORT_BYTES bytes, or the longer ones."""
+    """Part of a vocabulary's text tokens: those of at most SHORT_BYTES bytes, or the longer ones."""
 
     def __init__(self, table: TokenTable, trie: Trie) -> None:
         self.table = table
         self.trie = trie
         self.all = table.bits(token_id for ids in trie.token_ids for token_id in ids)
-        self.only = lru_cache(KEPT_TRIES)(self.chosen)
+        self.only = lru_cache(CACHED_TRIES)(self.chosen)
         self._index = {token_id: i for i, ids in enumerate(trie.token_ids) for token_id in ids}
 
     def chosen(self, token_ids: int) -> Trie:
-        """The trie of a set of these tokens, none without those of equal bytes. `only` remembers."""
+        """The trie of a set of these tokens; tokens of equal bytes are included. `only` caches it."""
         flags = f"{token_ids:b}"[::-1].encode().translate(DIGIT_VALUES)
         indices = sorted({self._index[i] for i in compress(range(len(flags)), flags)})
         keys, ids = self.trie.keys, self.trie.token_ids
@@ -75,7 +74,7 @@ class Tokens:
 
 
 class Vocabulary(Protocol):
-    """As much of a `Tokenizer` as masks need."""
+    """The part of `Tokenizer` that masks use."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -86,7 +85,7 @@ class Vocabulary(Protocol):
 
 
 class TokenTable:
-    """What masks need of a tokenizer, each part made on first use. One a tokenizer."""
+    """Data about a tokenizer for masks, each part made on first use. Share one table per tokenizer."""
 
     def __init__(self, tokenizer: Vocabulary) -> None:
         self.vocab_size = tokenizer.vocab_size
@@ -95,18 +94,18 @@ class TokenTable:
 
     @classmethod
     def of(cls, tokenizer: Vocabulary) -> TokenTable:
-        """The table of a tokenizer; cheap until it is used."""
+        """The table of a tokenizer; cheap until first use."""
         return cls(tokenizer)
 
     @cached_property
     def token_bytes(self) -> list[bytes]:
-        """By id; empty for tokens that are no text: control tokens and those that end a text."""
+        """Bytes by token id; empty for tokens without text: control tokens and tokens that end a text."""
         tokenizer, ids = self._tokenizer, range(self.vocab_size)
         silent = self.eos_ids
         return [b"" if i in silent or tokenizer.is_control(i) else tokenizer.token_bytes(i) for i in ids]
 
     def checked_bytes(self, token_id: int) -> bytes:
-        """`token_bytes` of one id. Raises RequestError for an id out of range."""
+        """The bytes of a token id. Raises RequestError for an id out of range."""
         if 0 <= token_id < self.vocab_size:
             return self.token_bytes[token_id]
         raise RequestError(
@@ -122,11 +121,11 @@ class TokenTable:
 
     @cached_property
     def any_token(self) -> int:
-        """Every token but those that end a text."""
+        """Every token except those that end a text."""
         return ((1 << self.vocab_size) - 1) & ~self.eos_bits
 
     def bits(self, token_ids: Iterable[int]) -> int:
-        """These tokens as a set."""
+        """A set of tokens as bits."""
         digits = bytearray(b"0") * (self.vocab_size + 1)
         for token_id in token_ids:
             digits[~token_id] = ONE
@@ -151,8 +150,11 @@ class TokenTable:
 
     @cached_property
     def _holding(self) -> list[int]:
-        """For each ASCII character the tokens that hold it; then those with other characters; then those
-        that are not whole characters."""
+        """Sets of tokens by content.
+
+        For each ASCII character the tokens that contain it; at index 128 the tokens with other characters; at
+        129 the tokens that are not valid UTF-8.
+        """
         found: list[list[int]] = [[] for _ in range(ASCII + 2)]
         for token_id, data in enumerate(self.token_bytes):
             if data.isascii():
@@ -166,7 +168,7 @@ class TokenTable:
         return [self.bits(ids) for ids in found]
 
     def written_in(self, ascii_bytes: frozenset[int], *, others: bool) -> int:
-        """Tokens of whole characters of these ASCII ones; with `others`, also of any that is not ASCII."""
+        """Tokens of whole characters, all of them in `ascii_bytes` or, with `others`, beyond ASCII."""
         holding = self._holding
         wrong = holding[ASCII + 1] | (0 if others else holding[ASCII])
         for byte in range(ASCII):
@@ -200,5 +202,5 @@ def is_utf8(data: bytes) -> bool:
 
 
 def n_characters(data: bytes) -> int:
-    """Of whole UTF-8 characters: every byte counts that is no continuation."""
+    """The number of characters of valid UTF-8: every byte counts except continuation bytes."""
     return len(data) if data.isascii() else sum(byte & 0xC0 != 0x80 for byte in data)

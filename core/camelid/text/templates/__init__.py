@@ -1,1 +1,1 @@
-"""Chat templates: the Jinja that models publish, rendered to text that knows who wrote it."""
+"""Chat templates: the Jinja subset that models publish, rendered to spans of trusted and untrusted text."""

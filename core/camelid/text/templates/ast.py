@@ -1,4 +1,4 @@
-"""The tree of a template. `line` is where the node begins in the source."""
+"""The syntax tree of a template. `line` is the first line of a node in the source."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Args:
-    """`rest` and `named_rest` are what follows * and **."""
+    """Arguments of a call. `rest` and `named_rest` are the expressions after * and **."""
 
     positional: tuple[Expr, ...] = ()
     named: tuple[tuple[str, Expr], ...] = ()
@@ -91,7 +91,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """op: - + not"""
+    """A unary operator: - + not."""
 
     line: int
     op: str
@@ -100,7 +100,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """op: + - * / // % **"""
+    """A binary operator: + - * / // % **."""
 
     line: int
     op: str
@@ -110,7 +110,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """a ~ b ~ …"""
+    """A concatenation: a ~ b ~ …."""
 
     line: int
     parts: tuple[Expr, ...]
@@ -118,7 +118,7 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """first op value op value …, as in Python; op also `in` and `not in`."""
+    """A comparison chain, as in Python: first op value op value …, where op may be `in` or `not in`."""
 
     line: int
     first: Expr
@@ -127,7 +127,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """op: and or"""
+    """A logical operator: and or."""
 
     line: int
     op: str
@@ -137,7 +137,7 @@ class Logic:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """yes if test else no"""
+    """A conditional expression: yes if test else no."""
 
     line: int
     test: Expr
@@ -157,7 +157,7 @@ Params: TypeAlias = tuple[tuple[str, Expr | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Literal text, or {{ value }}."""
+    """Literal text or {{ value }}."""
 
     line: int
     value: Expr
@@ -183,7 +183,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Either a value, or a body whose output, filtered, is the value."""
+    """An assignment of a value, or of the filtered output of a body."""
 
     line: int
     target: Target | Attr
@@ -201,7 +201,7 @@ class With:
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """`extras`: which of caller, varargs and kwargs the body reads; it takes no others."""
+    """A macro. `extras` are the names among caller, varargs and kwargs that its body reads."""
 
     line: int
     name: str
@@ -212,7 +212,7 @@ class Macro:
 
 @dataclass(frozen=True, slots=True)
 class CallBlock:
-    """A call whose macro may print the body with `caller()`."""
+    """A call block: the macro prints the block's body with `caller()`."""
 
     line: int
     call: Call
@@ -228,7 +228,7 @@ class FilterBlock:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the assistant wrote."""
+    """A block of text that the assistant wrote."""
 
     line: int
     body: Body
@@ -236,7 +236,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """break or continue"""
+    """A break or continue."""
 
     line: int
     kind: str

@@ -1,4 +1,7 @@
-"""Evaluator of a template's expressions. One row a node type; every node but a constant costs a step."""
+"""The evaluator of a template's expressions, one table row per node type.
+
+Every node except a constant costs a step.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ from camelid.text.templates.values import (
     shown,
 )  # fmt: skip
 
-# Nested calls of macros, times the nesting within one; each level is two or three Python frames.
+# Nested macro calls times the nesting within each; a level needs two or three Python frames.
 MAX_DEPTH = 200
 
 
 class Evaluator:
-    """One rendering: its names, and what it may still use."""
+    """One rendering: its scopes and its budget."""
 
     def __init__(self, context: dict[str, object], budget: Budget) -> None:
         names: dict[str, object] = {
@@ -46,7 +49,7 @@ class Evaluator:
     def value(self, node: ast.Expr) -> object:
         """The value of an expression."""
         kind = type(node)
-        if kind is ast.Const:  # a third of all nodes; whatever uses it is charged
+        if kind is ast.Const:  # a third of all nodes; every use of a constant is charged
             return cast(ast.Const, node).value
         self.enter(node.line)
         value = EXPRESSIONS[kind](self, node)
@@ -88,7 +91,7 @@ class Evaluator:
         if is_dict(value) and name in value:
             return value[name]
         if name.startswith("__"):
-            raise TemplateError(f"attribute {brief(name)} is not for templates", name=name)
+            raise TemplateError(f"attribute {brief(name)} is not accessible in templates", name=name)
         return Undefined(f"attribute {brief(name)}")
 
     def item(self, node: ast.Item) -> object:
@@ -101,7 +104,7 @@ class Evaluator:
         if is_dict(value) and key in value:
             return value[key]
         if isinstance(key, str):
-            return self.attribute(value, key)  # as in Jinja: a missing key may still be a method
+            return self.attribute(value, key)  # as in Jinja: a missing key may be a method
         return self.at(value, key)
 
     def at(self, value: object, index: object) -> object:
@@ -136,7 +139,7 @@ class Evaluator:
 
     def named_rest(self, value: object) -> dict[str, object]:
         if not is_dict(value) or not all(isinstance(name, str) for name in value):
-            raise TemplateError(f"** of a {type(value).__name__}; want a mapping of names")
+            raise TemplateError(f"** of a {type(value).__name__}; expected a mapping of names")
         self.budget.spend(len(value))
         return cast("dict[str, object]", dict(value))
 

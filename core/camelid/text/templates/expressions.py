@@ -7,21 +7,21 @@ from camelid.text.templates import ast
 from camelid.text.templates.lexer import Token, unescape
 from camelid.text.templates.values import MAX_INT_BITS, trusted
 
-MAX_NESTING = 40  # of brackets, operators and tags: each level is up to 15 Python frames deep
+MAX_NESTING = 40  # of brackets, operators and tags; each level needs up to 15 Python frames
 
 CONSTANTS: dict[str, object] = {
     "true": True, "false": False, "none": None, "True": True, "False": False, "None": None,
 }  # fmt: skip
 COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
-# From loose to tight; each level is left-associative, as in Jinja (there ** is, too).
+# From loose to tight. Each level is left-associative, as in Jinja, where ** is left-associative too.
 BINARY_LEVELS: tuple[tuple[str, ...], ...] = (("+", "-"), ("~",), ("*", "/", "//", "%"), ("**",))
-# A test takes an argument without brackets if one of these follows it.
+# A test accepts an argument without brackets if it begins with one of these kinds.
 ARGUMENT_KINDS = {"name", "string", "number"}
 NO_ARGUMENT = {"else", "or", "and"}
 
 
 class ExpressionParser:
-    """Reads expressions from a list of tokens."""
+    """Parses expressions from a list of tokens."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -40,7 +40,7 @@ class ExpressionParser:
 
     @property
     def following(self) -> tuple[str, str]:
-        """Kind and value of the token after this one."""
+        """Kind and value of the next token."""
         token = self.tokens[min(self.index + 1, len(self.tokens) - 1)]
         return token.kind, token.value
 
@@ -56,7 +56,7 @@ class ExpressionParser:
         return self.token.kind == kind and (not values or self.token.value in values)
 
     def skip(self, kind: str, *values: str) -> bool:
-        """Move on if the token is one of these."""
+        """Skips the current token if it matches; returns True if it did."""
         found = self.at(kind, *values)
         self.index += found
         return found
@@ -74,7 +74,7 @@ class ExpressionParser:
             raise self.fail(f"nested more than {MAX_NESTING} deep")
 
     def expression(self, conditional: bool = True) -> ast.Expr:
-        """One expression; without `conditional`, an `if` behind it is left for the caller."""
+        """Parses one expression; without `conditional`, a following `if` is left to the caller."""
         self.enter()
         line, value = self.line, self.either()
         while conditional and self.skip("name", "if"):
@@ -85,7 +85,7 @@ class ExpressionParser:
         return value
 
     def tuple(self, conditional: bool = True) -> ast.Expr:
-        """Expressions with commas between, without brackets; a single one stands for itself."""
+        """Parses expressions separated by commas, without brackets; a single expression stays alone."""
         line, items = self.line, [self.expression(conditional)]
         while (comma := self.skip("op", ",")) and not self.at("end"):
             items.append(self.expression(conditional))
@@ -247,7 +247,7 @@ class ExpressionParser:
         return ast.Slice(line, value, (start, stop, step))
 
     def args(self) -> ast.Args:
-        """Arguments up to the closing bracket, which is consumed."""
+        """Parses arguments up to and including the closing bracket."""
         positional: list[ast.Expr] = []
         named: list[tuple[str, ast.Expr]] = []
         rest: dict[str, ast.Expr] = {}
@@ -255,7 +255,7 @@ class ExpressionParser:
             if self.at("op", "*", "**"):
                 stars = self.next().value
                 if stars in rest or "**" in rest:
-                    raise self.fail(f"{stars} does not belong here")
+                    raise self.fail(f"unexpected {stars}")
                 rest[stars] = self.expression()
             elif self.at("name") and self.following == ("op", "="):
                 name = self.next().value
@@ -289,7 +289,7 @@ class ExpressionParser:
         negated = self.skip("name", "not")
         name, args = self.expect("name"), ast.Args()
         if self.at("name", "is"):
-            raise self.fail("tests do not chain; put the first into brackets")
+            raise self.fail("tests do not chain; put the first test in brackets")
         if self.skip("op", "("):
             args = self.args()
         elif self.at("op", "[", "{") or (

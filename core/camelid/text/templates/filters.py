@@ -1,6 +1,6 @@
-"""Filters of templates, each a row of a table.
+"""Filters of templates, one table row each.
 
-Every filter takes the value, the evaluator's budget, and the call's arguments.
+A filter's parameters are the value, the evaluator's budget, and the call's arguments.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAX_INDENT = 32
 
 
 def text_filter(method: Callable[..., str]) -> Function:
-    """A string method as a filter: Jinja turns the value into a string first."""
+    """A string method as a filter: the value is converted to a string first, as in Jinja."""
 
     def apply(value: object, budget: Budget, *args: object, **named: object) -> str:
         return method(shown(value, budget), budget, *args, **named)
@@ -72,9 +72,9 @@ def tojson(
     value: object, budget: Budget, ensure_ascii: bool = False, indent: int | str | None = None,
     separators: list[str] | None = None, sort_keys: bool = False,
 ) -> str:  # fmt: skip
-    """json.dumps as transformers calls it, counted piece by piece."""
+    """json.dumps with transformers' arguments, charged piece by piece."""
     if (len(indent) if isinstance(indent, str) else indent or 0) > MAX_INDENT:
-        raise TemplateError(f"tojson: indent is {brief(indent)}, want at most {MAX_INDENT}", limit=MAX_INDENT)
+        raise TemplateError(f"tojson: indent {brief(indent)} is above {MAX_INDENT}", limit=MAX_INDENT)
     check_nesting(value, budget)
     encoder = json.JSONEncoder(
         ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys,
@@ -91,7 +91,7 @@ def tojson(
 
 
 def check_nesting(value: object, budget: Budget, depth: int = 0) -> None:
-    """Charge every item; raise TemplateError for values nested too deep."""
+    """Charges every item; raises TemplateError for values nested too deep."""
     budget.spend()
     checked_depth(depth)
     if is_list(value):
@@ -132,13 +132,13 @@ def floating(value: Any, _: Budget, default: object = 0.0) -> object:
 def indent(
     value: object, budget: Budget, width: int | str = 4, first: bool = False, blank: bool = False
 ) -> str:
-    """Indent all lines but the first, and blank ones unless asked."""
+    """Indents all lines except the first and, without `blank`, empty lines."""
     if not isinstance(value, str):
-        raise TemplateError(f"indent: got a {type(value).__name__}, want a string")
+        raise TemplateError(f"indent: got a {type(value).__name__}, expected a string")
     margin = trusted(" " * min(width, MAX_INDENT + 1)) if isinstance(width, int) else width
     if len(margin) > MAX_INDENT:
-        raise TemplateError(f"indent: the margin is {brief(width)}, want at most {MAX_INDENT} characters")
-    # A last newline begins one more, empty line, as in Jinja.
+        raise TemplateError(f"indent: the margin {brief(width)} is above {MAX_INDENT} characters")
+    # A final newline begins one more, empty line, as in Jinja.
     lines = splitlines(joined((value, trusted("\n"))), budget)
     parts = [line if not i or not (line or blank) else joined((margin, line)) for i, line in enumerate(lines)]
     text = join(parts, budget, trusted("\n"))
@@ -155,10 +155,10 @@ ROUNDING: dict[str, Callable[[float], float]] = {"common": round, "ceil": math.c
 
 def rounded(value: Any, _: Budget, precision: int = 0, method: str = "common") -> float:
     if not is_number(value):
-        raise TemplateError(f"round: got {brief(value)}, want a number")
+        raise TemplateError(f"round: got {brief(value)}, expected a number")
     if method not in ROUNDING or abs(precision) > 64:
         raise TemplateError(
-            f"round: {precision} digits by {brief(method)}; want at most 64, common, ceil or floor"
+            f"round: {precision} digits by {brief(method)}; expected at most 64, by common, ceil or floor"
         )
     if method == "common":
         return round(value, precision)
@@ -169,12 +169,12 @@ def mapping(value: object, budget: Budget, *args: Any, **named: Any) -> Stream:
     return Stream(map_filter(value, budget, filter_named, args, named), value)
 
 
-# As Jinja finds words: behind white space, a hyphen or an opening bracket.
+# Word separators of Jinja's `title`: white space, hyphens and opening brackets.
 WORD = re.compile("[-({[<\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
 
 def words(value: object, budget: Budget) -> str:
-    """The filter `title`; unlike the method it leaves letters behind an apostrophe small."""
+    """The filter `title`; unlike the method it keeps letters after an apostrophe lower-case."""
     text = unmarked(shown(value, budget))
     parts: list[str] = []
     at = 0
@@ -191,19 +191,19 @@ def truncate(
     value: Any, budget: Budget, length: int = 255, killwords: bool = False, end: str = "...", leeway: int = 5
 ) -> object:
     if length < len(end) or leeway < 0:
-        raise TemplateError(f"truncate: got {length} and leeway {leeway}; want at least {len(end)} and 0")
+        raise TemplateError(f"truncate: length {length}, leeway {leeway}; the minimum is {len(end)} and 0")
     if len(value) <= length + leeway:
         return value
     if not isinstance(value, str):
-        raise TemplateError(f"truncate: got a {type(value).__name__}, want a string")
-    kept = cut(value, slice(length - len(end)))
-    return add(kept if killwords else rsplit(kept, budget, " ", 1)[0], end, budget)
+        raise TemplateError(f"truncate: got a {type(value).__name__}, expected a string")
+    head = cut(value, slice(length - len(end)))
+    return add(head if killwords else rsplit(head, budget, " ", 1)[0], end, budget)
 
 
 def format_filter(value: object, budget: Budget, *args: object, **named: object) -> str:
     """The % operator as a filter."""
     if args and named:
-        raise TemplateError("format: values by position or by name, not both")
+        raise TemplateError("format: expected values by position or by name, not both")
     return interpolate(shown(value, budget), budget, named or args)
 
 

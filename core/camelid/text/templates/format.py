@@ -1,7 +1,7 @@
-"""str.format and the % operator for templates: the same results, no attribute of anything, bounded widths.
+"""str.format and the % operator for templates: Python's results, without attribute access, of bounded width.
 
-Text that is put in keeps its trust, and so does the text around it. A field is a position or a plain name:
-`{0.x}` and `{0[x]}` are refused, since in Python they reach into objects.
+Inserted text keeps its trust, and so does the text around it. A field is a position or a plain name: `{0.x}`
+and `{0[x]}` are refused, since Python reaches into objects with them.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ ALIGN: dict[str, Callable[[int, int], int]] = {
 def checked_width(*texts: str | None) -> None:
     for text in texts:
         if text and int(text) > MAX_WIDTH:
-            raise TemplateError(f"a format's width is {text}, want at most {MAX_WIDTH}", limit=MAX_WIDTH)
+            raise TemplateError(f"a format's width {text} is above {MAX_WIDTH}", limit=MAX_WIDTH)
 
 
 def pad(value: str, width: int, left: int, fill: str) -> str:
-    """`value` in `width` characters, `left` of the filling before it."""
+    """`value` padded to `width` characters, `left` of the padding before it."""
     room = max(width - len(value), 0)
     if not room:
         return value  # a copy for every field would be made before their sum is checked
@@ -65,11 +65,11 @@ def pad(value: str, width: int, left: int, fill: str) -> str:
 
 @dataclass(slots=True)
 class Arguments:
-    """What a format string may ask for, by position and by name."""
+    """The arguments of a format string, by position and by name."""
 
     positional: tuple[object, ...]
     named: Mapping[Any, object]
-    following: int = 0  # of the fields without a name; None once one had a number
+    following: int = 0  # the next position of a field without a name
 
     def get(self, name: str) -> object:
         if name == "":
@@ -77,14 +77,14 @@ class Arguments:
         if name.isascii() and name.isdecimal() and len(name) < 4:
             return self._at(int(name))
         if not NAME.fullmatch(name):
-            raise TemplateError(f"format field {{{name}}} is not for templates; want a position or a name")
+            raise TemplateError(f"format field {{{name}}} is not supported; expected a position or a name")
         if name not in self.named:
             raise TemplateError(f"format field {{{name}}} has no value", name=name)
         return self.named[name]
 
     def _at(self, index: int) -> object:
         if index >= len(self.positional):
-            raise TemplateError(f"format wants value {index}, and was given {len(self.positional)}")
+            raise TemplateError(f"format field {index} has no value; {len(self.positional)} were given")
         return self.positional[index]
 
 
@@ -96,7 +96,7 @@ def format_method(value: str, budget: Budget, *positional: object, **named: obje
 def format_map(value: str, budget: Budget, named: object) -> str:
     """str.format_map."""
     if not is_dict(named):
-        raise TemplateError(f"format_map: got a {type(named).__name__}, want a mapping")
+        raise TemplateError(f"format_map: got a {type(named).__name__}, expected a mapping")
     return filled_in(value, budget, Arguments((), named))
 
 
@@ -114,7 +114,7 @@ def formatted(value: str, arguments: Arguments, budget: Budget) -> Iterator[str]
         if match.group() in ("{{", "}}"):
             yield cut(value, slice(at - 1, at))
         elif match.group(1) is None:
-            raise TemplateError(f"format: a single {match.group()} stands for nothing; double it")
+            raise TemplateError(f"format: a single {match.group()} has no meaning; double it")
         else:
             spec = cut(value, slice(*match.span(3))) if match.group(3) else ""
             field = converted(arguments.get(match.group(1)), match.group(2), budget)
@@ -124,32 +124,32 @@ def formatted(value: str, arguments: Arguments, budget: Budget) -> Iterator[str]
 
 
 def converted(value: object, conversion: str | None, budget: Budget) -> object:
-    """!s and !r."""
+    """Applies !s or !r."""
     if conversion is None:
         return value
     if conversion not in ("s", "r"):
-        raise TemplateError(f"format: unknown conversion !{conversion}; want !s or !r")
+        raise TemplateError(f"format: unknown conversion !{conversion}; expected !s or !r")
     return shown(value, budget) if conversion == "s" else budget.joined(representation(value, budget))
 
 
 def spelled(value: object, spec: str, budget: Budget) -> str:
-    """format(value, spec): of texts with their trust, of numbers as Python does."""
+    """format(value, spec): texts with their trust, numbers as Python formats them."""
     if not spec:
         return shown(value, budget)
     match = SPEC.fullmatch(spec)
     if match is None:
-        raise TemplateError(f"format: {brief(spec)} is no format")
+        raise TemplateError(f"format: {brief(spec)} is not a format spec")
     checked_width(match["width"], match["precision"])
     if isinstance(value, str):
         return aligned(value, spec, match)
     if isinstance(value, int | float):
         return format(value, str(spec))
-    raise TemplateError(f"format: a {type(value).__name__} takes no {brief(spec)}")
+    raise TemplateError(f"format: a {type(value).__name__} does not support {brief(spec)}")
 
 
 def aligned(value: str, spec: str, match: re.Match[str]) -> str:
-    """A text in its width, where format() would put it."""
-    format("", str(spec))  # raises for what numbers alone have
+    """Aligns a text as format() does."""
+    format("", str(spec))  # raises for options that only numbers support
     align = match["align"] or "<"
     fill = cut(spec, slice(0, 1)) if match["fill"] else trusted("0" if match["zero"] else " ")
     value = cut(value, slice(int(match["precision"]) if match["precision"] else None))
@@ -176,23 +176,23 @@ def interpolated(value: str, right: object, budget: Budget) -> Iterator[str]:
         argument = picked(match["key"], right, rest)
         yield printed(argument, match, budget, escape=isinstance(value, Markup))
     yield cut(value, slice(at, None))
-    if not isinstance(right, list | dict | range | Undefined):  # these may be left over, as in Python
+    if not isinstance(right, list | dict | range | Undefined):  # ignores surplus values, as Python does
         for _ in rest:
-            raise TemplateError("%: more values than the text has places for")
+            raise TemplateError("%: more values than placeholders in the text")
 
 
 def picked(key: str | None, right: object, rest: Iterator[object]) -> object:
     if key is not None:
         if not is_dict(right) or key not in right:
-            raise TemplateError(f"%({key:.40}) has no value; want a mapping that has it")
+            raise TemplateError(f"%({key:.40}) has no value; expected a mapping with this key")
         return right[key]
     for value in rest:
         return value
-    raise TemplateError("%: fewer values than the text has places for")
+    raise TemplateError("%: fewer values than placeholders in the text")
 
 
 def printed(value: object, match: re.Match[str], budget: Budget, *, escape: bool) -> str:
-    """One value as its place in the text says."""
+    """Formats one value by its placeholder."""
     checked_width(match["width"], match["precision"])
     if match["type"] not in ("s", "r"):
         form = (

@@ -1,4 +1,4 @@
-"""What a request gives to a template, as plain data: nothing in it has trust or methods."""
+"""The inputs of a template as plain data: untrusted text without methods."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import cast
 
 from camelid.text.templates.values import Bound, Budget, checked_depth, is_list, trusted
 
-# Variables from the model's file, whose text is trusted: never to be taken from a request.
+# Variables from the model's file, whose text is trusted: never taken from a request.
 TOKEN_VARIABLES = frozenset({"bos_token", "eos_token", "pad_token", "unk_token"})
 FUNCTION_VARIABLES = frozenset({"strftime_now"})
-# The names of a message's reasoning, as transformers reads them; the first that is there counts.
+# The keys of a message's reasoning, as in transformers; the first key present counts.
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 SCALARS = (str, int, float, bool, type(None))
 
 
 def admitted(name: str, value: object, budget: Budget) -> object:
-    """The value as the template sees it: tokens trusted, functions callable, the rest plain data."""
+    """The value as the template sees it: special tokens trusted, functions callable, other values plain."""
     if name in TOKEN_VARIABLES and isinstance(value, str):
         return trusted(value)
     if name in FUNCTION_VARIABLES and callable(value):
@@ -25,7 +25,7 @@ def admitted(name: str, value: object, budget: Budget) -> object:
 
 
 def conversation(messages: Iterable[object], budget: Budget) -> list[object]:
-    """The messages as plain data, the reasoning of each under the two names that templates read."""
+    """The messages as plain data, each message's reasoning under both keys that templates read."""
     return [with_reasoning(plain(message, budget)) for message in messages]
 
 
@@ -38,9 +38,9 @@ def with_reasoning(message: object) -> object:
 
 
 def plain(value: object, budget: Budget, depth: int = 0) -> object:
-    """The same value of exact JSON types; any other object becomes its type's name in angle brackets.
+    """The same value in exact JSON types; any other object becomes its type's name in angle brackets.
 
-    Raises TemplateError for lists and dicts nested too deep. Each item is charged as often as it occurs.
+    Raises TemplateError for lists and dicts nested too deep. Each item is charged once per occurrence.
     """
     if isinstance(value, Mapping):
         checked_depth(depth)

@@ -1,7 +1,7 @@
-"""Template source to tokens, with Jinja's whitespace rules under trim_blocks and lstrip_blocks.
+"""The lexer of chat templates, with Jinja's whitespace rules under trim_blocks and lstrip_blocks.
 
-Those two options, and one trailing newline dropped, are what transformers sets for chats.
-White space is that of `str.strip`, as in Jinja.
+transformers sets these two options and drops one trailing newline. White space is as in `str.strip`, as in
+Jinja.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: text, begin ({{ or {%), end, name, number, string, op, eof."""
+    """A token of `kind` text, begin ({{ or {%), end, name, number, string, op or eof."""
 
     kind: str
     value: str
@@ -46,7 +46,7 @@ class Token:
 
 
 class Lexer:
-    """One pass over one template source."""
+    """A lexer of one template source."""
 
     def __init__(self, source: str) -> None:
         lines = NEWLINE.split(source)
@@ -57,7 +57,7 @@ class Lexer:
         self._counted, self._line = 0, 1
 
     def tokens(self) -> Iterator[Token]:
-        """All tokens of the source, the last of kind eof. Raises TemplateError with the line."""
+        """All tokens of the source; the last is of kind eof. Raises TemplateError with the line."""
         while (tag := TAG.search(self.source, self.at)) is not None:
             raw = RAW.match(self.source, tag.start())
             yield from self._text(tag.start(), tag.group())
@@ -80,7 +80,7 @@ class Lexer:
         return TemplateError(f"template line {line}: {message}", line=line)
 
     def _text(self, end: int, tag: str) -> Iterator[Token]:
-        """The text up to a tag, without the white space that the tag takes away."""
+        """The text up to a tag, without the white space that the tag strips."""
         start, text = self.at, self.source[self.at : end]
         line_start = text.rfind("\n") + 1
         if tag.endswith("-"):
@@ -91,7 +91,7 @@ class Lexer:
             yield Token("text", text, self._line_at(start))
 
     def _close(self, closer: str, at: int) -> None:
-        """Move behind the end of a tag and the white space that it takes away."""
+        """Advances past the end of a tag and the white space that it strips."""
         self.at = at
         if closer.startswith("-"):
             while self.source[self.at : self.at + 1].isspace():
@@ -131,7 +131,7 @@ class Lexer:
         self._close(end.group(), end.end())
 
     def _balance(self, match: re.Match[str], closers: list[str]) -> None:
-        """Keep the brackets that are open: }} ends a tag only outside of them."""
+        """Tracks the open brackets: }} ends a tag only outside of them."""
         value = match.group()
         if match.lastgroup == "op" and value in CLOSES:
             closers.append(CLOSES[value])
@@ -140,7 +140,7 @@ class Lexer:
 
 
 def unescape(literal: str) -> str:
-    """The value of a quoted string. Unknown escapes stay as they are, as in Python."""
+    """The value of a quoted string; unknown escapes are kept, as in Python."""
 
     def replace(match: re.Match[str]) -> str:
         code = match.group(1)

@@ -1,7 +1,7 @@
-"""Methods of template values, each a row of a table.
+"""Methods of template values, one table row each.
 
-Every method takes the value, the evaluator's budget, and the call's arguments. Values are plain data: no
-Python attribute of anything is ever reached, and none of them is changed.
+A method's parameters are the value, the evaluator's budget, and the call's arguments. Values are plain data:
+methods reach no Python attribute of an object and change no value.
 """
 
 from __future__ import annotations
@@ -39,9 +39,6 @@ Function = Callable[..., object]
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-# Methods of strings.
-
-
 def strip(value: str, budget: Budget, chars: str | None = None) -> str:
     return lstrip(rstrip(value, budget, chars), budget, chars)
 
@@ -69,7 +66,7 @@ def rsplit(value: str, budget: Budget, sep: str | None = None, maxsplit: int = -
 
 
 def affordable(maxsplit: int, budget: Budget) -> int:
-    """As many splits as asked, or one more than the steps that are left: then `located` refuses."""
+    """The number of splits: at most one more than the remaining steps, which `located` refuses."""
     most = budget.max_steps - budget.steps + 1
     return most if maxsplit < 0 else min(maxsplit, most)
 
@@ -83,7 +80,10 @@ def splitlines(value: str, budget: Budget, keepends: bool = False) -> list[str]:
 
 
 def located(value: str, budget: Budget, parts: list[str], sep: str | None) -> list[str]:
-    """The same parts with their trust; without a separator they are found, since white space varies."""
+    """The parts as slices of `value`, with their trust.
+
+    Without `sep` each part is searched, as spaces vary.
+    """
     budget.text(len(value))
     budget.spend(len(parts))
     found: list[str] = []
@@ -120,7 +120,7 @@ def join_method(value: str, budget: Budget, items: Iterable[object]) -> str:
     wrong = next((item for item in found if not isinstance(item, str)), "")
     if not isinstance(wrong, str):
         raise TemplateError(
-            f"join: got a {type(wrong).__name__}, want strings; the filter |join takes any value"
+            f"join: got a {type(wrong).__name__}, expected strings; the filter |join accepts any value"
         )
     texts = cast("list[str]", found)
     if isinstance(value, Markup):
@@ -129,7 +129,7 @@ def join_method(value: str, budget: Budget, items: Iterable[object]) -> str:
 
 
 def casing(change: Callable[[str], str]) -> Callable[[str, Budget], str]:
-    """A change of letters, as the running Python's str makes it: so does Jinja."""
+    """A change of case as the running Python's str makes it, as in Jinja."""
 
     def method(value: str, budget: Budget) -> str:
         budget.text(len(value))
@@ -162,7 +162,10 @@ def rpartition(value: str, budget: Budget, sep: str) -> tuple[str, ...]:
 
 
 def parted(value: str, budget: Budget, sep: str, at: int, *, missing: int) -> tuple[str, ...]:
-    """The text before the separator, the separator, and what follows; all or nothing where it is missing."""
+    """The text before the separator, the separator, and the rest.
+
+    If the separator is missing, all text is at one end.
+    """
     if not sep:
         raise TemplateError("partition: the separator is empty")
     budget.text(len(value))
@@ -171,12 +174,12 @@ def parted(value: str, budget: Budget, sep: str, at: int, *, missing: int) -> tu
 
 
 def filled(left: Callable[[int, int], int], fill: str = " ") -> Function:
-    """A method that fills a text to a width: `left` of the room goes before it."""
+    """A method that pads a text to a width; `left` computes the padding before the text."""
 
     def method(value: str, budget: Budget, width: int, fillchar: str = trusted(fill)) -> str:
         if len(fillchar) != 1 or not is_int(width):
             raise TemplateError(
-                f"cannot fill to {brief(width)} with {brief(fillchar)}; want int and character"
+                f"cannot pad to {brief(width)} with {brief(fillchar)}; expected an int and a character"
             )
         budget.text(max(width, len(value)))
         text = pad(value, width, left(max(width - len(value), 0), width), fillchar)
@@ -185,7 +188,7 @@ def filled(left: Callable[[int, int], int], fill: str = " ") -> Function:
     return method
 
 
-# str.center puts the odd space before the text when the width is odd.
+# str.center puts the odd space before the text if the width is odd.
 center = filled(lambda room, width: room // 2 + (room & width & 1))
 
 
@@ -197,11 +200,11 @@ def zfill(value: str, budget: Budget, width: int) -> str:
 
 
 def plain(function: Callable[..., object]) -> Function:
-    """A method whose result is no text: called with the arguments alone."""
+    """A method without a text result: called with the arguments alone."""
 
     def method(value: object, budget: Budget, *args: object) -> object:
         for arg in (value, *args):
-            for part in arg if is_list(arg) else (arg,):  # startswith takes several
+            for part in arg if is_list(arg) else (arg,):  # startswith accepts a tuple
                 budget.spend()
                 budget.read(part)
         return function(value, *args)
@@ -210,11 +213,11 @@ def plain(function: Callable[..., object]) -> Function:
 
 
 def searching(function: Callable[..., object], *, backward: bool = False) -> Function:
-    """The same for a method that looks for a text."""
+    """`plain` for a method that searches a text."""
 
-    def method(value: str, budget: Budget, wanted: object, *args: object) -> object:
-        budget.search(value, wanted, backward=backward)
-        return function(value, wanted, *args)
+    def method(value: str, budget: Budget, pattern: object, *args: object) -> object:
+        budget.search(value, pattern, backward=backward)
+        return function(value, pattern, *args)
 
     return method
 
@@ -237,11 +240,8 @@ STRING_METHODS: dict[str, Function] = {
 }  # fmt: skip
 
 
-# Methods of dicts and lists.
-
-
 def view(kind: str) -> Callable[[Mapping[object, object], Budget], View]:
-    """items, keys or values."""
+    """A method that returns a view: items, keys or values."""
 
     def method(value: Mapping[object, object], budget: Budget) -> View:
         return View(f"dict_{kind}", budget.items(getattr(value, kind)()))
@@ -256,15 +256,15 @@ def get(value: Mapping[object, object], budget: Budget, key: object, default: ob
     return value.get(checked_key(key, budget), default)
 
 
-def index(value: list[object], budget: Budget, wanted: object) -> int:
+def index(value: list[object], budget: Budget, other: object) -> int:
     for i, item in enumerate(value):
-        if equal(item, wanted, budget):
+        if equal(item, other, budget):
             return i
     raise TemplateError("index: the value is not in the list")
 
 
-def count(value: list[object], budget: Budget, wanted: object) -> int:
-    return sum(equal(item, wanted, budget) for item in value)
+def count(value: list[object], budget: Budget, other: object) -> int:
+    return sum(equal(item, other, budget) for item in value)
 
 
 def copied(value: Any, budget: Budget) -> object:
@@ -285,7 +285,7 @@ NONE: Mapping[str, Function] = {}
 
 
 def methods(value: object) -> Mapping[str, Function]:
-    """The table of the value's type."""
+    """The methods of the value's type."""
     return METHODS.get(type(value), NONE)
 
 
@@ -301,7 +301,7 @@ def item(value: object, key: object) -> object:
 
 
 def lookup(value: object, budget: Budget, name: str | int, default: object = None) -> object:
-    """`value.a.b` or `value[0]`, as filters name them: items of dicts and lists only."""
+    """`value.a.b` or `value[0]`, as filters address attributes: items of dicts and lists only."""
     budget.read(name)
     for key in str(name).split(".") if isinstance(name, str) else [name]:
         key = int(key) if isinstance(key, str) and key.isdecimal() else key

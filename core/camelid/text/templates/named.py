@@ -1,7 +1,8 @@
-"""A model's named chat templates, and which of them a conversation takes.
+"""A model's named chat templates and the choice among them.
 
-GGUF has `tokenizer.chat_template` for the default, and for others `tokenizer.chat_templates`, their names,
-beside `tokenizer.chat_template.NAME`. Hugging Face has lists of names and templates, which come to the same.
+GGUF stores the default template in `tokenizer.chat_template`; further templates are listed by name in
+`tokenizer.chat_templates` and stored in `tokenizer.chat_template.NAME`. Hugging Face stores a list of names
+and templates, which `model.hf` converts to the same keys.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ TOOLS = "tool_use"
 
 
 def named_templates(metadata: Mapping[str, object]) -> dict[str, str]:
-    """Sources of a GGUF file's chat templates by name, the default first, the others in order of their names.
+    """The sources of a GGUF file's chat templates by name, the default first, the others sorted by name.
 
-    A template counts whether or not `tokenizer.chat_templates` lists its name. Raises ModelFormatError for
-    one that is no text.
+    A template counts whether or not `tokenizer.chat_templates` lists its name. Raises ModelFormatError for a
+    template that is not text.
     """
     keys = sorted(key for key in metadata if key.startswith(f"{KEY}."))
     default = {DEFAULT: source(metadata, KEY)} if KEY in metadata else {}
@@ -38,15 +39,16 @@ def source(metadata: Mapping[str, object], key: str) -> str:
 
 
 def chosen_template(templates: Mapping[str, str], *, tools: bool, name: str | None = None) -> str:
-    """The source of the template asked for, else of that for tools if there are any, else of the default.
+    """The source of the template `name`; without a name `tool_use` if there are tools, else the default.
 
-    So does transformers. UnsupportedModelError, with the names that there are, for one that the model lacks.
+    transformers makes the same choice. Raises UnsupportedModelError, with the available names, for a missing
+    template.
     """
-    wanted = name or (TOOLS if tools and TOOLS in templates else DEFAULT)
-    if wanted not in templates:
+    chosen = name or (TOOLS if tools and TOOLS in templates else DEFAULT)
+    if chosen not in templates:
         raise UnsupportedModelError(
-            f"this model has no chat template {wanted!r}, it has: {', '.join(templates) or 'none'}; "
-            "name one of them, or give the prompt as text",
-            kind="chat template", name=wanted,
+            f"this model has no chat template {chosen!r}; available: {', '.join(templates) or 'none'}; "
+            "choose one of them, or give the prompt as text",
+            kind="chat template", name=chosen,
         )  # fmt: skip
-    return templates[wanted]
+    return templates[chosen]

@@ -1,4 +1,4 @@
-"""Operators of template values, each a row of a table. Every result is bounded before it is computed."""
+"""Operators of template values, one table row each. Every result is bounded before it is computed."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def multiply(left: object, right: object, budget: Budget) -> object:
 
 
 def power(left: object, right: object, budget: Budget) -> object:
-    # Bounded before it is computed: 2 ** 10**9 would not return.
+    # 2 ** 10**9 would not return.
     if isinstance(right, int) and abs(right) > MAX_EXPONENT:
-        raise TemplateError(f"** with exponent {right}; want at most {MAX_EXPONENT}", limit=MAX_EXPONENT)
+        raise TemplateError(f"** with exponent {right}, above {MAX_EXPONENT}", limit=MAX_EXPONENT)
     result = arithmetic(lambda a, b: a**b, left, right, budget)
     if isinstance(result, complex):
-        raise TemplateError("** of a negative number with a broken exponent is no real number")
+        raise TemplateError("** of a negative number with a fractional exponent is not a real number")
     return result
 
 
@@ -68,7 +68,7 @@ def arithmetic(function: Callable[[Any, Any], object], left: object, right: obje
             raise value.fail()
         if not is_number(value):
             names = f"{type(left).__name__} and {type(right).__name__}"
-            raise TemplateError(f"no such operation on {names}; turn a value into a string with ~ or |string")
+            raise TemplateError(f"no such operation on {names}; make a value a string with ~ or |string")
     return budget.integer(function(left, right))
 
 

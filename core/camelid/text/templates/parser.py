@@ -1,4 +1,4 @@
-"""Parser of template statements: one row a tag."""
+"""Parser of template statements, one table row per tag."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from camelid.text.templates.values import trusted
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A template's statements, and the names that it reads before it sets them."""
+    """A template's statements, and the names that it reads before setting them."""
 
     body: ast.Body
     variables: frozenset[str]
 
 
 def parse(source: str) -> Parsed:
-    """Parse a template. Raises TemplateError with the line of the fault."""
+    """Parses a template. Raises TemplateError with the line of the error."""
     parser = Parser(list(Lexer(source).tokens()))
     body, _ = parser.body()
     return Parsed(body, frozenset(parser.reads))
 
 
 class Parser(ExpressionParser):
-    """Reads statements up to the tags that end them."""
+    """Parses statements up to the tags that end them."""
 
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
         self.loops = 0
 
     def body(self, *ends: str) -> tuple[ast.Body, str]:
-        """Statements up to a tag in `ends`, or to the end of the source; that tag's name is consumed."""
+        """Parses statements up to a tag in `ends`, consumed and returned by name, or to the end."""
         self.enter()
         found: list[ast.Statement] = []
         while not self.at("eof"):
@@ -52,7 +52,7 @@ class Parser(ExpressionParser):
                 return tuple(found), name
             found.append(self.statement(line, name))
         if ends:
-            raise self.fail(f"the template ends within a tag that wants {' or '.join(ends)}")
+            raise self.fail(f"the template ends within a tag that needs {' or '.join(ends)}")
         self.depth -= 1
         return tuple(found), ""
 
@@ -66,7 +66,7 @@ class Parser(ExpressionParser):
         return statement
 
     def block(self, *ends: str) -> tuple[ast.Body, str]:
-        """The end of this tag, then statements up to a tag in `ends`."""
+        """Parses the end of this tag, then statements up to a tag in `ends`."""
         self.expect("end")
         return self.body(*ends)
 
@@ -95,7 +95,7 @@ class Parser(ExpressionParser):
         return ast.For(line, target, values, condition, recursive, body, otherwise)
 
     def target(self) -> ast.Target:
-        """The target of a loop or of `set`: a name, or several with commas between, in brackets or not."""
+        """Parses the target of a loop or `set`: names separated by commas, with optional brackets."""
         parts = [self.target_part()]
         while (comma := self.skip("op", ",")) and (self.at("name") or self.at("op", "(")):
             if self.at("name", "in"):
@@ -114,7 +114,7 @@ class Parser(ExpressionParser):
 
     def new_name(self) -> str:
         if self.token.value in CONSTANTS:
-            raise self.fail(f"{self.token.value} is no name")
+            raise self.fail(f"{self.token.value} is not a valid name")
         return self.expect("name")
 
     def set_(self, line: int) -> ast.Statement:
@@ -151,20 +151,20 @@ class Parser(ExpressionParser):
         return node
 
     def params(self) -> ast.Params:
-        """Parameters up to the closing bracket, which is consumed."""
+        """Parses parameters up to and including the closing bracket."""
         params: list[tuple[str, ast.Expr | None]] = []
         while not self.skip("op", ")"):
             name = self.new_name()
             default = self.expression() if self.skip("op", "=") else None
             if params and params[-1][1] and not default:
-                raise self.fail(f"parameter {name!r} needs a default, since the one before it has one")
+                raise self.fail(f"parameter {name!r} needs a default, since the previous parameter has one")
             params.append((name, default))
             if not self.at("op", ")"):
                 self.expect("op", ",")
         return tuple(params)
 
     def macro_rest(self, line: int, name: str, params: ast.Params, end: str) -> ast.Macro:
-        """The body of a macro, in which no loop around it can be left."""
+        """Parses the body of a macro, from which no enclosing loop can be left."""
         self.bound.append({name, *EXTRAS, *(param for param, _ in params)})
         start, loops, self.loops = self.index, self.loops, 0
         body = self.block(end)[0]
@@ -177,14 +177,14 @@ class Parser(ExpressionParser):
         params = self.params() if self.skip("op", "(") else ()
         call = self.expression()
         if not isinstance(call, ast.Call):
-            raise self.fail("want the call of a macro")
+            raise self.fail("expected the call of a macro")
         return ast.CallBlock(line, call, self.macro_rest(line, "caller", params, "endcall"))
 
     def filter_block(self, line: int) -> ast.Statement:
         return ast.FilterBlock(line, self.filter_chain(), self.block("endfilter")[0])
 
     def filter_chain(self) -> ast.Filters:
-        """Filters with | between."""
+        """Parses filters separated by |."""
         found: list[tuple[str, ast.Args]] = []
         while not found or self.skip("op", "|"):
             found.append((self.expect("name"), self.args() if self.skip("op", "(") else ast.Args()))
@@ -222,7 +222,7 @@ STATEMENTS = {
     "call": Parser.call_block, "filter": Parser.filter_block, "generation": Parser.generation,
     "print": Parser.print_, "break": Parser.jump, "continue": Parser.jump,
 }  # fmt: skip
-# Tags of Jinja that have no place in a chat template, and why.
+# Jinja's tags that chat templates do not support, with the reason.
 REFUSED = {
     **dict.fromkeys(("include", "import", "from", "extends"), "a chat template is one file"),
     **dict.fromkeys(

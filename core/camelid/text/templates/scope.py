@@ -1,4 +1,4 @@
-"""Names of a template while it is rendered: scopes, the `loop` of a for, and the global functions."""
+"""Names during a rendering: scopes, the `loop` object of a for, and the global functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from camelid.text.templates.values import (
 
 
 class Scope:
-    """Names of one body, and the scope around it. `set` writes to the innermost only."""
+    """The names of one body and the enclosing scope. `set` writes to the innermost scope only."""
 
     __slots__ = ("outer", "values")
 
@@ -37,7 +37,7 @@ class Scope:
 
 
 class Loop:
-    """The `loop` of one `for`; `recurse` walks over other values with the same body, if the loop may."""
+    """The `loop` object of a `for`; `recurse` runs a recursive loop's body over other items."""
 
     def __init__(
         self, values: list[object], budget: Budget, depth: int, recurse: Callable[[object], str] | None
@@ -57,11 +57,11 @@ class Loop:
 
     def cycle(self, *values: object) -> object:
         if not values:
-            raise TemplateError("loop.cycle: there is nothing to cycle through")
+            raise TemplateError("loop.cycle: no values given; expected at least one")
         return values[self.index0 % len(values)]
 
     def changed(self, *values: object) -> bool:
-        """Whether the values differ from those of the last call."""
+        """True if the values differ from those of the previous call."""
         before, self._seen = self._seen, values
         return before is None or not equal(before, values, self._budget)
 
@@ -84,8 +84,8 @@ LOOP: dict[str, Callable[[Loop], object]] = {
 
 
 def raise_exception(budget: Budget, /, message: object) -> None:
-    """The template refuses the conversation."""
-    raise TemplateError(f"the chat template refuses this conversation: {shown(message, budget)}", raised=True)
+    """Rejects the conversation with the template's own message."""
+    raise TemplateError(f"the chat template rejects this conversation: {shown(message, budget)}", raised=True)
 
 
 def make_range(_: Budget, /, *bounds: int) -> range:
@@ -93,7 +93,7 @@ def make_range(_: Budget, /, *bounds: int) -> range:
 
 
 def make_dict(budget: Budget, values: object = (), /, **named: object) -> dict[str, object]:
-    """dict(…), of another dict or of pairs, and of named values."""
+    """dict(…) of a dict or of pairs, and of named values."""
     items = budget.items(iterated(values))
     pairs = values if is_dict(values) else dict(pair(item) for item in items)
     return {**cast("Mapping[str, object]", pairs), **named}
@@ -102,7 +102,7 @@ def make_dict(budget: Budget, values: object = (), /, **named: object) -> dict[s
 def pair(value: object) -> tuple[Any, object]:
     found = tuple(iterated(value))
     if len(found) != 2 or not isinstance(found[0], str):
-        raise TemplateError("dict: want pairs of a string and a value")
+        raise TemplateError("dict: expected pairs of a string and a value")
     return found[0], found[1]
 
 
@@ -113,7 +113,7 @@ def make_namespace(budget: Budget, values: object = (), /, **named: object) -> N
     return made
 
 
-# Functions that every template may call; the budget comes first.
+# Functions that every template may call; their first argument is the budget.
 GLOBALS: dict[str, Callable[..., object]] = {
     "raise_exception": raise_exception, "range": make_range, "namespace": make_namespace, "dict": make_dict,
 }  # fmt: skip

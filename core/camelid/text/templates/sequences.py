@@ -1,4 +1,4 @@
-"""Filters over the items of a list, each a row of a table. What is lazy in Jinja is a Stream here."""
+"""Filters over the items of a list, one table row each. Jinja's lazy filters return a Stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from camelid.text.templates.values import (
 
 
 def lazy(function: Callable[..., Iterator[object]]) -> Function:
-    """A generator as a filter."""
+    """A generator function as a filter."""
 
     def apply(value: object, budget: Budget, *args: object, **named: object) -> Stream:
         return Stream(function(value, budget, *args, **named), value)
@@ -33,7 +33,7 @@ def lazy(function: Callable[..., Iterator[object]]) -> Function:
 
 
 def walked(value: object, budget: Budget) -> Iterator[object]:
-    """The items, each charged; none where the value is false, as Jinja's select and map have it."""
+    """The items, each charged; no items for a false value, as in Jinja's select and map."""
     if isinstance(value, Stream) or value:
         for item in iterated(value):
             budget.spend()
@@ -44,7 +44,7 @@ def items_filter(value: object, budget: Budget) -> Iterator[object]:
     if isinstance(value, Undefined):
         return
     if not is_dict(value):
-        raise TemplateError(f"items: a {type(value).__name__} has no pairs; want a mapping")
+        raise TemplateError(f"items: got a {type(value).__name__}, expected a mapping")
     yield from walked(items(value, budget), budget)
 
 
@@ -73,7 +73,7 @@ def reverse(value: object, budget: Budget) -> object:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Unordered:
-    """Stands for a dict within a sort key: it has no order and equals itself alone, so none is walked."""
+    """A dict within a sort key: it has no order and equals only itself, so it is never iterated."""
 
     value: object
 
@@ -90,7 +90,7 @@ def sort_key(value: object, budget: Budget, attribute: str | int | None, case_se
 
 
 def comparable(value: object, budget: Budget, depth: int = 0) -> object:
-    """A copy for Python to compare, so that shared lists are charged for as often as they occur."""
+    """A copy for Python to compare, so that shared lists are charged once per occurrence."""
     budget.spend()
     budget.read(value)
     checked_depth(depth)
@@ -125,7 +125,7 @@ def dictsort(
 ) -> list[object]:
     if not is_dict(value) or by not in ("key", "value"):
         raise TemplateError(
-            f"dictsort: a {type(value).__name__} by {brief(by)}; want a mapping, by key or value"
+            f"dictsort: a {type(value).__name__} by {brief(by)}; expected a mapping, by key or value"
         )
     side = ("key", "value").index(by)
     pairs = [(key, item) for key, item in value.items()]
@@ -135,7 +135,7 @@ def dictsort(
 
 
 def extreme(largest: bool) -> Function:
-    """min or max: the first of the items that are least or greatest."""
+    """The filter min or max: the first of the least or greatest items."""
 
     def apply(
         value: object, budget: Budget, case_sensitive: bool = False, attribute: str | int | None = None
@@ -154,7 +154,7 @@ def extreme(largest: bool) -> Function:
 
 def total(value: object, budget: Budget, attribute: str | int | None = None, start: Any = 0) -> object:
     if isinstance(start, str):
-        raise TemplateError("sum: strings have no sum; want |join")
+        raise TemplateError("sum: strings have no sum; use |join")
     for item in budget.items(iterated(value)):
         start = add(start, item if attribute is None else lookup(item, budget, attribute), budget)
     return start
@@ -163,7 +163,7 @@ def total(value: object, budget: Budget, attribute: str | int | None = None, sta
 def groupby(
     value: object, budget: Budget, attribute: str | int, default: object = None, case_sensitive: bool = False
 ) -> list[object]:
-    """(key, items) of each value of an attribute, sorted by it."""
+    """(key, items) of each value of an attribute, sorted by the value."""
     groups: dict[object, tuple[object, list[object]]] = {}
     for item in budget.items(iterated(value)):
         found = lookup(item, budget, attribute, default)
@@ -187,7 +187,7 @@ def batch(value: object, budget: Budget, linecount: int, fill_with: object = Non
 
 
 def columns(value: object, budget: Budget, slices: int, fill_with: object = None) -> Iterator[object]:
-    """The filter `slice`: as many lists as asked, the first ones longer by one."""
+    """The filter `slice`: the items in `slices` lists, the first lists one item longer."""
     found = budget.items(iterated(value))
     each, longer = divmod(len(found), slices)
     start = 0
@@ -207,7 +207,7 @@ def map_filter(value: object, budget: Budget, filters: Filters, args: Any, named
         yield from attributes(value, budget, **named)
         return
     if not args:
-        raise TemplateError("map: no filter is named")
+        raise TemplateError("map: expected the name of a filter")
     apply = filters(args[0])
     for item in walked(value, budget):
         yield apply(item, budget, *args[1:], **named)
@@ -225,11 +225,11 @@ def truth(value: object, _: Budget) -> bool:
 
 
 def chosen(keep: bool, by_attribute: bool) -> Function:
-    """select, reject, selectattr, rejectattr: the items for which a test holds, or does not."""
+    """The filters select, reject, selectattr, rejectattr: the items that pass, or fail, a test."""
 
     def choose(value: object, budget: Budget, *args: Any) -> Iterator[object]:
         if by_attribute and not args:
-            raise TemplateError("selectattr and rejectattr want the name of an attribute")
+            raise TemplateError("selectattr and rejectattr need the name of an attribute")
         name, *rest = args if by_attribute else (None, *args)
         test = test_named(rest[0]) if rest else truth
         for item in walked(value, budget):

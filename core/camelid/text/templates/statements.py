@@ -1,4 +1,4 @@
-"""Evaluator of a template's statements: one rendering, with its output and what in it the assistant wrote."""
+"""The evaluator of a template's statements: one rendering, its output and its generation blocks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from camelid.text.templates.values import Bound, Budget, Namespace, Undefined, b
 
 
 class Renderer(Evaluator):
-    """Executes statements. Their text goes to `out`."""
+    """Executes statements and appends their text to `out`."""
 
     def __init__(self, context: dict[str, object], budget: Budget) -> None:
         super().__init__(context, budget)
         self.out: list[str] = []
         self.out_bytes = 0
-        self.captures = 0  # bodies around us whose output is a value
-        self.generations: list[tuple[int, int]] = []  # as indices into `out`
+        self.captures = 0  # enclosing bodies whose output becomes a value
+        self.generations: list[tuple[int, int]] = []  # index ranges of `out`
 
     def text(self) -> str:
         return self.budget.joined(self.out)
 
     def generated(self) -> list[tuple[int, int]]:
-        """(start, end) in the text of what stands in generation blocks."""
+        """(start, end) in the text of each generation block."""
         starts = [0, *accumulate(map(len, self.out))]
         return [(starts[first], starts[end]) for first, end in self.generations]
 
     def run(self, body: ast.Body) -> str | None:
-        """Execute statements; "break" or "continue" when one of them leaves the loop's body."""
+        """Executes statements; returns "break" or "continue" if a statement leaves the loop's body."""
         for node in body:
             self.enter(node.line)
             jump = STATEMENTS[type(node)](self, node)
@@ -44,7 +44,7 @@ class Renderer(Evaluator):
         return None
 
     def captured(self, scope: Scope, work: Callable[[], str | None]) -> tuple[str, str | None]:
-        """What some statements print, with names of their own, and the jump that they end with."""
+        """The output of some statements, run in their own scope, and the jump that ends them."""
         before = self.scope, self.out, self.out_bytes
         self.scope, self.out, self.out_bytes = scope, [], 0
         self.captures += 1
@@ -55,11 +55,11 @@ class Renderer(Evaluator):
         return text, jump
 
     def filtered(self, filters: ast.Filters, body: ast.Body) -> tuple[object, str | None]:
-        """What a body prints, sent through filters."""
+        """The output of a body, passed through filters."""
         outer, scope = self.scope, Scope({}, self.scope)
         value: object
         value, jump = self.captured(scope, lambda: self.run(body))
-        self.scope = scope  # what the body sets, the filters' arguments see
+        self.scope = scope  # the filters' arguments see the names that the body sets
         for name, args in filters:
             positional, named = self.args(args)
             value = filter_named(name)(value, self.budget, *positional, **named)
@@ -87,10 +87,10 @@ class Renderer(Evaluator):
 
     def loop(self, node: ast.For, items: object, depth: int) -> str | None:
         outer = self.scope
-        values = self.kept(node, iterated(items))
+        values = self.selected(node, iterated(items))
         recurse = partial(self.loop_again, node, outer, depth + 1) if node.recursive else None
         loop = Loop(values, self.budget, depth, recurse)
-        ended = False  # an iteration ran to its end; as in Jinja, `else` follows if none did
+        ended = False  # True once an iteration ran to its end; as in Jinja, `else` runs if none did
         for loop.index0, value in enumerate(values):
             self.scope = Scope({"loop": loop}, outer)
             self.bind(node.target, value)
@@ -104,21 +104,21 @@ class Renderer(Evaluator):
         return jump
 
     def loop_again(self, node: ast.For, scope: Scope, depth: int, items: object) -> str:
-        """`loop(items)` within a recursive loop."""
+        """Runs `loop(items)` within a recursive loop."""
         return self.captured(scope, lambda: self.loop(node, items, depth))[0]
 
-    def kept(self, node: ast.For, values: Iterable[object]) -> list[object]:
-        """The items to walk over, each charged: those for which the loop's condition holds."""
+    def selected(self, node: ast.For, values: Iterable[object]) -> list[object]:
+        """The items to iterate over, each charged: those that satisfy the loop's condition."""
         if node.condition is None:
             return self.budget.items(values)
-        outer, kept = self.scope, list[object]()
+        outer, selected = self.scope, list[object]()
         for value in values:
             self.scope = Scope({}, outer)
             self.bind(node.target, value)
             if self.value(node.condition):
-                kept.append(value)
+                selected.append(value)
         self.scope = outer
-        return kept
+        return selected
 
     def bind(self, target: ast.Target, value: object) -> None:
         if isinstance(target, str):
@@ -126,7 +126,7 @@ class Renderer(Evaluator):
             return
         values = self.budget.items(iterated(value))
         if len(values) != len(target):
-            raise TemplateError(f"{len(values)} values for {len(target)} names")
+            raise TemplateError(f"cannot unpack {len(values)} values into {len(target)} names")
         for part, item in zip(target, values, strict=True):
             self.bind(part, item)
 
@@ -144,7 +144,7 @@ class Renderer(Evaluator):
         namespace = self.value(target.value)
         if not isinstance(namespace, Namespace):
             name = type(namespace).__name__
-            raise TemplateError(f"cannot set an attribute of a {name}; want a namespace()")
+            raise TemplateError(f"cannot set an attribute of a {name}; use a namespace()")
         namespace.set(target.name, value)
 
     def with_(self, node: ast.With) -> str | None:
@@ -185,7 +185,7 @@ class Renderer(Evaluator):
         return jump
 
     def generation(self, node: ast.Generation) -> None:
-        """Prints its body, and notes where. Within a macro or a set block nobody knows where it ends up."""
+        """Prints the body and records its range, which is unknown within a macro or a set block."""
         text, _ = self.captured(Scope({}, self.scope), lambda: self.run(node.body))
         if not self.captures:
             self.generations.append((len(self.out), len(self.out) + 1))
@@ -196,7 +196,7 @@ class Renderer(Evaluator):
 
 
 def arguments(node: ast.Macro, positional: tuple[object, ...], named: dict[str, object]) -> dict[str, object]:
-    """The arguments of a call by name; those beyond the parameters only for a macro that reads them."""
+    """The arguments of a call by name. Surplus arguments are an error unless the macro reads them."""
     names = [name for name, _ in node.params]
     found = dict(zip(names, positional, strict=False))
     found |= {name: named.pop(name) for name in names[len(positional) :] if name in named}
@@ -208,7 +208,7 @@ def arguments(node: ast.Macro, positional: tuple[object, ...], named: dict[str, 
         found["kwargs"], named = named, {}
     if len(positional) > len(names) or named:
         got = ", ".join([*map(brief, positional[:20]), *named])
-        raise TemplateError(f"macro {node.name} takes ({', '.join(names)}); got ({got:.200})")
+        raise TemplateError(f"macro {node.name} expects ({', '.join(names)}); got ({got:.200})")
     return found
 
 

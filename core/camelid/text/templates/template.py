@@ -1,7 +1,7 @@
-"""Chat templates: the Jinja subset that models publish, rendered to text that knows who wrote it.
+"""Chat templates: parsed once, rendered to spans of trusted and untrusted text.
 
-A rendering is a list of (text, trusted) spans. What the template itself wrote is trusted, what came with the
-request is not, so `tokenizer.encode_spans` makes control tokens of the former only.
+A rendering is a list of (text, trusted) spans. Text of the template itself is trusted, text of the request is
+not: `Tokenizer.encode_spans` recognises control tokens in trusted text only.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from camelid.text.templates.values import Budget, runs
 
 MAX_STEPS = 1_000_000
 MAX_BYTES = 16 << 20
-# What every template may be given, whether it reads it or not.
+# Variables that every template accepts, whether it reads them or not.
 STANDARD = {"messages", "tools", "documents", "add_generation_prompt"} | TOKEN_VARIABLES | FUNCTION_VARIABLES
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Text as (text, trusted) spans, of which neighbours differ in trust.
+    """A rendered conversation as (text, trusted) spans; neighbouring spans differ in trust.
 
-    `generated` are (start, end) in the whole text, in characters: what the template marks with
-    {% generation %} as written by the assistant, for training on it alone. Blocks within a macro, a set
-    block or a filter block are not among them.
+    `generated` lists (start, end) in characters of the whole text: the parts in {% generation %} blocks,
+    which the assistant wrote, for training on them alone. Blocks within a macro, a set block or a filter
+    block are not listed.
     """
 
     spans: list[tuple[str, bool]]
@@ -44,7 +44,7 @@ class Rendering:
 
 
 class Template:
-    """A parsed template. `variables` are the names that it reads beyond the standard ones."""
+    """A parsed template. `variables` are the names that it reads beyond the standard variables."""
 
     def __init__(self, body: ast.Body, variables: frozenset[str], budget: tuple[int, int]) -> None:
         self._body = body
@@ -64,12 +64,12 @@ class Template:
         documents: Sequence[object] | None = None,
         **variables: object,
     ) -> Rendering:
-        """Render a conversation.
+        """Renders a conversation.
 
-        As in transformers, a message's reasoning may be called reasoning_content, thinking or reasoning.
-        Variables beyond the standard ones must be names that the template reads, else RequestError. Raises
-        TemplateError, with the template's line, when it refuses the conversation (`raised` is true then),
-        goes wrong, or uses more than its limits.
+        A message's reasoning may be under the key reasoning_content, thinking or reasoning, as in
+        transformers. Raises RequestError for a variable that the template does not read. Raises
+        TemplateError, with the template's line, if the template rejects the conversation (its fact `raised`
+        is True then), fails, or exceeds its limits.
         """
         self._check(variables)
         budget = Budget(*self._budget)
@@ -85,7 +85,7 @@ class Template:
         except RecursionError:
             raise at_line(renderer.line, "values are nested too deep") from None
         except MemoryError:
-            raise at_line(renderer.line, "there is not enough memory; shorten the conversation") from None
+            raise at_line(renderer.line, "not enough memory; shorten the conversation") from None
         except (TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise at_line(renderer.line, f"{type(error).__name__}: {error}") from error
 
@@ -101,7 +101,7 @@ class Template:
 
 
 def compile_template(source: str, *, max_steps: int = MAX_STEPS, max_bytes: int = MAX_BYTES) -> Template:
-    """Parse a chat template. Raises TemplateError with the line of the fault."""
+    """Parses a chat template. Raises TemplateError with the line of the error."""
     try:
         parsed = parse(source)
     except RecursionError:

@@ -1,6 +1,6 @@
-"""Tests of templates (`is defined`, `==`, `in`), each a row of a table.
+"""Tests of templates (`is defined`, `==`, `in`), one table row each.
 
-Every test takes the value, the evaluator's budget, and the test's arguments.
+A test's parameters are the value, the evaluator's budget, and the test's arguments.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from camelid.text.templates.values import (
 
 
 def contained(value: object, budget: Budget, values: object) -> bool:
-    """`value in values`. Raises TemplateError for what holds nothing."""
+    """`value in values`. Raises TemplateError for a value that is not a container."""
     if isinstance(values, str):
         if not isinstance(value, str):
-            raise TemplateError(f"a {type(value).__name__} is never in a string; want a string")
+            raise TemplateError(f"a {type(value).__name__} is never in a string; expected a string")
         budget.search(values, value)
         return value in values
-    if isinstance(values, range):  # which walks over itself for all but an int
+    if isinstance(values, range):  # Python iterates over a range for every type except int
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return isinstance(value, int) and value in values

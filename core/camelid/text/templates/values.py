@@ -1,7 +1,7 @@
-"""Values of a template: strings that remember who wrote them, undefined names, and the limits on both.
+"""Values of a template: strings with a trust mark per character, undefined names, views, and the budget.
 
-A plain `str` is untrusted; only `Text` carries trust, character by character. An operation that forgets
-about trust therefore loses it, and never invents it.
+A plain `str` is untrusted; only `Text` carries trust, character by character. An operation that does not
+handle trust therefore loses it and never grants it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Self, TypeGuard, cast
 from camelid.errors import TemplateError
 
 MAX_INT_BITS = 256
-MAX_DATA_DEPTH = 100  # lists and dicts in one another; a tool's schema has about ten
+MAX_DATA_DEPTH = 100  # nesting of lists and dicts; a tool's schema has about ten levels
 MAX_STREAMS = 50
-# Characters a step: a million steps hold at most 64 MB of text, and read 1 GB.
+# Characters per step: a million steps make at most 64 MB of text and read at most 1 GB.
 CHARS_MADE = 64
 CHARS_READ = 1024
-# str.find is linear only for what is longer than this.
+# str.find is linear only for longer patterns.
 SHORT = 128
 
 
 class Text(str):
-    """A string and, for each character, whether the template wrote it (1) or a request did (0)."""
+    """A string with a mask: 1 for each character that the template wrote, 0 for those of a request."""
 
     __slots__ = ("mask",)
     mask: bytes
@@ -36,7 +36,10 @@ class Text(str):
 
 
 class Markup(Text):
-    """What `safe` and `escape` give. As in Jinja, `+`, `%`, join and replace escape what they add to it."""
+    """The result of `safe` and `escape`.
+
+    As in Jinja, `+`, `%`, join and replace escape the text added to it.
+    """
 
     __slots__ = ()
 
@@ -54,7 +57,7 @@ def mask_of(value: str) -> bytes:
 
 
 def unmarked(value: str) -> str:
-    """The same text with its trust, no longer markup."""
+    """The same text and trust, without markup."""
     return Text(value, value.mask) if isinstance(value, Markup) else value
 
 
@@ -63,7 +66,7 @@ def marked(value: str) -> Markup:
 
 
 def cut(value: str, where: slice) -> str:
-    """A slice that keeps its trust."""
+    """A slice with its trust."""
     if isinstance(value, Text):
         return type(value)(str.__getitem__(value, where), value.mask[where])
     return value[where]
@@ -74,7 +77,7 @@ def repeated(value: str, times: int) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """The parts as one string. Its length is the caller's to check."""
+    """The parts as one string with their trust. The caller checks its length."""
     parts = list(parts)
     text = "".join(parts)
     for part in parts:
@@ -84,7 +87,7 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def runs(value: str) -> list[tuple[str, bool]]:
-    """The string as (text, trusted) stretches."""
+    """The string as (text, trusted) runs."""
     spans: list[tuple[str, bool]] = []
     mask, text, start = mask_of(value), str(value), 0
     while start < len(text):
@@ -97,9 +100,9 @@ def runs(value: str) -> list[tuple[str, bool]]:
 
 
 def mapped(value: str, change: Callable[[str], str]) -> str:
-    """Apply a change of letters. Where it changes the length, each stretch of one trust is changed alone.
+    """Applies a change of case. If it changes the length, each run of equal trust is changed on its own.
 
-    No change of case makes a text shorter, so equal lengths mean one character for one.
+    No change of case shortens a text, so equal lengths mean a character-by-character change.
     """
     if not isinstance(value, Text):
         return change(value)
@@ -110,7 +113,7 @@ def mapped(value: str, change: Callable[[str], str]) -> str:
 
 
 class Undefined:
-    """What a missing name, key or index gives: false, empty, and an error once it is used further."""
+    """A missing name, key or index: false, empty, and an error on further use."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -135,26 +138,26 @@ class Undefined:
 
 
 class Namespace:
-    """namespace(): the one value that `set` can change from an inner scope."""
+    """namespace(): the only value that `set` can change from an inner scope."""
 
     def __init__(self, values: dict[str, object]) -> None:
         self.values = values
 
     def set(self, name: str, value: object) -> None:
-        """Raises TemplateError for a name that begins with an underscore, as transformers does."""
+        """Sets a name. Raises TemplateError for a leading underscore, as transformers does."""
         if name.startswith("_"):
             raise TemplateError(
-                f"a namespace has no {brief(name)}: names there begin with a letter", name=name
+                f"cannot set {brief(name)} of a namespace: names begin with a letter", name=name
             )
         self.values[name] = value
 
 
 class Stream:
-    """What Jinja's lazy filters (map, select, …) give: walked over once, always true, without a length."""
+    """The result of Jinja's lazy filters (map, select, …): iterated once, always true, without a length."""
 
     def __init__(self, values: Iterable[object], source: object = None) -> None:
         self.values = iter(values)
-        # A stream over a stream over …: each is a Python frame when the last is walked over.
+        # Each stream over a stream adds a Python frame when the last one is iterated.
         self.depth = source.depth + 1 if isinstance(source, Stream) else 1
         if self.depth > MAX_STREAMS:
             raise TemplateError(
@@ -164,7 +167,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What d.items(), d.keys() and d.values() give: it has a length, but no items by index."""
+    """The result of d.items(), d.keys() and d.values(): has a length, but no items by index."""
 
     kind: str
     values: list[object]
@@ -175,14 +178,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Something that a template may call: a method with its value, a macro, a global."""
+    """A callable value of a template: a method with its object, a macro, a global function."""
 
     name: str
     function: Callable[..., object]
 
 
 class Budget:
-    """What a rendering may use: steps, and bytes of any one text. Raises TemplateError beyond."""
+    """The limits of a rendering: steps, and bytes of each text. Methods raise TemplateError beyond them."""
 
     def __init__(self, max_steps: int, max_bytes: int) -> None:
         self.max_steps = max_steps
@@ -190,16 +193,16 @@ class Budget:
         self.steps = 0
 
     def spend(self, steps: int = 1) -> None:
-        """Charge steps before the work is done."""
+        """Charges steps before the work is done."""
         self.steps += steps
         if self.steps > self.max_steps:
             raise TemplateError(
-                f"the template takes more than {self.max_steps} steps; shorten the input, or raise max_steps",
+                f"the template needs more than {self.max_steps} steps; shorten the input, or raise max_steps",
                 limit=self.max_steps,
             )
 
     def text(self, length: int) -> None:
-        """Charge a text before it is made: by its length too, so that all of them together are bounded."""
+        """Charges a text before it is made, also by its length, so that all texts together are bounded."""
         if length > self.max_bytes:
             raise TemplateError(
                 f"the template makes a text of {length} bytes, more than {self.max_bytes}; "
@@ -209,16 +212,16 @@ class Budget:
         self.spend(1 + length // CHARS_MADE)
 
     def read(self, value: object) -> None:
-        """Charge an operation that reads a text, or hashes a tuple."""
+        """Charges an operation that reads a text or hashes a tuple."""
         if isinstance(value, str):
             self.spend(len(value) // CHARS_READ)
         elif isinstance(value, tuple):
             self.spend(len(cast("tuple[object, ...]", value)))
 
-    def search(self, text: str, wanted: object, *, backward: bool = False) -> None:
-        """Charge a search within a text; backward, Python may compare each character with each."""
-        if isinstance(wanted, str):
-            size = len(wanted) if backward else min(len(wanted), SHORT)
+    def search(self, text: str, pattern: object, *, backward: bool = False) -> None:
+        """Charges a search in a text; backward, Python may compare each character with each."""
+        if isinstance(pattern, str):
+            size = len(pattern) if backward else min(len(pattern), SHORT)
             self.spend(len(text) * max(size, 1) // CHARS_READ)
 
     def joined(self, parts: Iterable[str]) -> str:
@@ -227,7 +230,7 @@ class Budget:
         return joined(parts)
 
     def items(self, values: Iterable[object]) -> list[object]:
-        """A list of the values, each charged as it comes."""
+        """A list of the values, each charged as it arrives."""
         found: list[object] = []
         for value in values:
             self.spend()
@@ -235,7 +238,7 @@ class Budget:
         return found
 
     def integer(self, value: object) -> object:
-        """`value`, unless it is an integer too long to be of use in a prompt."""
+        """Returns `value`. Raises TemplateError for an integer of more than MAX_INT_BITS."""
         if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
             raise TemplateError(
                 f"the template makes an integer of {value.bit_length()} bits", limit=MAX_INT_BITS
@@ -244,7 +247,7 @@ class Budget:
 
 
 def escaped(value: str, budget: Budget) -> Markup:
-    """The text with HTML entities (markupsafe's), as markup; markup stays as it is."""
+    """The text with HTML entities (as markupsafe writes them), as markup; markup is unchanged."""
     if isinstance(value, Markup):
         return value
     parts: list[str] = []
@@ -265,7 +268,7 @@ def is_dict(value: object) -> TypeGuard[Mapping[object, object]]:
 
 
 def checked_key(value: object, budget: Budget) -> object:
-    """`value`, if it may be a key. Hashing nested tuples could take for ever."""
+    """Returns `value` if it may be a dict key. Charged, since hashing nested tuples is slow."""
     budget.read(value)
     parts = value if is_list(value) and isinstance(value, tuple) else (value,)
     if any(is_list(part) or is_dict(part) for part in parts):
@@ -282,14 +285,14 @@ def is_int(value: object) -> TypeGuard[int]:
 
 
 def brief(value: object) -> str:
-    """A value for a message; of containers the type only, as they can be larger printed than built."""
+    """A short form of a value for error messages: containers by type only, since shared items print long."""
     if isinstance(value, str):
         return repr(str(value[:40]))
     return repr(value) if value is None or isinstance(value, int | float) else f"a {type(value).__name__}"
 
 
 def shown(value: object, budget: Budget) -> str:
-    """The value as `{{ }}` prints it: Python's str for the plain data types, empty for an undefined name."""
+    """The text that `{{ }}` prints: Python's str of plain data, empty for an undefined name."""
     if isinstance(value, str):
         return value
     if isinstance(value, Undefined):
@@ -298,7 +301,7 @@ def shown(value: object, budget: Budget) -> str:
 
 
 def representation(value: object, budget: Budget, depth: int = 0) -> Iterator[str]:
-    """Python's repr in pieces, each charged: shared lists can be larger printed than built."""
+    """Python's repr in pieces, each charged, since lists that share items print at length."""
     budget.spend()
     checked_depth(depth)
     if is_dict(value):
@@ -334,13 +337,13 @@ def bracketed(ends: str, items: Iterable[tuple[object, ...]], budget: Budget, de
 def checked_depth(depth: int) -> None:
     if depth > MAX_DATA_DEPTH:
         raise TemplateError(
-            f"values are nested too deep: more than {MAX_DATA_DEPTH} lists and dicts in one another",
+            f"values are nested too deep: more than {MAX_DATA_DEPTH} levels of lists and dicts",
             limit=MAX_DATA_DEPTH,
         )
 
 
 def equal(left: object, right: object, budget: Budget, depth: int = 0) -> bool:
-    """`==`, charged item by item: shared lists can be larger compared than built."""
+    """`==`, charged item by item, since lists that share items take long to compare."""
     budget.spend()
     budget.read(left)
     checked_depth(depth)
@@ -358,11 +361,11 @@ def characters(value: str) -> Iterator[str]:
 
 
 def iterated(value: object) -> Iterable[object]:
-    """What `for` and the list filters walk over. Raises TemplateError for what has no items."""
+    """The items that `for` and the list filters iterate over. Raises TemplateError for other types."""
     if isinstance(value, str):
         return characters(value)
     if isinstance(value, Stream | View):
         return value.values
     if is_list(value) or is_dict(value) or isinstance(value, range | Undefined):
         return cast("Iterable[object]", value)
-    raise TemplateError(f"a {type(value).__name__} has no items to walk over")
+    raise TemplateError(f"a {type(value).__name__} cannot be iterated")

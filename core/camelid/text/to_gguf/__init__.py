@@ -1,1 +1,1 @@
-"""A tokenizer.json as GGUF metadata."""
+"""Conversion of a tokenizer.json to GGUF metadata."""

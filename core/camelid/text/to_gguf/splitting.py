@@ -1,8 +1,8 @@
-"""How a tokenizer.json cuts text, in GGUF's words: tokenizer.ggml.model, .pre and .add_space_prefix.
+"""The pre-tokenizer of a tokenizer.json as GGUF fields: tokenizer.ggml.model, .pre and .add_space_prefix.
 
-GGUF names a way to cut where tokenizer.json spells it out, so the regexes are compared with those of
-text/pretokenize.py. What GGUF cannot say is refused, but for Unicode normalisation to NFC in front of
-byte-level BPE, which converters and llama.cpp leave out.
+GGUF names a pre-tokenizer where tokenizer.json writes out its regexes, so the regexes are compared with those
+of tokenizers/pretokenize.py. Steps that GGUF cannot express are refused, except NFC normalization before
+byte-level BPE, which converters and llama.cpp drop.
 Source: huggingface/tokenizers, docs of `normalizers` and `pre_tokenizers`.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from camelid.errors import UnsupportedModelError
-from camelid.text.to_gguf.losses import WAY_OUT, cannot_say
+from camelid.text.to_gguf.losses import WAY_OUT, not_in_gguf
 from camelid.text.tokenizers.hf.regexes import canonical
 from camelid.text.tokenizers.hf.values import SHOWN, SPACE, Json, flag, mapping, steps, typed
 from camelid.text.tokenizers.pretokenize import SPLITTERS
@@ -21,24 +21,26 @@ from camelid.text.tokenizers.published import GPT2, LLAMA3, QWEN2
 
 T = TypeVar("T")
 
-# Of several names for one way to cut, these are written.
+# The name that is written if several names stand for the same pre-tokenizer.
 PREFERRED = ("gpt-2", "qwen2", "llama-bpe", "dbrx", "smollm", "falcon", "tekken", "gpt-4o", "deepseek-llm")
-# Falcon's steps, in its order. GGUF's "falcon" has no Digits, which sees digits in ² and the like of the byte
-# alphabet. Merges that were learned so join no digit with anything else.
+# Falcon's steps, in order. GGUF's "falcon" has no Digits step, which treats ² and similar characters of the
+# byte alphabet as digits. Merges learned with these steps join no digit with other text.
 FALCON: tuple[tuple[str, Json], ...] = (
     ("Punctuation", {"behavior": "Contiguous"}),
     ("ByteLevel", {"add_prefix_space": False, "use_regex": True}),
     ("Digits", {"individual_digits": False}),
     ("Split", {"pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": False}),
 )
-FALCON_LOSS = "GGUF cannot say that digits are cut off; merges that join them with other text would count"
-COVERING = {GPT2, LLAMA3, QWEN2}  # match every character, so that there are no gaps to keep or drop
+FALCON_LOSS = "GGUF cannot express that digits are cut off; merges of digits with other text would apply"
+COVERING = {GPT2, LLAMA3, QWEN2}  # regexes that match every character, so no gaps are left to keep or drop
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """GGUF's words for it; `splits_words`: no token may reach over the start of a word. `losses`: a sentence
-    for what they do not say."""
+    """The GGUF fields of a pre-tokenizer.
+
+    `splits_words`: no token extends over the start of a word. `losses`: one sentence per loss.
+    """
 
     model: str
     pre: str
@@ -48,9 +50,9 @@ class Splitting:
 
 
 def read_splitting(tokenizer: Json, model: Json) -> Splitting:
-    """The splitting of a tokenizer.json with this BPE model.
+    """The pre-tokenizer of a tokenizer.json with this BPE model.
 
-    Raises ModelFormatError for values of a wrong type, UnsupportedModelError for steps that have no name.
+    Raises ModelFormatError for a value of a wrong type, UnsupportedModelError for a step without a GGUF name.
     """
     normalizers = steps(tokenizer, "normalizer", "normalizers")
     cuts = steps(tokenizer, "pre_tokenizer", "pretokenizers")
@@ -60,8 +62,8 @@ def read_splitting(tokenizer: Json, model: Json) -> Splitting:
         return Splitting("gpt2", _byte_level_name(normalizers, cuts, flag(model, "ignore_merges")))
     if flag(model, "byte_fallback"):
         return _sentencepiece(normalizers, cuts)
-    cannot_say(
-        "BPE", "is neither byte-level nor with byte_fallback, so some texts would have no tokens", model
+    not_in_gguf(
+        "BPE", "is neither byte-level nor has byte_fallback, so some texts would have no tokens", model
     )
 
 
@@ -70,8 +72,8 @@ def _is_falcon(cuts: list[tuple[str, Json]]) -> bool:
     steps = [(kind, {**defaults, **step}) for kind, step in cuts]
     return [kind for kind, _ in steps] == [kind for kind, _ in FALCON] and all(
         step.get(key) == value
-        for (_, step), (_, wanted) in zip(steps, FALCON, strict=True)
-        for key, value in wanted.items()
+        for (_, step), (_, expected) in zip(steps, FALCON, strict=True)
+        for key, value in expected.items()
     )
 
 
@@ -80,9 +82,9 @@ def _byte_level_name(
 ) -> str:
     for kind, step in normalizers:
         if kind != "NFC":
-            cannot_say("normalizer", "has no name in GGUF beside byte-level BPE", step)
+            not_in_gguf("normalizer", "has no name in GGUF beside byte-level BPE", step)
     if [kind for kind, _ in cuts].index("ByteLevel") != len(cuts) - 1:
-        cannot_say("pre-tokenizer", "goes on after ByteLevel", cuts[-1][1])
+        not_in_gguf("pre-tokenizer", "has steps after ByteLevel", cuts[-1][1])
     patterns = tuple(p for kind, step in cuts for p in row_of(BYTE_LEVEL, kind)(step))
     same = {name: row for name, row in SPLITTERS.items() if tuple(map(canonical, row.patterns)) == patterns}
     fitting = [name for name, row in same.items() if row.ignore_merges == ignore_merges]
@@ -93,10 +95,10 @@ def _byte_level_name(
 
 def _refuse_regexes(patterns: Iterable[str], ignore_merges: bool, same: list[str]) -> NoReturn:
     shown = " then ".join(patterns)[:SHOWN]
-    hint = f" (as in {', '.join(same)}, but for ignore_merges)" if same else ""
+    hint = f" (as in {', '.join(same)}, except for ignore_merges)" if same else ""
     raise UnsupportedModelError(
         f"the pre-tokenizer's regexes have no name: {shown!r}, ignore_merges {ignore_merges}{hint}; "
-        f"add them as a row of SPLITTERS in text/pretokenize.py; {WAY_OUT}",
+        f"add them as a row of SPLITTERS in text/tokenizers/pretokenize.py; {WAY_OUT}",
         kind="pre-tokenizer",
         name=shown,
         known=sorted(SPLITTERS),
@@ -105,18 +107,18 @@ def _refuse_regexes(patterns: Iterable[str], ignore_merges: bool, same: list[str
 
 def _byte_level(step: Json) -> tuple[str, ...]:
     if flag(step, "add_prefix_space", default=True):
-        cannot_say("pre-tokenizer", "puts a space before every text", step)
+        not_in_gguf("pre-tokenizer", "puts a space before every text", step)
     return (GPT2,) if flag(step, "use_regex", default=True) else ()
 
 
 def _split(step: Json) -> tuple[str, ...]:
     pattern = mapping(step.get("pattern"), "pre_tokenizer.pattern")
     if "Regex" not in pattern:
-        cannot_say("pre-tokenizer", "splits at a fixed string, which no known splitter does", step)
+        not_in_gguf("pre-tokenizer", "splits at a fixed string, which no known splitter does", step)
     regex = canonical(typed(pattern["Regex"], str, "pre_tokenizer.pattern.Regex"))
     way = (step.get("behavior"), flag(step, "invert"))
     if way != ("Isolated", False) and not (way == ("Removed", True) and regex in COVERING):
-        cannot_say("pre-tokenizer", "drops or joins pieces, which no known splitter does", step)
+        not_in_gguf("pre-tokenizer", "drops or joins pieces, which no known splitter does", step)
     return (regex,)
 
 
@@ -132,31 +134,31 @@ BYTE_LEVEL: dict[str, Callable[[Json], tuple[str, ...]]] = {
 
 
 def _sentencepiece(normalizers: list[tuple[str, Json]], cuts: list[tuple[str, Json]]) -> Splitting:
-    """SentencePiece's way: spaces become ▁, often with one more in front; words are not cut."""
-    effects = [row_of(SENTENCEPIECE, kind)(step) for kind, step in (*normalizers, *cuts)]
-    facts = {key: value for effect in effects for key, value in effect.items() if value}
-    if not facts.get("spaces"):
-        cannot_say("normalizer", f"does not write {SPACE} for spaces, which is GGUF's kind 'llama'", facts)
-    return Splitting("llama", "default", "prefix" in facts, "splits_words" in facts)
+    """SentencePiece style: spaces become ▁, often with one ▁ in front; words are not cut."""
+    found = [row_of(SENTENCEPIECE, kind)(step) for kind, step in (*normalizers, *cuts)]
+    effects = {key: value for step in found for key, value in step.items() if value}
+    if not effects.get("spaces"):
+        not_in_gguf("normalizer", f"does not write {SPACE} for spaces, which is GGUF's kind 'llama'", effects)
+    return Splitting("llama", "default", "prefix" in effects, "splits_words" in effects)
 
 
 def prepend(step: Json) -> dict[str, bool]:
-    """▁ goes in front."""
+    """A step that puts ▁ in front of a text."""
     if step.get("prepend") != SPACE:
-        cannot_say("normalizer", f"puts something else than {SPACE} before a text", step)
+        not_in_gguf("normalizer", f"puts another text than {SPACE} before a text", step)
     return {"prefix": True}
 
 
 def _replace(step: Json) -> dict[str, bool]:
     if step.get("pattern") != {"String": " "} or step.get("content") != SPACE:
-        cannot_say("normalizer", f"replaces something else than spaces by {SPACE}", step)
+        not_in_gguf("normalizer", f"does not replace spaces by {SPACE}", step)
     return {"spaces": True}
 
 
 def metaspace(step: Json) -> dict[str, bool]:
-    """Whether it writes ▁ for spaces, puts one in front, and cuts there."""
+    """The effects of a Metaspace step: ▁ for spaces, ▁ in front, cuts before ▁."""
     if step.get("replacement", SPACE) != SPACE:
-        cannot_say("pre-tokenizer", f"writes something else than {SPACE} for a space", step)
+        not_in_gguf("pre-tokenizer", f"does not write {SPACE} for a space", step)
     old = "always" if flag(step, "add_prefix_space", default=True) else "never"
     scheme = typed(step.get("prepend_scheme", old), str, "pre_tokenizer.prepend_scheme")
     split = flag(step, "split", default=True)
@@ -164,9 +166,9 @@ def metaspace(step: Json) -> dict[str, bool]:
 
 
 def _space_split(step: Json) -> dict[str, bool]:
-    """Gemma's file splits at spaces once there are none."""
+    """Gemma's file splits at spaces after it has replaced them all, which has no effect."""
     if step.get("pattern") != {"String": " "}:
-        cannot_say("pre-tokenizer", "cuts words, which GGUF's kind 'llama' does not", step)
+        not_in_gguf("pre-tokenizer", "cuts words, which GGUF's kind 'llama' does not", step)
     return {}
 
 

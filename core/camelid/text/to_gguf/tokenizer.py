@@ -1,10 +1,10 @@
-"""A Hugging Face tokenizer as GGUF metadata, so that one reader serves both.
+"""Conversion of a Hugging Face tokenizer to GGUF metadata.
 
-Types, ids and flags follow what converters write (the gguf package's vocab.py), with these differences:
-where names, flags and the post-processor disagree about BOS and EOS the post-processor counts, because it is
-what encodes; scores of SentencePiece-style vocabularies are -rank of the merges, not -1000 for all; a token
-that text/tokenizers/steering.py makes steer is of type CONTROL.
-What GGUF cannot say is refused, or told as a loss (hf_losses.py).
+Types, ids and flags follow converters (the gguf package's vocab.py), with three differences. Where names,
+flags and the post-processor disagree about BOS and EOS, the post-processor counts, since it does the
+encoding. The scores of SentencePiece-style vocabularies are -rank of the merges instead of -1000 for all. A
+token that the rules of tokenizers/steering.py match is of type CONTROL. Information that GGUF cannot express
+is refused, or listed as a loss (losses.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from camelid.errors import UnsupportedModelError
-from camelid.text.to_gguf.bpe import bpe_words
-from camelid.text.to_gguf.losses import WAY_OUT, Published, Words, cannot_say
-from camelid.text.to_gguf.unigram import unigram_words
-from camelid.text.to_gguf.wordpiece import word_piece_words
+from camelid.text.to_gguf.bpe import bpe_fields
+from camelid.text.to_gguf.losses import WAY_OUT, GgufFields, Published, not_in_gguf
+from camelid.text.to_gguf.unigram import unigram_fields
+from camelid.text.to_gguf.wordpiece import wordpiece_fields
 from camelid.text.tokenizers.hf.models import kind_of
 from camelid.text.tokenizers.hf.processors import read_processor
 from camelid.text.tokenizers.hf.roles import Settings, read_settings, role_ids, steered
@@ -28,10 +28,10 @@ from camelid.text.tokenizers.steering import ENDS
 
 Value: TypeAlias = str | int | bool | list[str] | list[int] | list[float]
 
-WRITERS: Mapping[str, Callable[[Published], Words]] = {
-    "BPE": bpe_words,
-    "Unigram": unigram_words,
-    "WordPiece": word_piece_words,
+WRITERS: Mapping[str, Callable[[Published], GgufFields]] = {
+    "BPE": bpe_fields,
+    "Unigram": unigram_fields,
+    "WordPiece": wordpiece_fields,
 }
 DEFAULT = "default"  # the chat template that has no name in GGUF
 # GGUF key after tokenizer.ggml. -> its stored type.
@@ -49,7 +49,7 @@ KINDS = {
     "unknown_token_id": "uint32",
     "padding_token_id": "uint32",
     "cls_token_id": "uint32",
-    "seperator_token_id": "uint32",  # as GGUF spells it
+    "seperator_token_id": "uint32",  # GGUF's spelling
     "mask_token_id": "uint32",
     "add_bos_token": "bool",
     "add_eos_token": "bool",
@@ -63,9 +63,9 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class TokenizerMetadata:
-    """GGUF metadata and the stored type of every key, as `Gguf.metadata` and `Gguf.kinds` have them.
+    """GGUF metadata with the stored type of every key, as in `Gguf.metadata` and `Gguf.kinds`.
 
-    `losses`: what GGUF cannot say, one sentence each.
+    `losses`: the information that GGUF cannot express, one sentence each.
     """
 
     metadata: dict[str, Value]
@@ -83,20 +83,19 @@ def tokenizer_metadata(
     chat_templates: Mapping[str, str],
     vocab_size: int,
 ) -> TokenizerMetadata:
-    """The tokenizer and the chat templates as GGUF has them.
+    """Converts a tokenizer and its chat templates to GGUF metadata.
 
     The mappings are tokenizer.json, tokenizer_config.json, special_tokens_map.json, config.json and
-    generation_config.json, empty where a model has none. Ids up to `vocab_size` without a token become unused
-    [PAD…] tokens. "llama" metadata has `merges` only where scores alone would not tell them; they spell a
-    space as ▁. Raises ModelFormatError for files that contradict themselves or each other,
-    UnsupportedModelError for tokenizers that GGUF, or Camelid, has no words for. Time and memory are linear
-    in the files.
+    generation_config.json, empty for a missing file. Ids up to `vocab_size` without a token become unused
+    [PAD…] tokens. Metadata of kind "llama" has `merges` only if the scores do not imply them; merges spell a
+    space as ▁. Raises ModelFormatError for inconsistent files, and UnsupportedModelError for tokenizers that
+    GGUF or Camelid does not support. Time and memory are linear in the files.
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
     write = _writer(tokenizer)
     published = _published(tokenizer, settings, vocab_size, chat_templates)
-    words = write(published)
-    return _words(_special_facts(published) | words.facts, chat_templates, tuple(words.losses))
+    converted = write(published)
+    return _metadata(_special_fields(published) | converted.fields, chat_templates, tuple(converted.losses))
 
 
 def chat_metadata(
@@ -109,23 +108,23 @@ def chat_metadata(
     chat_templates: Mapping[str, str],
     vocab_size: int,
 ) -> TokenizerMetadata:
-    """What chats need of a tokenizer that GGUF has no words for: tokens, ids and templates.
+    """The metadata that chats need of a tokenizer that GGUF does not support: tokens, ids and templates.
 
-    Arguments and errors as of `tokenizer_metadata`.
+    Arguments and errors as in `tokenizer_metadata`.
     """
     settings = read_settings(tokenizer_config, special_tokens, config, generation)
     vocab = _published(tokenizer, settings, vocab_size, {}).vocab
-    facts: dict[str, object] = {"tokens": ["" if token is None else token for token in vocab.tokens]}
+    fields: dict[str, object] = {"tokens": ["" if token is None else token for token in vocab.tokens]}
     for role in ("bos", "eos"):
-        facts[f"{role}_token_id"] = next(iter(role_ids(settings, vocab, role)), None)
-    return _words(facts, chat_templates, ())
+        fields[f"{role}_token_id"] = next(iter(role_ids(settings, vocab, role)), None)
+    return _metadata(fields, chat_templates, ())
 
 
-def _words(
-    facts: Mapping[str, object], templates: Mapping[str, str], lost: tuple[str, ...]
+def _metadata(
+    fields: Mapping[str, object], templates: Mapping[str, str], lost: tuple[str, ...]
 ) -> TokenizerMetadata:
-    metadata = {f"tokenizer.ggml.{key}": facts[key] for key in KINDS if facts.get(key) is not None}
-    kinds = {f"tokenizer.ggml.{key}": KINDS[key] for key in KINDS if facts.get(key) is not None}
+    metadata = {f"tokenizer.ggml.{key}": fields[key] for key in KINDS if fields.get(key) is not None}
+    kinds = {f"tokenizer.ggml.{key}": KINDS[key] for key in KINDS if fields.get(key) is not None}
     for name, template in templates.items():
         key = "tokenizer.chat_template" + ("" if name == DEFAULT else f".{name}")
         metadata[key], kinds[key] = unicode(template, "chat_template"), "string"
@@ -145,7 +144,7 @@ def _published(
     return Published(tokenizer, model, settings, steered(vocab, settings, frame, templates.values()))
 
 
-def _writer(tokenizer: Json) -> Callable[[Published], Words]:
+def _writer(tokenizer: Json) -> Callable[[Published], GgufFields]:
     kind = kind_of(mapping(mapping(tokenizer, "tokenizer.json").get("model"), "model"))
     if kind in WRITERS:
         return WRITERS[kind]
@@ -157,8 +156,8 @@ def _writer(tokenizer: Json) -> Callable[[Published], Words]:
     )
 
 
-def _special_facts(of: Published) -> dict[str, object]:
-    """Ids of the special tokens, and whether texts are framed by them."""
+def _special_fields(of: Published) -> dict[str, object]:
+    """The ids of the special tokens, and the flags that put them around texts."""
     ids = {role: role_ids(of.settings, of.vocab, role) for role in ("bos", "eos", "unk", "pad")}
     before, after = _frame(of)
     unknown = of.model.get("unk_token")
@@ -174,22 +173,22 @@ def _special_facts(of: Published) -> dict[str, object]:
 
 
 def _frame(of: Published) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """At most one token on each side. Raises UnsupportedModelError for more."""
+    """The tokens before and after a text. Raises UnsupportedModelError for more than one on a side."""
     before, after = read_processor(of.tokenizer).ids(of.vocab.ids)
     if len(before) > 1 or len(after) > 1:
-        cannot_say("post-processor", "is not [BOS] text [EOS]", {})
+        not_in_gguf("post-processor", "is not [BOS] text [EOS]", {})
     return before, after
 
 
 def _ends(ids: list[int], vocab: Vocabulary) -> dict[str, int]:
-    """EOS first; GGUF has room for two more. Tokens that readers know by name need none."""
+    """The ids that end a text: EOS and up to two more. Tokens that readers recognise by name need no key."""
     others = sorted(ids[1:], key=lambda i: vocab.tokens[i] in ENDS)
     keys = ("eos_token_id", "eot_token_id", "eom_token_id")
     dropped = [i for i in others[2:] if vocab.tokens[i] not in ENDS]
     if dropped:
         raise UnsupportedModelError(
             f"tokenizer: eos_token_id lists {len(ids)} ids, but GGUF has room for {len(keys)}; "
-            f"{dropped[0]} would be left out; {WAY_OUT}",
+            f"{dropped[0]} would be lost; {WAY_OUT}",
             kind="tokenizer",
             name="eos_token_id",
         )

@@ -1,6 +1,6 @@
-"""Unigram of a tokenizer.json in GGUF's words: kind "t5".
+"""Unigram of a tokenizer.json as GGUF's kind "t5".
 
-GGUF says a character map, whether runs of spaces become one, and whether a space goes in front; no more.
+GGUF expresses a character map, the collapse of runs of spaces, and a space in front of a text; nothing else.
 Source: huggingface/tokenizers, docs of `normalizers` and `pre_tokenizers`.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from camelid.text.to_gguf.bpe import spaced
 from camelid.text.to_gguf.losses import (
+    GgufFields,
     Published,
-    Words,
-    cannot_say,
     losses_of_added,
     losses_of_metaspace,
     losses_of_spaces,
+    not_in_gguf,
 )
 from camelid.text.to_gguf.splitting import metaspace, prepend, row_of
 from camelid.text.to_gguf.vocab import filled, token_types
@@ -34,23 +34,26 @@ Effects = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a step says in GGUF's terms, and the sentence for what of it GGUF cannot say."""
+    """The GGUF fields of a step, and its loss as a sentence ("" for none)."""
 
-    facts: Effects = field(default_factory=Effects)
+    fields: Effects = field(default_factory=Effects)
     loss: str = ""
 
 
-def unigram_words(of: Published) -> Words:
-    """The vocabulary with its scores, and what becomes of spaces. UnsupportedModelError, ModelFormatError."""
+def unigram_fields(of: Published) -> GgufFields:
+    """The vocabulary with its scores, and the handling of spaces.
+
+    Raises UnsupportedModelError, ModelFormatError.
+    """
     effects = [row_of(STEPS, kind)(step) for kind, step in _steps(of.tokenizer)]
-    facts = {key: value for effect in effects for key, value in effect.facts.items() if value}
-    _check(of, facts)
+    fields = {key: value for effect in effects for key, value in effect.fields.items() if value}
+    _check(of, fields)
     unknown = of.vocab.tokens[_unk_id(of.model)]
     types = token_types(of, [], unknown if _steers(of, unknown) else None, flag(of.model, "byte_fallback"))
     values = [score for _, score in scored(of.model)]
     losses = [effect.loss for effect in effects if effect.loss]
-    losses += [*_losses_of_spaces(of, facts), *_losses_of_scores(of, values, types), *losses_of_added(of)]
-    return Words(_facts(of, facts, types, values), losses)
+    losses += [*_losses_of_spaces(of, fields), *_losses_of_scores(of, values, types), *losses_of_added(of)]
+    return GgufFields(_fields(of, fields, types, values), losses)
 
 
 def _steps(tokenizer: Json) -> list[tuple[str, Json]]:
@@ -60,7 +63,7 @@ def _steps(tokenizer: Json) -> list[tuple[str, Json]]:
     ]
 
 
-def _facts(of: Published, facts: Effects, types: list[int], values: list[float]) -> dict[str, object]:
+def _fields(of: Published, fields: Effects, types: list[int], values: list[float]) -> dict[str, object]:
     tokens = filled(of.vocab)
     return {
         "model": "t5",
@@ -68,29 +71,29 @@ def _facts(of: Published, facts: Effects, types: list[int], values: list[float])
         "token_type": types,
         "scores": [float32(score) for score in values[: len(tokens)]] + [0.0] * (len(tokens) - len(values)),
         "unknown_token_id": _unk_id(of.model),
-        "precompiled_charsmap": facts.get("charsmap"),
-        "add_space_prefix": "prefix" in facts,
-        "remove_extra_whitespaces": _collapses(facts),
+        "precompiled_charsmap": fields.get("charsmap"),
+        "add_space_prefix": "prefix" in fields,
+        "remove_extra_whitespaces": _collapses(fields),
     }
 
 
-def _collapses(facts: Effects) -> bool:
-    return "collapses" in facts or "words" in facts
+def _collapses(fields: Effects) -> bool:
+    return "collapses" in fields or "words" in fields
 
 
-def _check(of: Published, facts: Effects) -> None:
-    """Refuses what would give ordinary texts other ids."""
-    if "spaces" not in facts:
-        cannot_say("normalizer", f"does not write {SPACE} for spaces, as GGUF's kind 't5' does", {})
-    if "words" in facts and "prefix" not in facts:
-        cannot_say("pre-tokenizer", f"cuts words that do not begin with {SPACE}", {})
-    if "splits_words" in facts and any(SPACE in token.lstrip(SPACE) for token in of.vocab.ids):
-        cannot_say("pre-tokenizer", f"cuts words at {SPACE}, but there are tokens that reach over one", {})
+def _check(of: Published, fields: Effects) -> None:
+    """Refuses steps whose loss would change the ids of ordinary texts."""
+    if "spaces" not in fields:
+        not_in_gguf("normalizer", f"does not write {SPACE} for spaces, as GGUF's kind 't5' does", {})
+    if "words" in fields and "prefix" not in fields:
+        not_in_gguf("pre-tokenizer", f"cuts words that do not begin with {SPACE}", {})
+    if "splits_words" in fields and any(SPACE in token.lstrip(SPACE) for token in of.vocab.ids):
+        not_in_gguf("pre-tokenizer", f"cuts words at {SPACE}, but some tokens have {SPACE} inside", {})
 
 
 def _unk_id(model: Json) -> int:
     if model.get("unk_id") is None:
-        cannot_say("Unigram", "has no unknown token, for which readers of GGUF take id 2", model)
+        not_in_gguf("Unigram", "has no unknown token, in whose place readers of GGUF use id 2", model)
     return count(model, "unk_id", 0, sum(1 for _ in scored(model)) - 1)
 
 
@@ -98,32 +101,32 @@ def _steers(of: Published, token: str | None) -> bool:
     return any(one.content == token and one.steers for one in of.vocab.added.values())
 
 
-def _losses_of_spaces(of: Published, facts: Effects) -> Iterator[str]:
+def _losses_of_spaces(of: Published, fields: Effects) -> Iterator[str]:
     yield from losses_of_metaspace(of.tokenizer)
-    yield from losses_of_spaces(list(of.vocab.added.values()), set(), "prefix" in facts)
-    if not _collapses(facts) and ("left" in facts or "right" in facts):
-        yield "GGUF cannot say that spaces at the ends of a text are left out"
-    if "collapses" in facts and "words" not in facts and not ("left" in facts and "right" in facts):
-        yield "readers of GGUF leave out spaces at the ends of a text, where the directory keeps one"
+    yield from losses_of_spaces(list(of.vocab.added.values()), set(), "prefix" in fields)
+    if not _collapses(fields) and ("left" in fields or "right" in fields):
+        yield "GGUF cannot express that spaces at the ends of a text are dropped"
+    if "collapses" in fields and "words" not in fields and not ("left" in fields and "right" in fields):
+        yield "readers of GGUF drop all spaces at the ends of a text, the directory keeps one"
 
 
 def _losses_of_scores(of: Published, values: list[float], types: list[int]) -> Iterator[str]:
     if any(float32(score) != score for score in values):
-        yield "GGUF holds scores as float32; of cuts that are almost as good another may win"
+        yield "GGUF stores scores as float32; among cuts of nearly equal score another may win"
     normal = [score for score, kind in zip(values, types, strict=False) if kind == NORMAL]
     if min(normal, default=0.0) != min(values, default=0.0):
-        yield "the worst score is that of a token that is no text; readers of GGUF look at others"
+        yield "the worst score belongs to a token that is not text; readers of GGUF ignore such tokens"
     if not read_processor(of.tokenizer).after and not role_ids(of.settings, of.vocab, "eos"):
-        yield "no token ends a text, for which readers of GGUF take id 1"
+        yield "no token ends a text, in whose place readers of GGUF use id 1"
     if flag(of.model, "byte_fallback"):
-        yield "text that spells a byte token, such as <0x0A>, is that token to the directory only"
+        yield "text that spells a byte token, such as <0x0A>, becomes that token in the directory only"
 
 
 def _precompiled(step: Json) -> Effect:
     data = charsmap_bytes(step)
     loss = (
-        "readers of GGUF replace the longest strings of the character map, the directory a character at a "
-        "time, with its accents if that is short; text with combining characters may get other ids"
+        "readers of GGUF replace the longest strings of the character map, the directory single characters "
+        "or short clusters with their accents; text with combining characters may get other ids"
     )
     return Effect({"charsmap": list(data)}, loss) if data else Effect()
 
@@ -139,19 +142,19 @@ def _replace(step: Json) -> Effect:
 
 def _strip(step: Json) -> Effect:
     left, right = flag(step, "strip_left"), flag(step, "strip_right")
-    loss = "GGUF cannot say that whitespace other than spaces is left out at the ends of a text"
+    loss = "GGUF cannot express that whitespace other than spaces is dropped at the ends of a text"
     return Effect({"left": left, "right": right}, loss if left or right else "")
 
 
 def _whitespace_split(_: Json) -> Effect:
-    return Effect({"words": True}, "GGUF cannot say that words are cut at whitespace other than spaces")
+    return Effect({"words": True}, "GGUF cannot express that words are cut at whitespace other than spaces")
 
 
 def _lost(kind: str) -> Effect:
-    return Effect(loss=f"GGUF cannot say that text is normalised by {kind}; such text gets other ids")
+    return Effect(loss=f"GGUF cannot express normalization by {kind}; affected text gets other ids")
 
 
-# Lowercase has no row: ordinary text would get other ids.
+# Lowercase has no row, since its loss would change the ids of ordinary text.
 STEPS: Mapping[str, Callable[[Json], Effect]] = {
     "Metaspace": lambda step: Effect({**metaspace(step)}),
     "Precompiled": _precompiled,

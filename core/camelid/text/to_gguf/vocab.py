@@ -1,4 +1,4 @@
-"""The vocabulary of a tokenizer.json in GGUF's words: types of tokens, and scores in place of merges."""
+"""The vocabulary of a tokenizer.json in GGUF's form: types of tokens, and scores in place of merges."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from camelid.text.tokenizers.hf.values import shown
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary
 from camelid.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, STEERING, UNKNOWN, UNUSED, USER_DEFINED
 
-MAX_SCORED_CHARS = 256  # longer tokens are not looked at split by split
-TEXT = frozenset({NORMAL, USER_DEFINED})  # what merges may make: Gemma lists ▁▁ as added and merged
+MAX_SCORED_CHARS = 256  # longer tokens are not checked split by split
+TEXT = frozenset({NORMAL, USER_DEFINED})  # may be merged: Gemma's ▁▁ is added and merged
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 
 Merges = list[tuple[str, str]]
 
 
 def spaceless(merges: Iterable[tuple[str, str]]) -> Merges:
-    """The merges, if GGUF can say them. Raises UnsupportedModelError."""
+    """The merges as a list.
+
+    Raises UnsupportedModelError for a merge with a space, which GGUF cannot express.
+    """
     found = list(merges)
     for rank, (left, right) in enumerate(found):
         if " " in left or " " in right:
@@ -34,16 +37,16 @@ def spaceless(merges: Iterable[tuple[str, str]]) -> Merges:
 
 
 def filled(vocab: Vocabulary) -> list[str]:
-    """Every token; ids without one are named as converters do."""
+    """Every token; an id without a token is named [PAD…], as converters name it."""
     return [f"[PAD{i}]" if token is None else token for i, token in enumerate(vocab.tokens)]
 
 
 def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool) -> list[int]:
     """tokenizer.ggml.token_type of every id."""
     vocab, merged = of.vocab, {left + right for left, right in merges}
-    # A name like "!" given to padding is text all the same, and so is another that merges make.
+    # A one-character padding token such as "!" is text too, and so is a token that merges make.
     steering = {token for token in _named(of) if len(token) > 1 and token not in merged}
-    # By name: Unigram's vocabulary may have a token twice.
+    # By text, since a token may occur twice in Unigram's vocabulary.
     steering |= {one.content for one in vocab.added.values() if one.steers and len(one.content) > 1}
     steering |= vocab.steering
 
@@ -74,12 +77,12 @@ def _named(of: Published) -> list[str]:
 
 
 def _ranks(merges: Merges) -> dict[str, int]:
-    """Each merged token's place in the order of their first merges."""
+    """The rank of each merged token, in the order of the first merges that make it."""
     return {token: i for i, token in enumerate(dict.fromkeys(left + right for left, right in merges))}
 
 
 def scores(vocab: Vocabulary, merges: Merges, types: list[int]) -> list[float]:
-    """-rank, as SentencePiece gives; tokens that no merge makes come after, in the order of their ids."""
+    """-rank, as SentencePiece writes it; tokens that no merge makes come last, in the order of their ids."""
     ranks = _ranks(merges)
     found: list[float] = []
     n = len(ranks)
@@ -91,10 +94,10 @@ def scores(vocab: Vocabulary, merges: Merges, types: list[int]) -> list[float]:
     return found
 
 
-def told_by_scores(vocab: Vocabulary, merges: Merges, types: list[int]) -> bool:
-    """Whether joining any two tokens whose text is a token, best score first, is just what the merges say.
+def scores_imply_merges(vocab: Vocabulary, merges: Merges, types: list[int]) -> bool:
+    """True if the scores imply exactly the listed merges: any join of tokens to a token, best score first.
 
-    So it is in files made from SentencePiece's, whose merges were listed from its scores.
+    That is the case for files made from SentencePiece models, whose merges were derived from the scores.
     """
     ranks = _ranks(merges)
     order = [ranks[left + right] for left, right in merges]

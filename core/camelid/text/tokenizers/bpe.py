@@ -1,4 +1,4 @@
-"""Byte-level BPE: words as bytes, joined pair by pair in the order of the merges (GPT-2, Llama 3, Qwen)."""
+"""Byte-level BPE: words as bytes, merged pair by pair in the order of the merges (GPT-2, Llama 3, Qwen)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TO_ALPHABET = {byte: ord(char) for byte, char in enumerate(ALPHABET)}
 
 
 class ByteLevelBpe:
-    """Encodes a word. `merges` are "left right" in the byte alphabet, lowest rank first.
+    """Encodes words. `merges` are "left right" in the byte alphabet, lowest rank first.
 
-    With `ignore_merges` a word that is a token is taken whole, whatever the merges say. Merges of tokens in
-    `steering` are left out. Raises ModelFormatError when tokens and merges contradict each other.
+    With `ignore_merges`, a word that is a token is encoded as this token without any merge. Merges of tokens
+    in `steering` are left out. Raises ModelFormatError if tokens and merges contradict each other.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class ByteLevelBpe:
         steering: Container[str] = frozenset(),
     ) -> None:
         self._ignore_merges = ignore_merges
-        # Steering tokens are left out: no merge and no whole word may make one out of ordinary text.
+        # Control tokens are left out: no merge and no whole word may make one from ordinary text.
         self._ids = vocab.text_ids()
         self.merges = text_merges(merges, self._ids, steering)
         self._ranks = {pair: rank for rank, pair in enumerate(self.merges)}
 
     def encode_word(self, word: str) -> Sequence[int]:
-        """Token ids of one word. RequestError if the vocabulary lacks one of its bytes."""
+        """Token ids of one word. Raises RequestError if a byte of the word has no token."""
         spelled = word.encode().decode("latin-1").translate(TO_ALPHABET)
         ids = self._ids
         if self._ignore_merges and spelled in ids:
@@ -55,7 +55,10 @@ class ByteLevelBpe:
 
 
 def bpe_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
+    """The tokenizer described by `tokenizer.ggml.*`, kind "gpt2".
+
+    Raises ModelFormatError, UnsupportedModelError.
+    """
     name = metadata.get(key("pre"), "default")
     row = splitter(name if isinstance(name, str) else repr(name))
     if not row.spells_bytes:

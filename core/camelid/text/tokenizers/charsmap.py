@@ -1,8 +1,8 @@
-"""SentencePiece's precompiled character map: strings and what takes their place, as a double-array trie.
+"""SentencePiece's precompiled character map: strings and their replacements, as a double-array trie.
 
-The data is a size in bytes (u32), the trie of that size, then the replacements, each ended by a zero byte.
-A unit of the trie is 32 bits: bits 0-7 the byte that leads to it, bit 8 whether a string ends there, bits
-10-30 the offset of its children, shifted left by 8 if bit 9 is set; a unit with bit 31 holds a value.
+The data is a size in bytes (u32), a trie of that size, and the replacements, each ended by a zero byte. A
+unit of the trie has 32 bits: bits 0-7 the byte that leads to it, bit 8 set if a string ends there, bits 10-30
+the offset of its children, shifted left by 8 if bit 9 is set; a unit with bit 31 set contains a value.
 Source: google/sentencepiece src/normalizer.cc, s-yata/darts-clone include/darts.h.
 """
 
@@ -15,20 +15,20 @@ from functools import lru_cache
 
 from camelid.errors import ModelFormatError
 
-# Real maps have keys of up to 12 bytes and replacements of up to 33; longer ones would cost time and memory.
+# Published maps have keys of up to 12 bytes and replacements of up to 33; the limits bound time and memory.
 MAX_KEY = 48
 MAX_REPLACEMENT = 128
 CACHED_STEPS = 1 << 16
-SHORT = 6  # `tokenizers` replaces clusters as a whole if they have fewer bytes
+SHORT = 6  # `tokenizers` replaces a cluster of fewer bytes as a whole
 
 VALUE, LEAF, WIDE = 1 << 31, 1 << 8, 1 << 9
 LABEL = VALUE | 0xFF
 NOWHERE = -1
-Step = tuple[str | None, int]  # the replacement of the string that ends here, and where longer ones go on
+Step = tuple[str | None, int]  # the replacement of the string that ends here, and the node of longer strings
 
 
 class Charsmap:
-    """Replaces strings by the map. Raises ModelFormatError for data that is damaged or out of bounds."""
+    """Replaces strings by the map. Raises ModelFormatError for data that is damaged or beyond the limits."""
 
     def __init__(self, data: bytes) -> None:
         self._units, self._replacements = unpacked(data)
@@ -38,7 +38,7 @@ class Charsmap:
         self._step = lru_cache(CACHED_STEPS)(self._walk)
 
     def normalize(self, text: str) -> str:
-        """SentencePiece's way: at each place the longest string of the map is replaced, in one pass."""
+        """SentencePiece's normalization: replaces the longest string of the map at each position."""
         step, root = self._step, self._root
         parts: list[str] = []
         at, n = 0, len(text)
@@ -57,10 +57,10 @@ class Charsmap:
         return "".join(parts)
 
     def normalize_clusters(self, clusters: Iterable[str]) -> str:
-        """The way of `tokenizers` (normalizers/precompiled.rs), which models with a tokenizer.json know.
+        """The normalization of `tokenizers` (normalizers/precompiled.rs), for models with a tokenizer.json.
 
-        A grapheme cluster below 6 bytes is replaced as a whole by the map's shortest string that it begins
-        with, whatever follows it there; other clusters are replaced character by character.
+        A grapheme cluster below 6 bytes is replaced as a whole by the shortest string of the map that it
+        begins with, whatever follows in the cluster; other clusters are replaced character by character.
         """
         return "".join(map(self._cluster, clusters))
 
@@ -83,7 +83,7 @@ class Charsmap:
         return char if found is None else found
 
     def _walk(self, node: int, char: str) -> Step:
-        """Go on from `node` by a whole character."""
+        """Advances from `node` by a whole character."""
         units, unit = self._units, 0
         for byte in char.encode():
             node ^= byte
@@ -103,7 +103,7 @@ def unpacked(data: bytes) -> tuple[array[int], bytes]:
     size = int.from_bytes(data[:4], "little")
     if size % 4 or not 4 <= size <= len(data) - 4:
         raise ModelFormatError(
-            f"charsmap: a trie of {size} bytes in {len(data)} bytes of data, want a multiple of 4 that fits",
+            f"charsmap: a trie of {size} bytes in {len(data)} bytes, expected a multiple of 4 that fits",
             size=size,
         )
     units = array("I", data[4 : 4 + size])
@@ -117,7 +117,7 @@ def offset(unit: int) -> int:
 
 
 def children_of(units: array[int], index: int) -> int:
-    """Where the children of a unit lie: at this index xor the byte that leads to them."""
+    """The base index of a unit's children: a child is at this index xor its byte."""
     return index ^ offset(units[index])
 
 
@@ -127,13 +127,13 @@ def check_replacements(replacements: bytes) -> None:
     except UnicodeDecodeError as error:
         raise ModelFormatError(f"charsmap: replacements are not UTF-8 at byte {error.start}") from None
     if not replacements.endswith(b"\0"):
-        raise ModelFormatError("charsmap: the last replacement has no end; the data is cut short")
+        raise ModelFormatError("charsmap: the last replacement has no end; the data is truncated")
 
 
 def check_trie(units: array[int], replacements: bytes) -> None:
-    """Every unit that a key leads to: its value can be read, and no key is endless.
+    """Checks every unit that a key reaches: its value is readable, and no key exceeds MAX_KEY.
 
-    Level by level, as the trie shares its branches: one unit may end many keys.
+    The check runs level by level, since the trie shares branches: one unit may end many keys.
     """
     parents: dict[int, list[int]] = {}
     for index, unit in enumerate(units):
@@ -150,13 +150,13 @@ def check_trie(units: array[int], replacements: bytes) -> None:
 
 
 def check_values(units: array[int], ends: Iterable[int], replacements: bytes) -> None:
-    """The values of these units point to beginnings of characters, with an end near enough."""
+    """Checks that the values of these units point to characters, with an end within MAX_REPLACEMENT."""
     for index in ends:
         at = children_of(units, index)
         start = units[at] if at < len(units) else 0
         place = start - VALUE
         if not 0 <= place < len(replacements) or replacements[place] & 0xC0 == 0x80:
-            raise ModelFormatError(f"charsmap: unit {index} has no value that can be read", unit=index)
+            raise ModelFormatError(f"charsmap: unit {index} has no readable value", unit=index)
         if replacements.find(0, place, place + MAX_REPLACEMENT + 1) < 0:
             raise ModelFormatError(
                 f"charsmap: the replacement at {place} has more than {MAX_REPLACEMENT} bytes",

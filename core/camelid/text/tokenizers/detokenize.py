@@ -1,4 +1,4 @@
-"""From token ids to text while they come: whole characters only, and nothing of a stop string."""
+"""Streaming from token ids to text: whole characters only, and no part of a stop string."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from camelid.errors import RequestError
 
 
 class TokenBytes(Protocol):
-    """The part of a tokenizer that decoding needs."""
+    """The part of a tokenizer that decoding uses."""
 
     def token_bytes(self, token_id: int) -> bytes: ...
     def opening_bytes(self, token_id: int) -> bytes: ...
@@ -18,11 +18,11 @@ class TokenBytes(Protocol):
 
 
 class StreamDecoder:
-    """Decodes token by token; the texts joined equal `tokenizer.decode` of all ids.
+    """Decodes token by token; the joined texts equal `tokenizer.decode` of all ids.
 
-    At most 3 bytes are held back: the beginning of a character whose end is in the tokens to come. With
-    `opens` false the ids go on with a text, and so keep a space that kinds like SentencePiece drop at the
-    beginning of one.
+    The decoder holds back at most 3 bytes: the beginning of a character that later tokens complete. With
+    `opens` False the ids continue a text, so a leading space is kept that kinds like SentencePiece drop at
+    the beginning of a text.
     """
 
     def __init__(self, tokenizer: TokenBytes, *, special: bool = False, opens: bool = True) -> None:
@@ -32,7 +32,7 @@ class StreamDecoder:
         self._decoder = getincrementaldecoder("utf-8")("replace")
 
     def push(self, token_id: int) -> str:
-        """The text that this token completes, maybe none. Raises RequestError for an id out of range."""
+        """The text that this token completes, possibly empty. Raises RequestError for an id out of range."""
         if not self._special and self._tokenizer.is_control(token_id):
             return ""
         piece = self._tokenizer.token_bytes(token_id)
@@ -41,20 +41,20 @@ class StreamDecoder:
         return self._decoder.decode(piece)
 
     def finish(self) -> str:
-        """What was held back: U+FFFD if the ids ended within a character."""
+        """The rest of the text: U+FFFD if the ids ended within a character."""
         return self._decoder.decode(b"", final=True)
 
 
 class StopMatcher:
-    """Cuts text at the first stop string, wherever the borders of tokens fall.
+    """Cuts text at the first stop string, independent of the borders of tokens.
 
-    The stop string that *ends* first wins, of those the longest, so that the result does not depend on
-    how the text was cut. Knuth-Morris-Pratt: the work per character does not grow with the stops' length.
+    The stop string that *ends* first counts, the longest of those, so the result does not depend on how the
+    text was cut. Knuth-Morris-Pratt: the work per character is independent of the length of the stop strings.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
         if "" in stops:
-            raise RequestError("a stop string is empty, which would stop at once; leave it out", field="stop")
+            raise RequestError("a stop string is empty, which would stop at once; remove it", field="stop")
         self._stops = list(dict.fromkeys(stops))
         self._failures = [failures(stop) for stop in self._stops]
         self._matched = [0] * len(self._stops)
@@ -62,7 +62,7 @@ class StopMatcher:
         self._stopped = False
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that may be shown by now, and whether a stop string was found."""
+        """The text that is free of stop strings by now, and True if a stop string was found."""
         if self._stopped:
             return "", True
         self._held += text
@@ -76,12 +76,12 @@ class StopMatcher:
         return shown, False
 
     def finish(self) -> str:
-        """What was held back in case a stop string would follow."""
+        """The text that was held back as the possible beginning of a stop string."""
         shown, self._held = self._held, ""
         return shown
 
     def _advance(self, char: str) -> int:
-        """Feed one character to every stop; the length of the longest that it completes, else 0."""
+        """Advances every stop string by one character; returns the length of the longest match, or 0."""
         complete = 0
         for i, (stop, failure) in enumerate(zip(self._stops, self._failures, strict=True)):
             matched = self._matched[i]

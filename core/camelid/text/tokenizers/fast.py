@@ -1,6 +1,6 @@
-"""The `tokenizers` package as a fast path for long texts, where it gives the same ids: byte-level BPE.
+"""The `tokenizers` package as a fast path for long texts of byte-level BPE, with the same ids.
 
-Other kinds are not handed over: its Unigram and WordPiece make control tokens of text that spells them.
+Other kinds do not use it: its Unigram and WordPiece make control tokens from text that spells them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TypeAlias
 from camelid.text.tokenizers.merge import halves
 from camelid.text.tokenizers.vocab import ALPHABET
 
-# A stretch of text is worth the second copy of a vocabulary from this length on: below, building it (0.4 s at
-# 150,000 tokens) takes longer than the words do here.
+# The text length from which a second copy of the vocabulary pays off: building the copy takes 0.4 s at
+# 150,000 tokens.
 FAST_CHARS = 32_768
 
-# What UTF-8 is made of: the other bytes need no token.
+# The bytes that occur in UTF-8; the other bytes need no token.
 IN_UTF8 = [char for byte, char in enumerate(ALPHABET) if byte not in (0xC0, 0xC1) and byte < 0xF5]
 
 Split: TypeAlias = Callable[[str], Iterable[str]]
@@ -28,10 +28,11 @@ Encode: TypeAlias = Callable[[str], list[int]]
 def fast_byte_level(
     ids: Mapping[str, int], merges: Sequence[str], split: Split, *, ignore_merges: bool
 ) -> Encode | None:
-    """Encodes a stretch of text without named tokens: cut by `split`, each distinct word merged once there.
+    """An encoder of text without named tokens: `split` cuts it, the package merges each distinct word once.
 
-    Words are cut here because the package's regex engine backtracks: a megabyte of digits would take hours.
-    None where the package is absent, as in a browser, or a byte has no token: it would be dropped.
+    The package's own splitting is not used, since its regex engine backtracks: a megabyte of digits would
+    take hours. None if the package is missing, as in a browser, or if a byte has no token, which it would
+    drop.
     """
     if find_spec("tokenizers") is None or not all(char in ids for char in IN_UTF8):
         return None
@@ -49,7 +50,8 @@ def fast_byte_level(
         by_word: dict[int | None, list[int]] = {}
         for token_id, word in zip(found.ids, found.word_ids, strict=True):
             by_word.setdefault(word, []).append(token_id)
-        ids_of = dict(zip(distinct, by_word.values(), strict=True))  # every word has tokens: its bytes have
+        # Every word has tokens, since every byte has one.
+        ids_of = dict(zip(distinct, by_word.values(), strict=True))
         return list(chain.from_iterable(map(ids_of.__getitem__, words)))
 
     return encode

@@ -1,7 +1,7 @@
-"""Grapheme clusters: what readers take for one character; `tokenizers` maps characters by them.
+"""Grapheme clusters: user-perceived characters, by which `tokenizers` applies character maps.
 
 Source: Unicode Standard Annex 29, extended grapheme clusters, at version 16.0. Pairs of flag letters are not
-joined: no step here treats a flag as one.
+joined, since no step treats a flag as one character.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from camelid.text.unicode_tables import ranges, rows
 
-# A cluster may begin with what is prepended, and goes on with marks. `Extend` has no linkers, and each
-# repeat begins with what the one before it cannot take, so the time is linear in the text.
+# A cluster begins with optional Prepend characters and continues with marks. `Extend` excludes linkers, and
+# each repeat begins with a character that the previous one cannot match, so matching takes linear time.
 CLUSTER = (
     r"\r\n|[{Control}]|[{Prepend}]*(?:"
     "[{Lead}]*(?:[{Vowel}{LeadVowel}][{Vowel}]*|[{LeadVowelTail}])[{Tail}]*|[{Lead}]+|[{Tail}]+"

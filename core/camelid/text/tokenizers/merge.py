@@ -1,4 +1,4 @@
-"""Byte-pair merging: the one loop behind byte-level BPE and SentencePiece BPE."""
+"""Byte-pair merging, shared by byte-level BPE and SentencePiece BPE."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from camelid.errors import ModelFormatError
 
 
 def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "") -> list[str]:
-    """Join the pair of lowest rank, leftmost first, until no pair has a rank. O(n log n).
+    """Merges the pair of lowest rank, leftmost first, until no pair has a rank. O(n log n).
 
-    A pair's rank is that of `left + joiner + right`. Places wait in one heap a rank; a place counts only
-    while it still begins a pair of that rank. None is no rank either. `symbols` is used up.
+    A pair's rank is that of `left + joiner + right`; None means no rank. Positions wait in one heap per rank
+    and are valid only while they still begin a pair of that rank. The list `symbols` is overwritten.
     """
     n, rank_of = len(symbols), ranks.get
     after, before = list(range(1, n + 1)), list(range(-1, n - 1))
@@ -47,7 +47,10 @@ def merge(symbols: list[str], ranks: Mapping[str, float | None], joiner: str = "
 
 
 def halves(pair: str) -> tuple[str, str]:
-    """The two tokens of a listed merge. A token may begin with the space that parts them."""
+    """The two tokens of a listed merge.
+
+    The left token may begin with a space, which also separates the tokens.
+    """
     border = pair.find(" ", 1)
     return (pair[:border], pair[border + 1 :]) if border > 0 else (pair, "")
 
@@ -55,9 +58,10 @@ def halves(pair: str) -> tuple[str, str]:
 def text_merges(
     merges: Sequence[str], ids: Mapping[str, int], steering: Container[str] = frozenset()
 ) -> list[str]:
-    """The merges, each of two tokens to a third, none twice. Raises ModelFormatError.
+    """The merges of text tokens, each checked: listed once, of two tokens to a third. Raises
+    ModelFormatError.
 
-    `steering`: tokens that no text may become; merges that make or need one are left out.
+    Merges that make or need a token in `steering` are left out.
     """
     kept: list[str] = []
     if len(set(merges)) < len(merges):
@@ -70,7 +74,7 @@ def text_merges(
             kept.append(pair)
         elif not all(token in steering for token in unknown):
             raise ModelFormatError(
-                f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown[0]!r:.80} is no text token of the "
+                f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown[0]!r:.80} is not a text token of the "
                 "vocabulary",
                 merge=pair,
                 token=unknown[0],

@@ -1,9 +1,9 @@
 """Normalizers: text to text, before it is cut. The steps of tokenizer.json that need Unicode tables.
 
-Each does what the step of that name in huggingface/tokenizers does, with the tables that step follows. All
-take time linear in the text but for the sorting of marks on one letter, which is O(n log n). Text without
-any affected character is found by one search and given back as it is.
-Source: Unicode Standard Annex 15 (normalisation forms), and chapter 3.12 for Hangul.
+Each function reproduces the step of the same name in huggingface/tokenizers, with the tables of that step.
+All take linear time, except that the marks on one letter are sorted in O(n log n). Text without an affected
+character is detected by one search and returned unchanged.
+Source: Unicode Standard Annex 15 (normalization forms), and chapter 3.12 for Hangul.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from camelid.text.unicode_tables import char_set, combining_classes, joined, mapping, members, ranges
 
 HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
-LEADS, VOWELS, TAILS = 0x1100, 0x1161, 0x11A7  # the first of each kind of jamo; TAILS itself means none
+LEADS, VOWELS, TAILS = 0x1100, 0x1161, 0x11A7  # the first jamo of each kind; TAILS itself means no tail
 N_VOWELS, N_TAILS = 21, 28
 
 
@@ -25,7 +25,7 @@ def nfd(text: str) -> str:
 
 
 def nfkd(text: str) -> str:
-    """Compatible decomposition."""
+    """Compatibility decomposition."""
     return _decomposed(text, "NFKD")
 
 
@@ -35,27 +35,27 @@ def nfc(text: str) -> str:
 
 
 def nfkc(text: str) -> str:
-    """Compatible decomposition, then composition."""
+    """Compatibility decomposition, then composition."""
     return _composed(text, "NFKD")
 
 
 def lowercase(text: str) -> str:
-    """Character by character, so Σ gives σ also where a word ends; İ gives i and a dot above."""
+    """Lower case by character: Σ becomes σ also at the end of a word, İ becomes i and a dot above."""
     return text.lower() if text.isascii() else text.translate(mapping("Lowercase"))
 
 
 def strip_accents(text: str) -> str:
-    """Without combining marks; those within composed letters stay, so NFD is wanted before."""
+    """Removes combining marks. Marks within composed letters stay, so NFD must come first."""
     return _run_of("StripAccents").sub("", text)
 
 
 def nmt(text: str) -> str:
-    """Without most control characters; spaces of most kinds, and some that show nothing, become a space."""
+    """Removes most control characters; turns most spaces and some invisible characters into a space."""
     return _one_of("Nmt.spaces").sub(" ", _run_of("Nmt.removed").sub("", text))
 
 
 def strip(text: str, *, left: bool = True, right: bool = True) -> str:
-    """Without white space at the start and at the end."""
+    """Removes white space at the start and at the end."""
     spaces = _spaces()
     text = text.lstrip(spaces) if left else text
     return text.rstrip(spaces) if right else text
@@ -69,14 +69,14 @@ def bert(
     strip_accents: bool | None = None,
     lowercase: bool = True,
 ) -> str:
-    """BertNormalizer; its fields are the arguments. Accents go with the capitals if not said otherwise."""
-    wanted = {
+    """BertNormalizer; its fields are the arguments. `strip_accents` None means the value of `lowercase`."""
+    enabled = {
         _cleaned: clean_text,
         _chinese_apart: handle_chinese_chars,
         _without_accents: lowercase if strip_accents is None else strip_accents,
         NORMALIZERS["Lowercase"]: lowercase,
     }
-    for step in (step for step, is_wanted in wanted.items() if is_wanted):
+    for step in (step for step, is_enabled in enabled.items() if is_enabled):
         text = step(text)
     return text
 
@@ -94,7 +94,7 @@ NORMALIZERS: dict[str, Callable[[str], str]] = {
 
 
 def _cleaned(text: str) -> str:
-    """Control, format, private and unassigned characters go, white space becomes a space."""
+    """Removes control, format, private-use and unassigned characters; white space becomes a space."""
     return _one_of("space").sub(" ", _run_of("Bert.removed").sub("", text))
 
 
@@ -136,13 +136,16 @@ def _composed(text: str, form: str) -> str:
 
 
 def _ordered(text: str) -> str:
-    """Canonical order: neighbouring marks sorted by combining class, those of one class as they were."""
+    """Canonical order: adjacent marks sorted by combining class, stable within a class."""
     class_of = combining_classes().__getitem__
     return _marks().sub(lambda match: "".join(sorted(match[0], key=class_of)), text)
 
 
 def _joined(text: str) -> str:
-    """Composition of decomposed text: a mark joins the starter before it unless one as strong is between."""
+    """Composition of decomposed text.
+
+    A mark joins the preceding starter unless a mark of at least its class is between.
+    """
     pairs, classes = _pairs(), combining_classes()
     chars: list[str] = []
     starter, last_class = -1, 0
@@ -162,7 +165,7 @@ def _joined(text: str) -> str:
 
 @cache
 def _decompositions(form: str) -> dict[int, str]:
-    """Everything that a character becomes in the form, and each mark itself, as `str.translate` wants."""
+    """The full decomposition of each character, and each mark itself, as `str.translate` expects."""
     marks = {ord(mark): mark for mark in combining_classes()}
     hangul = {code: _jamo(code - HANGUL_FIRST) for code in range(HANGUL_FIRST, HANGUL_LAST + 1)}
     compatible = mapping("NFKD") if form == "NFKD" else {}
@@ -170,7 +173,7 @@ def _decompositions(form: str) -> dict[int, str]:
 
 
 def _jamo(index: int) -> str:
-    """The letters of a Hangul syllable: two, or three."""
+    """The letters of a Hangul syllable: two or three."""
     lead_and_vowel, tail = divmod(index, N_TAILS)
     lead, vowel = divmod(lead_and_vowel, N_VOWELS)
     return chr(LEADS + lead) + chr(VOWELS + vowel) + (chr(TAILS + tail) if tail else "")
@@ -178,7 +181,7 @@ def _jamo(index: int) -> str:
 
 @cache
 def _pairs() -> dict[str, str]:
-    """What a starter and the character after it compose to."""
+    """The composition of a starter and the character after it."""
     excluded = set(members("uncomposed"))
     whole = {
         letters: chr(code_point)
@@ -200,9 +203,9 @@ def _decomposable(form: str) -> re.Pattern[str]:
 
 @cache
 def _unstable(form: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Characters that composition may touch: as a search, and as runs with the starter before them.
+    """Patterns of the characters that composition may change: a search, and runs with the preceding starter.
 
-    All others compose with nothing before them and stand for themselves, so a run ends safely at one.
+    All other characters compose with nothing before them and stay unchanged, so a run may end at one of them.
     """
     pairs = _pairs()
     changed = {chr(code_point) for code_point in _decompositions(form)}.difference(pairs.values())

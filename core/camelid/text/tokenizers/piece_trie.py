@@ -1,6 +1,6 @@
-"""Strings by their characters, for all tokens that a place of a text begins with.
+"""A trie of strings by characters, which finds all tokens that begin at a position of a text.
 
-A branch is sorted out when a text first enters it, so a vocabulary of any size is ready at once.
+A branch is expanded when a text first enters it, so that a vocabulary of any size is ready at once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 from camelid.errors import ModelFormatError
 
 V = TypeVar("V")
-# Every place of a text may walk so far; the longest token known of these kinds of vocabulary has 32.
+# The limit of steps from each position of a text; the longest known token of these kinds has 32 characters.
 MAX_PIECE = 256
 
 
 class Branch(Generic[V]):
-    """All strings that begin in the same way, and the value of the one that ends here, if one does."""
+    """All strings with a common prefix, and the value of the string that equals the prefix, if any."""
 
     __slots__ = ("_depth", "_pieces", "_values", "children", "value")
 
@@ -28,7 +28,7 @@ class Branch(Generic[V]):
         self._depth = depth
 
     def spread(self) -> dict[str, Branch[V]]:
-        """The branches by the next character, sorted out on the first call."""
+        """The branches by next character, made on the first call."""
         if self._pieces:
             groups: dict[str, list[str]] = {}
             for piece in self._pieces:
@@ -45,7 +45,7 @@ class Branch(Generic[V]):
 
 
 def trie(values: Mapping[str, V]) -> Branch[V]:
-    """The root over all keys of `values`. Raises ModelFormatError for one above MAX_PIECE characters."""
+    """The trie of all keys of `values`. Raises ModelFormatError for a key above MAX_PIECE characters."""
     longest = max(values, key=len, default="")
     if len(longest) > MAX_PIECE:
         raise ModelFormatError(

@@ -1,7 +1,7 @@
-"""Pre-tokenizers: how text is cut into words before byte-pair merges. One row a way to cut.
+"""Pre-tokenizers that cut text into words before byte-pair merges, one table row each.
 
-llama.cpp (src/llama-vocab.cpp) names the rows and their facts. The regexes are those that the models
-publish, see published.py; where no publication is known they are llama.cpp's own.
+Names and flags of the rows come from llama.cpp (src/llama-vocab.cpp). The regexes are those that the models
+publish (published.py), or llama.cpp's where no publication is known.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from camelid.text.tokenizers.splitting import cutter
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Regexes applied in turn, each to the pieces that the ones before it left; and facts of the family."""
+    """Regexes applied in turn, each to the pieces that the previous left, and flags of the model family."""
 
     patterns: tuple[str, ...]
-    ignore_merges: bool = False  # a word that is a token is taken whole, whatever the merges say
-    add_bos: bool = False  # what the family does when the file does not say
-    spells_bytes: bool = True  # tokens are spelled in the byte alphabet; else in characters, ▁ for a space
+    ignore_merges: bool = False  # a word that is a token is encoded without merges
+    add_bos: bool = False  # the family's default if the file has no flag
+    spells_bytes: bool = True  # tokens are in the byte alphabet; else in characters with ▁ for a space
 
     def split(self, text: str) -> list[str]:
-        """Cut `text` into words; joined, they are `text` again."""
+        """Cuts `text` into words; joined, they are `text`."""
         words = [text] if text else []
         for pattern in self.patterns:
             cut = cutter(pattern)
@@ -32,12 +32,12 @@ class Splitter:
         return words
 
 
-def rows(names: str, *patterns: str, **facts: bool) -> dict[str, Splitter]:
-    return dict.fromkeys(names.split(), Splitter(patterns, **facts))
+def rows(names: str, *patterns: str, **flags: bool) -> dict[str, Splitter]:
+    return dict.fromkeys(names.split(), Splitter(patterns, **flags))
 
 
-# tokenizer.ggml.pre -> its row. Qwen's tokenizer.json also normalises to NFC, which GGUF cannot say;
-# llama.cpp leaves it out, and so does this table.
+# tokenizer.ggml.pre -> its row. Qwen's tokenizer.json also normalizes to NFC, which GGUF cannot express;
+# this table omits it, as llama.cpp does.
 SPLITTERS: dict[str, Splitter] = {
     **rows(
         "gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe gigachat "
@@ -98,13 +98,13 @@ SPLITTERS: dict[str, Splitter] = {
 
 
 def splitter(name: str) -> Splitter:
-    """The row called `name`, as tokenizer.ggml.pre has it. Raises UnsupportedModelError."""
+    """The row of a tokenizer.ggml.pre name. Raises UnsupportedModelError."""
     if name not in SPLITTERS:
         families = {row.patterns: first for first, row in reversed(SPLITTERS.items())}
         raise UnsupportedModelError(
             f"pre-tokenizer {name!r:.80} is not known; known: {', '.join(sorted(families.values()))} "
-            f"and others that cut as one of these, {len(SPLITTERS)} in all; "
-            "add its regexes as a row of SPLITTERS in text/pretokenize.py",
+            f"and equivalent names, {len(SPLITTERS)} in all; "
+            "add its regexes as a row of SPLITTERS in text/tokenizers/pretokenize.py",
             kind="pre-tokenizer",
             name=name,
             known=sorted(SPLITTERS),

@@ -1,7 +1,7 @@
 """The regexes that models publish for cutting text into words before byte-pair merges.
 
-As their tokenizer.json has them, but for what is noted beside one; (?i:…) is written out, because
-re.IGNORECASE follows the interpreter's tables. How they are run in linear time: splitting.py.
+The regexes are those of tokenizer.json, apart from the differences noted here; (?i:…) is expanded, since
+re.IGNORECASE follows the interpreter's Unicode tables. splitting.py runs them in linear time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXAONE_MOE = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 
-# Words that end where small letters are followed by a capital; letters without case and marks are both.
+# Words end where a capital follows a small letter; marks and letters without case count as both.
 CAMEL_CASE = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -83,11 +83,11 @@ AFMOE_SCRIPTS = (
     "|[\u0e00-\u0e7f]+|[\u0e80-\u0eff]+|[\u1780-\u17ff]+|[\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]+"
     "|[\uac00-\ud7af\u1100-\u11ff]+)"
 )
-# Three digits together from the right. Published as three regexes, for runs of 510 digits and within them.
+# Groups of three digits from the right. Published as three regexes, for runs of 510 digits and within them.
 AFMOE_DIGITS = r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))"
 TINY_AYA_DIGITS = r"\d{1,3}(?=(?:\d{3})*\b)"
 SUPERBPE_DIGITS = r"(?=(\d{3})+(?!\d))"
-# Published as (?:\r?\n)+(?!\r?\n) with the text that follows merged to the match.
+# Published as (?:\r?\n)+(?!\r?\n) with the following text merged to the match.
 LAGUNA_LINES = r"(?:\r?\n)+(?:[^\r\n]|\r(?!\n))*"
 LINES = r"[^\n]+|[\n]+"
 CHAMELEON = (

@@ -1,8 +1,8 @@
-"""Any ordinary regex of a pre-tokenizer in linear time: an automaton that keeps Perl's order of alternatives.
+"""An automaton that runs a regex in linear time and keeps Perl's order of alternatives.
 
-A state is a list of places in the program, the preferred first; a match drops all that come after it, so the
-match found is the one that backtracking would find. Where it ran on without reaching another match, that is
-remembered, so that no later search runs there again.
+A state is a list of positions in the program, the preferred first; a match drops all later positions, so the
+match found is the one that backtracking finds. Positions from which no further match was reached are stored,
+so that no later search runs there again.
 Source: Cox, "Regular Expression Matching: the Virtual Machine Approach" (2009); Reps, "Maximal-munch
 tokenization in linear time" (1998).
 """
@@ -20,23 +20,26 @@ from camelid.errors import UnsupportedModelError
 from camelid.text.grammar.char_classes import Ranges
 from camelid.text.tokenizers.regex_syntax import CHAR, LOOK, SPLIT, Instruction, compile_regex
 
-MAX_STEPS = 1 << 16  # steps of an automaton: its states by the kinds of characters
+MAX_STEPS = 1 << 16  # transitions of an automaton: its states times the kinds of characters
 CACHED = 64
-SHORT = 8  # steps in vain that are not worth remembering
+SHORT = 8  # a shorter trail without a match is not worth storing
 
 State = tuple[int, ...]
-Step = tuple[int, bool]  # the next state, and whether a match ended before the character
-END = 0  # the kind of what comes after the last character
-DEAD = 0  # the state of no places
+Step = tuple[int, bool]  # the next state, and True if a match ended before the character
+END = 0  # the kind of the end of the text
+DEAD = 0  # the state without positions
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Characters that every class of a regex treats alike are of one kind, which changes at `borders`."""
+    """Kinds of characters: all classes of a regex treat the characters of a kind alike.
+
+    Kinds change at `borders`.
+    """
 
     borders: Sequence[int]
     kinds: Sequence[int]
-    members: Sequence[frozenset[int]]  # by kind, the instructions whose class has it
+    members: Sequence[frozenset[int]]  # by kind, the instructions whose class contains it
 
     def of(self, char: str) -> int:
         return self.kinds[bisect_right(self.borders, ord(char)) - 1]
@@ -51,7 +54,7 @@ class Automaton:
     start: int
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where each match starts and ends, left to right."""
+        """Start and end of each match, left to right."""
         kind_of = {char: self.kinds.of(char) for char in set(text)}
         kinds = [*map(kind_of.__getitem__, text), END]
         at, vain = 0, set[int]()
@@ -62,9 +65,9 @@ class Automaton:
             at = max(end, at + 1)
 
     def _end(self, kinds: Sequence[int], at: int, vain: set[int]) -> int:
-        """Where the match that starts at `at` ends; -1 if there is none.
+        """The end of the match that starts at `at`; -1 if there is none.
 
-        `vain` are states at places from where no match was reached, so none will be.
+        `vain` are pairs of state and position from which no match was reached.
         """
         steps, n_states = self.steps, len(self.steps)
         state, end = self.start, -1
@@ -86,13 +89,13 @@ class Automaton:
 
 @lru_cache(CACHED)
 def automaton(regex: str) -> Automaton:
-    """The automaton of a regex. Raises UnsupportedModelError for one that it cannot run."""
+    """The automaton of a regex. Raises UnsupportedModelError if it needs more than MAX_STEPS."""
     program, start = compile_regex(regex)
     kinds = kinds_of(program)
     order: list[State] = [(), (start,)]
     numbers = {state: i for i, state in enumerate(order)}
     steps: list[list[Step]] = []
-    for state in order:  # grows
+    for state in order:  # `order` grows during the loop
         found = [stepped(program, state, kind, kinds) for kind in range(len(kinds.members))]
         order += dict.fromkeys(after for after, _ in found if after not in numbers)
         numbers |= {after: i for i, after in enumerate(order[len(numbers) :], len(numbers))}
@@ -104,14 +107,14 @@ def automaton(regex: str) -> Automaton:
 
 def refuse(regex: str) -> NoReturn:
     raise UnsupportedModelError(
-        f"tokenizer: the regex {regex[:80]!r} needs too large an automaton; add it to text/published.py",
+        f"tokenizer: the regex {regex[:80]!r} needs a too large automaton; add it to tokenizers/published.py",
         kind="regex",
         name=regex[:80],
     )
 
 
 def kinds_of(program: Sequence[Instruction]) -> Kinds:
-    """Every class cuts the code points in two; the kinds are what all of them leave."""
+    """The kinds: every class cuts the code points in two, and the kinds are the resulting parts."""
     classes = {chars: n for n, chars in enumerate(dict.fromkeys(one.chars for one in program if one.chars))}
     borders = sorted({0, *joined.from_iterable((a, b + 1) for chars in classes for a, b in chars)})
     found: dict[frozenset[int], int] = {frozenset({-1}): END}  # no character is of this kind
@@ -126,7 +129,7 @@ def kinds_of(program: Sequence[Instruction]) -> Kinds:
 
 
 def spread(chars: Ranges, borders: Sequence[int]) -> list[bool]:
-    """For each stretch between borders, whether the class has it."""
+    """For each range between borders, True if the class contains it."""
     marks, ends = [False] * len(borders), {border: i for i, border in enumerate(borders)}
     for first, last in chars:
         for i in range(ends[first], ends[last + 1]):
@@ -135,7 +138,7 @@ def spread(chars: Ranges, borders: Sequence[int]) -> list[bool]:
 
 
 def stepped(program: Sequence[Instruction], state: State, kind: int, kinds: Kinds) -> tuple[State, bool]:
-    """The places after a character of this kind, and whether a match ended before it."""
+    """The positions after a character of this kind, and True if a match ended before it."""
     members, seen, found = kinds.members[kind], set[int](), dict[int, None]()
     waiting = list(reversed(state))
     while waiting:

@@ -1,7 +1,8 @@
-"""Regexes of pre-tokenizers, as Oniguruma reads them, as programs of a few instructions.
+"""A compiler of pre-tokenizer regexes, in Oniguruma's dialect, to programs of four instructions.
 
-Literals, classes with properties, groups, alternation, greedy, lazy and harmless possessive repeats,
-(?i:…) over ASCII, and lookahead for one character. All else is refused by name and place.
+Supported: literals, classes with properties, groups, alternation, greedy and lazy repeats, possessive repeats
+that do not change the match, (?i:…) over ASCII, and lookahead for one character. Other syntax is refused with
+its name and position.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from camelid.text.grammar.rules import complement
 from camelid.text.unicode_tables import rows
 
 MAX_REGEX = 4096  # characters
-MAX_DEPTH = 32  # of groups and sets
-MAX_PROGRAM = 2048  # instructions; counted repeats are written out
+MAX_DEPTH = 32  # nesting of groups and sets
+MAX_PROGRAM = 2048  # instructions; counted repeats are expanded
 
 CHAR, SPLIT, LOOK, MATCH = range(4)
 COUNTED = re.compile(r"\{([0-9]{1,4})(,?)([0-9]{0,4})\}")
@@ -27,14 +28,16 @@ PROPERTY = re.compile(r"\\([pP])\{(\^?)([A-Za-z]+)\}")
 HEX = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,6})\})")
 CLASSES = {"s": "space", "d": "Nd", "w": "word"}
 CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "a": 7, "e": 27}
-# What else ignoring case takes for an ASCII letter.
+# Non-ASCII characters that equal an ASCII letter when case is ignored.
 FOLDED = {"s": 0x17F, "k": 0x212A}
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """CHAR goes on to `then` over a character of `chars`; SPLIT tries `then` before `other`; LOOK goes on
-    if the next character is of `chars`, or with `negative` if it is not, as at the end of the text."""
+    """CHAR continues at `then` over a character of `chars`; SPLIT tries `then` before `other`.
+
+    LOOK continues if the next character is in `chars`; with `negative`, if it is not or the text has ended.
+    """
 
     op: int
     then: int = 0
@@ -45,17 +48,17 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Part of a regex. `emit` adds its instructions, which go on to a place, and tells where they begin."""
+    """Part of a regex. `emit` appends its instructions, which continue at `then`, and returns their start."""
 
     emit: Callable[[list[Instruction], int], int]
     nullable: bool
-    first: Ranges  # with which characters a match may begin
-    chars: Ranges | None = None  # of an item that is one character
+    first: Ranges  # the characters that a match may begin with
+    chars: Ranges | None = None  # for an item of one character
     possessive: bool = False
 
 
 def compile_regex(regex: str) -> tuple[list[Instruction], int]:
-    """The program, and where it begins. Raises UnsupportedModelError."""
+    """The program of a regex and its start. Raises UnsupportedModelError."""
     parser = Parser(regex)
     if len(regex) > MAX_REGEX:
         parser.refuse(f"is longer than {MAX_REGEX} characters")
@@ -63,7 +66,7 @@ def compile_regex(regex: str) -> tuple[list[Instruction], int]:
     if parser.at < len(regex):
         parser.refuse("has a ) that closes nothing")
     if item.nullable:
-        parser.refuse("matches nothing at all")
+        parser.refuse("matches the empty text")
     program: list[Instruction] = [Instruction(MATCH)]
     return program, item.emit(program, 0)
 
@@ -83,7 +86,7 @@ def look(chars: Ranges, negative: bool) -> Item:
 
 
 def chain(items: Sequence[Item]) -> Item:
-    """One after the other."""
+    """The items in sequence."""
 
     def emit(program: list[Instruction], then: int) -> int:
         for item in reversed(items):
@@ -104,7 +107,7 @@ def first_of(items: Iterable[Item]) -> Ranges:
 
 
 def either(items: Sequence[Item]) -> Item:
-    """The first that leads to a match."""
+    """The first item that leads to a match."""
 
     def emit(program: list[Instruction], then: int) -> int:
         start = items[-1].emit(program, then)
@@ -119,7 +122,7 @@ def either(items: Sequence[Item]) -> Item:
 
 
 def repeat(item: Item, least: int, most: int | None, *, lazy: bool) -> Item:
-    """`item` so many times, as often as can be, or with `lazy` as seldom."""
+    """`item` from `least` to `most` times, as often as possible, or with `lazy` as rarely as possible."""
 
     def emit(program: list[Instruction], then: int) -> int:
         if most is None:
@@ -157,7 +160,7 @@ def add(program: list[Instruction], instruction: Instruction) -> int:
 
 @dataclass(slots=True)
 class Parser:
-    """Reads a regex from left to right."""
+    """A recursive-descent parser of one regex."""
 
     regex: str
     at: int = 0
@@ -166,7 +169,7 @@ class Parser:
     def refuse(self, why: str) -> NoReturn:
         raise UnsupportedModelError(
             f"tokenizer: the regex {self.regex[:80]!r} {why}, at character {self.at}; "
-            "add it to text/published.py",
+            "add it to tokenizers/published.py",
             kind="regex",
             name=self.regex[:80],
         )
@@ -182,7 +185,7 @@ class Parser:
         return found
 
     def next(self) -> str:
-        """The next character, which there must be."""
+        """Reads the next character; an error at the end."""
         if self.at >= len(self.regex):
             self.refuse("ends too early")
         self.at += 1
@@ -222,7 +225,7 @@ class Parser:
         return replace(repeat(item, least, most, lazy=lazy), possessive=possessive, chars=None)
 
     def bounds(self) -> tuple[int, int | None]:
-        """How often, read from the quantifier here; once where there is none."""
+        """Reads the quantifier here; (1, 1) without one."""
         for quantifier, found in {"*": (0, None), "+": (1, None), "?": (0, 1)}.items():
             if self.take(quantifier):
                 return found
@@ -240,7 +243,7 @@ class Parser:
         if self.take("."):
             return char(complement(LINE_FEED))
         if self.regex[self.at] in "^$*+?":
-            self.refuse(f"has a {self.regex[self.at]!r} that is not supported here")
+            self.refuse(f"has an unsupported {self.regex[self.at]!r}")
         return char(self.folded(self.escape_or_literal(), fold))
 
     def group(self, fold: bool) -> Item:
@@ -253,7 +256,7 @@ class Parser:
         if self.take("?i:"):
             return self.closed(fold=True)
         if not self.take("?:") and self.regex.startswith("?", self.at):
-            self.refuse("has a group that is not supported")
+            self.refuse("has an unsupported group")
         return self.closed(fold)
 
     def closed(self, fold: bool) -> Item:
@@ -263,25 +266,25 @@ class Parser:
         return item
 
     def bracket(self) -> Ranges:
-        """A set, behind its [."""
+        """Reads a set after its [."""
         self.nested()
         negative, found = self.take("^"), list[tuple[int, int]]()
         while not self.take("]"):
             if self.take("&&") or self.take("[:"):
-                self.refuse("has a set that is not supported")
+                self.refuse("has an unsupported set")
             found += self.bracket() if self.take("[") else self.range_()
         self.depth -= 1
         return complement(union(found)) if negative else union(found)
 
     def range_(self) -> Ranges:
-        """A class, a character, or a range of characters."""
+        """Reads a class, a character, or a range of characters."""
         first = self.escape_or_literal()
         if not re.compile(r"-[^\]\[]").match(self.regex, self.at):
             return first
         self.at += 1
         last = self.escape_or_literal()
         if not is_one(first) or not is_one(last) or first[0][0] > last[0][0]:
-            self.refuse("has a range that is none")
+            self.refuse("has an invalid range")
         return ((first[0][0], last[0][0]),)
 
     def escape_or_literal(self) -> Ranges:
@@ -300,17 +303,17 @@ class Parser:
         if letter in CONTROLS:
             return ((CONTROLS[letter], CONTROLS[letter]),)
         if letter.isascii() and letter.isalnum():
-            self.refuse(f"has \\{letter}, which is not supported")
+            self.refuse(f"has the unsupported escape \\{letter}")
         return ((ord(letter), ord(letter)),)
 
     def property(self, name: str, *, negative: bool) -> Ranges:
         known = rows("unicode.txt")
         if (len(name) > 2 and name != "Han") or not any(row.startswith(name) for row in known):
-            self.refuse(f"has the property {name[:40]}, which is not known")
+            self.refuse(f"has the unknown property {name[:40]}")
         return complement(unicode_class(name)) if negative else unicode_class(name)
 
     def folded(self, chars: Ranges, fold: bool) -> Ranges:
-        """With `fold`, the letters of both cases."""
+        """The characters; with `fold`, the letters of both cases."""
         if not fold:
             return chars
         if any(last > 0x7F for _, last in chars):
@@ -330,7 +333,7 @@ def is_one(chars: Ranges) -> bool:
 
 
 def is_harmless(item: Item, rest: Sequence[Item]) -> bool:
-    """Whether giving nothing back changes nothing: what follows needs none of it."""
+    """True if a possessive repeat matches the same text: the rest never needs a character of the repeat."""
     if all(one.nullable for one in rest):
         return not any(one.first == EVERY for one in rest)
     return not overlap(item.first, first_of(rest))

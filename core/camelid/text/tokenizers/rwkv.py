@@ -1,6 +1,6 @@
-"""RWKV's tokenizer (GGUF kind "rwkv"): always the longest token that the bytes ahead begin with.
+"""RWKV's tokenizer (GGUF kind "rwkv"): greedy encoding by the longest token at each position.
 
-Tokens are byte strings, which files spell as Python does: \\t, \\n, \\r, \\x and two digits, or a backslash
+Tokens are byte strings, which files escape as Python does: \\t, \\n, \\r, \\x and two digits, or a backslash
 before any other character. Source: BlinkDL/RWKV-LM, rwkv_vocab_v20230424.
 """
 
@@ -17,17 +17,17 @@ from camelid.text.tokenizers.vocab import NORMAL, USER_DEFINED, Vocab, literal
 ESCAPED = re.compile(rb"\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
 CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 TEXT = frozenset({NORMAL, USER_DEFINED})
-MAX_TOKEN_BYTES = 1024  # published vocabularies end at 128; work per byte of text grows with it
+MAX_TOKEN_BYTES = 1024  # published vocabularies have at most 128; the work per byte of text grows with it
 
 
 def unescaped(token: str, token_type: int) -> bytes:
-    """The bytes of one token. Raises ModelFormatError for a spelling that stands for none."""
+    """The bytes of one token. Raises ModelFormatError for an invalid escape."""
 
     def byte(found: re.Match[bytes]) -> bytes:
         code = found[1]
         if code in (b"", b"x"):
             raise ModelFormatError(
-                f"tokenizer: token {token!r:.80} has a backslash without what should follow it", token=token
+                f"tokenizer: token {token!r:.80} has an incomplete escape after a backslash", token=token
             )
         return bytes.fromhex(code[1:].decode()) if len(code) == 3 else CONTROLS.get(code, code)
 
@@ -35,26 +35,26 @@ def unescaped(token: str, token_type: int) -> bytes:
 
 
 class LongestMatch:
-    """Finds the longest token that a text goes on with, in O(log(number of lengths)) look-ups.
+    """Finds the longest token at a position of a text in O(log(number of lengths)) look-ups.
 
-    A binary search over the lengths that tokens have. The beginnings of longer tokens that such searches meet
-    are kept, each with the longest token that it begins with: who follows a long token in vain has found the
-    shorter one (Waldvogel et al., SIGCOMM 1997).
+    A binary search over the lengths of tokens. The prefixes of longer tokens that such searches visit are
+    stored with the longest token that each of them begins with, so a failed search for a long token has
+    already found the shorter one (Waldvogel et al., SIGCOMM 1997).
     """
 
     def __init__(self, tokens: Iterable[bytes]) -> None:
         shorter_first = sorted(tokens, key=len)
         self._lengths = sorted({len(token) for token in shorter_first})
-        self._longest: dict[bytes, bytes] = {}  # a token or the beginning of one -> the longest token in it
+        self._longest: dict[bytes, bytes] = {}  # token or visited prefix -> the longest token at its start
         for token in shorter_first:
-            for length in beginnings(self._lengths, len(token)):
+            for length in visited_lengths(self._lengths, len(token)):
                 begun = token[:length]
                 if begun not in self._longest:
                     self._longest[begun] = self.find(begun, 0)
             self._longest[token] = token
 
     def find(self, text: bytes, at: int) -> bytes:
-        """The longest token at `at`, or nothing."""
+        """The longest token at `at`, or empty bytes."""
         lengths, longest = self._lengths, self._longest
         best, low, high = b"", 0, len(lengths)
         while low < high:
@@ -67,8 +67,8 @@ class LongestMatch:
         return best
 
 
-def beginnings(lengths: Sequence[int], length: int) -> Iterable[int]:
-    """The shorter lengths that a binary search for `length` meets on its way."""
+def visited_lengths(lengths: Sequence[int], length: int) -> Iterable[int]:
+    """The shorter lengths that a binary search for `length` visits."""
     low, high = 0, len(lengths)
     while low < high:
         middle = (low + high) // 2
@@ -85,17 +85,17 @@ class Rwkv:
     def __init__(self, vocab: Vocab, unknown_id: int | None) -> None:
         pieces = [unescaped(token, kind) for token, kind in zip(vocab.tokens, vocab.types, strict=True)]
         rows = zip(range(len(vocab)), vocab.types, pieces, strict=True)
-        # The lowest id wins. Steering and unused tokens are left out: no text may make one.
+        # The lowest id counts. Control and unused tokens are left out: no text may become one.
         self._ids = {piece: i for i, kind, piece in reversed(list(rows)) if kind in TEXT and piece}
         self._unknown_id = unknown_id
         check_lengths(self._ids)
         self._tokens: dict[int, list[bytes]] = {}  # by first byte
         for token in self._ids:
             self._tokens.setdefault(token[0], []).append(token)
-        self._matches: dict[int, LongestMatch] = {}  # made when the first byte is first met
+        self._matches: dict[int, LongestMatch] = {}  # by first byte, made on first use
 
     def encode_word(self, word: str) -> Sequence[int]:
-        """Token ids of `word`. RequestError if the vocabulary lacks one of its bytes."""
+        """Token ids of `word`. Raises RequestError if a byte has no token."""
         text, at, token_ids = word.encode(), 0, list[int]()
         ids, matches = self._ids, self._matches
         while at < len(text):
@@ -123,7 +123,7 @@ class Rwkv:
 
 
 def check_lengths(tokens: Iterable[bytes]) -> None:
-    """Raises UnsupportedModelError for a token that is too long to be looked for at every byte of a text."""
+    """Raises UnsupportedModelError for a token too long to be searched at every byte of a text."""
     longest = max(tokens, key=len, default=b"")
     if len(longest) > MAX_TOKEN_BYTES:
         raise UnsupportedModelError(
@@ -135,7 +135,10 @@ def check_lengths(tokens: Iterable[bytes]) -> None:
 
 
 def rwkv_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
+    """The tokenizer described by `tokenizer.ggml.*`, kind "rwkv".
+
+    Raises ModelFormatError, UnsupportedModelError.
+    """
     vocab = Vocab(*tokens_and_types(metadata), unescaped)
     model = Rwkv(vocab, special_id(metadata, "unknown_token_id", len(vocab)))
     return Pipeline(vocab, model.encode_word, roles=roles(metadata, vocab))

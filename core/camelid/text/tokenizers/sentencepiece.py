@@ -1,8 +1,8 @@
-"""SentencePiece BPE (GGUF kind "llama": Llama 2, Mistral, Gemma, Phi-3): characters joined by scores.
+"""SentencePiece BPE (GGUF kind "llama": Llama 2, Mistral, Gemma, Phi-3): characters merged by scores.
 
-Spaces are written ▁, one more goes before every stretch of text, and characters without a token become
-tokens of their UTF-8 bytes. As llama.cpp does, nothing is normalised. Files that were converted from a
-tokenizer.json may list merges, which then count instead of the scores.
+Spaces become ▁, one ▁ is put before every stretch of text, and characters without a token become the tokens
+of their UTF-8 bytes. Text is not normalized, as in llama.cpp. Files converted from a tokenizer.json may list
+merges, which then replace the scores.
 Source: google/sentencepiece, bpe_model.cc; Kudo and Richardson, arXiv:1808.06226.
 """
 
@@ -31,12 +31,12 @@ from camelid.text.tokenizers.vocab import (
 )
 
 SPACE = "▁"
-MADE = frozenset({NORMAL, USER_DEFINED})  # tokens that text may become
+TEXT_TYPES = frozenset({NORMAL, USER_DEFINED})  # tokens that text may become
 BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 WORD = re.compile(f"{SPACE}*[^{SPACE}]*")
-# Ids that files leave out, and what the kind does then (llama.cpp src/llama-vocab.cpp).
+# Default ids of files without these keys (llama.cpp src/llama-vocab.cpp).
 DEFAULT_IDS = {key("bos_token_id"): 1, key("eos_token_id"): 2}
-# Keys of other kinds, with the value that changes nothing here.
+# Keys of other kinds, each with the value that has no effect here.
 HARMLESS: dict[str, object] = {
     "remove_extra_whitespaces": False,
     "treat_whitespace_as_suffix": False,
@@ -46,7 +46,7 @@ HARMLESS: dict[str, object] = {
 
 
 def piece_bytes(token: str, token_type: int) -> bytes:
-    """The bytes of one token: ▁ is a space wherever text is meant. Raises ModelFormatError."""
+    """The bytes of one token, with ▁ as a space in text tokens. Raises ModelFormatError."""
     if token_type in STEERING:
         return literal(token, token_type)
     if token_type != BYTE:
@@ -55,16 +55,16 @@ def piece_bytes(token: str, token_type: int) -> bytes:
 
 
 def byte_of(token: str) -> int:
-    """The byte that a token of type BYTE names, as in <0x0A>. Raises ModelFormatError."""
+    """The byte of a token of type BYTE, such as <0x0A>. Raises ModelFormatError."""
     if found := BYTE_TOKEN.fullmatch(token):
         return int(found[1], 16)
-    raise ModelFormatError(f"tokenizer: byte token {token!r:.80}, want <0x00> to <0xFF>", token=token)
+    raise ModelFormatError(f"tokenizer: byte token {token!r:.80}, expected <0x00> to <0xFF>", token=token)
 
 
 class SentencePieceBpe:
-    """Encodes a word. `ranks` are of `left + joiner + right`; the lowest is joined first.
+    """Encodes words. `ranks` are the ranks of `left + joiner + right`; the lowest rank is merged first.
 
-    `unused` tokens are joined like those of `ids`, then taken apart again.
+    Tokens in `unused` are merged like the others and split into their parts again.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class SentencePieceBpe:
         self._halves: dict[str, Sequence[str]] = {}
 
     def encode_word(self, word: str) -> Sequence[int]:
-        """Token ids of one word. RequestError for a character that no token can stand for."""
+        """Token ids of one word. Raises RequestError for a character without any token."""
         symbols = merge(list(word), self._ranks, self._joiner)
         if self._unused and not self._unused.isdisjoint(symbols):
-            symbols = self._taken_apart(symbols)
+            symbols = self._without_unused(symbols)
         ids = self._ids
         try:
             return tuple([ids[symbol] for symbol in symbols])
@@ -97,7 +97,10 @@ class SentencePieceBpe:
             return self._with_fallback(symbols)
 
     def _with_fallback(self, symbols: Sequence[str]) -> Sequence[int]:
-        """Ids where some characters have no token. A run of unknown ones is one unknown token."""
+        """Token ids of symbols, some without a token.
+
+        A run of unknown characters becomes one unknown token.
+        """
         token_ids: list[int] = []
         for symbol in symbols:
             token_id = self._ids.get(symbol)
@@ -107,20 +110,20 @@ class SentencePieceBpe:
         return tuple(token_ids)
 
     def _fallback(self, char: str) -> list[int]:
-        """The tokens of a character's bytes, or the unknown token. Raises RequestError."""
+        """The tokens of a character's bytes, else the unknown token. Raises RequestError."""
         bytes_of_char = char.encode()
         if self._byte_ids.keys() >= set(bytes_of_char):
             return [self._byte_ids[byte] for byte in bytes_of_char]
         if self._unknown_id is not None:
             return [self._unknown_id]
         raise RequestError(
-            f"the vocabulary has no token for {char!r}, nor for its bytes, nor for unknown characters",
+            f"the vocabulary has no token for {char!r}, nor for its bytes, nor an unknown token",
             field="text",
             code_point=ord(char),
         )
 
-    def _taken_apart(self, symbols: Sequence[str]) -> list[str]:
-        """`symbols` without unused tokens: in their place stands what they were joined of."""
+    def _without_unused(self, symbols: Sequence[str]) -> list[str]:
+        """The symbols with each unused token replaced by the symbols that it was merged from."""
         waiting = list(reversed(symbols))
         used: list[str] = []
         while waiting:
@@ -132,33 +135,36 @@ class SentencePieceBpe:
         return used
 
     def _halves_of(self, token: str) -> Sequence[str]:
-        """What a token is joined of: the outcome of all merges but the last."""
+        """The symbols that a token is merged from: the result of all merges except the last."""
         if token not in self._halves:
             ranks = ChainMap[str, float | None]({token: None}, self._ranks)
             self._halves[token] = merge(list(token), ranks)
         return self._halves[token]
 
     def split(self, text: str) -> Iterable[str]:
-        """Words with the spaces before them, so that they can be cached; else the text as it is."""
+        """Words with the spaces before them, which can be cached; the whole text if words must not be cut."""
         if self._cuts_words:
             return (found[0] for found in WORD.finditer(text) if found[0])
         return whole(text)
 
     @cached_property
     def _cuts_words(self) -> bool:
-        """Whether cutting before ▁ changes nothing: no token reaches over one, and ▁ is never unknown."""
+        """True if cutting before ▁ changes no token: no token has ▁ inside, and ▁ is a token."""
         tokens = self._ids.keys() | self._unused
         return SPACE in self._ids and not any(SPACE in token.lstrip(SPACE) for token in tokens)
 
 
 def spelled_ids(vocab: Vocab, kinds: Container[int]) -> dict[str, int]:
-    """Ids of the tokens of some types, by their spelling with ▁. The lowest id wins."""
+    """Ids of the tokens of some types, by their spelling with ▁. The lowest id counts."""
     rows = zip(reversed(vocab.tokens), reversed(vocab.types), range(len(vocab) - 1, -1, -1), strict=True)
     return {token.replace(" ", SPACE): i for token, kind, i in rows if kind in kinds and token}
 
 
 def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
-    """The model of most files. Without scores the leftmost pair comes first. Raises ModelFormatError."""
+    """The model of files with scores.
+
+    Without scores the leftmost pair is merged first. Raises ModelFormatError.
+    """
     scores = array(metadata, "scores", float) if key("scores") in metadata else [0.0] * len(vocab)
     if len(scores) != len(vocab) or any(score != score for score in scores):
         raise ModelFormatError(
@@ -167,28 +173,32 @@ def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
             got=len(scores),
             want=len(vocab),
         )
-    ids = spelled_ids(vocab, MADE)
+    ids = spelled_ids(vocab, TEXT_TYPES)
     made = spelled_ids(vocab, {UNUSED}) | ids
     ranks: dict[str, float | None] = {token: -scores[i] for token, i in made.items() if len(token) > 1}
     return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, unused=made.keys() - ids.keys())
 
 
 def by_merges(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
-    """The model of files whose scores do not tell the merges. Raises ModelFormatError."""
-    ids, steering = spelled_ids(vocab, MADE), {t.replace(" ", SPACE) for t in retyped(metadata, vocab)}
+    """The model of files with listed merges. Raises ModelFormatError."""
+    steering = {t.replace(" ", SPACE) for t in retyped(metadata, vocab)}
+    ids = spelled_ids(vocab, TEXT_TYPES)
     merges = text_merges(array(metadata, "merges", str), ids, steering)
     ranks: dict[str, float | None] = {pair: rank for rank, pair in enumerate(merges)}
     return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, joiner=" ")
 
 
 def fallbacks(vocab: Vocab) -> tuple[dict[int, int], int | None]:
-    """Ids of bytes, and of what is unknown. Raises ModelFormatError."""
+    """The ids of byte tokens, and of the unknown token. Raises ModelFormatError."""
     byte_ids = {byte_of(vocab.tokens[i]): i for i, kind in enumerate(vocab.types) if kind == BYTE}
     return byte_ids, next((i for i, kind in enumerate(vocab.types) if kind == UNKNOWN), None)
 
 
 def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer that `tokenizer.ggml.*` describes. Raises ModelFormatError, UnsupportedModelError."""
+    """The tokenizer described by `tokenizer.ggml.*`, kind "llama".
+
+    Raises ModelFormatError, UnsupportedModelError.
+    """
     refuse_other_kinds(metadata)
     metadata = DEFAULT_IDS | {**metadata}
     vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
@@ -198,7 +208,7 @@ def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
         vocab,
         model.encode_word,
         roles=roles(metadata, vocab, add_bos=True),
-        # llama.cpp puts the space before every stretch, not only before the one that opens the text.
+        # llama.cpp puts the space before every stretch, not only before the first.
         prepare=lambda text, opens: prefix + text.replace(" ", SPACE),
         joined=lambda text, opens: text.replace(" ", SPACE),
         split=model.split,
@@ -207,16 +217,15 @@ def sentencepiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
 
 
 def characters_from_gguf(metadata: Mapping[str, object], row: Splitter) -> Pipeline:
-    """Kind "gpt2" where tokens are spelled in characters with ▁ for a space, as in Gemma 4, not in bytes.
+    """Kind "gpt2" with tokens spelled in characters and ▁ for a space, as in Gemma 4, instead of bytes.
 
-    The merges are listed, words are cut as the row says, and nothing goes before a text.
-    Raises ModelFormatError.
+    Merges are listed, the row cuts the words, and no space is put before a text. Raises ModelFormatError.
     """
     vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
-    model, lines = by_merges(metadata, vocab), spelled_ids(vocab, MADE)
+    model, lines = by_merges(metadata, vocab), spelled_ids(vocab, TEXT_TYPES)
 
     def encode_word(word: str) -> Sequence[int]:
-        # As llama.cpp: converters drop merges of line ends, but keep the tokens.
+        # As in llama.cpp: converters drop the merges of line ends but keep the tokens.
         if word in lines and not word.strip("\n"):
             return (lines[word],)
         return model.encode_word(word)
@@ -231,12 +240,12 @@ def characters_from_gguf(metadata: Mapping[str, object], row: Splitter) -> Pipel
 
 
 def refuse_other_kinds(metadata: Mapping[str, object]) -> None:
-    """UnsupportedModelError for settings that readers of this kind ignore, so that ids would be wrong."""
+    """Raises UnsupportedModelError for settings that readers of this kind ignore: ids would be wrong."""
     for name, harmless in HARMLESS.items():
         if (value := metadata.get(key(name), harmless)) != harmless:
             raise UnsupportedModelError(
-                f"{key(name)} is {value!r:.40}, which no reader of kind 'llama' follows; "
-                "leave it out of the file if the model was trained without",
+                f"{key(name)} is {value!r:.40}, which readers of kind 'llama' ignore; "
+                "remove it from the file if the model was trained without it",
                 kind="tokenizer",
                 name=name,
             )

@@ -1,8 +1,8 @@
-"""Unigram: of all ways to cut a word into tokens, the one whose scores have the greatest sum (T5, XLM-R).
+"""Unigram: of all cuts of a word into tokens, the cut with the greatest sum of scores (T5, XLM-R).
 
 Source: google/sentencepiece src/unigram_model.cc, huggingface/tokenizers models/unigram, llama.cpp
-src/llama-vocab.cpp. Sums are float64, as in the last two; SentencePiece rounds each to float32 and may so
-prefer another cut of two that are nearly as good.
+src/llama-vocab.cpp. Sums are float64, as in the last two; SentencePiece rounds each sum to float32 and may
+therefore prefer another cut of nearly equal score.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from camelid.text.tokenizers.pipeline import Pipeline, as_it_is, without_space
 from camelid.text.tokenizers.sentencepiece import SPACE, byte_of, piece_bytes
 from camelid.text.tokenizers.vocab import BYTE, NORMAL, USER_DEFINED, Vocab
 
-PENALTY = 10.0  # an unknown character scores so much less than the worst token
-MOST = 3.5e38  # beyond float32; keeps sums over any text finite
+PENALTY = 10.0  # the score of an unknown character relative to the worst token
+MOST = 3.5e38  # above the largest float32; keeps the sums over any text finite
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 NO_ID = -1
 
@@ -29,10 +29,10 @@ Scored = tuple[float, int]
 
 
 class Unigram:
-    """Encodes a word. `pieces`: score and id of every token that text may become.
+    """Encodes words. `pieces`: score and id of every token that text may become.
 
-    A run of unknown characters becomes the tokens of its bytes if `byte_ids` has them all, else `unk_id`
-    once. Raises ModelFormatError for scores that are no numbers and tokens that are too long.
+    A run of unknown characters becomes the tokens of its bytes if `byte_ids` has them all, else one `unk_id`.
+    Raises ModelFormatError for scores that are not finite and tokens that are too long.
     """
 
     def __init__(
@@ -51,7 +51,10 @@ class Unigram:
         self._byte_ids = byte_ids or {}
 
     def encode_word(self, word: str) -> Sequence[int]:
-        """Token ids of a word. RequestError if it has an unknown character and the file no unknown token."""
+        """Token ids of a word.
+
+        Raises RequestError for an unknown character in a file without an unknown token.
+        """
         starts, ids = self._best_cut(word)
         unk = self._unk_id if self._unk_id is not None else NO_ID
         token_ids: list[int] = []
@@ -68,9 +71,9 @@ class Unigram:
         return tuple(reversed(token_ids))
 
     def _best_cut(self, word: str) -> tuple[list[int], list[int]]:
-        """For each place, where the last token of the best cut up to there starts, and its id.
+        """For each position, the start and the id of the last token of the best cut up to there.
 
-        Of equal sums the one with the longer last token stays: it came first.
+        Among equal sums the cut with the longer last token counts: it was found first.
         """
         n, root, unk_score = len(word), self._root.spread(), self._unk_score
         unk = self._unk_id if self._unk_id is not None else NO_ID
@@ -106,7 +109,7 @@ class Unigram:
             return known
         if self._unk_id is None:
             raise RequestError(
-                f"the vocabulary has no token for {text[:20]!r}, and none for the unknown", field="text"
+                f"the vocabulary has no token for {text[:20]!r}, nor an unknown token", field="text"
             )
         return (self._unk_id,)
 
@@ -115,13 +118,14 @@ def check_scores(pieces: Mapping[str, Scored]) -> None:
     for piece, (score, _) in pieces.items():
         if not -MOST < score < MOST:
             raise ModelFormatError(
-                f"tokenizer: the score of {piece!r:.40} is {score}, want a finite float32", score=score
+                f"tokenizer: the score of {piece!r:.40} is {score}, expected a finite float32", score=score
             )
 
 
 def exact_length(scores: Iterable[float]) -> int:
-    """Up to how many tokens any sum of these scores is exact: all are multiples of a power of two, and
-    float64 holds 53 bits.
+    """The number of tokens up to which any sum of these scores is exact.
+
+    All scores are multiples of a power of two, and float64 has 53 bits.
     """
     ratios = [abs(score).as_integer_ratio() for score in {*scores, 1.0}]
     grain = max(denominator for _, denominator in ratios)
@@ -130,14 +134,14 @@ def exact_length(scores: Iterable[float]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SpacedText:
-    """How SentencePiece spells a stretch of text before it cuts it."""
+    """SentencePiece's spelling of a stretch of text before it is cut."""
 
     charsmap: Charsmap | None
     add_space_prefix: bool
     remove_extra_whitespaces: bool
 
     def prepare(self, text: str, opens: bool) -> str:  # noqa: ARG002
-        """As llama.cpp, every stretch between named tokens is a text for itself."""
+        """Prepares a stretch of text between named tokens. Each stretch counts as a text, as in llama.cpp."""
         text = self.charsmap.normalize(text) if self.charsmap else text
         if self.remove_extra_whitespaces:
             text = re.sub("  +", " ", text.strip(" "))
@@ -148,8 +152,10 @@ class SpacedText:
 
 @dataclass(frozen=True, slots=True)
 class SpacedWords:
-    """Cuts a text before each ▁, where that changes no token: no token has one further inside, ▁ alone is
-    one, and the sums over the whole text are exact, so the best cut of it is the best cut of each word.
+    """Cuts a text before each ▁ where that changes no token.
+
+    Conditions: no token has a further ▁ inside, ▁ alone is a token, and the sums over the whole text are
+    exact, so that the best cut of the text consists of the best cuts of its words.
     """
 
     longest: int
@@ -171,7 +177,7 @@ def float32(value: float) -> float:
 
 
 def unigram_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer that `tokenizer.ggml.*` describes, kind "t5". Raises ModelFormatError."""
+    """The tokenizer described by `tokenizer.ggml.*`, kind "t5". Raises ModelFormatError."""
     metadata = {key("eos_token_id"): 1, key("unknown_token_id"): 2, **metadata}  # llama.cpp's defaults
     vocab = Vocab(*tokens_and_types(metadata), piece_bytes)
     pieces, unk_score = scored_pieces(vocab, array(metadata, "scores", float))
@@ -196,7 +202,7 @@ def unigram_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
 def scored_pieces(vocab: Vocab, scores: Sequence[float]) -> tuple[dict[str, Scored], float]:
     """The tokens that text may become, and the score of an unknown character.
 
-    User-defined tokens are found before; one that normalising brings about costs nothing.
+    User-defined tokens are matched before normalization; one that normalization creates has score 0.
     """
     if len(scores) != len(vocab):
         raise ModelFormatError(
@@ -211,10 +217,10 @@ def scored_pieces(vocab: Vocab, scores: Sequence[float]) -> tuple[dict[str, Scor
 
 
 def charsmap_of(metadata: Mapping[str, object]) -> Charsmap | None:
-    """The file's character map, if it has one; without one text stays as it is."""
+    """The file's character map; None, which leaves text unchanged, if the file has none."""
     if not metadata.get(key("precompiled_charsmap")):
         return None
     data = array(metadata, "precompiled_charsmap", int)
     if any(not -128 <= byte <= 255 for byte in data):
-        raise ModelFormatError(f"{key('precompiled_charsmap')} has numbers that are no bytes")
+        raise ModelFormatError(f"{key('precompiled_charsmap')} has numbers that are not bytes")
     return Charsmap(bytes(byte & 0xFF for byte in data))

@@ -1,4 +1,4 @@
-"""WordPiece: a word is the longest token that begins it, then the longest that goes on, and so forth (BERT).
+"""WordPiece: a word is the longest token at its start, then the longest continuation, and so on (BERT).
 
 Source: google-research/bert tokenization.py, huggingface/tokenizers models/wordpiece and decoders/wordpiece.
 """
@@ -17,23 +17,24 @@ from camelid.text.tokenizers.vocab import STEERING, Vocab, literal
 from camelid.text.tokenizers.words import bert_words
 
 MAX_CHARS = 100
-# GGUF names of the ids, with what llama.cpp takes where a file leaves them out.
+# GGUF keys of the ids, with llama.cpp's defaults for files without them.
 DEFAULT_IDS = {key("cls_token_id"): 101, key("unknown_token_id"): 100, key("seperator_token_id"): 102}
-SPACELESS = (".", "?", "!", ",")  # written without the space that parts words
+SPACELESS = (".", "?", "!", ",")  # written without the space that separates words
 
 
 class WordPiece:
-    """Encodes a word. `ids`: the tokens that text may become; `prefix` marks those that go on with a word.
+    """Encodes words. `ids` are the tokens that text may become; `prefix` marks tokens within a word.
 
-    A word that no tokens spell, or of more than `max_chars` characters, is `unk_id`. Raises ModelFormatError.
+    A word without a cut into tokens, or of more than `max_chars` characters, becomes `unk_id`. Raises
+    ModelFormatError.
     """
 
     def __init__(
         self, ids: Mapping[str, int], unk_id: int, *, prefix: str = "##", max_chars: int | None = MAX_CHARS
     ) -> None:
-        self._starts = self._goes_on = trie(ids)
+        self._starts = self._continuations = trie(ids)
         if prefix:
-            self._goes_on = trie({t[len(prefix) :]: i for t, i in ids.items() if t.startswith(prefix)})
+            self._continuations = trie({t[len(prefix) :]: i for t, i in ids.items() if t.startswith(prefix)})
         self._unk_id = unk_id
         self._max_chars = max_chars
 
@@ -48,12 +49,12 @@ class WordPiece:
             if token_id is None:
                 return (self._unk_id,)
             token_ids.append(token_id)
-            at, root = end, self._goes_on
+            at, root = end, self._continuations
         return tuple(token_ids)
 
 
 def longest(root: Branch[int], word: str, start: int) -> tuple[int, int | None]:
-    """Where the longest token that begins at `start` ends, and its id."""
+    """The end and the id of the longest token that begins at `start`."""
     found: tuple[int, int | None] = start, None
     branch = root.spread().get(word[start])
     end = start + 1
@@ -68,7 +69,7 @@ def longest(root: Branch[int], word: str, start: int) -> tuple[int, int | None]:
 
 
 def wordpiece_piece(token: str, token_type: int) -> bytes:
-    """The bytes of one token: ▁ begins a word, which a space parts from the one before."""
+    """The bytes of one token: ▁ begins a word, and a space separates it from the previous word."""
     if token_type in STEERING or not token.startswith(SPACE):
         return literal(token, token_type)
     word = token.removeprefix(SPACE)
@@ -76,11 +77,11 @@ def wordpiece_piece(token: str, token_type: int) -> bytes:
 
 
 def wordpiece_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """The tokenizer that `tokenizer.ggml.*` describes, kind "bert". Raises ModelFormatError.
+    """The tokenizer described by `tokenizer.ggml.*`, kind "bert". Raises ModelFormatError.
 
-    Tokens that begin words are spelled with ▁ there and the others without a mark, so that a ▁ within a word
-    may become one that begins words; words may be of any length. Both is as in llama.cpp. Text is normalised
-    and cut as `tokenizers` does it for BERT.
+    As in llama.cpp, tokens that begin a word are spelled with ▁ and the others without a mark, so that a ▁
+    within a word may become a token that begins a word; words may have any length. Text is normalized and cut
+    as `tokenizers` does for BERT.
     """
     metadata = DEFAULT_IDS | {**metadata}
     vocab = Vocab(*tokens_and_types(metadata), wordpiece_piece)
@@ -103,7 +104,7 @@ def marked_words(text: str) -> Iterable[str]:
 
 
 def bert_roles(metadata: Mapping[str, object], vocab: Vocab) -> Roles:
-    """Every text stands between [CLS] and [SEP]. Raises ModelFormatError."""
+    """The roles of the special tokens: [CLS] and [SEP] around every text. Raises ModelFormatError."""
     opens_with = "bos_token_id" if key("bos_token_id") in metadata else "cls_token_id"
     cls_id = required_id(metadata, opens_with, len(vocab))
     sep_id = required_id(metadata, "seperator_token_id", len(vocab))
@@ -116,7 +117,7 @@ def bert_roles(metadata: Mapping[str, object], vocab: Vocab) -> Roles:
 
 
 def required_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int:
-    """The id under this key. Raises ModelFormatError."""
+    """The id under a required key. Raises ModelFormatError."""
     token_id = special_id(metadata, name, n_tokens)
     if token_id is None:
         raise ModelFormatError(f"{key(name)} is missing", key=key(name))

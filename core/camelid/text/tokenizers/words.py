@@ -1,7 +1,7 @@
-"""Words: the steps that cut text by classes of characters, as tokenizer.json names them.
+"""Pre-tokenizers of tokenizer.json that cut text into words by character classes.
 
-What is matched is a piece, and what lies between two matches is another; a behaviour says which of them are
-kept or joined. Byte-level tokenizers cut by the regexes of pretokenize.py instead.
+Matches and the gaps between them are pieces; a behaviour keeps, drops or joins them. Byte-level tokenizers
+cut by the regexes of pretokenize.py instead.
 Source: huggingface/tokenizers, docs of `pre_tokenizers` and of SplitDelimiterBehavior.
 """
 
@@ -15,11 +15,11 @@ from itertools import pairwise
 
 from camelid.text.unicode_tables import char_set, rows, runs
 
-Piece = tuple[str, bool]  # never empty; whether it was matched
+Piece = tuple[str, bool]  # text, never empty; True for a match
 
 
 def pieces(rx: re.Pattern[str], text: str) -> list[Piece]:
-    """The matches of `rx` and the gaps between them, in order. A match of nothing only cuts."""
+    """The matches of `rx` and the gaps between them, in order. An empty match only cuts."""
     found: list[Piece] = []
     end = 0
     for match in rx.finditer(text):
@@ -37,17 +37,17 @@ def removed(found: Iterable[Piece]) -> list[str]:
 
 
 def merged_with_previous(found: Iterable[Piece]) -> list[str]:
-    """A match ends the piece before it; of several in a row only the first does."""
+    """Appends a match to the piece before it; of consecutive matches only the first."""
     return _grouped(found, lambda last, this: this and not last)
 
 
 def merged_with_next(found: Iterable[Piece]) -> list[str]:
-    """A match begins the piece after it; of several in a row only the last does."""
+    """Prepends a match to the piece after it; of consecutive matches only the last."""
     return _grouped(found, lambda last, this: last and not this)
 
 
 def contiguous(found: Iterable[Piece]) -> list[str]:
-    """Matches in a row are one piece."""
+    """Joins consecutive matches to one piece."""
     return _grouped(found, lambda last, this: last == this)
 
 
@@ -62,51 +62,51 @@ BEHAVIORS: dict[str, Callable[[Iterable[Piece]], list[str]]] = {
 
 
 def split(text: str, rx: re.Pattern[str], behavior: str = "Isolated", *, invert: bool = False) -> list[str]:
-    """Cut at the matches of `rx`, or with `invert` at what it does not match."""
+    """Cuts at the matches of `rx`, or with `invert` at the gaps."""
     found = pieces(rx, text)
     return BEHAVIORS[behavior]([(piece, not is_match) for piece, is_match in found] if invert else found)
 
 
 def whitespace_split(text: str) -> list[str]:
-    """What stands between white space."""
+    """The text between white space."""
     return _find("[^{space}]+").findall(text)
 
 
 def whitespace(text: str) -> list[str]:
-    """Runs of word characters, and runs of what is neither that nor white space."""
+    """Runs of word characters, and runs of other characters except white space."""
     return _find("[{Whitespace.word}]+|[^{Whitespace.word}{space}]+").findall(text)
 
 
 def bert_words(text: str) -> list[str]:
-    """What stands between white space, each punctuation mark apart."""
+    """The text between white space, each punctuation mark on its own."""
     return _find("[^{space}{Punctuation}]+|[{Punctuation}]").findall(text)
 
 
 def punctuation(text: str, behavior: str = "Isolated") -> list[str]:
-    """Cut at every punctuation mark."""
+    """Cuts at every punctuation mark."""
     return split(text, _find("[{Punctuation}]"), behavior)
 
 
 def digits(text: str, *, individual_digits: bool = False) -> list[str]:
-    """Cut runs of numeric characters off the rest, or each of them."""
+    """Cuts off runs of numeric characters, or each of them."""
     return split(text, _find("[{Digits}]" if individual_digits else "[{Digits}]+"))
 
 
 def char_delimiter_split(text: str, delimiter: str) -> list[str]:
-    """What stands between the delimiters, which are dropped."""
+    """The text between the delimiters, which are dropped."""
     return [word for word in text.split(delimiter) if word]
 
 
 def fixed_length(text: str, length: int = 5) -> list[str]:
-    """Words of so many characters; the last may be shorter."""
+    """Words of `length` characters; the last may be shorter."""
     return [text[start : start + length] for start in range(0, len(text), length)]
 
 
 def unicode_scripts(text: str) -> list[str]:
-    """Cut where the script changes; characters of none, such as spaces, stay with the word before them.
+    """Cuts where the script changes; characters without a script, such as spaces, stay with the word before.
 
-    Han, Hiragana and Katakana count as one. What stands before the first character of a script is dropped,
-    as the original does it.
+    Han, Hiragana and Katakana count as one script. Text before the first character with a script is dropped,
+    as in `tokenizers`.
     """
     starts: list[int] = []
     script = None
@@ -130,7 +130,7 @@ PRE_TOKENIZERS: dict[str, Callable[[str], list[str]]] = {
 
 
 def _grouped(found: Iterable[Piece], joins: Callable[[bool, bool], bool]) -> list[str]:
-    """Pieces, each in one group with those before it as long as `joins` (last is match, this is match)."""
+    """Groups of pieces: a piece joins its group while `joins`(last is match, this is match) is True."""
     groups: list[list[str]] = []
     last = False
     for piece, is_match in found:
@@ -144,13 +144,13 @@ def _grouped(found: Iterable[Piece], joins: Callable[[bool, bool], bool]) -> lis
 
 @cache
 def _find(pattern: str) -> re.Pattern[str]:
-    """Compile a regex that names the classes of its sets in braces."""
+    """Compiles a regex with the classes of its sets named in braces."""
     return re.compile(re.sub(r"\{([A-Za-z.]+)\}", lambda match: char_set(match[1]), pattern))
 
 
 @cache
 def _scripts() -> tuple[list[int], list[str]]:
-    """Where a run of a script or of none starts, ascending, and the script, or "" for none."""
+    """The starts of runs of a script, ascending, and the script of each, "" for none."""
     names = [name for name in rows("unicode.txt") if name.startswith("script")]
     found = {start: name for name in names for start, _ in runs(name)}
     gaps = {end: "" for name in names for _, end in runs(name) if end not in found}

@@ -1,1 +1,1 @@
-"""Tool calls and reasoning found in generated text while it comes, a row a family of models."""
+"""Tool calls and reasoning, parsed from generated text as it arrives; one table row per model family."""

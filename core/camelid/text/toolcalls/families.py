@@ -1,4 +1,4 @@
-"""How families of models write tool calls and thoughts: a row each, found from the chat template."""
+"""The formats of tool calls and reasoning, one row per model family, detected from the chat template."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from camelid.errors import UnsupportedModelError
 from camelid.text.toolcalls.family import SPACE, Family, Pair, Slot, Tags
 
-# Opening and closing of thoughts, by which a template that has the second is known to use them.
+# Reasoning markers (opening, closing). A template that contains the closing marker uses the pair.
 THINKING: tuple[Pair, ...] = (
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
@@ -26,7 +26,7 @@ COHERE = ("<|END_OF_TURN_TOKEN|>", "<|END_RESPONSE|>")
 GLM = Tags("<arg_key>", "</arg_key>", "</arg_value>", "</tool_call>", value_open="<arg_value>")
 PARAMETER = Tags('<parameter name="', '">', "</parameter>", "</invoke>")
 
-# The first row whose signs are all in the template counts, so special ones come first.
+# The first row whose signs are all in the template counts, so special rows come first.
 _ROWS = (
     Family(
         name="gpt-oss", signs=("<|channel|>", "<|message|>", "<|call|>"), primed="to=",
@@ -115,7 +115,7 @@ _ROWS = (
         thinking=("<|channel>thought\n", "<channel|>"), dropped=('<|"|>',), ends=("<turn|>",
         "<|tool_response>"),
     ),
-    # Its calls stay text.
+    # Calls of this family are not parsed and stay text.
     Family(name="minimax-m3", signs=("<mm:think>",), thinking=("<mm:think>", "</mm:think>")),
     Family(
         name="glm", signs=("<arg_key>", "<arg_value>"), call=("<tool_call>", NAME, GLM),
@@ -167,11 +167,11 @@ _ROWS = (
     Family(name="plain"),
 )  # fmt: skip
 FAMILIES: Mapping[str, Family] = {row.name: row for row in _ROWS}
-USUAL = FAMILIES["plain"].thinking
+DEFAULT_THINKING = FAMILIES["plain"].thinking
 
 
 def family_named(name: str) -> Family:
-    """The row of that name. UnsupportedModelError, which lists the names, if there is none."""
+    """The row of a name. Raises UnsupportedModelError, with the known names, for another name."""
     if name not in FAMILIES:
         raise UnsupportedModelError(
             f"unknown family of tool calls {name!r}; known: {', '.join(FAMILIES)}",
@@ -181,18 +181,18 @@ def family_named(name: str) -> Family:
 
 
 def detect(template: str | None) -> Family:
-    """The family of a model, from its chat template's source; `plain` if no row fits.
+    """The family of a model, from its chat template's source; `plain` if no row matches.
 
-    Thoughts are looked for only if the template knows of them.
+    Reasoning is parsed only if the template contains a pair of THINKING.
     """
     source = template or ""
     row = next(row for row in _ROWS if all(sign in source for sign in row.signs))
-    if row.thinking != USUAL:
+    if row.thinking != DEFAULT_THINKING:
         return row
     return replace(row, thinking=next((pair for pair in THINKING if pair[1] in source), None))
 
 
 def opens_reasoning(rendered_prompt_tail: str, family: Family) -> bool:
-    """Whether the prompt ends within the model's thoughts, so that the answer begins there."""
+    """True if the prompt ends with the opening of reasoning, so that the output begins within reasoning."""
     opening = family.thinking[0].rstrip(SPACE) if family.thinking else ""
     return bool(opening) and rendered_prompt_tail.rstrip(SPACE).endswith(opening)

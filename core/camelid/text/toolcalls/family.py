@@ -1,7 +1,7 @@
-"""The words in which a family's way of writing is put.
+"""The description of a family's format.
 
-A call is a tuple of steps, read in order with optional white space before each: a string that must come;
-a tuple, an optional group known by its first string; a Slot or Tags. What closes a call may be missing.
+A call is a tuple of steps, read in order with optional white space before each: a required string; a tuple,
+an optional group identified by its first string; a Slot or Tags. The closing of a call is optional.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ SPACE = " \t\r\n"
 
 
 class Slot(Enum):
-    """What a step reads."""
+    """The content that a step reads."""
 
     NAME = auto()  # the tool's name
     ID = auto()  # the call's id
     NAME_AND_COUNT = auto()  # functions.name:3, which is the id too
     ARGUMENTS = auto()  # a JSON object
-    CALLS = auto()  # {"name": …, "arguments": {…}}, one, several, or a list of them
+    CALLS = auto()  # {"name": …, "arguments": {…}}, one, several, or a list
     KEYED_CALLS = auto()  # the same as {name: {…}}
-    PYTHON = auto()  # name(key="value", …), one or a list of them
-    CALLS_OR_PYTHON = auto()  # after an opening either of them, without one CALLS only
+    PYTHON = auto()  # name(key="value", …), one or a list
+    CALLS_OR_PYTHON = auto()  # after an opening marker either form, otherwise CALLS only
     BARE_KEYS = auto()  # {key:<|"|>value<|"|>}
-    HARMONY = auto()  # the header of a message, which names its channel and recipient
+    HARMONY = auto()  # the header of a message with its channel and recipient
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Arguments as tagged keys and values. A value stands there bare if the tool's schema says string."""
+    """Arguments as tagged keys and values. A value of schema type string is written without quotes."""
 
     key_open: str
     key_end: str
     value_end: str
     call_end: str
     value_open: str = ""
-    padded: bool = False  # a line break on either side of a value is no part of it
-    attribute: str = ""  # parts the key from its value's type, where the tag tells it
+    padded: bool = False  # a line break on either side of a value is not part of it
+    attribute: str = ""  # separates the key from the type of its value, if the tag has one
 
     def literals(self) -> tuple[str, ...]:
         return (self.key_open, self.key_end, self.value_open, self.value_end, self.call_end)
@@ -51,36 +51,36 @@ Pair: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One way of writing. `signs`: a template that holds all of them is of this family."""
+    """The format of a model family. A template that contains all `signs` belongs to the family."""
 
     name: str
     signs: tuple[str, ...] = ()
-    opens: tuple[str, ...] = ()  # may stand before a call (before several, where the call opens itself)
+    opens: tuple[str, ...] = ()  # optional before a call, or before several
     call: tuple[Step, ...] = ()
     closes: tuple[str, ...] = ()
     thinking: Pair | None = ("<think>", "</think>")
     answer: Pair | None = None  # wraps the content, after thoughts only
-    dropped: tuple[str, ...] = ()  # control tokens that carry no text
+    dropped: tuple[str, ...] = ()  # control tokens without text
     ends: tuple[str, ...] = ()  # ends of a turn
-    primed: str | None = None  # a call may begin the message without its opening, with this ("": at once)
-    no_tool: str = ""  # a "tool" that means the user
+    primed: str | None = None  # begins a call that lacks its opening ("": nothing does)
+    no_tool: str = ""  # a tool name that stands for the user
     calls_end_thoughts: bool = False
 
     @property
     def markers(self) -> frozenset[str]:
-        """Every string that the parser looks for."""
+        """Every string that the parser searches for."""
         pairs = [*(self.thinking or ()), *(self.answer or ())]
         every = [*self.opens, *self.closes, *pairs, *self.dropped, *self.ends, *_literals(self.call)]
         return frozenset(every) - {""}
 
     def shows(self, control_tokens: Iterable[str]) -> frozenset[str]:
-        """Those whose text the parser needs to see."""
+        """The control tokens that the parser needs as text."""
         markers = self.markers
         return frozenset(token for token in control_tokens if any(token in marker for marker in markers))
 
     @property
     def openings(self) -> frozenset[str]:
-        """The strings at which a call may begin."""
+        """The strings that may begin a call."""
         first = self.call[0] if self.call else ""
         return frozenset((*self.opens, first if isinstance(first, str) else "")) - {""}
 

@@ -1,11 +1,11 @@
-"""Calls written as JSON: {"name": …, "arguments": {…}} and its kin."""
+"""Calls written as JSON: {"name": …, "arguments": {…}} and variants."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 
-from camelid.text.toolcalls.feed import SPACE, Broken, Wait
+from camelid.text.toolcalls.feed import SPACE, InvalidCall, Wait
 from camelid.text.toolcalls.json_scanner import is_json
 from camelid.text.toolcalls.reading import Machine, arguments, checked, end, expect, held_value, start
 
@@ -15,7 +15,7 @@ ARGUMENT_KEYS = frozenset({"arguments", "parameters"})
 
 
 def calls(m: Machine, one: Callable[[Machine], Wait[None]]) -> Wait[None]:
-    """A call, a list of calls, or calls one after the other."""
+    """A call, a list of calls, or consecutive calls."""
     listed = yield from m.feed.literal("[")
     while True:
         yield from expect(m, "{")
@@ -26,12 +26,12 @@ def calls(m: Machine, one: Callable[[Machine], Wait[None]]) -> Wait[None]:
         if (yield from m.feed.peek()) != "{":
             break
     if parted and not listed:
-        raise Broken
+        raise InvalidCall
     yield from m.feed.literal("]" if listed else "")
 
 
 def named_call(m: Machine) -> Wait[None]:
-    """The rest of {"name": …, "arguments": {…}}, its members in any order and others skipped."""
+    """The rest of {"name": …, "arguments": {…}}: members in any order, unknown members skipped."""
     m.name, m.id, early, started = "", "", "", False
     while True:
         key = string_of((yield from held_value(m)))
@@ -41,21 +41,21 @@ def named_call(m: Machine) -> Wait[None]:
             yield from json_arguments(m)
             started = True
         else:
-            early = noted(m, key, (yield from held_value(m)), started) or early
+            early = stored_member(m, key, (yield from held_value(m)), started) or early
         yield from m.feed.run(SPACE)
         if not (yield from m.feed.literal(",")):
             break
-    if started:  # a bracket that is missing or one too many spoils no call
+    if started:  # a missing or surplus bracket does not invalidate the call
         yield from m.feed.literal("}")
         return
     yield from expect(m, "}")
     if not m.name or (m.bare and not early):
-        raise Broken
+        raise InvalidCall
     whole_call(m, early or "{}")
 
 
-def noted(m: Machine, key: str, value: str, started: bool) -> str:
-    """Keep what a member says of the call; the arguments, if it holds them."""
+def stored_member(m: Machine, key: str, value: str, started: bool) -> str:
+    """Stores a member of the call; returns the arguments if the member is the arguments."""
     if started:
         return ""
     if key in NAME_KEYS:
@@ -65,7 +65,7 @@ def noted(m: Machine, key: str, value: str, started: bool) -> str:
     elif key in ARGUMENT_KEYS:
         return object_text(value)
     elif m.bare and key != "type":
-        raise Broken
+        raise InvalidCall
     return ""
 
 
@@ -80,7 +80,7 @@ def keyed_call(m: Machine) -> Wait[None]:
 
 
 def json_arguments(m: Machine) -> Wait[None]:
-    """An object, or what some models write for one."""
+    """An object, or the forms that some models write in its place."""
     if (yield from m.feed.peek()) == "{":
         yield from arguments(m)
     else:
@@ -94,15 +94,15 @@ def whole_call(m: Machine, text: str) -> None:
 
 
 def object_text(value: str) -> str:
-    """The text of an object: itself, within a string, or none at all."""
+    """The text of an object, given as an object, within a string, or as null."""
     text = string_of(value) if value[0] == '"' else "{}" if value == "null" else value
     if not text.startswith("{") or not is_json(text):
-        raise Broken
+        raise InvalidCall
     return text
 
 
 def string_of(value: str) -> str:
-    """What a JSON string says; Broken if it is another value."""
+    """The value of a JSON string. Raises InvalidCall for another type."""
     if value[0] != '"':
-        raise Broken
+        raise InvalidCall
     return str(json.loads(value))

@@ -1,14 +1,14 @@
-"""JSON (RFC 8259) checked while it comes: where a value ends, and whether it is one."""
+"""An incremental JSON (RFC 8259) validator that finds the end of a value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-# Python's own json module gives up at about 1,000; what calls a tool must be readable to the tool.
+# Python's json module fails at about 1,000 levels; a tool must be able to read its arguments.
 MAX_DEPTH = 200
 STRUCTURE = frozenset("{}[],")
-PLAIN = re.compile(r'[^"\\\x00-\x1f]*')  # what a string holds as it is
+PLAIN = re.compile(r'[^"\\\x00-\x1f]*')  # the unescaped characters of a string
 
 
 def _row(*rules: tuple[Iterable[str], str]) -> Mapping[str, str]:
@@ -16,7 +16,7 @@ def _row(*rules: tuple[Iterable[str], str]) -> Mapping[str, str]:
 
 
 def _strings() -> dict[str, Mapping[str, str]]:
-    """States of a string, for keys and for values, by what follows."""
+    """The states of a string, for keys and values, by the state that follows."""
     table: dict[str, Mapping[str, str]] = {}
     for text, after in (("key", "colon"), ("text", "after")):
         table[text] = _row(('"', after), ("\\", f"{text} escape"))
@@ -29,7 +29,7 @@ def _strings() -> dict[str, Mapping[str, str]]:
 
 
 def _words() -> dict[str, Mapping[str, str]]:
-    """A state for each beginning of true, false and null."""
+    """A state for each proper prefix of true, false and null."""
     return {
         word[:end]: _row((word[end], word[: end + 1] if end + 1 < len(word) else "after"))
         for word in ("true", "false", "null")
@@ -44,7 +44,7 @@ VALUE = (
     ("t", "t"), ("f", "f"), ("n", "n"),
 )  # fmt: skip
 EXPONENT = (("eE", "exponent"),)
-# State -> character -> next state; the characters of STRUCTURE, as states, are what `_nest` does.
+# State -> character -> next state. The characters of STRUCTURE are not states: `_nest` handles them.
 STEPS: Mapping[str, Mapping[str, str]] = {
     "value": _row((" \t\n\r", "value"), *VALUE),
     "first value": _row((" \t\n\r", "first value"), *VALUE, ("]", "]")),
@@ -67,7 +67,10 @@ NUMBER_ENDS = frozenset({"zero", "integer", "fraction", "power"})
 
 
 class JsonScanner:
-    """Reads one value. Time is linear in the text; memory is one character a level, at most MAX_DEPTH."""
+    """A scanner of one value.
+
+    Time is linear in the text; memory is one character per level, at most MAX_DEPTH.
+    """
 
     def __init__(self) -> None:
         self.done = False
@@ -76,8 +79,10 @@ class JsonScanner:
         self._nested: list[str] = []
 
     def feed(self, text: str, at: int) -> int:
-        """Where the value's text ends in `text`, from `at`: its last character, the first that breaks it
-        (then `broken`), or the end of `text`. A number outside all brackets ends before what follows."""
+        """Scans `text` from `at`; returns the end of the value, of its valid part (`broken`), or of `text`.
+
+        A number outside all brackets ends before the next character.
+        """
         while at < len(text) and not self.done:
             if self._state in {"text", "key"}:
                 at = self._plain(text, at)
@@ -89,7 +94,7 @@ class JsonScanner:
         return at
 
     def end(self) -> bool:
-        """Whether the value is whole, if nothing follows."""
+        """True if the value is complete when no more text follows."""
         return self.done or (not self._nested and self._state in NUMBER_ENDS)
 
     def _plain(self, text: str, at: int) -> int:
@@ -97,7 +102,7 @@ class JsonScanner:
         return found.end() if found else at
 
     def _step(self, char: str) -> bool:
-        """Whether the character belongs to the value."""
+        """Advances by a character; returns False if the character is not part of the value."""
         state = STEPS[self._state].get(char)
         if self._state in NUMBER_ENDS and not self._nested and state in {None, "after", *STRUCTURE}:
             self.done = True
@@ -111,7 +116,7 @@ class JsonScanner:
         return True
 
     def _nest(self, char: str) -> bool:
-        """Open, close or go on in an object or array; False if it may not be done here."""
+        """Opens, continues or closes an object or array; returns False if that is invalid here."""
         nested = self._nested
         if char == ",":
             self._state = "next key" if nested[-1] == "}" else "value"
@@ -126,6 +131,6 @@ class JsonScanner:
 
 
 def is_json(text: str) -> bool:
-    """Whether the whole text is one JSON value, with no space after it."""
+    """True if the whole text is one JSON value without trailing space."""
     scanner = JsonScanner()
     return scanner.feed(text, 0) == len(text) and scanner.end() and not scanner.broken

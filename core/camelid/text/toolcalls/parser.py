@@ -1,4 +1,4 @@
-"""The machine that reads generated text by a family's row: content, thoughts and calls."""
+"""The parser of generated text: content, reasoning and tool calls by a family's row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from camelid.text.toolcalls.families import family_named
 from camelid.text.toolcalls.family import Family
-from camelid.text.toolcalls.feed import SPACE, Broken, Feed, Wait, words
+from camelid.text.toolcalls.feed import SPACE, Feed, InvalidCall, Wait, string_set
 from camelid.text.toolcalls.parts import Part
 from camelid.text.toolcalls.steps import follow
 from camelid.text.toolcalls.values import tool_schemas
@@ -18,19 +18,20 @@ ID_CHARS = string.ascii_letters + string.digits
 
 
 def random_id() -> str:
-    """Nine letters and digits: the ids that Mistral's templates accept."""
+    """Nine letters and digits: the id format that Mistral's templates accept."""
     return "".join(secrets.choice(ID_CHARS) for _ in range(9))
 
 
 class OutputParser:
-    """Turns generated text into parts while it comes.
+    """Parses generated text into parts as it arrives.
 
-    How the text is cut makes no difference but to where deltas are cut. Nothing is lost but markers, the
-    syntax around a call and white space beside markers: text that only begins like a call is content as it
-    was written, in its place. A call is announced when its name is known and its arguments begin; from then
-    on it stays a call. If its arguments break, it ends there, not `complete`, and what follows is content.
-    No text raises an error. Held back are at most a marker, 64 characters of white space, and of a call
-    what stands before its arguments (64 Ki characters) or one value of unknown type (1 Mi characters).
+    The parts are independent of how the text is cut, except for the borders of deltas. Only markers, the
+    syntax around a call and white space beside markers are dropped: text that merely begins like a call
+    becomes content, unchanged and in place. A call starts once its name is known and its arguments begin, and
+    is a call from then on. If its arguments become invalid, the call ends incomplete and the following text
+    is content. No text raises an error. The parser holds back at most a marker, 64 characters of white space,
+    and of a call the text before its arguments (64 Ki characters) or one value of unknown type (1 Mi
+    characters).
     """
 
     def __init__(
@@ -48,17 +49,17 @@ class OutputParser:
         self.name = self.id = ""
         self.bare = self.called = False
         self.thinking = starts_in_reasoning and family.thinking is not None
-        self._thought = self.thinking
+        self._had_thoughts = self.thinking
         self._reader = self._read()
 
     def push(self, text: str) -> list[Part]:
-        """More generated text; the parts that are sure by now."""
+        """Adds generated text; returns the parts that are certain."""
         self.feed.push(text)
         next(self._reader, None)
         return self.writer.take()
 
     def finish(self) -> list[Part]:
-        """The text is over; the parts that were held back."""
+        """Ends the text; returns the parts that were held back."""
         self.feed.closed = True
         next(self._reader, None)
         self.writer.finish()
@@ -71,7 +72,7 @@ class OutputParser:
             more = yield from (self._thoughts() if self.thinking else self._content())
 
     def _begin(self) -> Wait[None]:
-        """What only the beginning of a message may hold."""
+        """Reads a beginning that only the start of a message may have."""
         if self.thinking:
             self.writer.border()
             yield from self.feed.run(SPACE)
@@ -82,21 +83,21 @@ class OutputParser:
             self.bare = False
 
     def _primed(self, beginning: str) -> Wait[None]:
-        """A call whose opening stands in the prompt, or is left out."""
+        """A call whose opening is in the prompt, or missing."""
         yield from self.feed.run(SPACE)
         if not (yield from self.feed.literal(beginning)) and beginning:
-            raise Broken
+            raise InvalidCall
         first = self.family.call[0]
         opened = isinstance(first, str)
         yield from self.feed.literal(first if opened else "")
         yield from follow(self, self.family.call[opened:])
 
     def _content(self) -> Wait[bool]:
-        """Text for the user up to the next marker, and what that begins; False at the end."""
+        """Reads content up to and including the next marker; returns False at the end."""
         family, (opening, _) = self.family, self.family.thinking or ("", "")
-        answer = family.answer if self._thought and family.answer else ()
-        wanted = words(*family.openings, *family.dropped, *family.ends, opening, *answer)
-        word = yield from self.feed.until(wanted, self.writer.content)
+        answer = family.answer if self._had_thoughts and family.answer else ()
+        patterns = string_set(*family.openings, *family.dropped, *family.ends, opening, *answer)
+        word = yield from self.feed.until(patterns, self.writer.content)
         if word in family.openings:
             yield from self._attempt(word, self._call(word))
         elif word:
@@ -105,11 +106,11 @@ class OutputParser:
         return bool(word)
 
     def _thoughts(self) -> Wait[bool]:
-        """The same for thoughts."""
+        """Reads reasoning up to and including the next marker; returns False at the end."""
         family, (_, closing) = self.family, self.family.thinking or ("", "")
         openings = family.openings if family.calls_end_thoughts else ()
-        self._thought = True
-        word = yield from self.feed.until(words(*openings, closing, *family.ends), self.writer.reasoning)
+        self._had_thoughts = True
+        word = yield from self.feed.until(string_set(*openings, closing, *family.ends), self.writer.reasoning)
         if word in openings:
             yield from self._attempt(word, self._call(word))
         elif word:
@@ -118,11 +119,11 @@ class OutputParser:
         return bool(word)
 
     def _call(self, word: str) -> Wait[None]:
-        """A call, after the marker that opens it."""
+        """Reads a call after its opening marker."""
         yield from follow(self, self.family.call[word == self.family.call[0] :])
 
     def _attempt(self, word: str, call: Wait[None]) -> Wait[None]:
-        """Read a call. What turns out to be none of it is text again."""
+        """Reads a call; if the text is not a valid call, it becomes text again."""
         self.feed.hold(word)
         self.called = False
         try:
@@ -130,13 +131,13 @@ class OutputParser:
             if self.called:
                 yield from self.feed.run(SPACE)
                 yield from self.feed.literal(*self.family.closes)
-            self.feed.let_go()
-        except Broken:
+            self.feed.release()
+        except InvalidCall:
             if self.writer.calling:
                 self.writer.end(complete=False)
                 self.called = True
             (self.writer.reasoning if self.thinking and not self.called else self.writer.content)(
-                self.feed.let_go()
+                self.feed.release()
             )
         self.thinking = self.thinking and not self.called
 
@@ -148,11 +149,12 @@ def parser_for(
     starts_in_reasoning: bool = False,
     new_id: Callable[[], str] = random_id,
 ) -> OutputParser:
-    """A parser for one answer. `tools` as in OpenAI's API: their schemas tell the types of tagged values,
-    and their names which JSON without a marker is a call (None: any that looks like one; empty: none).
-    `starts_in_reasoning`: see `opens_reasoning`. `new_id` names a call that has no id of its own.
+    """A parser for the output of one request.
 
-    UnsupportedModelError for a family that has no row.
+    `tools` are in OpenAI's format: their schemas give the types of tagged values, and their names decide
+    which JSON without a marker is a call (None: any that has the form of a call; empty: none).
+    `starts_in_reasoning`: see `opens_reasoning`. `new_id` makes the id of a call without one. Raises
+    UnsupportedModelError for an unknown family.
     """
     return OutputParser(
         family_named(family) if isinstance(family, str) else family,

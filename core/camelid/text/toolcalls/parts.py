@@ -1,4 +1,4 @@
-"""What an answer is made of, as it streams, and the same gathered into one message."""
+"""The parts of an output as it streams, and the whole message that they form."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Text of the model's thinking."""
+    """Text of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """A tool call begins; `index` counts the message's calls from 0."""
+    """The start of a tool call; `index` counts the message's calls from 0."""
 
     index: int
     id: str
@@ -31,7 +31,7 @@ class CallStart:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The next piece of a call's arguments; the pieces joined are JSON text."""
+    """The next piece of a call's arguments; the joined pieces are JSON text."""
 
     index: int
     text: str
@@ -39,7 +39,7 @@ class CallArguments:
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """A call is over. Only if `complete` are its arguments the JSON text of a whole object."""
+    """The end of a call. The arguments are the JSON text of a whole object only if `complete`."""
 
     index: int
     complete: bool = True
@@ -50,10 +50,10 @@ Part = Content | Reasoning | CallStart | CallArguments | CallEnd
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as OpenAI's API has it: `arguments` is the JSON text of an object.
+    """A tool call as in OpenAI's API: `arguments` is the JSON text of an object.
 
-    A call that was cut off, or whose JSON broke, keeps what came of its arguments and is not `complete`:
-    nobody can tell what the rest would have been, so it must not be run.
+    A call that was cut off, or whose JSON is invalid, has the arguments received so far and is not
+    `complete`. It must not be run, since the rest of its arguments is unknown.
     """
 
     id: str
@@ -64,7 +64,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A whole answer."""
+    """A whole output."""
 
     content: str
     reasoning: str
@@ -72,7 +72,7 @@ class Message:
 
 
 def gather(parts: Iterable[Part]) -> Message:
-    """The message that the parts of one answer make."""
+    """The message formed by the parts of one output."""
     content: list[str] = []
     reasoning: list[str] = []
     arguments: list[list[str]] = []

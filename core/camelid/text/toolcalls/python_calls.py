@@ -1,8 +1,8 @@
-"""Calls written as in Python: name(key="value", …)."""
+"""Calls in Python syntax: name(key="value", …)."""
 
 from __future__ import annotations
 
-from camelid.text.toolcalls.feed import SPACE, VALUE_LIMIT, Broken, Wait
+from camelid.text.toolcalls.feed import SPACE, VALUE_LIMIT, InvalidCall, Wait
 from camelid.text.toolcalls.reading import NAME_CHARS, Machine, checked, end, expect, start
 from camelid.text.toolcalls.values import python_json, quoted
 
@@ -21,7 +21,7 @@ def python_calls(m: Machine) -> Wait[None]:
 
 
 def python_call(m: Machine) -> Wait[None]:
-    """What follows the name."""
+    """The arguments after the name."""
     yield from expect(m, "(")
     pair = yield from python_pair(m)
     closed = "" if pair else (yield from expect(m, ")"))
@@ -37,7 +37,7 @@ def python_call(m: Machine) -> Wait[None]:
 
 
 def python_pair(m: Machine) -> Wait[str]:
-    """A key and its value as in a JSON object; "" if none comes."""
+    """A key and its value as a member of a JSON object; "" if there is none."""
     yield from m.feed.run(SPACE)
     key = yield from m.feed.run(NAME_CHARS)
     if not key:
@@ -45,12 +45,12 @@ def python_pair(m: Machine) -> Wait[str]:
     yield from expect(m, "=")
     value = python_json((yield from python_text(m)))
     if value is None:
-        raise Broken
+        raise InvalidCall
     return f"{quoted(key)}: {value}"
 
 
 def python_text(m: Machine) -> Wait[str]:
-    """A value's text, up to the comma or bracket that ends it."""
+    """The text of a value, up to the comma or bracket that ends it."""
     pieces: list[str] = []
     depth, quote = 0, ""
     while char := (yield from m.feed.peek()):

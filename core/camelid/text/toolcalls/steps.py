@@ -1,4 +1,4 @@
-"""The steps of a family's row, and the reader of each."""
+"""The steps of a family's row, with a reader for each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from camelid.text.toolcalls.family import Slot, Step, Tags
-from camelid.text.toolcalls.feed import SPACE, VALUE_LIMIT, Broken, Wait, words
+from camelid.text.toolcalls.feed import SPACE, VALUE_LIMIT, InvalidCall, Wait, string_set
 from camelid.text.toolcalls.json_calls import calls, keyed_call, named_call, whole_call
 from camelid.text.toolcalls.python_calls import python_calls
 from camelid.text.toolcalls.reading import NAME_CHARS, Machine, arguments, checked
@@ -21,7 +21,7 @@ COUNTED = re.compile(r"(?:functions\.)?(.+?)(?::[0-9]+)?")
 
 
 def follow(m: Machine, steps: Sequence[Step]) -> Wait[None]:
-    """Read the steps of a call. Raises Broken where the text is another."""
+    """Reads the steps of a call. Raises InvalidCall where the text does not match."""
     for step in steps:
         yield from m.feed.run(SPACE)
         if isinstance(step, Slot):
@@ -32,7 +32,7 @@ def follow(m: Machine, steps: Sequence[Step]) -> Wait[None]:
             if (yield from m.feed.literal(str(step[0]))):
                 yield from follow(m, step[1:])
         elif not (yield from m.feed.literal(step)) and not m.called:
-            raise Broken
+            raise InvalidCall
 
 
 def read_name(m: Machine) -> Wait[None]:
@@ -41,7 +41,7 @@ def read_name(m: Machine) -> Wait[None]:
         yield from m.feed.run(SPACE)
         m.feed.hold()
         m.writer.border()
-        raise Broken
+        raise InvalidCall
 
 
 def read_id(m: Machine) -> Wait[None]:
@@ -55,18 +55,18 @@ def name_and_count(m: Machine) -> Wait[None]:
 
 
 def bare_keys(m: Machine) -> Wait[None]:
-    """An object up to the literal that ends the call; known to be one at its end."""
-    m.feed.hold(m.feed.let_go(), VALUE_LIMIT)
+    """An object up to the literal that ends the call; valid or not only at its end."""
+    m.feed.hold(m.feed.release(), VALUE_LIMIT)
     pieces: list[str] = []
-    yield from m.feed.until(words("<tool_call|>"), pieces.append)
+    yield from m.feed.until(string_set("<tool_call|>"), pieces.append)
     text = bare_json("".join(pieces))
     if text is None:
-        raise Broken
+        raise InvalidCall
     whole_call(m, text)
 
 
 def calls_or_python(m: Machine) -> Wait[None]:
-    """JSON where it looks like that, or where no marker tells a call from code that is meant as text."""
+    """JSON if the text begins like JSON, or if no marker separates a call from code meant as text."""
     if m.bare or (yield from m.feed.peek()) == "{":
         yield from calls(m, named_call)
     else:
@@ -74,15 +74,15 @@ def calls_or_python(m: Machine) -> Wait[None]:
 
 
 def harmony(m: Machine) -> Wait[None]:
-    """The header of a message of gpt-oss: thoughts, text for the user, or a call."""
-    m.feed.hold(m.feed.let_go(), HEADER_LIMIT)
+    """The header of a message of gpt-oss, before reasoning, text for the user, or a call."""
+    m.feed.hold(m.feed.release(), HEADER_LIMIT)
     marker = ""
     while marker != "<|message|>":
         yield from m.feed.run(HEADER)
         marker = yield from m.feed.literal("<|channel|>", "<|constrain|>", "<|message|>")
         if not marker:
-            raise Broken
-    header = m.feed.let_go()
+            raise InvalidCall
+    header = m.feed.release()
     recipients = [name for name in RECIPIENT.findall(header) if name != "assistant"]
     if not recipients:
         m.writer.border()

@@ -1,4 +1,4 @@
-"""Argument values that are no JSON yet: typed by the tool's schema, or written as in Python."""
+"""Argument values in other notations than JSON: typed by the tool's schema, or Python literals."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from camelid.text.toolcalls.json_scanner import is_json
 
 STRING = frozenset({"string"})
 SPACE = " \t\r\n"
-# First character of a JSON text -> its type; all others are of numbers.
+# First character of a JSON text -> its type; all other characters begin numbers.
 TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
-# A string that is not closed takes all the rest, or finding that out at each quote would be quadratic.
+# An unclosed string extends to the end: a new attempt at each quote would be quadratic.
 LITERAL = re.compile(
     r"""'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|True|False|None|[^'"TFN]+|.""", re.DOTALL
 )
@@ -28,14 +28,14 @@ def quoted(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """What stands for the text within a JSON string."""
+    """The text escaped for use within a JSON string."""
     return quoted(text)[1:-1]
 
 
 def typed_json(text: str, types: frozenset[str]) -> str:
-    """A value's JSON text: as written, if that is JSON (or Python) of a type that is allowed; else a string.
+    """The JSON text of a value: the text itself if it is JSON (or Python) of an allowed type; else a string.
 
-    No types at all allow any.
+    An empty set of types allows every type.
     """
     bare = text.strip(SPACE)
     value = bare if is_json(bare) else python_json(bare)
@@ -47,7 +47,7 @@ def typed_json(text: str, types: frozenset[str]) -> str:
 
 
 def python_json(text: str) -> str | None:
-    """The JSON text of a value written as a Python literal; None if it is none that JSON has."""
+    """The JSON text of a Python literal; None if JSON has no such value."""
     value = "".join(_translated(found) for found in LITERAL.findall(text)).strip(SPACE)
     return value if is_json(value) else None
 
@@ -59,7 +59,7 @@ def _translated(token: str) -> str:
 
 
 def bare_json(text: str) -> str | None:
-    """The JSON text of an object whose keys stand bare and whose strings stand between <|"|>; None if not."""
+    """The JSON text of an object with bare keys and strings between <|"|>; None for any other text."""
     parts = text.strip(SPACE).split('<|"|>')
     value = "".join(quoted(part) if i % 2 else BARE_KEY.sub(r'\1"\2":', part) for i, part in enumerate(parts))
     return value if value.startswith("{") and is_json(value) else None
@@ -74,7 +74,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def tool_schemas(tools: Sequence[object]) -> dict[str, Mapping[str, object]]:
-    """Tool name -> parameter name -> schema, from OpenAI's `tools` or the bare functions in them."""
+    """Tool name -> parameter name -> schema, from OpenAI's `tools` or from bare function objects."""
     found: dict[str, Mapping[str, object]] = {}
     for tool in tools:
         function = _mapping(_mapping(tool).get("function")) or _mapping(tool)
@@ -85,7 +85,7 @@ def tool_schemas(tools: Sequence[object]) -> dict[str, Mapping[str, object]]:
 
 
 def schema_types(schema: object) -> frozenset[str]:
-    """The JSON types that a schema names: its own, those of its alternatives, of enum and const."""
+    """The JSON types that a schema names: its own type and those of alternatives, enum and const."""
     node = _mapping(schema)
     return frozenset(kind for part in (node, *_alternatives(node)) for kind in _own_types(part))
 

@@ -1,19 +1,19 @@
-/* The records that a host fills and the kernels read: the same bytes on every machine, 64-bit or wasm32.
+/* Records that the host fills and the kernels read, with the same layout on 64-bit machines and wasm32.
  *
- * An op's operands stand in the order of its row in core/camelid/plan/op_rows*.py: views, weights and states
- * each by themselves, an absent one all zeros; attributes as doubles, words as their number in words.h.
- * `cpu_records.py` is the other side of this file, and a test compares the two. */
+ * Views, weights and states of an op are in the order of the op's row in core/camelid/plan/op_rows*.py; an
+ * absent operand is all zeros. Attributes are doubles; an attribute word is its number in words.h.
+ * `records.py` declares the same records in Python; a test compares both. */
 #pragma once
 #include <stdint.h>
 
 #define CAM_ABI 4
-#define CAM_MOST_RUNS 8  /* one computes, the others wait behind it */
-#define CAM_MOST_THREADS 64  /* of a WASM module */
+#define CAM_MOST_RUNS 8  /* one running, seven queued */
+#define CAM_MOST_THREADS 64  /* limit of a WASM module */
 
-/* An address in a field of 64 bits, whatever the size of a pointer. */
+/* Pointer from a 64-bit address field; wasm32 pointers have 32 bits. */
 #define AT(type, address) ((type *)(uintptr_t)(address))
 
-enum { ROWS_T, ROWS_S, ROWS_O };  /* what a view has a row for: token rows, sequences, outputs */
+enum { ROWS_T, ROWS_S, ROWS_O };  /* rows of a view: one per token row, per sequence, per output */
 enum { MAX_VIEWS = 6, MAX_WEIGHTS = 3, MAX_STATES = 2, MAX_ATTRS = 6, STATE_TENSORS = 2 };
 
 typedef struct {
@@ -23,17 +23,17 @@ typedef struct {
 
 /* How a weight lies in memory. */
 enum {
-    FORM_F32,    /* float32 row after row */
+    FORM_F32,    /* float32, row by row */
     FORM_ROWS,   /* rows in blocks of their type, as in the file */
-    FORM_PANELS, /* panels of 16 rows, interleaved for dot products; panels.h has a layout for each type */
-    FORM_GATED,  /* of the first half of the rows, a gate's, and the second a panel each in turns */
+    FORM_PANELS, /* panels of 16 rows, interleaved for dot products; layouts are in panels.h */
+    FORM_GATED,  /* alternating panels: one of the first half of the rows (gate), one of the second (up) */
 };
 
 typedef struct {
     uint64_t at;              /* 0: absent */
-    uint64_t stack_bytes;     /* from one matrix of a stack to the next */
-    uint32_t form;            /* a FORM_: the one that the op's kernel reads */
-    uint32_t type;            /* GGUF's id of the type; of a panel, that of the tensor it was made from */
+    uint64_t stack_bytes;     /* stride between the matrices of a stack */
+    uint32_t form;            /* FORM_*, as the op's kernel expects */
+    uint32_t type;            /* GGUF type id; of a panel, the id of its source tensor */
     uint32_t stack, rows, cols, reserved;  /* [stack, rows, cols]; a vector is one row */
 } cam_weight;
 
@@ -41,14 +41,14 @@ typedef struct {
     uint64_t at[STATE_TENSORS];      /* rows of this layer: [units, unit_rows, row_bytes]; 0: absent */
     uint64_t table;                  /* u32 [table_rows, table_cols]: units by page; 0: none */
     uint32_t row_bytes[STATE_TENSORS], cols[STATE_TENSORS];
-    uint32_t group;                  /* its place in a sequence's words of the step */
-    uint32_t type;                   /* GGUF's id of the stored type; of ids, 26 (i32) */
+    uint32_t group;                  /* index in the group words of a sequence in the step */
+    uint32_t type;                   /* GGUF type id of the stored values; 26 (i32) for token ids */
     uint32_t unit_rows, table_cols;
-    uint32_t n_layers, n_units;      /* of the group: all its layers lie in one block, one after the other */
+    uint32_t n_layers, n_units;      /* of the group, whose layers are contiguous */
 } cam_state;
 
 typedef struct {
-    uint32_t kind;                   /* the number that cam_op_name gives the op's name for */
+    uint32_t kind;                   /* number of the op; see cam_op_name */
     uint32_t flags;                  /* FLAG_ */
     cam_view views[MAX_VIEWS];
     cam_weight weights[MAX_WEIGHTS];
@@ -56,13 +56,13 @@ typedef struct {
     double attrs[MAX_ATTRS];
 } cam_op;
 
-/* The quantized rows of the last linear's x still stand in scratch, and this op's x is that x. */
+/* This op's x is the x of the op before, whose quantized rows are still in scratch. */
 enum { FLAG_SAME_X = 1 };
 
 typedef struct {
     uint64_t ops, n_ops;
     uint64_t scratch, scratch_bytes; /* shared by the threads of a run; 64-byte aligned */
-    /* Word offsets of the step's sections (plan/step.py), and words of a row and of a sequence. */
+    /* Word offsets of the step's sections (plan/step.py); words per row and per sequence. */
     uint32_t rows_at, row_words, sequences_at, sequence_words, outputs_at, sampling_at, biases_at;
     uint32_t updates_at, copies_at;
     uint32_t features;               /* FEATURE_ */

@@ -1,9 +1,11 @@
-/* A sequence's way of drawing, and what biases and penalties make of its logits: few ids are touched, and the
- * scores of these stand beside the row, which stays as it is. Scores are doubles, as in the reference. */
+/* Sampling parameters of a sequence, and its logits after biases and penalties.
+ *
+ * Few ids are touched; their scores are kept beside the row of logits, which is not changed. Scores are
+ * doubles, as in the reference backend. */
 #include "philox.h"
 #include "topk.c"
 
-/* A row of the step's section `sampling`, and a record of its section `biases`. */
+/* Words of a row of the step's section `sampling`, and of a record of its section `biases`. */
 enum {
     HOW_TEMPERATURE, HOW_SEED_LOW, HOW_SEED_HIGH, HOW_CHOICE, HOW_OFFSET, HOW_TOP_K, HOW_TOP_P, HOW_MIN_P,
     HOW_REPEAT, HOW_FREQUENCY, HOW_PRESENCE, HOW_LAST_N, HOW_BIASES, HOW_FIRST_BIAS, HOW_WORDS
@@ -18,7 +20,7 @@ INLINE const uint32_t *how_of_output(const cam_run *run, uint32_t output) {
     const uint32_t *sequence = sequence_words(run, output_words(run, output)[OUTPUT_SEQUENCE]);
     return run->step + run->program->sampling_at + sequence[SEQUENCE_SAMPLING] * HOW_WORDS;
 }
-/* The ids that an output's sequence has at each position, modulo the ring's rows. */
+/* Ring of the sequence's token ids: the id at position p is ring[p % rows]. */
 INLINE uint32_t *ring_of_output(const cam_state *ring, const cam_run *run, uint32_t output) {
     uint32_t slot = group_words(run, output_words(run, output)[OUTPUT_SEQUENCE], ring->group)[GROUP_WRITE];
     return AT(uint32_t, ring->at[0]) + (uint64_t)slot * ring->unit_rows;
@@ -30,7 +32,7 @@ INLINE int is_touched(const touched *t, uint32_t id) {
     return 0;
 }
 
-/* The place of an id's score, which is its logit at first; NULL where there is no such id. */
+/* Entry of a touched id, initialised with its logit; NULL if the id is not in the vocabulary. */
 static touched_score *touch(touched *t, const logits *l, uint32_t id) {
     if (id >= l->vocab) return NULL;
     for (uint32_t i = 0; i < t->n; i++)
@@ -58,7 +60,7 @@ static int is_penalized(const uint32_t *how) {
            float_of_word(how[HOW_PRESENCE]) != 0.0f;
 }
 
-/* Penalties on what the ring has at the last positions before this one. */
+/* Penalizes the ids at the last HOW_LAST_N positions before `position`. */
 static void add_penalties(touched *t, const logits *l, const uint32_t *how, const uint32_t *ids,
                           uint32_t ring_rows, uint32_t position) {
     if (!is_penalized(how)) return;
@@ -71,7 +73,7 @@ static void add_penalties(touched *t, const logits *l, const uint32_t *how, cons
         if (t->of[i].count) penalize(&t->of[i], how);
 }
 
-/* Largest first, then the lowest id, NaN last. */
+/* Order of scores: the largest first, ties to the lowest id, NaN last. */
 INLINE int comes_before(score a, score b) {
     int a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
     if (a_is_nan != b_is_nan) return b_is_nan;
@@ -83,7 +85,7 @@ static void insert(score *list, uint32_t n, score own) {
     list[n] = own;
 }
 
-/* The first of all scores in order: `most` of the selected that are not touched, among them those touched. */
+/* Sorted list of scores: the first `most` selected untouched ids, and all touched ids. */
 static uint32_t list_scores(selection found, const touched *t, uint32_t most, score *list) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < found.n && n < most; i++) {

@@ -1,4 +1,4 @@
-/* What the host calls. Variants go by their number, 0 to cam_n_variants() - 1, the slowest first. */
+/* Functions exported to the host. Variants are numbered 0 to cam_n_variants() - 1, the slowest first. */
 #include "abi.h"
 #include "cpuid.h"
 #include "pool.h"
@@ -10,7 +10,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
-/* The variants that this library was built with, see build.py. */
+/* Variants in this library; build/library.py defines CAM_HAS_* for each. */
 #define CAM_VARIANTS(_)                                                                             \
     CAM_IF_PORTABLE(_) CAM_IF_AVX2(_) CAM_IF_AVXVNNI(_) CAM_IF_AVX512VNNI(_) CAM_IF_AVX512BF16(_)   \
     CAM_IF_NEON_DOT(_) CAM_IF_NEON_I8MM(_) CAM_IF_WASM(_) CAM_IF_WASM_RELAXED(_)
@@ -33,14 +33,14 @@ EXPORT uint32_t cam_runs_here(uint32_t variant) {
     return (uint32_t)cam_machine_runs(variants[variant]->name);
 }
 
-/* Bytes of each record, for the host to compare with its own. */
+/* Size of each record, which the host compares with its own; 0 past the last record. */
 EXPORT uint32_t cam_record_bytes(uint32_t record) {
     const uint32_t sizes[] = {sizeof(cam_view), sizeof(cam_weight), sizeof(cam_state), sizeof(cam_op),
                               sizeof(cam_program)};
     return record < sizeof sizes / sizeof *sizes ? sizes[record] : 0;
 }
 
-/* The name of a word or an op by its number; NULL past the last. */
+/* Name of an attribute word or an op by number; NULL past the last. */
 EXPORT const char *cam_word(uint32_t number) { return number < N_WORDS ? words[number] : NULL; }
 EXPORT const char *cam_op_name(uint32_t kind) { return variants[0]->op_name(kind); }
 
@@ -58,7 +58,7 @@ EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus, uint32_t wi
 }
 EXPORT void cam_stop(cam_pool *pool) { cam_pool_free(pool); }
 
-/* For tests alone, as are `order` of cam_pack and cam_unpack_row: what the kernels make of blocks. */
+/* For tests only: cam_decode, cam_encode, cam_unpack_row, and the parameter `order` of cam_pack. */
 EXPORT uint32_t cam_decode(uint32_t variant, uint32_t type, const uint8_t *blocks, float *values,
                            uint64_t n) {
     return variants[variant]->decode(type, blocks, values, n);

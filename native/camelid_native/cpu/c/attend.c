@@ -1,18 +1,18 @@
-/* Queries over one chunk of keys: scores, their softmax, the weighted sum of values.
+/* Attention of queries over one chunk of keys: scores, softmax, weighted sum of values.
  *
- * Written once over the types of keys and the number of queries that share a read; `attend_kernels` has a
- * function for each pair. What a query gives is the same in all: a score is the sum over lanes of products
- * summed lane by lane, in one order; values are added key by key. */
+ * The code is written once for all key types and all numbers of queries per read; `attend_kernels` has one
+ * function per pair. A query's result has the same bits in each function: a score sums products per lane,
+ * then the lanes in a fixed order; values are added key by key. */
 #include "attend.h"
 #include "blocks.h"
 #include "lanes.h"
 #include "run.h"
 #include "vmath.h"
 
-enum { KEYS_F32 = 0, KEYS_F16 = 1, KEYS_Q4_0 = 2, KEYS_Q8_0 = 8 };   /* GGUF's ids */
-enum { SCORES = LANES > 8 ? LANES : 8 };         /* summed up at once */
-enum { ROOM = CHUNK_KEYS + SCORES };             /* for scores, the last of which mean nothing */
-enum { VALUE_SUMS = LANES > 8 ? 16 : 8 };        /* vectors of them that stay in registers */
+enum { KEYS_F32 = 0, KEYS_F16 = 1, KEYS_Q4_0 = 2, KEYS_Q8_0 = 8 };   /* GGUF type ids */
+enum { SCORES = LANES > 8 ? LANES : 8 };         /* scores summed at once */
+enum { ROOM = CHUNK_KEYS + SCORES };             /* scores of a chunk, with unused ones at the end */
+enum { VALUE_SUMS = LANES > 8 ? 16 : 8 };        /* vectors of value sums held in registers */
 static const float LOWEST = -3.402823466e38f;
 
 typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
@@ -36,10 +36,11 @@ INLINE vf stored_values(uint32_t type, const uint8_t *row, uint32_t i) {
     return vi_float(codes - 8) * scale_of(block->d);
 }
 
-/* Where asking for rows ahead has come to. */
+/* Position in the prefetch of the next chunk's rows. */
 typedef struct { uint32_t row, line; } ahead_cursor;
 
-/* Asks for some lines of the rows ahead, in the order of memory: machines see no pattern in heads of rows. */
+/* Prefetches `ahead_pace` cache lines of the next chunk, in address order: hardware prefetchers do not detect
+ * the pattern of one head in each row. */
 INLINE void fetch_ahead(const chunk_rows *rows, ahead_cursor *next) {
     enum { INTO_SECOND_LEVEL = 2 };
     for (uint32_t i = 0; i < rows->ahead_pace && next->row < rows->ahead_end; i++) {
@@ -49,7 +50,7 @@ INLINE void fetch_ahead(const chunk_rows *rows, ahead_cursor *next) {
     }
 }
 
-/* Products of queries with keys [start, end); those of the last key may stand after its own, too. */
+/* Dot products of queries with keys [start, end). The last key's products may repeat after `end`. */
 INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const attend_query *queries,
                      const chunk_rows *keys, uint32_t start, uint32_t end, float (*scores)[ROOM]) {
     enum { SIDE_BY_SIDE = 4 };
@@ -83,7 +84,7 @@ INLINE void dot_keys(uint32_t type, uint32_t n, const attend_how *how, const att
     }
 }
 
-/* Adds to scores of keys [start, end) what their distance is worth. `first` is the chunk's first key. */
+/* Adds the bias by distance to the scores of keys [start, end). `first` is the chunk's first key. */
 static void add_bias(const attend_how *how, const attend_query *query, int32_t first, uint32_t start,
                      uint32_t end, float *scores) {
     for (uint32_t j = start; j < end; j++) {
@@ -94,7 +95,7 @@ static void add_bias(const attend_how *how, const attend_query *query, int32_t f
     }
 }
 
-/* Products with keys become scores; -infinity for keys that are not seen but share a vector with one. */
+/* Turns dot products into scores. Masked keys in the same vectors as keys [start, end) get -infinity. */
 static void make_scores(const attend_how *how, const attend_query *query, int32_t first, uint32_t start,
                         uint32_t end, float *scores) {
     const uint32_t low = start / LANES * LANES, high = (end + LANES - 1) / LANES * LANES;
@@ -110,7 +111,7 @@ static void make_scores(const attend_how *how, const attend_query *query, int32_
     for (uint32_t j = end; j < high; j++) scores[j] = -__builtin_inff();
 }
 
-/* What the total of the chunks before, and what a new part, are multiplied by for a common largest score. */
+/* Factors that bring the total so far and a new partial result to a common largest score. */
 typedef struct { vf before, part; } merge_factors;
 
 INLINE merge_factors merge_tops(float *tops, vf top) {
@@ -124,8 +125,8 @@ INLINE void merge_vector(float *total, vf part, merge_factors factors) {
     vf_store(total, vf_fma(part, factors.part, vf_load(total) * factors.before));
 }
 
-/* Scores of n queries become weights, 1 for the largest of each; sums and largest scores are merged. Queries
- * stand side by side: by itself each would wait for one exponential after the other. */
+/* Turns scores of n queries into weights, 1 for each query's largest score, and merges weight sums and
+ * largest scores into the totals. The queries are interleaved to hide the latency of the exponentials. */
 INLINE void weigh_keys(uint32_t n, const attend_how *how, const attend_query *queries, uint32_t start,
                        uint32_t end, float (*scores)[ROOM], merge_factors *factors) {
     const uint32_t low = start / LANES * LANES;
@@ -147,7 +148,7 @@ INLINE void weigh_keys(uint32_t n, const attend_how *how, const attend_query *qu
     }
 }
 
-/* One for each number of queries, whatever the type of keys. */
+/* One function per number of queries, shared by all key types. */
 #define WEIGH(n)                                                                                          \
     static void weigh_keys_##n(const attend_how *how, const attend_query *queries, uint32_t start,        \
                                uint32_t end, float (*scores)[ROOM], merge_factors *factors) {             \
@@ -159,7 +160,7 @@ typedef void weigh_kernel(const attend_how *how, const attend_query *queries, ui
                           float (*scores)[ROOM], merge_factors *factors);
 static weigh_kernel *const weigh_kernels[] = {weigh_keys_1, weigh_keys_2, weigh_keys_3, weigh_keys_4};
 
-/* Merges the weighted sum of values [start, end), `width` vectors of them from the c-th on. */
+/* Merges the weighted sum of values [start, end) into the totals: `width` vectors from vector c on. */
 INLINE void add_columns(uint32_t type, uint32_t n, uint32_t width, const attend_query *queries,
                         const merge_factors *factors, const chunk_rows *values, uint32_t start, uint32_t end,
                         const float (*weights)[ROOM], uint32_t c) {
@@ -178,13 +179,13 @@ INLINE void add_columns(uint32_t type, uint32_t n, uint32_t width, const attend_
             merge_vector(queries[i].total + (c + v) * LANES, sums[i * width + v], factors[i]);
 }
 
-/* n queries that see the same keys of a chunk, [start, end) of it. */
+/* Attention of n queries that see the same keys [start, end) of a chunk. */
 INLINE void attend(uint32_t type, uint32_t n, const attend_how *how, const attend_query *queries,
                    const chunk_rows *keys, const chunk_rows *values, uint32_t first, uint32_t start,
                    uint32_t end) {
     float scores[MOST_QUERIES][ROOM];
     merge_factors factors[MOST_QUERIES];
-    /* Vectors of values side by side: enough sums that none waits for itself. */
+    /* Value vectors per pass: enough independent sums to hide the latency of the FMA. */
     const uint32_t most = VALUE_SUMS / (n == 1 ? 2 : n == 3 ? 4 : n), few = most / 2;
     dot_keys(type, n, how, queries, keys, start, end, scores);
     for (uint32_t i = 0; i < n; i++) make_scores(how, &queries[i], (int32_t)first, start, end, scores[i]);
@@ -216,21 +217,21 @@ static attend_kernel *const attend_kernels[][MOST_QUERIES] = {
     ATTEND_ROW(KEYS_F32), ATTEND_ROW(KEYS_F16), ATTEND_ROW(KEYS_Q4_0), ATTEND_ROW(KEYS_Q8_0),
 };
 
-/* A total of no keys, to which a part can be merged without a change: -0 + x is x for every x. */
+/* Sets a total to zero keys. Sums begin at -0, as -0 + x is x for every x, including +0 and -0. */
 static void clear_total(const attend_how *how, float *total) {
     for (uint32_t c = 0; c < how->v_vectors; c++) vf_store(total + c * LANES, vf_set(-0.0f));
     vf_store(total + how->v_vectors * LANES, vf_set(0.0f));
     vf_store(total + (how->v_vectors + 1) * LANES, vf_set(LOWEST));
 }
 
-/* Merges what later chunks gave. */
+/* Merges the partial result of a later chunk. */
 static void merge_totals(const attend_how *how, float *total, const float *part) {
     const uint32_t sums = how->v_vectors * LANES;
     merge_factors factors = merge_tops(total + sums + LANES, vf_load(part + sums + LANES));
     for (uint32_t c = 0; c <= sums; c += LANES) merge_vector(total + c, vf_load(part + c), factors);
 }
 
-/* y = the weighted mean of values. A sink, one more score, has no value. */
+/* y = weighted mean of the values. An attention sink adds a score without a value. */
 static void finish_total(const attend_how *how, const float *total, const float *sink, float *y, uint32_t n) {
     const float *sums = total + how->v_vectors * LANES, top = sums[LANES];
     const vf most = vf_set(sink && *sink > top ? *sink : top);

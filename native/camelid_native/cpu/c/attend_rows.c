@@ -1,17 +1,17 @@
-/* Attention of a block of rows of one sequence to one chunk of keys, for the heads of one kv head.
+/* Attention of a block of rows of one sequence to one chunk of keys, for the query heads of one KV head.
  *
- * Few queries read keys and values where they lie. For many, or where a head ends within a vector, both are
- * decoded once into float32, of the same values, so that a query's bits are the same either way. */
+ * Up to FEW_QUERIES queries read keys and values in place. For more queries, or if a head does not end at a
+ * vector border, both are first decoded to float32. The values are equal, so a query's bits are, too. */
 #include "attend_rows.h"
 #include "codecs.h"
 
 enum { FEW_QUERIES = 8 };
 
-/* A thread's memory for one block: a query and a total for each row and head at hand, and decoded rows. */
+/* A thread's memory for a block: a query and a total for each row and current head, and decoded rows. */
 typedef struct {
     const attend_op *a;
-    uint32_t first_row, end_row;      /* the block */
-    uint32_t first_head, n_heads;     /* the heads at hand */
+    uint32_t first_row, end_row;      /* rows of the block */
+    uint32_t first_head, n_heads;     /* current query heads */
     float *queries, *totals;          /* [rows, n_heads, ...] */
     float *tiles[N_TENSORS], *decoded;
 } attend_block;
@@ -27,8 +27,8 @@ INLINE float *total_of(const attend_block *block, uint32_t row, uint32_t head) {
     return block->totals + (uint64_t)query_slot(block, row, head) * total_floats(&block->a->how);
 }
 
-/* Turns to rows of one sequence and some kv heads: copies the queries, filled up to whole vectors, and clears
- * their totals. */
+/* Sets the block to rows of one sequence and a range of KV heads: copies the queries, padded to whole
+ * vectors, and clears their totals. */
 static void begin_block(attend_block *block, uint32_t first_row, uint32_t end_row, cam_range kv_heads) {
     const attend_op *a = block->a;
     const uint32_t n = query_floats(&a->how);
@@ -54,7 +54,7 @@ static void find_rows(key_place place, uint32_t first, uint32_t start, uint32_t 
     }
 }
 
-/* Decodes `dim` values of rows [start, end) into a tile, each row filled up with zeros. */
+/* Decodes `dim` values of rows [start, end) into a tile, each row padded with zeros to whole vectors. */
 static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, uint32_t dim, float *tile,
                         float *decoded, chunk_rows *found) {
     const cam_codec *codec = &codecs[rows->type];
@@ -71,24 +71,24 @@ static void decode_tile(const chunk_rows *rows, uint32_t start, uint32_t end, ui
     }
 }
 
-/* A chunk's keys and values: where they lie, and decoded. */
+/* Keys and values of a chunk: stored rows, and decoded tiles. */
 typedef struct { chunk_rows rows[N_TENSORS], tiles[N_TENSORS]; } found_chunk;
 
-/* Turns rows of one tensor to a kv head, with which some of the rows ahead are asked for. */
+/* Sets the rows of one tensor to a KV head, and the range of next rows to prefetch meanwhile. */
 static void turn_to(chunk_rows *rows, uint32_t column, uint32_t n_keys, cam_range ahead) {
     rows->column = column;
     rows->ahead_start = ahead.start, rows->ahead_end = ahead.end;
     rows->ahead_pace = ((ahead.end - ahead.start) * rows->ahead_lines + n_keys - 1) / n_keys;
 }
 
-/* Whether few queries want a head, of which neither keys nor values share a vector with another. */
+/* True if the queries are few and the head's keys and values begin and end at vector borders. */
 static uint32_t is_read_in_place(const chunk_rows *rows, const uint32_t *dims, uint32_t n_queries) {
     for (uint32_t i = 0; i < N_TENSORS; i++)
         if (dims[i] % LANES || rows[i].column % LANES) return 0;
     return rows[KEYS].type == KEYS_F32 || n_queries <= FEW_QUERIES;
 }
 
-/* Finds a head's keys and values: both where they lie or both decoded, as one kernel reads them. */
+/* Keys and values of a head: both in place or both decoded, since one kernel reads both. */
 static void find_head(const attend_block *block, found_chunk *chunk, cam_range keys, uint32_t n_queries,
                       chunk_rows *found[N_TENSORS]) {
     const uint32_t dims[N_TENSORS] = {block->a->q_dim, block->a->v_dim};
@@ -101,7 +101,7 @@ static void find_head(const attend_block *block, found_chunk *chunk, cam_range k
     }
 }
 
-/* Queries that see the same keys of a chunk, until they are enough to be computed. */
+/* Queries that see the same keys of a chunk, collected up to MOST_QUERIES. */
 typedef struct {
     const attend_how *how;
     chunk_rows *const *found;
@@ -110,7 +110,7 @@ typedef struct {
     attend_query queries[MOST_QUERIES];
 } attend_batch;
 
-/* Rows ahead are asked for with the first queries alone. */
+/* Computes the collected queries. Only the head's first batch prefetches the next chunk. */
 static void flush_batch(attend_batch *batch) {
     if (batch->n == 0) return;
     chunk_rows *keys = batch->found[KEYS], *values = batch->found[VALUES];
@@ -127,7 +127,7 @@ static void add_query(attend_batch *batch, cam_range keys, attend_query query) {
     batch->queries[batch->n++] = query;
 }
 
-/* Rows of a block that read a chunk in a tier: how many, and all keys that some of them sees. */
+/* Number of rows of a block that read a chunk in a tier, and the union of the keys they see. */
 typedef struct { uint32_t n; cam_range keys; } rows_seeing;
 
 static cam_range seen_in_tier(const attend_op *a, uint32_t row, uint32_t chunk, uint32_t tier) {
@@ -147,7 +147,7 @@ static rows_seeing find_seeing(const attend_block *block, uint32_t chunk, uint32
     return found;
 }
 
-/* The block's queries of one kv head. */
+/* Attention of the block's queries of one KV head to a chunk. */
 static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier, uint32_t kv_head,
                         chunk_rows *const found[N_TENSORS]) {
     const attend_op *a = block->a;
@@ -163,14 +163,13 @@ static void attend_head(const attend_block *block, uint32_t chunk, uint32_t tier
     flush_batch(&batch);
 }
 
-/* Keys that a block of one row sees of the chunk after this one, if it reads some kv heads there. It reads
- * each but once, so that they are asked for now. */
+/* Keys of the next chunk to prefetch: for a block of one row, which reads each key once; else none. */
 static cam_range seen_next(const attend_block *block, uint32_t chunk, uint32_t tier, cam_range kv_heads) {
     if (block->end_row > block->first_row + 1 || kv_heads.start == kv_heads.end) return (cam_range){0, 0};
     return seen_in_tier(block->a, block->first_row, chunk + 1, tier);
 }
 
-/* Rows of one tensor: `keys` of a chunk, and those ahead, for some kv heads. */
+/* Row addresses of one tensor: `keys` of a chunk, and rows of the next chunk to prefetch for its KV heads. */
 static void find_chunk(key_place place, uint32_t chunk, cam_range keys, cam_range ahead, cam_range next_heads,
                        chunk_rows *found) {
     const uint32_t first = chunk * CHUNK_KEYS;
@@ -183,13 +182,14 @@ static void find_chunk(key_place place, uint32_t chunk, cam_range keys, cam_rang
     found->ahead_lines = (uint32_t)(whole_lines(end - at) / CACHE_LINE);
 }
 
-/* Reads a byte of each cache line. Asked for instead, most would not come: a machine drops what it is asked
- * for beyond some two dozen lines (135M, 104 keys held: 15.5 us a layer, and 10 where they are read). */
+/* Reads a byte of each cache line. Prefetch instructions would not do: a processor drops prefetches beyond
+ * some two dozen outstanding lines (135M model, 104 keys: 15.5 us per layer with prefetch, 10 us with
+ * reads). */
 static void warm(const uint8_t *at, uint64_t n_bytes) {
     for (uint64_t i = 0; i < n_bytes; i += CACHE_LINE) (void)*(const volatile uint8_t *)(at + i);
 }
 
-/* Warms what some kv heads have in a chunk that none before it has asked for. */
+/* Loads the keys and values of a range of KV heads into the cache, for a chunk not prefetched before. */
 static void warm_chunk(const attend_block *block, uint32_t chunk, cam_range kv_heads) {
     const attend_op *a = block->a;
     for (uint32_t i = 0; i < N_TIERS * N_TENSORS; i++) {
@@ -204,8 +204,8 @@ static void warm_chunk(const attend_block *block, uint32_t chunk, cam_range kv_h
     }
 }
 
-/* All that the block's rows see of a chunk, for some kv heads; what they read after it, for which ones. Each
- * head asks for its part of that. */
+/* Attention of the block's rows to a chunk, for a range of KV heads. Each KV head prefetches its part of the
+ * next chunk, which the block reads for `next_heads`. */
 static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv_heads,
                          cam_range next_heads) {
     const attend_op *a = block->a;
@@ -232,7 +232,7 @@ static void attend_chunk(const attend_block *block, uint32_t chunk, cam_range kv
     }
 }
 
-/* Writes what a query has found: zeros where it has seen no key. */
+/* Writes a query's result; zeros if the query sees no key. */
 static void finish_query(const attend_block *block, uint32_t row, uint32_t head) {
     const attend_op *a = block->a;
     const keys_seen seen = a->seen(a, row);

@@ -1,8 +1,10 @@
-/* Shares the work of attention among the threads, so that each has as many keys to read.
+/* Split of attention among the threads, by the number of keys to read.
  *
- * All work stands in one line, key by key: blocks of rows, of these kv heads. A thread does what begins in
- * its part of the line. A block of one row is cut between any two chunks: who has the first merges what it
- * finds as it goes; others keep the part of each chunk, and when all have met, he merges these in order. */
+ * The work is laid out on one line, in keys: block of rows by block of rows, KV head by KV head. A thread
+ * computes the units of work that begin in its part of the line. A block of one row may be cut between any
+ * two chunks: the thread that owns the first chunk merges its own chunks as it computes them; other threads
+ * store one partial result per chunk, and after all threads have met, the first thread merges those in
+ * order. */
 #include "attend_rows.h"
 
 enum { MOST_BLOCK_ROWS = 32, BLOCK_QUERIES = 64, BLOCKS_A_THREAD = 4 };
@@ -10,11 +12,11 @@ enum { MOST_BLOCK_ROWS = 32, BLOCK_QUERIES = 64, BLOCKS_A_THREAD = 4 };
 typedef struct {
     const attend_op *a;
     attend_block block;
-    float *parts;                 /* [n_threads - 1, most_chunks, n_heads, total]: none of the first thread */
+    float *parts;                 /* [n_threads - 1, most_chunks, n_heads, total]; thread 0 stores none */
     uint32_t thread, n_threads;
-    uint64_t line, low, high;     /* the whole line, and this thread's part of it */
-    uint32_t open_row;            /* a row that other threads go on with */
-    uint64_t open_at;             /* where it begins in the line; `line`: there is none */
+    uint64_t line, low, high;     /* length of the line, and this thread's part [low, high) */
+    uint32_t open_row;            /* row that later threads continue */
+    uint64_t open_at;             /* start of that row on the line; `line` if there is no such row */
 } attend_worker;
 
 INLINE uint32_t most_block_rows(uint32_t group) {
@@ -22,14 +24,14 @@ INLINE uint32_t most_block_rows(uint32_t group) {
     return most > MOST_BLOCK_ROWS ? MOST_BLOCK_ROWS : most ? most : 1;
 }
 
-/* Fewer where threads would have nothing to do. */
+/* Rows of a block: fewer than the maximum if threads would be idle otherwise. */
 static uint32_t block_rows(const attend_op *a) {
     const uint32_t most = most_block_rows(a->group), n = n_rows(a->run, a->q);
     const uint32_t even = n * a->n_kv_heads / (BLOCKS_A_THREAD * a->run->n_threads);
     return even > most ? most : even ? even : 1;
 }
 
-/* The end of a block that begins with this row: rows of one sequence. */
+/* End of the block that begins with this row; a block has rows of one sequence. */
 static uint32_t block_end(const attend_op *a, uint32_t row, uint32_t most) {
     const uint32_t sequence = row_words(a->run, row)[ROW_SEQUENCE], n = n_rows(a->run, a->q);
     uint32_t end = row + 1;
@@ -37,10 +39,10 @@ static uint32_t block_end(const attend_op *a, uint32_t row, uint32_t most) {
     return end;
 }
 
-/* A row's length in the line, for one kv head. */
+/* Length of a row on the line, per KV head. */
 INLINE uint64_t length_of(keys_seen seen) { return seen.end > seen.start ? seen.end - seen.start : 1; }
 
-/* Where a chunk of a row that begins at `at` stands in the line, for one kv head. */
+/* Position on the line of a chunk and KV head of the row that begins at `at`. */
 static uint64_t unit_at(const attend_op *a, keys_seen seen, uint64_t at, uint32_t chunk, uint32_t kv_head) {
     const uint64_t end = seen.start + length_of(seen), first = (uint64_t)chunk * CHUNK_KEYS;
     const uint64_t from = first > seen.start ? first : seen.start;
@@ -48,7 +50,7 @@ static uint64_t unit_at(const attend_op *a, keys_seen seen, uint64_t at, uint32_
     return at + (from - seen.start) * a->n_kv_heads + kv_head * (to - from);
 }
 
-/* kv heads whose unit of this chunk begins in [low, high) of the line. */
+/* KV heads whose unit of this chunk begins in [low, high) of the line. */
 static cam_range heads_between(const attend_op *a, keys_seen seen, uint64_t at, uint32_t chunk, uint64_t low,
                                uint64_t high) {
     cam_range found = {0, 0};
@@ -58,13 +60,13 @@ static cam_range heads_between(const attend_op *a, keys_seen seen, uint64_t at, 
     return found;
 }
 
-/* The totals of all heads that a thread keeps for one chunk. */
+/* A thread's partial results of one chunk: totals of all heads. */
 static float *part_of(const attend_worker *w, uint32_t thread, uint32_t chunk) {
     const uint64_t each = (uint64_t)w->a->how.n_heads * total_floats(&w->a->how);
     return w->parts + ((uint64_t)(thread - 1) * w->a->most_chunks + chunk) * each;
 }
 
-/* A chunk of a row of which another thread has the first chunk. */
+/* Computes and stores the partial result of a chunk whose row another thread owns. */
 static void keep_part(const attend_worker *w, uint32_t chunk, uint32_t number, cam_range kv_heads,
                       cam_range next_heads) {
     const attend_op *a = w->a;
@@ -76,7 +78,7 @@ static void keep_part(const attend_worker *w, uint32_t chunk, uint32_t number, c
     attend_chunk(&block, chunk, kv_heads, next_heads);
 }
 
-/* Whether all of a head's units are this thread's, given that the first is. */
+/* True if all units of a KV head belong to this thread, which owns the first. */
 static uint32_t is_whole_head(const attend_worker *w, keys_seen seen, uint64_t at, uint32_t kv_head) {
     return unit_at(w->a, seen, at, chunks_of(seen).end - 1, kv_head) < w->high;
 }
@@ -85,7 +87,7 @@ static void finish_kv_head(const attend_block *block, uint32_t row, uint32_t kv_
     for (uint32_t i = 0; i < block->a->group; i++) finish_query(block, row, kv_head * block->a->group + i);
 }
 
-/* This thread's units of one row; `at` is where it begins in the line. */
+/* Computes this thread's units of one row, which begins at `at` on the line. */
 static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
     const attend_op *a = w->a;
     const keys_seen seen = a->seen(a, row);
@@ -107,7 +109,7 @@ static void attend_cut_row(attend_worker *w, uint32_t row, uint64_t at) {
     }
 }
 
-/* A block of several rows: kv heads by themselves. */
+/* Computes a block of several rows, one KV head at a time. */
 static void attend_whole_rows(attend_worker *w, uint32_t row, uint32_t end, uint64_t at, uint64_t length) {
     for (uint32_t kv_head = 0; kv_head < w->a->n_kv_heads; kv_head++, at += length) {
         if (at < w->low || at >= w->high) continue;
@@ -125,7 +127,7 @@ static void attend_whole_rows(attend_worker *w, uint32_t row, uint32_t end, uint
     }
 }
 
-/* Merges into a head of the open row what the threads after this one found in its other chunks. */
+/* Merges the partial results of later threads into a KV head of the open row, chunk by chunk. */
 static void merge_parts(const attend_worker *w, keys_seen seen, uint32_t kv_head) {
     const attend_op *a = w->a;
     const cam_range chunks = chunks_of(seen);
@@ -152,7 +154,7 @@ static void finish_open_row(attend_worker *w) {
     }
 }
 
-/* Goes along the line; without a worker only to measure it. */
+/* Walks the line and computes the worker's part. Returns the line's length; `w` NULL only measures. */
 static uint64_t walk_line(const attend_op *a, attend_worker *w) {
     const uint32_t most = block_rows(a), n = n_rows(a->run, a->q);
     uint64_t at = 0;
@@ -170,11 +172,11 @@ static uint64_t walk_line(const attend_op *a, attend_worker *w) {
     return at;
 }
 
-/* Floats of a thread's memory. */
+/* Sizes of a thread's memory, in floats. */
 typedef struct { uint64_t queries, totals, tiles[N_TENSORS], decoded, all; } attend_memory;
 
 static attend_memory memory_of(const attend_op *a) {
-    enum { MOST_BLOCK_VALUES = 32 };   /* of the types that state is stored in */
+    enum { MOST_BLOCK_VALUES = 32 };   /* largest quant block of the state types */
     const uint32_t rows = most_block_rows(a->group) * a->group;
     const uint64_t slots = rows > a->how.n_heads ? rows : a->how.n_heads;
     const uint32_t dim = a->q_dim > a->v_dim ? a->q_dim : a->v_dim;
@@ -189,7 +191,7 @@ static attend_memory memory_of(const attend_op *a) {
     return m;
 }
 
-/* Bytes that threads want in all. */
+/* Scratch bytes of all threads. */
 static uint64_t attend_bytes(const attend_op *a, uint32_t n_threads) {
     const uint64_t part = (uint64_t)a->most_chunks * a->how.n_heads * total_floats(&a->how);
     const uint64_t floats = n_threads * memory_of(a).all + (n_threads - 1) * part;
@@ -213,7 +215,7 @@ static attend_worker new_worker(const attend_op *a, uint32_t thread) {
     };
 }
 
-/* What is said by the number of query heads, with the widths of q and y. */
+/* Sets the fields that follow from the number of query heads and the widths of q and y. */
 static void set_heads(attend_op *a, uint32_t n_heads, double scale) {
     a->group = n_heads / a->n_kv_heads;
     a->q_dim = a->q->cols / n_heads, a->v_dim = a->y->cols / n_heads;
@@ -221,13 +223,13 @@ static void set_heads(attend_op *a, uint32_t n_heads, double scale) {
     a->how.n_heads = n_heads, a->how.scale = (float)scale;
 }
 
-/* The row for a distance of 0 is the one after `-low`. */
+/* Sets the bias; the row of distance 0 is row -low. */
 static void set_bias(attend_how *how, const cam_weight *bias, int32_t sign, int32_t low, int32_t high) {
     how->bias = AT(const float, bias->at);
     how->bias_sign = sign, how->bias_low = low, how->bias_high = high, how->bias_row = -low;
 }
 
-/* Attention of all rows of the step; every thread calls it. */
+/* Attention of all rows of the step; each thread calls this function. */
 static void attend_all(const attend_op *a, uint32_t thread) {
     attend_worker worker = new_worker(a, thread);
     walk_line(a, &worker);

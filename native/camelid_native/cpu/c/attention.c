@@ -1,4 +1,4 @@
-/* Attention to the rows of state. */
+/* attention: queries over the keys and values in the KV cache. */
 #include "attend_rows.h"
 #include "words.h"
 
@@ -7,14 +7,15 @@ enum { ATTENTION_SINKS, ATTENTION_BIAS };
 enum { ATTENTION_STATE, ATTENTION_TAIL };
 enum { ATTENTION_N_HEADS, ATTENTION_N_KV_HEADS, ATTENTION_SCALE, ATTENTION_MASK, ATTENTION_WINDOW,
        ATTENTION_SOFTCAP };
-/* plan/tiers.py: a query reads so many rows at least in the tail, and the border moves by a batch at once. */
+/* As in plan/tiers.py: a query reads at least TIER_TAIL rows from the tail; the border moves by
+ * TIER_BATCH. */
 enum { TIER_TAIL = 256, TIER_BATCH = 64 };
 
 INLINE uint32_t first_tail_row(uint32_t state_row) {
     return state_row < TIER_TAIL ? 0 : (state_row + 1 - TIER_TAIL) / TIER_BATCH * TIER_BATCH;
 }
 
-/* Keys of a row, of which nothing is in a tail. */
+/* Keys that a row sees in a state without tail. */
 static keys_seen seen_in_state(const attend_op *a, uint32_t row) {
     const uint32_t *words = row_words(a->run, row), self = words[ROW_STATE_ROW];
     const uint32_t *group = group_words(a->run, words[ROW_SEQUENCE], a->op->states[ATTENTION_STATE].group);
@@ -25,7 +26,7 @@ static keys_seen seen_in_state(const attend_op *a, uint32_t row) {
     return seen;
 }
 
-/* The same with those from the border on in the tail. */
+/* Keys that a row sees in a state with tail. */
 static keys_seen seen_in_tiers(const attend_op *a, uint32_t row) {
     keys_seen seen = seen_in_state(a, row);
     const uint32_t sequence = row_words(a->run, row)[ROW_SEQUENCE];
@@ -34,7 +35,7 @@ static keys_seen seen_in_tiers(const attend_op *a, uint32_t row) {
     return seen;
 }
 
-/* A state without values holds them in the first columns of its keys. */
+/* Address of keys or values. A state without values (MLA) has the values in the first columns of the keys. */
 static key_place place_in_state(const attend_op *a, uint32_t row, uint32_t tier, uint32_t tensor) {
     const cam_state *state = &a->op->states[tier == TAIL ? ATTENTION_TAIL : ATTENTION_STATE];
     const uint32_t held = state->at[tensor] ? tensor : KEYS;
@@ -50,7 +51,7 @@ static key_place place_in_state(const attend_op *a, uint32_t row, uint32_t tier,
     };
 }
 
-/* A bias by distance back; its last row is for all beyond. */
+/* The bias is indexed by the distance back; its last row serves all larger distances. */
 static attend_op attention_of(const cam_op *op, const cam_run *run) {
     const cam_state *state = &op->states[ATTENTION_STATE];
     attend_op a = {

@@ -1,10 +1,10 @@
-/* The blocks of GGUF's tensor types, byte for byte as in a file. Source: ggml-common.h of llama.cpp.
+/* Blocks of GGUF's tensor types, byte for byte as in a file. Source: ggml-common.h of llama.cpp.
  *
- * What the fields mean stands beside the codec of each type, in codecs_*.c. `d` and `m` are float16. */
+ * The fields are explained at the codec of each type, in codecs_*.c. `d` and `m` are float16. */
 #pragma once
 #include <stdint.h>
 
-/* No gaps between fields, and no alignment: a row may begin at any byte of a mapped file. */
+/* No padding and no alignment: a row may begin at any byte of a mapped file. */
 #define PACKED __attribute__((packed))
 
 typedef struct PACKED { uint16_t d; uint8_t q[16]; } block_q4_0;
@@ -37,14 +37,14 @@ typedef struct PACKED { uint8_t scales[4], q[32]; } block_nvfp4;
 typedef struct PACKED { uint16_t d; uint8_t q[16]; } block_q1_0;
 typedef struct PACKED { uint16_t d; uint8_t q[16]; } block_q2_0;
 
-/* The values of iq4_nl and iq4_xs. */
+/* Values of the codes of iq4_nl and iq4_xs. */
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
-/* E2M1 of the OCP microscaling formats 1.0, doubled, so that all 16 are whole; the scales are halved. */
+/* E2M1 values of the OCP microscaling formats 1.0, doubled to be integers; the scales are halved. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* Coordinates of the points of iq_grids.h, by their number there and, as the fourth bit, a sign. That of iq1
- * is the sign of an eighth that is added to -1, 0 or 1; here are eighths. */
+/* Coordinates of the grid points of iq_grids.h, indexed by 3 bits of the grid and a sign bit. In iq1 the sign
+ * bit is the sign of an eighth that is added to -1, 0 or 1; the table is in eighths. */
 static const int8_t iq1_values[16] = {-7, 1, 9, 0, 0, 0, 0, 0, -9, -1, 7};
 static const int8_t iq2_values[16] = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43};
 static const int8_t iq3_xxs_values[16] = {4,  12,  20,  28,  36,  44,  52,  62,

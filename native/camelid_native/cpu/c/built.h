@@ -1,4 +1,4 @@
-/* CAM_IF_<NAME>(_): _(name) if this library was built with that variant, else nothing. */
+/* CAM_IF_<NAME>(_) expands to _(name) if the library has that variant, else to nothing. */
 #pragma once
 
 #if defined(CAM_HAS_PORTABLE)

@@ -1,7 +1,7 @@
-/* candidates: an output's 256 largest logits (all, if they are fewer), largest first, ties to the lowest id:
- * ids, then logits; then mean and variance of the logits above -infinity.
+/* candidates: ids and logits of an output's 256 largest logits, the largest first, ties to the lowest id;
+ * then mean and variance of the logits above -infinity.
  *
- * Threads share blocks of the rows for tops and moments, then the outputs. */
+ * Threads first share blocks of the rows for chunk maxima and moments, then share the outputs. */
 enum { CANDIDATES_LOGITS };
 
 typedef struct { double n, mean, squares; } moments;   /* squares: sum of (x - mean)^2 */
@@ -39,7 +39,7 @@ static moments sums_about(const logits *l, uint32_t block, float origin) {
     return (moments){vf_sum(s.n), vf_sum(s.sum), vf_sum(s.squares)};
 }
 
-/* Twice over a block: about 0 for the mean, then about that, where nothing large cancels. */
+/* Two passes over a block: the mean, then moments about the mean, which avoids cancellation. */
 static moments measure_block(const logits *l, uint32_t block) {
     moments about_zero = sums_about(l, block, 0.0f);
     if (about_zero.n == 0.0) return about_zero;
@@ -48,7 +48,7 @@ static moments measure_block(const logits *l, uint32_t block) {
     return (moments){off.n, origin + off.mean / off.n, off.squares - off.mean * off.mean / off.n};
 }
 
-/* Of two parts together (Chan, Golub and LeVeque, 1979). */
+/* Moments of the union of two parts (Chan, Golub and LeVeque, 1979). */
 static moments join_moments(moments a, moments b) {
     double n = a.n + b.n, apart = b.mean - a.mean;
     if (b.n == 0.0) return a;

@@ -1,8 +1,8 @@
-/* What the codecs share: half floats, packed integers, integers times scales. Counts are multiples of 16. */
+/* Helpers of the codecs: float16, packed integers, scaled integers. Counts are multiples of 16. */
 #pragma once
 #include "simd.h"
 
-/* Words at any byte of a row. */
+/* Unaligned words of a row. */
 typedef uint16_t cam_u16 __attribute__((aligned(1), may_alias));
 typedef uint64_t cam_u64 __attribute__((aligned(1), may_alias));
 
@@ -12,11 +12,11 @@ INLINE uint32_t bits_of_float(float x) { return (union { float x; uint32_t bits;
 INLINE void vi_store(int32_t *p, vi v) { memcpy(p, &v, sizeof v); }
 INLINE vi chosen(vi mask, vi a, vi b) { return (a & mask) | (b & ~mask); }
 
-/* Half bits of x, to nearest, ties to even; too large: infinite; a NaN stays one. */
+/* float16 bits of x: to nearest, ties to even; infinity on overflow; NaN stays NaN. */
 INLINE vi halves_of(vf x) {
     vi magnitude = (vi)x & 0x7FFFFFFF, payload = magnitude >> 13 & 0x3FF;
     vi half = (magnitude - (112 << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
-    /* A step of the floats from 0.5 to 1 is 2^-24, which is that of the halves below 2^-14. */
+    /* Floats from 0.5 to 1 have a spacing of 2^-24, the spacing of subnormal float16. */
     vi small = (vi)((vf)magnitude + 0.5f) - 0x3F000000;
     half = chosen(magnitude < 0x38800000, small, half);
     half = chosen(magnitude < 0x477FF000, half, vi_set(0x7C00));   /* up to 65520 */
@@ -26,13 +26,14 @@ INLINE vi halves_of(vf x) {
 INLINE uint16_t half_bits(float x) { return (uint16_t)halves_of(vf_set(x))[0]; }
 INLINE float half_value(uint16_t half) { return vf_of_halves(vi_set(half))[0]; }
 
-/* The low bytes of n integers. A loop, as compilers narrow vectors in pairs well, and a single one badly. */
+/* Stores the low bytes of n integers. A plain loop: compilers narrow pairs of vectors well, one vector
+ * badly. */
 INLINE void store_bytes(void *restrict bytes, const int32_t *restrict codes, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) ((uint8_t *)bytes)[i] = (uint8_t)codes[i];
 }
 
-/* codes[i] = the i-th unsigned integer in `packed`, times 2^up; the lowest bits of a byte come first. Eight
- * codes at once, which are `bits` bytes. */
+/* codes[i] = i-th unsigned integer of `packed`, times 2^up; the lowest bits of a byte come first. Eight codes
+ * (`bits` bytes) per iteration. */
 INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n, int bits,
                         int up) {
     const uint64_t mask = (1u << bits) - 1;
@@ -43,9 +44,9 @@ INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, 
     }
 }
 
-/* The same of integers that lie apart: in every run of `width` bytes, which eight divides, the first fields
- * of all bytes come before their second fields. Eight bytes at once, as no field leaves its byte. Put above
- * the lowest `up` bits, which codes have already; with 0 nothing of what they had is read. */
+/* Unpacks interleaved integers: in each run of `width` bytes (a multiple of 8), the first fields of all bytes
+ * precede the second fields. Eight bytes per iteration, as no field crosses a byte. The fields are placed
+ * above the lowest `up` bits of `codes`; with `up` 0 the old `codes` are not read. */
 INLINE void unpack_above(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n_bytes, int bits,
                          uint32_t width, int up) {
     const uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
@@ -77,14 +78,14 @@ INLINE void affine_codes(float *values, float scale, const int8_t *codes, float 
         vf_store(values + i, scale * vi_float(vi_s8(codes + i)) + shift);
 }
 
-/* Makes decode_TYPE, a row of blocks, of values_TYPE, one block of so many values. */
+/* Defines decode_TYPE, which decodes a row, from values_TYPE, which decodes a block of `size` values. */
 #define DECODE_ROWS(type, size)                                                               \
     static void decode_##type(const uint8_t *blocks, float *values, uint32_t n) {             \
         const block_##type *block = (const block_##type *)blocks;                             \
         for (uint32_t i = 0; i < n; i += size) values_##type(block++, values + i);            \
     }
 
-/* Makes encode_TYPE of pack_TYPE, likewise. */
+/* Defines encode_TYPE, which encodes a row, from pack_TYPE, which encodes a block. */
 #define ENCODE_ROWS(type, size)                                                               \
     static void encode_##type(const float *values, uint8_t *blocks, uint32_t n) {             \
         block_##type *block = (block_##type *)blocks;                                         \

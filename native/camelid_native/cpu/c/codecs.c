@@ -1,4 +1,4 @@
-/* The codecs of all tensor types, and rows of any length through them. */
+/* Table of the codecs of all tensor types, and decoding of rows of any length. */
 #include "codecs.h"
 
 #include "codecs_plain.c"
@@ -43,12 +43,12 @@ static const cam_codec codecs[N_CODECS] = {
     [42] = {64, sizeof(block_q2_0), decode_q2_0, NULL},
 };
 
-/* What one call of a codec is given: whole blocks of every type, and fewer than a uint32_t counts. */
+/* Values per codec call: whole blocks of every type, and a count that fits in a uint32_t. */
 enum { CODEC_RUN = 1 << 16 };
 
 INLINE uint32_t run_of(uint64_t n) { return n < CODEC_RUN ? (uint32_t)n : CODEC_RUN; }
 
-/* n values, whole blocks; 1: there is no such codec. */
+/* Decodes n values (whole blocks). Returns 1 if the type has no codec. */
 static uint32_t variant_decode(uint32_t type, const uint8_t *blocks, float *values, uint64_t n) {
     if (type >= N_CODECS || !codecs[type].decode) return 1;
     for (; n; n -= run_of(n), values += CODEC_RUN, blocks += codec_row_bytes(type, CODEC_RUN))

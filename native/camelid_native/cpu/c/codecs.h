@@ -1,7 +1,7 @@
-/* Codecs: what the bits of a stored row mean. A row of `codecs` for each type that has one.
+/* Codecs: conversion between stored rows and float32. `codecs` has an entry for each supported type.
  *
- * Every product and sum is float32, in the order in which camelid/backends/codecs has it, so that both give
- * the same bits on every machine. Rows hold whole blocks and lie at any byte. */
+ * All arithmetic is float32 in the order of camelid/backends/common/codecs, so that both give the same bits
+ * on every machine. Rows are whole blocks and may begin at any byte. */
 #pragma once
 #include "simd.h"
 
@@ -10,16 +10,16 @@ typedef void cam_decode_row(const uint8_t *blocks, float *values, uint32_t n);
 typedef void cam_encode_row(const float *values, uint8_t *blocks, uint32_t n);
 
 typedef struct {
-    uint32_t block, block_bytes;   /* values in a block, its bytes */
+    uint32_t block, block_bytes;   /* values and bytes of a block */
     cam_decode_row *decode;
-    cam_encode_row *encode;        /* NULL: there is none */
+    cam_encode_row *encode;        /* NULL: decode only */
 } cam_codec;
 
-/* By GGUF's id of the type; a hole has block 0. */
+/* Indexed by GGUF type id; an unused id has block 0. */
 enum { N_CODECS = 43 };
 static const cam_codec codecs[N_CODECS];
 
-/* Bytes of a row of n values; 0 of a type without codec. */
+/* Bytes of a row of n values; 0 for a type without codec. */
 INLINE uint64_t codec_row_bytes(uint32_t type, uint32_t n) {
     const cam_codec *codec = &codecs[type];
     return codec->block ? (uint64_t)(n / codec->block) * codec->block_bytes : 0;

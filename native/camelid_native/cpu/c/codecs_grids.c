@@ -1,17 +1,17 @@
-/* Codecs of the IQ types: points of a fixed grid, chosen by index, and signs; or a table of 16 values. */
+/* Codecs of the IQ types: indices into a fixed grid of points, with signs; or a table of 16 values. */
 #include "blocks.h"
 #include "codec_bits.h"
 #include "codecs.h"
 #include "iq_grids.h"
 
-/* Seven signs are stored, and the eighth makes the number of minus signs even. */
+/* Eight signs from seven stored ones; the eighth makes the number of minus signs even. */
 INLINE uint32_t even_signs(uint32_t seven) {
     uint32_t folded = seven ^ seven >> 4;
     folded ^= folded >> 2;
     return seven | ((folded ^ folded >> 1) & 1) << 7;
 }
 
-/* The fields of a word, of 1, 2 and 3 bits, in as many nibbles. */
+/* Spreads the fields of a word (8 of 1 bit, 8 of 2 bits, 4 of 3 bits), one per nibble. */
 INLINE uint32_t nibbles_of_8x1(uint32_t word) {
     word = (word | word << 12) & 0x000F000F;
     word = (word | word << 6) & 0x03030303;
@@ -27,7 +27,7 @@ INLINE uint32_t nibbles_of_4x3(uint32_t word) {
     return (word & 0x0707) | (word & 0x3838) << 1;
 }
 
-/* Eight codes of a table: points of eight coordinates, or of four, with signs. */
+/* Eight table codes from signs and one point of eight coordinates, or two points of four. */
 INLINE uint32_t signed_eight(uint32_t point, uint32_t signs) {
     return nibbles_of_8x2(point) | nibbles_of_8x1(signs) << 3;
 }
@@ -41,9 +41,10 @@ INLINE void eight_codes(int8_t *codes, uint32_t nibbles) {
     for (int i = 0; i < 8; i++) codes[i] = (int8_t)(nibbles >> 4 * i & 15);
 }
 
-/* Of each type: d; what it is times for the columns from 16 * g, an odd number; the codes from 8 * p. */
+/* Three functions per type: d_*, the block's scale; odd_*, its odd multiplier for the 16 columns of group g;
+ * nibbles_*, the eight codes of point p. */
 
-/* A group of 32: four points, four times seven signs, the scale on top. */
+/* A group of 32 values: four points; a word of four times 7 sign bits, with the scale in the top 4 bits. */
 INLINE uint16_t d_iq2_xxs(const block_iq2_xxs *block) { return block->d; }
 INLINE uint32_t odd_iq2_xxs(const block_iq2_xxs *block, uint32_t g) {
     return 2 * (block->groups[g / 2].signs >> 28) + 1;
@@ -53,7 +54,7 @@ INLINE uint32_t nibbles_iq2_xxs(const block_iq2_xxs *block, uint32_t p) {
     return signed_eight(grid_iq2_xxs[group->points[p % 4]], even_signs(group->signs >> 7 * (p % 4) & 127));
 }
 
-/* q: nine bits of point, seven signs; a scale for two points. */
+/* q: 9 bits of point index, 7 sign bits; one scale per two points. */
 INLINE uint16_t d_iq2_xs(const block_iq2_xs *block) { return block->d; }
 INLINE uint32_t odd_iq2_xs(const block_iq2_xs *block, uint32_t g) { return 2 * nibble(block->scales, g) + 1; }
 INLINE uint32_t nibbles_iq2_xs(const block_iq2_xs *block, uint32_t p) {
@@ -67,7 +68,7 @@ INLINE uint32_t nibbles_iq2_s(const block_iq2_s *block, uint32_t p) {
     return signed_eight(grid_iq2_s[index], block->signs[p]);
 }
 
-/* A word for 32 values: four times seven signs, the scale on top. */
+/* A word per 32 values: four times 7 sign bits, with the scale in the top 4 bits. */
 INLINE uint16_t d_iq3_xxs(const block_iq3_xxs *block) { return block->d; }
 INLINE uint32_t odd_iq3_xxs(const block_iq3_xxs *block, uint32_t g) {
     return 2 * (block->signs[g / 2] >> 28) + 1;
@@ -88,7 +89,7 @@ INLINE uint32_t nibbles_iq3_s(const block_iq3_s *block, uint32_t p) {
     return signed_fours(point_iq3_s(block, 2 * p), point_iq3_s(block, 2 * p + 1), block->signs[p]);
 }
 
-/* high: four times three bits of point, three bits of scale, the sign of the eighth. */
+/* high: four times 3 bits of point index, 3 bits of scale, the sign of the eighth. */
 INLINE uint16_t d_iq1_s(const block_iq1_s *block) { return block->d; }
 INLINE uint32_t odd_iq1_s(const block_iq1_s *block, uint32_t g) {
     return 2 * (block->high[g / 2] >> 12 & 7u) + 1;
@@ -98,8 +99,8 @@ INLINE uint32_t nibbles_iq1_s(const block_iq1_s *block, uint32_t p) {
     return signed_eight(grid_iq1[index], high >> 15 ? 255 : 0);
 }
 
-/* A nibble of `high`: three bits of point, the sign of the eighth. The top nibbles of `scales` are d, below
- * them lie four times three bits, each for two points. */
+/* A nibble of `high`: 3 bits of point index, the sign of the eighth. The top nibbles of `scales` form d; the
+ * other 12 bits of each are four scales of 3 bits, one per two points. */
 INLINE uint16_t d_iq1_m(const block_iq1_m *block) {
     uint32_t bits = 0;
     for (int i = 0; i < 4; i++) bits |= (uint32_t)(block->scales[i] >> 12) << 4 * i;
@@ -113,12 +114,12 @@ INLINE uint32_t nibbles_iq1_m(const block_iq1_m *block, uint32_t p) {
     return signed_eight(grid_iq1[block->points[p] | (high & 7) << 8], high >> 3 ? 255 : 0);
 }
 
-/* Eight values: scale * table[code] */
+/* values = scale * table[code], for eight codes */
 INLINE void eight_values(float *values, float scale, uint32_t nibbles, const int8_t *table) {
     for (int i = 0; i < 8; i++) values[i] = scale * (float)table[nibbles >> 4 * i & 15];
 }
 
-/* value = d * unit * odd * table[code]; of so few bits that every product is exact */
+/* value = d * unit * odd * table[code]; the factors have so few bits that every product is exact */
 #define VALUES_OF_POINTS(type, table, unit)                                                       \
     static void values_##type(const block_##type *block, float *values) {                         \
         const float d = half_value(d_##type(block)) * unit;                                       \
@@ -140,7 +141,7 @@ static void values_iq4_nl(const block_iq4_nl *block, float *values) {
     scaled_codes(values, half_value(block->d), codes, 0, 32);
 }
 
-/* Less 32: four bits of group g in `low`, two in `high`. */
+/* Scale of group g: four bits in `low`, two in `high`, minus 32. */
 INLINE int scale_iq4_xs(const block_iq4_xs *block, uint32_t g) {
     return (int)(nibble(block->low, g) | (block->high >> 2 * g & 3u) << 4) - 32;
 }

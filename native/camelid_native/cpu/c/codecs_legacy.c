@@ -1,13 +1,13 @@
-/* Codecs of the first generation: blocks of 32 with one scale, and for the _1 types one minimum. */
+/* Codecs of the legacy types: blocks of 32 values with one scale, the _1 types also with one minimum. */
 #include "blocks.h"
 #include "codec_bits.h"
 #include "codecs.h"
 
-/* 16 low nibbles, then 16 high ones. */
+/* 32 codes: the low nibbles of 16 bytes, then their high nibbles. */
 INLINE void four_bits(int8_t *codes, const uint8_t *q) { unpack_wide(codes, q, 16, 4, 16); }
 
-/* A fifth bit for each, in `high`. Eight bits at once: bit i of each of eight copies is kept in byte i, and
- * what is added there takes it to the top of the byte. */
+/* 32 codes with their fifth bits in `high`. Eight bits per iteration: byte i of a word of eight copies keeps
+ * bit i, and an addition carries that bit to the top of the byte. */
 INLINE void five_bits(int8_t *restrict codes, const uint8_t *restrict q, uint32_t high) {
     for (int i = 0; i < 32; i += 8) {
         const uint64_t four = *(const cam_u64 *)(q + i % 16) >> i / 16 * 4 & 0x0F0F0F0F0F0F0F0F;
@@ -57,8 +57,8 @@ enum { LEAST_NAN = 0x7F800001, QUIET_NAN = 0x7FC00000 };
 
 INLINE float inverse_of(float d) { return d == 0.0f ? 0.0f : 1.0f / d; }
 
-/* The largest magnitude of 32, as bits: those of floats sort as the floats do. Of whatever NaN the least, so
- * that all blocks with one come out alike. */
+/* Bits of the largest magnitude of 32 values; bits of non-negative floats sort like the floats. Any NaN gives
+ * LEAST_NAN, so that all blocks with a NaN encode alike. */
 INLINE uint32_t top_of_32(const float *x) {
     uint32_t top = 0;
     for (uint32_t i = 0; i < 32; i++) {
@@ -68,7 +68,7 @@ INLINE uint32_t top_of_32(const float *x) {
     return top < LEAST_NAN ? top : LEAST_NAN;
 }
 
-/* The first value of the largest magnitude; a NaN, if there is one. */
+/* First value of the largest magnitude; NaN if any value is NaN. */
 INLINE float largest_of_32(const float *x) {
     uint32_t top = top_of_32(x), first = 31;
     for (uint32_t i = 0; i < 32; i++) {
@@ -78,8 +78,8 @@ INLINE float largest_of_32(const float *x) {
     return x[first];
 }
 
-/* codes[i] = (x[i] - low) * by + half, without its fraction, at most `top`. It is never below 0, but where a
- * scale vanished or a value is not finite it is infinite or no number: then 0. */
+/* codes[i] = min(trunc((x[i] - low) * by + half), top). The product is never negative; if a scale underflowed
+ * or a value is not finite, the product is infinite or NaN and the code is 0. */
 INLINE void whole_codes(int32_t *codes, const float *x, float low, float by, float half, int top) {
     for (uint32_t i = 0; i < 32; i += LANES) {
         vf real = (vf_load(x + i) - low) * by + half;
@@ -88,7 +88,7 @@ INLINE void whole_codes(int32_t *codes, const float *x, float low, float by, flo
     }
 }
 
-INLINE void pack_nibbles(uint8_t *q, const int32_t *codes) {   /* a fifth bit falls off */
+INLINE void pack_nibbles(uint8_t *q, const int32_t *codes) {   /* drops the fifth bits */
     int32_t pairs[16];
     for (uint32_t i = 0; i < 16; i++) pairs[i] = (codes[i] & 15) | codes[16 + i] << 4;
     store_bytes(q, pairs, 16);
@@ -99,8 +99,8 @@ INLINE uint32_t fifth_bits(const int32_t *codes) {
     return high;
 }
 
-/* The scale and the least value of a block whose codes go up to `top`; NaN if any value is. Of zeros of both
- * signs the first is the least; NumPy's choice depends on its machine, and both decode to the same bits. */
+/* Scale and minimum of a block with codes 0..top; NaN if any value is NaN. Of zeros of both signs the first
+ * is the minimum; NumPy's choice depends on the machine, and both zeros decode to the same bits. */
 typedef struct { float d, low; } cam_span;
 INLINE cam_span span_of(const float *x, float top) {
     float low = x[0], high = x[0];
@@ -112,7 +112,7 @@ INLINE cam_span span_of(const float *x, float top) {
     return (cam_span){(high - low) / top, low};
 }
 
-/* d = (value of largest magnitude) / -8, so that it maps to 0 exactly. */
+/* d = (value of largest magnitude) / -8, so that this value has code 0 exactly. */
 static void pack_q4_0(const float *x, block_q4_0 *block) {
     int32_t codes[32];
     float d = largest_of_32(x) / -8.0f;
@@ -145,7 +145,7 @@ static void pack_q5_1(const float *x, block_q5_1 *block) {
     pack_nibbles(block->q, codes);
 }
 
-/* x to nearest, halves away from zero; 0 where it is not finite. */
+/* Rounds x to nearest, ties away from zero; 0 if x is not finite. */
 INLINE vi nearest_codes(vf x) {
     vf size = (vf)((vi)x & 0x7FFFFFFF);
     size = vf_pick(size < 256.0f, size, (vf){0});

@@ -1,8 +1,8 @@
-/* Codecs of types without blocks: floats and integers, little-endian. */
+/* Codecs of unblocked types: floats and integers, little-endian. */
 #include "codec_bits.h"
 #include "codecs.h"
 
-/* Numbers of a C type, each rounded once to float32; infinite if too large for it. */
+/* Decoder for a C number type: each number is rounded once to float32; infinity on overflow. */
 #define DECODE_NUMBERS(name, number)                                                          \
     static void decode_##name(const uint8_t *restrict blocks, float *restrict values, uint32_t n) { \
         for (uint32_t i = 0; i < n; i++) {                                                    \
@@ -20,7 +20,7 @@ DECODE_NUMBERS(i64, int64_t)
 static void decode_f32(const uint8_t *blocks, float *values, uint32_t n) { memcpy(values, blocks, 4ull * n); }
 static void encode_f32(const float *values, uint8_t *blocks, uint32_t n) { memcpy(blocks, values, 4ull * n); }
 
-/* As many as a vector holds, or the last of a row, by way of a vector of their own. */
+/* Decodes up to LANES values through a temporary vector. */
 INLINE void some_of_f16(const uint8_t *blocks, float *values, uint32_t n) {
     uint16_t halves[LANES] = {0};
     float floats[LANES];
@@ -33,7 +33,7 @@ static void decode_f16(const uint8_t *blocks, float *values, uint32_t n) {
     some_of_f16(blocks, values, n);
 }
 
-/* Up to 32 likewise. */
+/* Encodes up to 32 values through temporary vectors. */
 INLINE void some_to_f16(const float *values, uint8_t *blocks, uint32_t n) {
     float floats[32] = {0};
     int32_t codes[32];
@@ -48,13 +48,13 @@ static void encode_f16(const float *values, uint8_t *blocks, uint32_t n) {
     some_to_f16(values, blocks, n);
 }
 
-/* The upper half of a float32. */
+/* bf16 is the upper half of a float32. */
 static void decode_bf16(const uint8_t *restrict blocks, float *restrict values, uint32_t n) {
     const cam_u16 *uppers = (const cam_u16 *)blocks;
     for (uint32_t i = 0; i < n; i++) values[i] = float_of_bits((uint32_t)uppers[i] << 16);
 }
 
-/* To nearest, ties to even; a NaN stays one, whatever of it is left. */
+/* Rounds to nearest, ties to even; a NaN stays NaN even if its upper payload bits are 0. */
 INLINE uint16_t bfloat_bits(float x) {
     uint32_t bits = bits_of_float(x), is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
     return (uint16_t)(is_nan ? bits >> 16 | 64 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);

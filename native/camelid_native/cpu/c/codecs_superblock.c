@@ -1,13 +1,14 @@
-/* Codecs of the K types: super-blocks of 256 values whose groups have quantized scales of their own. */
+/* Codecs of the K types: super-blocks of 256 values, whose groups have quantized scales. */
 #include "blocks.h"
 #include "codec_bits.h"
 #include "codecs.h"
 
-/* The eight scales and minimums of q4_k and q5_k, six bits each. The first four are the low bits of bytes
- * 0-3 and 4-7; the last four have their low bits in bytes 8-11, and their high bits on top of the first. */
+/* Eight scales and eight minimums of q4_k and q5_k, six bits each. The first four are the low 6 bits of bytes
+ * 0-3 and 4-7; the last four have their low 4 bits in bytes 8-11 and their high 2 bits on top of bytes
+ * 0-7. */
 typedef struct { uint8_t scale[8], minimum[8]; } cam_scales;
 INLINE cam_scales scales_of_12(const uint8_t *s) {
-    uint32_t low[2], high, scale[2], minimum[2];   /* four of them in each word */
+    uint32_t low[2], high, scale[2], minimum[2];   /* four bytes per word */
     memcpy(low, s, 8), memcpy(&high, s + 8, 4);
     scale[0] = low[0] & 0x3F3F3F3F, scale[1] = (high & 0x0F0F0F0F) | (low[0] >> 2 & 0x30303030);
     minimum[0] = low[1] & 0x3F3F3F3F, minimum[1] = (high >> 4 & 0x0F0F0F0F) | (low[1] >> 2 & 0x30303030);
@@ -16,7 +17,7 @@ INLINE cam_scales scales_of_12(const uint8_t *s) {
     return scales;
 }
 
-/* The 16 scales of q3_k: 16 nibbles in the first 8 bytes, 16 pairs of upper bits in the last 4; less 32. */
+/* 16 scales of q3_k: 16 nibbles in the first 8 bytes, 16 pairs of upper bits in the last 4; minus 32. */
 INLINE void six_bits_of_12(int8_t *scales, const uint8_t *s) {
     unpack_wide(scales, s, 8, 4, 8);
     for (uint32_t i = 0; i < 16; i++) {
@@ -37,7 +38,7 @@ INLINE void sixteen_groups(float *values, const int8_t *codes, float d, const in
     for (uint32_t g = 0; g < 16; g++) scaled_codes(values + 16 * g, d * scales[g], codes + 16 * g, zero, 16);
 }
 
-/* As eight_groups with 16 of 16; low nibbles of `scales` scale, high ones are minimums. */
+/* 16 groups of 16, value as in eight_groups; scales are the low nibbles of `scales`, minimums the high. */
 static void values_q2_k(const block_q2_k *block, float *values) {
     int8_t codes[256];
     float d = half_value(block->d), dmin = half_value(block->dmin);
@@ -48,7 +49,7 @@ static void values_q2_k(const block_q2_k *block, float *values) {
     }
 }
 
-/* The third bit in `high`. */
+/* The third bit of each code is in `high`. */
 static void values_q3_k(const block_q3_k *block, float *values) {
     int8_t codes[256], scales[16];
     unpack_wide(codes, block->q, 64, 2, 32);
@@ -63,7 +64,7 @@ static void values_q4_k(const block_q4_k *block, float *values) {
     eight_groups(values, codes, block->scales, half_value(block->d), half_value(block->dmin));
 }
 
-/* The fifth bit in `high`. */
+/* The fifth bit of each code is in `high`. */
 static void values_q5_k(const block_q5_k *block, float *values) {
     int8_t codes[256];
     unpack_wide(codes, block->q, 128, 4, 32);
@@ -71,7 +72,7 @@ static void values_q5_k(const block_q5_k *block, float *values) {
     eight_groups(values, codes, block->scales, half_value(block->d), half_value(block->dmin));
 }
 
-/* The upper two bits in `high`. */
+/* The upper two bits of each code are in `high`. */
 static void values_q6_k(const block_q6_k *block, float *values) {
     int8_t codes[256];
     unpack_wide(codes, block->low, 128, 4, 64);

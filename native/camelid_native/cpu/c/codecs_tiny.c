@@ -1,12 +1,12 @@
-/* Codecs of 1 to 4 bits without a grid: floats of 4 bits, ternary and binary types. */
+/* Codecs of 1 to 4 bits without a grid: 4-bit floats, ternary and binary types. */
 #include "blocks.h"
 #include "codec_bits.h"
 #include "codecs.h"
 
-/* Half of 2^(e - 127), which is subnormal for e of 0 and 1. */
+/* Half of 2^(e - 127); the result is subnormal for e = 0 and e = 1. */
 INLINE float half_of_e8m0(uint32_t e) { return float_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
 
-/* Half of the E4M3 in the low seven bits. The code of NaN, 0x7F, means 0, but 0xFF does not. */
+/* Half of the E4M3 number in the low seven bits. Code 0x7F (NaN) gives 0, but code 0xFF does not. */
 INLINE float half_of_ue4m3(uint32_t code) {
     uint32_t exponent = code >> 3 & 15, mantissa = code & 7;
     uint32_t whole = exponent ? mantissa + 8 : mantissa, power = (exponent ? exponent : 1) + 127 - 11;
@@ -30,8 +30,8 @@ static void values_nvfp4(const block_nvfp4 *block, float *values) {
         scaled_codes(values + 16 * g, half_of_ue4m3(block->scales[g]), codes + 16 * g, 0, 16);
 }
 
-/* Digits of base 3 that bytes hold as a fraction of 256, so that multiplying takes the next one out. The
- * first digits of all bytes come before their second ones. */
+/* Base-3 digits, which a byte stores as a fraction of 256, so that multiplication by 3 yields the next digit.
+ * The first digits of all bytes precede the second digits. */
 INLINE void unpack_digits(int8_t *codes, const uint8_t *q, uint32_t n_bytes, int n_digits) {
     uint32_t power = 1;
     for (int digit = 0; digit < n_digits; digit++, power *= 3, codes += n_bytes)
@@ -61,7 +61,7 @@ static void values_tq2_0(const block_tq2_0 *block, float *values) {
 /* value = d where the bit is set, else -d */
 static void values_q1_0(const block_q1_0 *block, float *values) {
     int8_t codes[128];
-    unpack_bits(codes, block->q, 128, 1, 1);   /* 2 or 0, less 1 */
+    unpack_bits(codes, block->q, 128, 1, 1);   /* 2 or 0, minus 1 */
     scaled_codes(values, half_value(block->d), codes, 1, 128);
 }
 

@@ -1,21 +1,21 @@
 #include "cpuid.h"
 
 #if defined(__wasm__)
-/* An engine that could compile the module runs all of it. */
+/* An engine that compiled the module supports all of its instructions. */
 int cam_machine_runs(const char *variant) { return variant != 0; }
 #else
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-/* Asked of the processor itself: the compilers' __builtin_cpu_supports reads what start-up code of theirs
- * left behind, and Zig's leaves nothing in a shared library. */
+/* Reads CPUID directly: __builtin_cpu_supports reads a variable that the compiler's start-up code sets, and
+ * Zig links no such code into a shared library. */
 enum { A, B, C, D };
 static int bits(unsigned leaf, unsigned subleaf, int reg, unsigned wanted) {
     unsigned r[4] = {0};
     return __get_cpuid_count(leaf, subleaf, &r[A], &r[B], &r[C], &r[D]) && (r[reg] & wanted) == wanted;
 }
-/* Whether the system keeps these registers when it switches threads. */
+/* True if the operating system saves these registers at a context switch. */
 static int keeps(unsigned wanted) {
     unsigned low, high;
     if (!bits(1, 0, C, 1u << 27)) return 0;
@@ -23,7 +23,7 @@ static int keeps(unsigned wanted) {
     return (low & wanted) == wanted;
 }
 enum { KEEP_YMM = 0x06, KEEP_ZMM = 0xE6 };
-#if defined(__APPLE__)   /* begins to keep ZMM at a thread's first use */
+#if defined(__APPLE__)   /* macOS enables ZMM at a thread's first use */
 #define KEEPS_512 KEEP_YMM
 #else
 #define KEEPS_512 KEEP_ZMM

@@ -1,5 +1,5 @@
-/* Which instruction sets this machine has. */
+/* Instruction sets of this machine. */
 #pragma once
 
-/* Whether this processor and its operating system run the variant of that name. */
+/* True if this processor and its operating system support the named variant. */
 int cam_machine_runs(const char *variant);

@@ -1,4 +1,4 @@
-/* Ops that treat every float by itself. */
+/* Elementwise ops. */
 #include "parts.h"
 #include "vmath.h"
 
@@ -12,7 +12,7 @@ enum { GLU_Y, GLU_GATE, GLU_UP };
 enum { GLU_WORD };
 enum { AFFINE_Y, AFFINE_X };
 enum { AFFINE_WEIGHT, AFFINE_BIAS };
-enum { SPAN_COLS = 4096 };   /* what of a row is one thread's: less is not worth sharing */
+enum { SPAN_COLS = 4096 };   /* columns per unit of work: smaller spans cost more than they gain */
 
 INLINE float attr_of(const cam_op *op, uint32_t attr) { return (float)op->attrs[attr]; }
 INLINE uint32_t word_of(const cam_op *op, uint32_t attr) { return (uint32_t)op->attrs[attr]; }
@@ -20,7 +20,7 @@ INLINE uint32_t word_of(const cam_op *op, uint32_t attr) { return (uint32_t)op->
 typedef struct { uint32_t row, start, end; } span;
 typedef void span_work(const cam_op *op, span s);
 
-/* Work on the thread's spans of a view. */
+/* Calls `work` on the thread's spans of a view. */
 INLINE void each_span(const cam_op *op, const cam_run *run, uint32_t thread, const cam_view *view,
                       span_work *work) {
     uint32_t n_spans = (view->cols + SPAN_COLS - 1) / SPAN_COLS;
@@ -87,7 +87,7 @@ static void op_glu(const cam_op *op, const cam_run *run, uint32_t thread) {
 static vf mul_floats(const cam_op *op, vf x, vf r) { return (void)op, x * r; }
 static void mul_span(const cam_op *op, span s) { pair_span(op, s, MUL_X, MUL_X, MUL_R, mul_floats); }
 
-/* One factor for each group of columns. */
+/* x *= r, with one factor of r per group of columns of x. */
 static void mul_groups(const cam_op *op, const cam_run *run, uint32_t thread) {
     const cam_view *x = &op->views[MUL_X], *r = &op->views[MUL_R];
     uint32_t size = x->cols / r->cols;

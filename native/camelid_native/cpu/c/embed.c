@@ -1,4 +1,4 @@
-/* Rows of embedding tables. */
+/* embed, embed_position: rows of embedding tables. */
 #include "codecs.h"
 #include "run.h"
 #include "simd.h"
@@ -6,8 +6,7 @@
 enum { EMBED_Y, EMBED_WEIGHT = 0, EMBED_TOKENS = 0, EMBED_SCALE = 0 };
 enum { EMBED_POSITION_X, EMBED_POSITION_WEIGHT = 0, EMBED_POSITION_CHANNEL = 0 };
 
-/* A row of a table, whose form is FORM_ROWS, as float32. A number beyond its end, as no vocabulary has it, is
- * taken for row 0. */
+/* Decodes a row of a table in FORM_ROWS to float32. An index past the end counts as row 0. */
 static void table_row(const cam_weight *weight, uint32_t row, float *values) {
     const uint64_t at = row < weight->rows ? row : 0;
     const uint8_t *stored = AT(const uint8_t, weight->at);
@@ -15,7 +14,7 @@ static void table_row(const cam_weight *weight, uint32_t row, float *values) {
     codecs[weight->type].decode(stored + at * row_bytes, values, weight->cols);
 }
 
-/* The id of a state row in a sequence's ring; `slot` is the word that says which it reads, or writes. */
+/* Token id of a state row in the sequence's ring; `slot` is GROUP_READ or GROUP_WRITE. */
 static uint32_t *ring_id(const cam_state *ring, const cam_run *run, uint32_t sequence, uint32_t slot,
                          uint32_t state_row) {
     const uint64_t first = (uint64_t)group_words(run, sequence, ring->group)[slot] * ring->unit_rows;
@@ -28,7 +27,7 @@ static uint32_t token_of(const cam_state *ring, const cam_run *run, uint32_t row
     return *ring_id(ring, run, words[ROW_SEQUENCE], GROUP_READ, words[ROW_STATE_ROW]);
 }
 
-/* Ids of a sequence's last rows, as many as the ring has. */
+/* Writes the token ids of a sequence's last rows, at most the ring's length. */
 static void write_ids(const cam_state *ring, const cam_run *run, uint32_t sequence) {
     const uint32_t *words = sequence_words(run, sequence), n = words[SEQUENCE_N_ROWS];
     const uint32_t end = words[SEQUENCE_FIRST_ROW] + n, last = n < ring->unit_rows ? n : ring->unit_rows;
@@ -39,7 +38,7 @@ static void write_ids(const cam_state *ring, const cam_run *run, uint32_t sequen
     }
 }
 
-/* Rows that read the ring must have done so before any id is written. */
+/* All rows read the ring before the meeting; ids are written after it. */
 static void op_embed(const cam_op *op, const cam_run *run, uint32_t thread) {
     const cam_view *y = &op->views[EMBED_Y];
     const cam_state *ring = &op->states[EMBED_TOKENS];
@@ -54,7 +53,7 @@ static void op_embed(const cam_op *op, const cam_run *run, uint32_t thread) {
     for (uint32_t s = 0; s < run->step[STEP_SEQUENCES] && thread == 0; s++) write_ids(ring, run, s);
 }
 
-/* Floats of a decoded row, up to a whole cache line. */
+/* Floats of a decoded row, rounded up to whole cache lines. */
 INLINE uint64_t position_floats(const cam_op *op) {
     return whole_lines(op->views[EMBED_POSITION_X].cols * sizeof(float)) / sizeof(float);
 }

@@ -1,4 +1,4 @@
-/* Attention among the rows of the step, pooling, floats as results. */
+/* Encoder ops: attention among the rows of the step, pooling, floats as results. */
 #include "attend_rows.h"
 #include "words.h"
 
@@ -7,7 +7,7 @@ enum { ATTEND_ROWS_N_HEADS, ATTEND_ROWS_N_KV_HEADS, ATTEND_ROWS_SCALE, ATTEND_RO
 enum { POOL_Y, POOL_X, POOL_KIND = 0 };
 enum { GATHER_ROWS_Y, GATHER_ROWS_X };
 
-/* Keys are the rows of the same sequence, counted from its first. */
+/* Keys are the rows of the same sequence, counted from its first row. */
 static keys_seen seen_in_step(const attend_op *a, uint32_t row) {
     const uint32_t *sequence = sequence_words(a->run, row_words(a->run, row)[ROW_SEQUENCE]);
     const uint32_t n = sequence[SEQUENCE_N_ROWS], self = row - sequence[SEQUENCE_FIRST_ROW];
@@ -33,7 +33,7 @@ static key_place place_in_step(const attend_op *a, uint32_t row, uint32_t tier, 
     };
 }
 
-/* Of a bias for each distance from -n to n, the middle row is that of no distance. */
+/* The bias has a row per distance from -n to n; the middle row is distance 0. */
 static attend_op attend_rows_of(const cam_op *op, const cam_run *run) {
     attend_op a = {
         .op = op, .run = run, .q = &op->views[ATTEND_ROWS_Q], .y = &op->views[ATTEND_ROWS_Y],
@@ -57,7 +57,7 @@ static uint64_t scratch_attend_rows(const cam_op *op, const cam_program *program
     return attend_bytes(&a, n_threads);
 }
 
-/* The sum of rows [first, end), row by row, times `by`. */
+/* y = `by` times the sum of rows [first, end). */
 static void sum_rows(const cam_view *x, uint32_t first, uint32_t end, float by, float *y) {
     memset(y, 0, x->cols * sizeof(float));
     for (uint32_t t = first; t < end; t++)
@@ -77,7 +77,7 @@ static void op_pool(const cam_op *op, const cam_run *run, uint32_t thread) {
     }
 }
 
-/* Results are id 0, status, logit 0, log-sum-exp 0; then the floats. */
+/* Result: id 0, status, logit 0, log-sum-exp 0 for each output; then the floats. */
 static void op_emit(const cam_op *op, const cam_run *run, uint32_t thread) {
     enum { RESULT_WORDS = 4, RESULT_STATUS = 1, STATUS_NAN = 1 };
     const cam_view *x = &op->views[0];

@@ -1,8 +1,8 @@
-/* linear_experts: rows are gathered by expert, so that each expert's matrix meets all of its rows at once. */
+/* linear_experts: rows are gathered by expert, so that each expert's matrix is read once for all its rows. */
 
 enum { EXPERTS_Y, EXPERTS_X, EXPERTS_IDS };
 
-/* In scratch, after the activations: places by expert, in each by row and slot; where each expert's begin. */
+/* In scratch, after the activations: places sorted by expert, then by row and slot; start of each expert. */
 typedef struct {
     cam_place *order;
     uint32_t *starts;         /* [experts + 1] */
@@ -24,13 +24,13 @@ static uint64_t scratch_linear_experts(const cam_op *op, const cam_program *prog
     return whole_lines((uintptr_t)end - program->scratch);
 }
 
-/* The expert of a slot. A router's ids are below the stack; whatever is not, is taken for expert 0. */
+/* Expert of a slot. An id outside the stack, which no router produces, counts as expert 0. */
 INLINE uint32_t expert_at(const cam_op *op, uint32_t row, uint32_t slot) {
     const float id = row_of(&op->views[EXPERTS_IDS], row)[slot];
     return id >= 0 && id < (float)op->weights[LINEAR_WEIGHT].stack ? (uint32_t)id : 0;
 }
 
-/* Counting sort, which keeps rows and slots in their order. */
+/* Stable counting sort of places by expert. */
 static void gather(const cam_op *op, uint32_t rows, cam_gathered to) {
     const uint32_t slots = op->views[EXPERTS_IDS].cols, experts = op->weights[LINEAR_WEIGHT].stack;
     memset(to.starts, 0, sizeof *to.starts * (experts + 1));
@@ -39,7 +39,7 @@ static void gather(const cam_op *op, uint32_t rows, cam_gathered to) {
     for (uint32_t e = 0; e < experts; e++) to.starts[e + 1] += to.starts[e];
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t s = 0; s < slots; s++) to.order[to.starts[expert_at(op, r, s)]++] = (cam_place){r, s};
-    /* Each start has moved to its expert's end. */
+    /* The loop has moved each start to its expert's end. */
     memmove(to.starts + 1, to.starts, sizeof *to.starts * experts);
     to.starts[0] = 0;
 }

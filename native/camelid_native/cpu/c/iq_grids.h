@@ -1,4 +1,4 @@
-/* The grids of the IQ types: a point of 8 coordinates of 2 bits, or of 4 of 3 bits, lowest bits first.
+/* Grids of the IQ types: a point has 8 coordinates of 2 bits or 4 of 3 bits, the lowest bits first.
  *
  * Published constants (ggml-common.h of llama.cpp), written by tests/tools/make_iq_codes.py. */
 #pragma once

@@ -1,4 +1,4 @@
-/* One variant of all kernels: this file is compiled once for each, with CAM_VARIANT its name. */
+/* All kernels of one variant. This file is compiled once per variant; CAM_VARIANT is the variant's name. */
 #include "variant.h"
 #include "words.h"
 
@@ -21,7 +21,7 @@
 #include "attention.c"
 #include "encoder.c"
 
-/* Every op there is a kernel for, with the scratch that it wants. */
+/* (op, scratch function) of each op with a kernel. */
 #define CAM_OPS(_)                                                                     \
     _(tables, none) _(copy, none) _(kv_write, none)                                    \
     _(embed, none) _(embed_position, embed_position) _(gather_rows, none)              \

@@ -1,4 +1,5 @@
-/* Sums and maxima across lanes, by shuffles: tables of which lanes of two vectors make a new one. */
+/* Sums and maxima across lanes, by shuffles. A table lists the lanes of two vectors that form a new
+ * vector. */
 #pragma once
 #include "simd.h"
 
@@ -39,8 +40,9 @@
 #define SWAP_1 1, 0, 3, 2
 #endif
 
-/* Two vectors folded to one: [a0 + a2, b0 + b2, a1 + a3, b1 + b3] of every four lanes; then neighbours
- * of two such, [a, b, c, d] of every four lanes; then fours of lanes next to each other. */
+/* Steps of lane_sums, each of which folds two vectors into one. fold_singles: [a0 + a2, b0 + b2, a1 + a3,
+ * b1 + b3] per four lanes. fold_pairs: sums of four vectors, [a, b, c, d] per four lanes. fold_fours: adds
+ * neighbouring groups of four lanes. */
 INLINE vf fold_singles(vf a, vf b) {
     return SHUFFLE(a, b, SINGLES_LOW) + SHUFFLE(a, b, SINGLES_HIGH);
 }
@@ -49,7 +51,7 @@ INLINE vf fold_pairs(vf a, vf b) { return SHUFFLE(a, b, PAIRS_LOW) + SHUFFLE(a, 
 INLINE vf fold_fours(vf a, vf b) { return SHUFFLE(a, b, FOURS_LOW) + SHUFFLE(a, b, FOURS_HIGH); }
 #endif
 
-/* Lane i of the result: the sum of the lanes of v[i]; v is LANES vectors. */
+/* Lane i of the result is the sum of the lanes of v[i]; v has LANES vectors. */
 INLINE vf lane_sums(const vf *v) {
     vf fours[LANES / 4];
     UNROLLED for (int i = 0; i < LANES / 4; i++)
@@ -63,7 +65,7 @@ INLINE vf lane_sums(const vf *v) {
 #endif
 }
 
-/* The largest lane, in every lane. */
+/* Broadcasts the largest lane to all lanes. */
 INLINE vf vf_top_all(vf v) {
 #if LANES == 16
     v = vf_max(v, SHUFFLE(v, v, SWAP_8));

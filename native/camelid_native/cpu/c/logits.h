@@ -1,5 +1,5 @@
-/* Rows of logits as the sampling kernels walk them: in chunks of ids, and in blocks of chunks that threads
- * share; whole numbers in the order of floats; and where what is known of chunks and blocks is kept. */
+/* Layout of logits for the sampling kernels: a row is split into chunks of ids, and chunks into blocks that
+ * threads share. Also integer keys in the order of floats, and the scratch of chunks and blocks. */
 #pragma once
 #include "run.h"
 
@@ -11,7 +11,7 @@ INLINE uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 INLINE float float_of_word(uint32_t word) { float x; memcpy(&x, &word, sizeof x); return x; }
 INLINE uint32_t word_of_float(float x) { uint32_t word; memcpy(&word, &x, sizeof word); return word; }
 
-/* Keys: whole numbers in the order of floats, NaN below all. */
+/* Keys: integers in the order of floats; NaN is below all. */
 INLINE vi vi_keys(vf x) { return vi_order(x, KEY_OF_NAN); }
 INLINE int32_t key_of(float x) {
     int32_t bits = (int32_t)word_of_float(x + 0.0f);
@@ -30,24 +30,24 @@ INLINE int32_t vi_top(vi v) {
 typedef struct {
     const float *row;
     uint32_t vocab, n_chunks, n_blocks;
-    int32_t *tops;   /* [n_chunks]: the highest key of each */
+    int32_t *tops;   /* [n_chunks]: highest key of each chunk */
 } logits;
 
-/* A chunk's floats: where they stand, or of the last chunk, copied and followed by `padding`. */
+/* Floats of a chunk: in place, or for a partial last chunk a copy padded with `padding`. */
 INLINE const float *chunk_at(const logits *l, uint32_t chunk, float padding, float *copy) {
     uint32_t start = chunk * CHUNK_IDS;
     if (l->vocab - start >= CHUNK_IDS) return l->row + start;
     for (uint32_t i = 0; i < CHUNK_IDS; i++) copy[i] = start + i < l->vocab ? l->row[start + i] : padding;
     return copy;
 }
-/* The chunks of a block. */
+/* Range of a block's chunks. */
 INLINE cam_range block_chunks(const logits *l, uint32_t block) {
     return (cam_range){block * BLOCK_CHUNKS, least((block + 1) * BLOCK_CHUNKS, l->n_chunks)};
 }
 
 typedef struct { int32_t lowest, highest; } extremes;
 
-/* Finds the tops of a block's chunks; returns the lowest and the highest key of it all. */
+/* Computes the tops of a block's chunks. Returns the block's lowest and highest key. */
 static extremes find_tops(const logits *l, uint32_t block) {
     cam_range chunks = block_chunks(l, block);
     float copy[CHUNK_IDS];
@@ -59,7 +59,7 @@ static extremes find_tops(const logits *l, uint32_t block) {
         for (int i = 0; i < CHUNK_VECTORS; i++) {
             vi key = vi_keys(vf_load(x + i * LANES));
             top = vi_max(top, key);
-            low = ~vi_max(~low, ~key);   /* ~ turns the order round */
+            low = ~vi_max(~low, ~key);   /* ~ reverses the order */
         }
         l->tops[c] = vi_top(top);
         highest = l->tops[c] > highest ? l->tops[c] : highest;
@@ -67,7 +67,7 @@ static extremes find_tops(const logits *l, uint32_t block) {
     return (extremes){~vi_top(~low), highest};
 }
 
-/* An op's scratch: a record for each output and for each block of it, the tops, places for each thread. */
+/* Scratch of a sampling op: a record per output, a record per block, the tops, places for each thread. */
 typedef struct {
     const cam_view *view;
     uint32_t n_outputs, n_chunks, n_blocks;

@@ -1,7 +1,7 @@
-/* Products of rows with matrices in panels: linear, linear_glu, linear_heads.
+/* linear, linear_glu, linear_heads: products of rows with matrices in panels.
  *
- * Rows are quantized by all threads, each some columns of every row; after they have met, each thread
- * computes some panels of every matrix, for all rows. */
+ * First all threads quantize the rows, each thread a range of columns of every row. After a meeting, each
+ * thread multiplies a range of panels with all rows. */
 #include "vmath.h"
 
 #include "quantize.c"
@@ -9,7 +9,7 @@
 #include "repack.c"
 #include "matrix_tile.c"
 
-/* A row to be multiplied: part `part`, of x_cols columns, of row `row` of x; the result goes to that of y. */
+/* A vector to multiply: part `part` (x_cols columns) of row `row` of x. The result is the same part of y. */
 typedef struct { uint32_t row, part; } cam_place;
 typedef struct {
     const cam_view *x, *y;
@@ -30,7 +30,7 @@ INLINE float *place_y(const cam_places *places, uint32_t p) {
     return row_of(places->y, place.row) + (uint64_t)places->y_cols * place.part;
 }
 
-/* One matrix of a weight, and what is done with its products. */
+/* One matrix of a weight, with its bias and its gate. */
 typedef struct {
     uint32_t type;
     cam_layout layout;
@@ -47,7 +47,7 @@ static cam_matrix matrix_of(const cam_weight *weight, const cam_weight *bias) {
                         .panels = AT(const uint8_t, weight->at), .cols = weight->cols, .n_out = weight->rows,
                         .bias = bias ? AT(const float, bias->at) : NULL};
 }
-/* Matrix i of a stack; a bias has a row for each. */
+/* Matrix i of a stack; the bias has a row per matrix. */
 static cam_matrix matrix_at(const cam_weight *weight, const cam_weight *bias, uint32_t i) {
     cam_matrix matrix = matrix_of(weight, bias);
     matrix.panels += weight->stack_bytes * i;
@@ -55,14 +55,14 @@ static cam_matrix matrix_at(const cam_weight *weight, const cam_weight *bias, ui
     return matrix;
 }
 
-/* A thread's part of a row: of its blocks, or of its columns by pairs. */
+/* A thread's part of a row: a range of blocks, or of columns in pairs. */
 static cam_range share_row(const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
     if (matrix->layout.span) return share(matrix->cols / BLOCK, run, thread);
     const cam_range pairs = share((matrix->cols + 1) / 2, run, thread);
     return (cam_range){2 * pairs.start, 2 * pairs.end < matrix->cols ? 2 * pairs.end : matrix->cols};
 }
 
-/* Every place of a range into activations, this thread's part of each row. */
+/* Quantizes this thread's part of each row in a range of places. */
 static void quantize(const cam_places *places, cam_range range, const cam_matrix *matrix, uint8_t *acts,
                      const cam_run *run, uint32_t thread) {
     const uint64_t row_bytes = act_bytes(matrix->layout, matrix->cols);
@@ -74,7 +74,7 @@ static void quantize(const cam_places *places, cam_range range, const cam_matrix
     }
 }
 
-/* The outputs of a tile that a panel makes, [n, 16]. */
+/* Outputs of a tile and a panel, [n, 16]. */
 typedef struct { float at[TILE > FLOAT_TILE ? TILE : FLOAT_TILE][PANEL_ROWS]; } cam_outputs;
 
 INLINE void multiply_panel(const cam_matrix *matrix, uint32_t panel, const uint8_t *acts, uint32_t n,
@@ -99,7 +99,7 @@ INLINE void store_whole(float *y, const float *out, const float *bias) {
     }
 }
 
-/* Outputs 16 * panel and on of n places. */
+/* Stores the 16 outputs of a panel for n places, with bias. */
 static void store_outputs(const cam_matrix *matrix, const cam_places *places, uint32_t p, uint32_t n,
                           uint32_t panel, const cam_outputs *out) {
     const uint32_t first = PANEL_ROWS * panel, left = matrix->n_out - first;
@@ -112,10 +112,10 @@ static void store_outputs(const cam_matrix *matrix, const cam_places *places, ui
     }
 }
 
-/* Panels taken together, so that they stay in the second-level cache while all rows pass by. */
+/* Panels of this size are processed together: they stay in the L2 cache while all rows are multiplied. */
 enum { CACHED_BYTES = 256 << 10 };
 
-/* Of 16 outputs: of a gated matrix two panels. */
+/* Panel bytes per 16 outputs: one panel, or two of a gated matrix. */
 static uint64_t output_bytes(const cam_matrix *matrix) {
     return panel_bytes(matrix->layout, matrix->cols) << matrix->is_gated;
 }
@@ -124,7 +124,7 @@ static uint32_t panels_together(const cam_matrix *matrix) {
     return n ? (uint32_t)n : 1;
 }
 
-/* These panels of a matrix by a range of places, whose activations stand in `acts`. */
+/* Multiplies a range of panels with a range of places, whose activations are in `acts`. */
 static void multiply(const cam_matrix *matrix, const cam_places *places, cam_range range, const uint8_t *acts,
                      cam_range panels) {
     const uint64_t row_bytes = act_bytes(matrix->layout, matrix->cols);
@@ -142,13 +142,13 @@ static void multiply(const cam_matrix *matrix, const cam_places *places, cam_ran
     }
 }
 
-/* A thread's share of the outputs. */
+/* A thread's share of the panels. */
 static cam_range share_panels(const cam_matrix *matrix, const cam_run *run, uint32_t thread) {
     return share(n_panels(matrix->n_out), run, thread);
 }
 
-/* A thread takes so many bytes at once: less is read faster than asked for. With many rows it takes those
- * that stay in the cache together, as all rows pass by for each part. */
+/* Size of a thread's unit of work: a smaller unit is read faster than it is claimed. With MANY_ROWS rows a
+ * unit is the panels that fit in the cache, as all rows are multiplied with each unit. */
 enum { BYTES_AT_ONCE = 16 << 10, MANY_ROWS = 32, LEAST_PARTS = 4 };
 
 static uint32_t panels_at_once(const cam_matrix *matrix, uint32_t n_rows) {
@@ -157,8 +157,8 @@ static uint32_t panels_at_once(const cam_matrix *matrix, uint32_t n_rows) {
     return bytes < BYTES_AT_ONCE ? (uint32_t)(BYTES_AT_ONCE / bytes) : 1;
 }
 
-/* All panels of one matrix, by whichever thread is free. Where there are few parts each keeps its share: a
- * part too many at the end costs more than a thread that was held up. */
+/* Multiplies all panels of a matrix; a free thread claims the next unit. With fewer than LEAST_PARTS units
+ * per thread, each thread keeps a fixed share: an odd unit at the end costs more than a delayed thread. */
 static void multiply_all(const cam_matrix *matrix, const cam_places *places, cam_range range,
                          const uint8_t *acts, const cam_run *run, uint32_t thread) {
     const uint32_t n = n_panels(matrix->n_out);
@@ -179,7 +179,7 @@ enum { GLU_ACT };
 
 static uint8_t *scratch_of(const cam_run *run) { return AT(uint8_t, run->program->scratch); }
 
-/* The most rows that a view can have. */
+/* Maximum number of rows of a view. */
 static uint32_t most_rows(const cam_view *view, const cam_program *program) {
     return view->rows == ROWS_O ? program->capacity_outputs : program->capacity_rows;
 }
@@ -191,7 +191,7 @@ static uint64_t scratch_linear(const cam_op *op, const cam_program *program, uin
 }
 
 static int acts_of(const cam_op *op) { return acts_for(op->weights[LINEAR_WEIGHT].type); }
-/* Whether the activations that this op wants stand in scratch: then it is not the first of a plan. */
+/* True if scratch holds this op's quantized x from the op before, so the op is never a plan's first. */
 static int has_rows(const cam_op *op) {
     return op->flags & FLAG_SAME_X && acts_of(op) == acts_of(op - 1);
 }
@@ -219,7 +219,7 @@ static void op_linear_glu(const cam_op *op, const cam_run *run, uint32_t thread)
     multiply_rows(op, &matrix, run, thread);
 }
 
-/* What a head of x has beyond the matrix's columns passes unchanged. */
+/* Copies the columns of each head of x beyond the matrix's columns unchanged. */
 static void pass_on(const cam_places *places, cam_range range, const cam_matrix *matrix) {
     const uint32_t beyond = places->x_cols - matrix->cols;
     for (uint32_t p = range.start; p < range.end; p++)

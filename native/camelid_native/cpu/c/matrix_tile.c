@@ -1,13 +1,14 @@
-/* A panel by a tile of activations: 16 outputs of each of n rows. There is a function for each layout and n,
- * in which all is known to the compiler but what types that share it differ in.
+/* Product of a panel and a tile of activations: 16 outputs for each of n rows. Each pair of layout and n has
+ * a function of its own, in which the layout is a compile-time constant, except for the fields in which types
+ * that share a function differ.
  *
- * An output is summed over the blocks of its row in their order, with the same operations whatever n is. */
+ * An output sums the blocks of its row in order, with the same operations for every n. */
 #include "lanes.h"
 #include "panels.h"
 #include "row_pairs.h"
 
 #if defined(CAM_ISA_PORTABLE)
-#define UNROLL   /* the dot product is a loop itself: unrolled, it would take minutes to compile */
+#define UNROLL   /* the dot product is a loop itself: unrolled, it takes minutes to compile */
 #else
 #define UNROLL UNROLLED
 #endif
@@ -17,21 +18,21 @@
 #define ROLLED _Pragma("GCC unroll 1")
 #endif
 
-/* How far ahead of its use a panel's stream is asked for. Measured: 2 KB lose a sixth of the bandwidth, 16 KB
- * begin to lose again. */
+/* Prefetch distance in a panel, in bytes. Measured: 2 KB loses a sixth of the bandwidth, 16 KB begins to
+ * lose. */
 enum { AHEAD = 8192 };
 
-/* What the codes of LANES rows are times, and what is added to each. */
+/* Scale and shift of the codes of LANES rows. */
 typedef struct { vf scale, shift; } cam_terms;
-/* LANES rows of a block: codes, signed or below 128; the terms of the first and, if they have their own, the
- * last 16 columns. */
+/* LANES rows of a block: codes, signed or below 128; terms of the first 16 columns (or of all), and of the
+ * last 16 columns if those have scales of their own. */
 typedef struct { vb codes[GROUPS]; cam_terms terms[2]; } cam_part;
-/* LANES rows of a head. */
+/* Scales of LANES rows in a panel's head. */
 typedef struct { vf d, m; } cam_head;
 
 INLINE vb bits_up(vb v, int up) { return (vb)(up < 0 ? (vu)v >> -up : (vu)v << up); }
 
-/* `block` begins at the first of the rows wanted. */
+/* Unpacks the codes of LANES rows; `block` points at the first row's codes. */
 INLINE void take_codes(const cam_layout layout, const uint8_t *block, vb *codes) {
     int low = 0;
     UNROLL for (int i = 0; i < GROUPS; i++) codes[i] = (vb){0};
@@ -57,14 +58,14 @@ INLINE cam_head take_head(const cam_layout layout, const cam_layout *type, const
     return head;
 }
 
-/* half_of_e8m0 */
+/* Vector form of half_of_e8m0. */
 INLINE vf vf_e8m0(vi e) { return (vf)chosen(e < 2, 0x00200000 * (e + 1), (e - 1) << 23); }
-/* half_of_ue4m3: its exponents are 119 more in float32, and its least ones are subnormal there, too. */
+/* Vector form of half_of_ue4m3. The float32 exponent is 119 higher; subnormal codes stay subnormal. */
 INLINE vf vf_ue4m3(vi code) {
     return (vf)((code & 127) << 20 & (code != 127)) * vf_set(float_of_bits((119 + 127) << 23));
 }
 
-/* Of some 16 columns: `bytes` are their s, with m or t beside them. */
+/* Terms of 16 columns (or 32): `bytes` points at their s, which m or t follow. */
 INLINE cam_terms take_terms(const cam_layout layout, const uint8_t *bytes, cam_head head) {
     switch (layout.scales) {
     case BY_S:
@@ -79,7 +80,7 @@ INLINE cam_terms take_terms(const cam_layout layout, const uint8_t *bytes, cam_h
     }
 }
 
-/* Whether the first and the last 16 columns have scales of their own. */
+/* True if the first and the last 16 columns of a block have separate scales. */
 INLINE int is_halved(const cam_layout layout) {
     return layout.scales == BY_ST || layout.scales == BY_SMS || layout.scales == BY_EE;
 }
@@ -96,8 +97,7 @@ INLINE cam_part take_part(const cam_layout layout, vb table, const uint8_t *bloc
     return part;
 }
 
-/* Groups whose products a sum takes at once: where pairs of products are cheap to add in 16 bits, as many as
- * do not overflow there. */
+/* Groups per dot product: if the machine adds pairs of products in 16 bits, as many as cannot overflow. */
 INLINE int groups_at_once(const cam_layout layout) {
 #if defined(CAM_PAIRS)
     const int top = layout.table ? 127 : (1 << layout.bits) - 1, fit = INT16_MAX / (2 * 127 * top);
@@ -107,7 +107,7 @@ INLINE int groups_at_once(const cam_layout layout) {
     return 1;
 #endif
 }
-/* sum + the products of these groups with as many columns of a row. */
+/* sum + products of groups_at_once() groups with the same columns of a row of activations. */
 INLINE vi dot_codes(const cam_layout layout, vi sum, const vb *codes, const int8_t *a) {
     if (is_signed(layout)) return dot_s8(sum, (vs)codes[0], vs_set4(a));
 #if defined(CAM_PAIRS)
@@ -118,13 +118,13 @@ INLINE vi dot_codes(const cam_layout layout, vi sum, const vb *codes, const int8
     return dot_u7(sum, codes[0], vs_set4(a));
 #endif
 }
-/* What a sum begins with, so that in the end each code counts less its zero. */
+/* Initial sum that subtracts the zero from each code. */
 INLINE vi first_sum(const cam_layout layout, vi minus_sum) {
     const int zero = is_signed(layout) ? DOT_OFFSET : layout.zero;
     return zero ? minus_sum * zero : (vi){0};
 }
 
-/* sums + LANES rows of a block by one row of activations, the integer sums of which are `dots`. */
+/* sum + LANES rows of a block times one row of activations; `dots` are the integer sums. */
 INLINE vf add_block(const cam_layout layout, vf sum, const cam_part *part, const vi *dots,
                     const cam_act *act) {
     const cam_terms *terms = part->terms;
@@ -139,7 +139,7 @@ INLINE vf add_block(const cam_layout layout, vf sum, const cam_part *part, const
     return has_shift(layout) ? vf_fma(terms[0].shift, vf_set(act->moment), sum) : sum;
 }
 
-/* Rows at a time whose dot products take turns, as each waits for its own last one. */
+/* Rows whose dot products are interleaved to hide the latency of the accumulation. */
 enum { TURNS = 4 };
 
 INLINE void dot_rows(const cam_layout layout, const int n, const cam_part *part, const int8_t *codes,
@@ -159,7 +159,7 @@ INLINE void dot_rows(const cam_layout layout, const int n, const cam_part *part,
         }
 }
 
-/* sums[row][slice] += LANES rows of a block by n rows of activations. */
+/* sums[row][slice] += LANES rows of a block times n rows of activations. */
 INLINE void block_by_rows(const cam_layout layout, const int n, const cam_part *part,
                           const uint8_t *block_acts, vf (*sums)[SLICES], const int slice) {
     const cam_act *acts = (const cam_act *)(const void *)(block_acts + BLOCK * n);
@@ -177,7 +177,7 @@ INLINE void store_sums(const int n, vf (*sums)[SLICES], float *out) {
         UNROLL for (int s = 0; s < SLICES; s++) vf_store(out + PANEL_ROWS * t + LANES * s, sums[t][s]);
 }
 
-/* `type` has what the compiler may not know of a layout: span, table, down. */
+/* `layout` is a compile-time constant; `type` supplies the fields that are not: span, table, down. */
 INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const int n, const uint8_t *panel,
                           const uint8_t *acts, uint32_t cols, float *out) {
     vf sums[TILE][SLICES] = {{{0}}};
@@ -202,10 +202,9 @@ INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const
     store_sums(n, sums, out);
 }
 
-/* ---- Matrices of floats. Every second step adds to a sum of its own, and both are added in the
- * end */
+/* ---- Matrices of floats. Even and odd steps have separate sums, added at the end */
 
-/* A step's columns: two of bf16 where an instruction multiplies pairs, else one. */
+/* Columns per step: two for bf16 if the machine multiplies pairs, else one. */
 INLINE uint32_t step_cols(const uint32_t type) {
 #if defined(CAM_BFLOAT_PAIRS)
     return type == TYPE_bf16 ? 2 : 1;
@@ -215,7 +214,7 @@ INLINE uint32_t step_cols(const uint32_t type) {
 #endif
 }
 
-/* LANES rows of `cols` columns, no more than a step's. */
+/* Loads LANES rows of `cols` columns, at most the columns of a step. */
 INLINE vf take_floats(const uint32_t type, const uint32_t cols, const uint8_t *at, int slice) {
     const uint16_t *halves = (const uint16_t *)(const void *)at + LANES * slice;
     if (type == TYPE_f32) return vf_load((const float *)(const void *)at + LANES * slice);
@@ -265,9 +264,9 @@ INLINE void floats_by_tile(const uint32_t type, const int n, const uint8_t *pane
     store_sums(n, sums[0], out);
 }
 
-/* ---- One function for each layout: the tile of n rows, a power of two */
+/* ---- One function per layout; n, the rows of the tile, is a power of two */
 
-/* out [n, 16] = the panel's rows by each of n rows of activations. */
+/* out [n, 16] = the panel's rows times each of n rows of activations. */
 typedef void cam_product(const cam_layout *type, const uint8_t *panel, const uint8_t *acts, uint32_t cols,
                          uint32_t n, float *out);
 

@@ -1,4 +1,4 @@
-/* Ops that need a sum over a row, or over each group of its columns. */
+/* Ops with a sum over each row, or over each group of a row's columns. */
 #include "parts.h"
 #include "vmath.h"
 
@@ -11,7 +11,7 @@ enum { ADD_NORM_EPS, ADD_NORM_SCALE };
 enum { LENGTH_Y, LENGTH_X };
 enum { CUTOFF_DEVIATIONS };
 
-/* y = (x - mean) * by, then * gain + bias where there are such. */
+/* y = (x - mean) * by, then times gain and plus bias if present. */
 typedef struct {
     float mean, by;
     const float *gain, *bias;
@@ -31,7 +31,8 @@ static float mean_square(const float *x, uint32_t n, float mean) {
     return sum_squares(x, n, mean) / (float)n;
 }
 
-/* A floor of eps^2 under the sum; above 0, so that a row of zeros stays one. A NaN stays, too. */
+/* 1 / sqrt(max(sum of x^2, eps^2)). The floor is above 0, so that a row of zeros stays zero; NaN stays
+ * NaN. */
 static float l2_factor(const float *x, uint32_t n, double eps) {
     float sum = sum_squares(x, n, 0.0f), least = (float)(eps * eps);
     if (least < 0x1p-126f) least = 0x1p-126f;
@@ -50,7 +51,7 @@ static normal normal_of(const cam_op *op, const float *x, uint32_t n) {
     }
 }
 
-/* Threads share groups. A gain has a row for each group, or one for all. */
+/* Threads share groups. The gain has a row per group, or one row for all groups. */
 static void op_norm(const cam_op *op, const cam_run *run, uint32_t thread) {
     const cam_view *x = &op->views[NORM_X];
     const cam_weight *gain = &op->weights[NORM_GAIN];

@@ -1,14 +1,15 @@
-/* How a matrix of each type lies in panels of 16 rows.
+/* Layout of a matrix of each type in panels of 16 rows.
  *
- * A panel is 16 rows by all columns, the last one filled up with rows of zeros. Of floats it is column
- * after column, 16 values each. Of quantized types it is a run of spans: a head of `halves` float16 for each
- * row, then `span` blocks of 32 columns, each of which is
- *   codes   8 groups of 4 columns. A group's codes are 64 bytes, with row r's four at 4 * r. Codes of fewer
- *           bits lie in planes of 4, 2 and 1 of them, as many as add up, the lowest bits first. In a plane
- *           of w bits group g is bits w * g % 8 and up of 64 bytes, which it shares with its neighbours.
+ * A panel is 16 rows by all columns; the last panel is padded with rows of zeros. A panel of floats stores
+ * column by column, 16 values each. A panel of a quantized type is a sequence of spans. A span is a head of
+ * `halves` float16 per row, then `span` blocks of 32 columns. A block is
+ *   codes   8 groups of 4 columns. A group's codes are 64 bytes, with row r's four codes at 4 * r. Codes of
+ *           fewer bits are split into planes of 4, 2 and 1 bits, as many as needed, the lowest bits first. In
+ *           a plane of w bits, group g is in bits w * g % 8 and up of 64 bytes, shared with its neighbours.
  *   bytes   [bytes][16] u8
- * A code is a signed byte or, of fewer than 8 bits, not less than 0; with a table it becomes one of 16 bytes:
- * not less than 0 where the type has a `zero`, else signed. The value of what it is then, q:
+ * A code of 8 bits is signed, a code of fewer bits is not negative. If the type has a table, the code indexes
+ * 16 bytes, which are not negative if the type has a `zero`, else signed. q is the code, or the table's byte.
+ * The value is
  *   BY_D    halves d               d * (q - zero)
  *   BY_DM   halves d m             d * q + m
  *   BY_S    halves d, bytes s      (d * s) * (q - zero); s signed
@@ -27,11 +28,11 @@ enum { BY_D, BY_DM, BY_S, BY_ST, BY_SM, BY_SMS, BY_E, BY_EE, N_SCALES };
 enum { NO_TABLE, IQ4, E2M1, IQ1, IQ2, IQ3_XXS, IQ3_S, N_TABLES };
 
 typedef struct {
-    uint8_t stored;   /* bytes of a span of one row in the file; of one value, if these are floats */
-    uint8_t span;     /* blocks of 32 columns under one head; 0: floats */
-    uint8_t bits;     /* of a code */
+    uint8_t stored;   /* bytes of a span of one row in the file; for floats, of one value */
+    uint8_t span;     /* blocks of 32 columns per head; 0: floats */
+    uint8_t bits;     /* bits of a code */
     uint8_t scales;   /* BY_... */
-    uint8_t zero;     /* the code of 0 */
+    uint8_t zero;     /* code of value 0 */
     uint8_t table, down;
 } cam_layout;
 
@@ -51,7 +52,7 @@ typedef struct {
     _(iq4_xs,  23, 136,  8,  4, BY_S,    0, IQ4,      0)       \
     _(mxfp4,   39,  17,  1,  4, BY_E,   64, E2M1,     0)       \
     _(nvfp4,   40,  36,  2,  4, BY_EE,  64, E2M1,     0)
-/* Types that differ in no more than their span, their table and what brings d down share a product. */
+/* Types that differ only in span, table and `down` share a product function. */
 #define CAM_TABLE_PANELS(_)                                    \
     _(iq2_xxs, 16,  66,  8,  4, BY_ST,  64, IQ2,      3)       \
     _(iq2_xs,  17,  74,  8,  4, BY_ST,  64, IQ2,      3)       \
@@ -90,15 +91,15 @@ static const uint8_t n_halves[N_SCALES] = {
 static const uint8_t n_bytes[N_SCALES] = {
     [BY_D] = 0, [BY_DM] = 0, [BY_S] = 1, [BY_ST] = 2, [BY_SM] = 2, [BY_SMS] = 2, [BY_E] = 1, [BY_EE] = 2};
 
-/* The values that codes stand for. */
+/* Values of the codes. */
 static const int8_t *const tables[N_TABLES] = {
     [IQ4] = iq4_values, [E2M1] = e2m1_values, [IQ1] = iq1_values, [IQ2] = iq2_values,
     [IQ3_XXS] = iq3_xxs_values, [IQ3_S] = iq3_s_values};
 
-/* What a type's `down` takes from d. */
+/* Factor 2^-down of d. */
 INLINE float unit_of(const cam_layout layout) { return float_of_bits((127u - layout.down) << 23); }
 
-/* The layout of a type, or NULL. */
+/* Layout of a type; NULL if the type has no panels. */
 INLINE const cam_layout *layout_of(uint32_t type) {
     return type < N_TYPES && layouts[type].stored ? &layouts[type] : NULL;
 }
@@ -107,7 +108,7 @@ INLINE uint32_t code_bytes(const cam_layout layout) { return GROUP_BYTES * layou
 INLINE uint32_t block_bytes(const cam_layout layout) {
     return code_bytes(layout) + PANEL_ROWS * n_bytes[layout.scales];
 }
-/* A span, or a column of floats. */
+/* Bytes of a span, or of a column of floats. */
 INLINE uint32_t span_bytes(const cam_layout layout) {
     return layout.span ? head_bytes(layout) + layout.span * block_bytes(layout) : PANEL_ROWS * layout.stored;
 }

@@ -1,5 +1,5 @@
-/* Vectors of the floats that are left of a row: fewer than LANES at its end, where nothing beyond is touched.
- * A float goes through the same arithmetic in a whole vector and in a part of one. */
+/* Loads and stores of partial vectors at the end of a row, which access no memory past the row. A float
+ * passes through the same arithmetic in a whole and in a partial vector. */
 #pragma once
 #include "simd.h"
 
@@ -12,23 +12,23 @@ static inline void vf_put_some(float *p, uint32_t n, vf v) {
     for (uint32_t i = 0; i < n; i++) p[i] = v[i];
 }
 
-/* min(left, LANES) floats; the other lanes are 0. */
+/* Loads min(left, LANES) floats; the other lanes are 0. */
 INLINE vf vf_get(const float *p, uint32_t left) { return left >= LANES ? vf_load(p) : vf_get_some(p, left); }
 INLINE void vf_put(float *p, uint32_t left, vf v) {
     if (left >= LANES) vf_store(p, v);
     else vf_put_some(p, left, v);
 }
 
-/* All ones in the first `left` lanes. */
+/* Mask with all ones in the first `left` lanes. */
 INLINE vi lanes_left(uint32_t left) {
     vi lane;
     for (int i = 0; i < LANES; i++) lane[i] = i;
     return lane < vi_set(left < LANES ? (int32_t)left : LANES);
 }
-/* These lanes of v, the others 0. */
+/* First `left` lanes of v; the other lanes are 0. */
 INLINE vf vf_first(vf v, uint32_t left) { return left >= LANES ? v : (vf)((vi)v & lanes_left(left)); }
 
-/* Sums over a row: vector i goes to accumulator i % SUMS, so that sums do not wait for each other. */
+/* Sums over a row: vector i is added to accumulator i % SUMS, so that additions are independent. */
 enum { SUMS = 4 };
 INLINE float sums_total(const vf *sums) { return vf_sum((sums[0] + sums[1]) + (sums[2] + sums[3])); }
 
@@ -42,7 +42,7 @@ static inline float sum_floats(const float *x, uint32_t n) {
     return sums_total(sums);
 }
 
-/* The sum of (x - mean)^2. */
+/* Sum of (x - mean)^2. */
 static inline float sum_squares(const float *x, uint32_t n, float mean) {
     vf sums[SUMS] = {0};
     EACH_SUMMED(i, k, n) {

@@ -1,9 +1,9 @@
-/* The most that this processor multiplies: a yardstick beside measured speeds. */
+/* Peak int8 throughput of this processor, the reference for measured speeds. */
 
-enum { PEAK_SUMS = 8 };  /* that depend on nothing but themselves, so that one need not wait for the other */
+enum { PEAK_SUMS = 8 };  /* independent accumulators, to hide latency */
 
-/* Makes PEAK_SUMS * 4 * LANES products of int8 in registers, n times; what they sum to keeps them from being
- * left out. */
+/* Computes PEAK_SUMS * 4 * LANES int8 products in registers, n times. Returning the sum keeps the compiler
+ * from removing the products. */
 static uint32_t variant_multiply(uint32_t n) {
     vi sums[PEAK_SUMS] = {{0}};
     vb w = vb_set((uint8_t)(n & 1));

@@ -1,11 +1,11 @@
-/* The noise of a draw: Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed. */
+/* Noise of a draw: Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed. */
 #pragma once
 #include "precise.h"
 
 typedef struct { uint32_t seed_low, seed_high, position, choice; } noise_key;
 
-/* The first word. The counter is (token id, position, choice, purpose), of which 0 is drawing, so that a draw
- * depends on no order and no batch. Compilers make vectors of a loop over ids. */
+/* First output word. The counter is (token id, position, choice, purpose), with purpose 0 for draws, so that
+ * a draw does not depend on order or batch. Compilers vectorize a loop over ids. */
 INLINE uint32_t philox(uint32_t id, noise_key key) {
     uint32_t c[4] = {id, key.position, key.choice, 0};
     for (int round = 0; round < 10; round++) {

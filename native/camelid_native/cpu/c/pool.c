@@ -1,10 +1,10 @@
-/* A pool of threads. Runs may wait behind the one under way, and begin when that has ended, without their
- * host. Threads spin a while for the next run, as one step follows another within microseconds, then sleep
- * until it comes. In a child of fork() they are started anew.
+/* Thread pool with a queue of runs. A queued run begins when the run before it has ended, without the host.
+ * Threads spin for a while for the next run, as steps follow each other within microseconds, then sleep. In a
+ * child of fork() the threads are started again.
  *
- * Where there is no processor left for the host it is one of the threads while it waits: it comes in between
- * two ops and goes when the run that it waits for has ended. The others go on without it, so that what it does
- * then holds none of them up. */
+ * If no processor is left for the host (Python's thread), the host computes while it waits: it joins between
+ * two ops and leaves when the run that it waits for has ended. The threads continue without the host, so that
+ * the host's other work never delays them. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
@@ -13,18 +13,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Looks at a word before a thread sleeps. Where other work has the processor of the thread that is waited
- * for, looking on keeps both from it, and each sched_yield gives away a slice of some milliseconds. */
+/* Polls of a word before a thread sleeps. If other work runs on the processor of the awaited thread, polling
+ * delays both, and each sched_yield gives up a time slice of some milliseconds. */
 enum { LOOKS = 8192 };
 
-/* What threads wait for, and which only grows, lies in lines of its own, so that no other writing disturbs
- * them. */
+/* Counter that threads wait for. It never decreases, and has cache lines of its own against false sharing. */
 typedef struct {
     char before[CACHE_LINE];
     atomic_ullong value;
     atomic_uint n_asleep;
     char after[CACHE_LINE];
-    uint64_t wanted;          /* under the lock: the least that a sleeper waits for */
+    uint64_t wanted;          /* under the lock: the smallest value that a sleeper waits for */
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } word;
@@ -32,24 +31,24 @@ typedef struct {
 typedef struct { const cam_variant *variant; cam_run run; } order;
 
 struct cam_pool {
-    uint32_t n_threads;       /* with the host, if it computes */
-    uint32_t n_own, *cpus, n_cpus;
+    uint32_t n_threads;       /* including the host, if it computes */
+    uint32_t n_own, *cpus, n_cpus;  /* n_own: threads without the host */
     pthread_t *threads;
-    pid_t owner;              /* the process that the threads live in */
+    pid_t owner;              /* process that started the threads */
     order orders[CAM_MOST_RUNS];  /* run n is orders[n % CAM_MOST_RUNS] */
-    word ordinal;             /* twice the runs that were begun; an odd number ends the threads after them */
-    word ended;               /* runs */
-    word phase;               /* of cam_meet */
+    word ordinal;             /* twice the number of queued runs; an odd value ends the threads after them */
+    word ended;               /* number of ended runs */
+    word phase;               /* number of meetings; see cam_meet */
     atomic_uint n_met;
     char between[CACHE_LINE];
-    atomic_uint n_here;       /* threads of the op at hand; changes while all of them meet */
-    atomic_ullong awaited;    /* the run whose end the host waits for; 0: it is away */
-    atomic_uint is_helped;    /* a thread of the host is in help_until: one is let in at a time */
-    atomic_uint n_waiting;    /* threads of the host in cam_pool_wait */
-    atomic_ullong host_phase; /* with which the host has come in; 0: it has not */
-    cam_run host;             /* with what it came, before op `host_op` */
+    atomic_uint n_here;       /* threads of the current op; changes only while all of them meet */
+    atomic_ullong awaited;    /* number of the run that the host waits for; 0: the host does not wait */
+    atomic_uint is_helped;    /* 1 while a host thread is in help_until, which admits one at a time */
+    atomic_uint n_waiting;    /* host threads in cam_pool_wait */
+    atomic_ullong host_phase; /* phase at which the host joins; 0: the host has not joined */
+    cam_run host;             /* run that the host joins before op `host_op` */
     uint64_t host_op;
-    cam_taken *taken;         /* one a thread; see cam_take */
+    cam_taken *taken;         /* one per thread; see cam_take */
 };
 
 typedef struct { cam_pool *pool; uint32_t thread; } worker;
@@ -62,8 +61,8 @@ static void relax(void) {
 #endif
 }
 
-/* To nearest, and with subnormals: some libraries have a thread flush them, and what a row gives must not
- * depend on who computes it. Returns the mode before. */
+/* Sets the floating-point mode: round to nearest, subnormals enabled. Some libraries set a thread to flush
+ * subnormals, but a row's result must not depend on the thread. Returns the previous mode. */
 #if defined(__x86_64__)
 enum { FLOAT_MODE = 0x1F80 };
 static uint64_t set_float_mode(uint64_t mode) {
@@ -92,12 +91,12 @@ static void start_word(word *at) {
     pthread_cond_init(&at->changed, NULL);
 }
 
-/* Sleeps until a word has at least a value, and is not woken before. */
+/* Sleeps until a word has at least a value. */
 static void sleep_until(word *at, uint64_t value) {
     pthread_mutex_lock(&at->lock);
     atomic_fetch_add(&at->n_asleep, 1);
     for (uint64_t now; (now = atomic_load(&at->value)) < value;) {
-        if (at->wanted <= now) pthread_cond_broadcast(&at->changed);  /* before it is overwritten */
+        if (at->wanted <= now) pthread_cond_broadcast(&at->changed);  /* before `wanted` is overwritten */
         if (at->wanted <= now || at->wanted > value) at->wanted = value;
         pthread_cond_wait(&at->changed, &at->lock);
     }
@@ -113,9 +112,9 @@ static void wait_until(word *at, uint64_t value) {
     sleep_until(at, value);
 }
 
-/* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new
- * value is there, has none to wake. No sleeper wants less than `wanted`: all are woken when that has come, by
- * who made it so or by the next who sleeps, and say anew what they want. */
+/* Adds to a word and wakes its sleepers if needed. A thread increments n_asleep before its last poll, so a
+ * writer that reads 0 after storing the value has no thread to wake. No sleeper waits for less than `wanted`:
+ * when the word reaches `wanted`, the writer or the next sleeper wakes all, and each sets `wanted` again. */
 static void add(word *at, uint64_t more) {
     const uint64_t now = atomic_fetch_add(&at->value, more) + more;
     if (!atomic_load(&at->n_asleep)) return;
@@ -129,12 +128,12 @@ static void clear_taken(cam_pool *pool) {
         atomic_store_explicit(&pool->taken[i].ends, 0, memory_order_relaxed);
 }
 
-/* Whether all others of the op are here already. */
+/* Counts the calling thread as met. Returns true if it is the last thread of the op. */
 static int is_last(cam_pool *pool, uint32_t n_threads) {
     return atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 == n_threads;
 }
 
-/* Lets those go on who have met. */
+/* Releases the threads that have met. */
 static void part(cam_pool *pool) {
     atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
     clear_taken(pool);
@@ -154,7 +153,7 @@ static int is_with_host(const cam_pool *pool) {
     return atomic_load_explicit(&pool->n_here, memory_order_relaxed) > pool->n_own;
 }
 
-/* The host comes in with this run before op `next`, if it waits for the end of this or a later one. */
+/* Lets the host join this run before op `next`, if it waits for this run or a later one. */
 static void let_host_in(cam_pool *pool, const cam_run *run, uint64_t next) {
     if (is_with_host(pool) || atomic_load(&pool->awaited) < run->number) return;
     pool->host = *run, pool->host_op = next;
@@ -171,7 +170,7 @@ void cam_meet_between(cam_run *run, uint64_t next) {
     run->n_threads = atomic_load_explicit(&pool->n_here, memory_order_relaxed);
 }
 
-/* The run has ended when all have met; the host goes then, if it waits for no later one. */
+/* Ends the run when all threads have met; the host leaves unless it waits for a later run. */
 static void finish(const cam_run *run) {
     cam_pool *pool = run->pool;
     uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
@@ -201,7 +200,7 @@ static cam_run run_of(const cam_pool *pool, uint64_t number) {
     return pool->orders[number % CAM_MOST_RUNS].run;
 }
 
-/* A thread's part of a run, from op `first` on. */
+/* Computes a thread's part of a run, from op `first` on. */
 static void execute(cam_run run, uint32_t thread, uint64_t first) {
     cam_pool *pool = run.pool;
     run.n_threads = atomic_load_explicit(&pool->n_here, memory_order_relaxed);
@@ -221,7 +220,7 @@ static void *work(void *argument) {
     }
 }
 
-/* Ends the first n threads. */
+/* Ends and joins the first n threads. */
 static void end_threads(cam_pool *pool, uint32_t n) {
     add(&pool->ordinal, 1);
     for (uint32_t i = 0; i < n; i++) pthread_join(pool->threads[i], NULL);
@@ -236,7 +235,7 @@ static int start_thread(cam_pool *pool, uint32_t thread) {
     return 0;
 }
 
-/* Starts all threads; if one cannot be, ends the others and returns 0. */
+/* Starts all threads. If a thread cannot be started, ends the others and returns 0. */
 static int start(cam_pool *pool) {
     start_word(&pool->ordinal);
     start_word(&pool->ended);
@@ -290,13 +289,14 @@ int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *r
     return 1;
 }
 
-/* Whether the host has come in, and those who met there have parted: before, it would count among them. */
+/* True if the host has joined and the meeting at which it joined is over; earlier, the host would be counted
+ * among the threads of that meeting. */
 static int has_come_in(const cam_pool *pool, uint64_t phase) {
     const uint64_t came = atomic_load(&pool->host_phase);
     return came && phase >= came;
 }
 
-/* The rest of a run, and those after it up to the one awaited. */
+/* Computes the host's part of the joined run and of the runs after it, up to the awaited one. */
 static void compute_until(cam_pool *pool, uint64_t awaited) {
     const uint64_t before = set_float_mode(FLOAT_MODE), first = pool->host.number;
     atomic_store(&pool->host_phase, 0);
@@ -306,7 +306,7 @@ static void compute_until(cam_pool *pool, uint64_t awaited) {
     set_float_mode(before);
 }
 
-/* The host computes until a run has ended, if it can come in before. */
+/* Waits for the end of a run; the host computes meanwhile if it can join before. */
 static void help_until(cam_pool *pool, uint64_t awaited) {
     uint64_t phase;
     atomic_store(&pool->awaited, awaited);
@@ -318,7 +318,8 @@ static void help_until(cam_pool *pool, uint64_t awaited) {
     atomic_store(&pool->awaited, 0);
 }
 
-/* A host that does not compute sleeps at once: its looking would take a processor from a thread. */
+/* Waits for the end of a run. A host that does not compute sleeps at once: polling would take a processor
+ * from a thread. */
 static void wait_for(cam_pool *pool, uint64_t awaited) {
     if (pool->n_own == pool->n_threads || atomic_exchange(&pool->is_helped, 1)) {
         sleep_until(&pool->ended, awaited);
@@ -329,7 +330,7 @@ static void wait_for(cam_pool *pool, uint64_t awaited) {
 }
 
 void cam_pool_wait(cam_pool *pool, uint32_t most) {
-    if (pool->owner != getpid()) return;  /* what was under way stayed in the parent */
+    if (pool->owner != getpid()) return;  /* unfinished runs stay in the parent process */
     const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
     if (n_begun <= most) return;
     atomic_fetch_add(&pool->n_waiting, 1);
@@ -337,7 +338,7 @@ void cam_pool_wait(cam_pool *pool, uint32_t most) {
     atomic_fetch_sub(&pool->n_waiting, 1);
 }
 
-/* Some other thread may just have seen that its run has ended. */
+/* Frees the pool, after host threads that still are in cam_pool_wait have left. */
 void cam_pool_free(cam_pool *pool) {
     if (pool->owner == getpid()) {
         end_threads(pool, pool->n_own);

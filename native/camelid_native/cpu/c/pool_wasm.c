@@ -1,15 +1,15 @@
-/* The pool of a WASM module, which cannot start threads: the host does, each an instance of the module over
- * one shared memory, and has them call cam_work. With one thread there are none, and a run ends before
- * cam_submit returns. Nothing here is allocated: a module has one pool. */
+/* Thread pool of a WASM module. A module cannot start threads: the host starts workers, each with an instance
+ * of the module over one shared memory, and each worker calls cam_work. With one thread there are no workers,
+ * and a run ends before cam_submit returns. A module has one statically allocated pool. */
 #include "pool.h"
 #include <stdatomic.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Looks at a word before a thread sleeps: measured, some 50 us, as ops follow each other within a few. */
+/* Polls of a word before a thread sleeps: measured, some 50 us; ops follow each other within a few us. */
 enum { SPINS = 150000 };
 
-/* A word that threads wait for, in a line of its own, so that no other writing disturbs them. */
+/* Word that threads wait for, in a cache line of its own against false sharing. */
 typedef struct {
     _Alignas(CACHE_LINE) atomic_uint value;
     atomic_uint n_asleep;
@@ -19,16 +19,16 @@ struct cam_pool {
     uint32_t n_threads;
     const cam_variant *variant;
     cam_run run;
-    word ordinal;               /* of the run; odd numbers end the threads */
-    word phase;                 /* of cam_meet */
-    word done;                  /* runs that have ended */
-    word n_met, n_finished;     /* threads */
+    word ordinal;               /* twice the number of runs; an odd value ends the threads */
+    word phase;                 /* number of meetings; see cam_meet */
+    word done;                  /* number of ended runs */
+    word n_met, n_finished;     /* numbers of threads */
     cam_taken taken[CAM_MOST_THREADS];  /* see cam_take */
 };
 
 static cam_pool pool;
 
-/* Waits while a word has a value. */
+/* Waits while a word equals a value. */
 static void wait_while(word *at, uint32_t value) {
     for (uint32_t spins = 0; spins < SPINS; spins++)
         if (atomic_load(&at->value) != value) return;
@@ -38,8 +38,8 @@ static void wait_while(word *at, uint32_t value) {
     atomic_fetch_sub(&at->n_asleep, 1);
 }
 
-/* A thread counts itself among the sleepers before it looks a last time: whoever sees none, after the new
- * value is there, has none to wake. Waking costs a call into the engine even where nobody sleeps. */
+/* Sets a word and wakes its sleepers. A thread increments n_asleep before its last poll, so a writer that
+ * reads 0 after storing the value has no thread to wake; a notify costs a call into the engine even then. */
 static void set_word(word *at, uint32_t value) {
     atomic_store(&at->value, value);
     if (!atomic_load(&at->n_asleep)) return;
@@ -68,7 +68,8 @@ void cam_meet_between(cam_run *run, uint64_t next) {
     cam_meet(run, 0);
 }
 
-/* The host may wait for `done` without being counted as asleep, so that it is always woken. */
+/* Counts the calling thread as finished; the last one ends the run. `done` is always notified, as the host
+ * may wait for it without being counted in n_asleep. */
 static void finish(void) {
     if (atomic_fetch_add(&pool.n_finished.value, 1) + 1 < pool.n_threads) return;
     atomic_fetch_add(&pool.done.value, 1);
@@ -96,8 +97,8 @@ int cam_pool_submit(cam_pool *unused, const cam_variant *variant, const cam_run 
     return 1;
 }
 
-/* Runs are begun by one thread, one after the other: the last has ended when as many have as were begun. Here
- * none waits behind another, so that none may be left. */
+/* Waits for all runs. One host thread begins runs, one after the other, so the last run has ended when `done`
+ * equals the number of begun runs. WASM has no queue of runs, so `most` is not used. */
 void cam_pool_wait(cam_pool *unused, uint32_t most) {
     (void)unused, (void)most;
     const uint32_t n_begun = atomic_load(&pool.ordinal.value) / 2;
@@ -110,8 +111,8 @@ void cam_pool_free(cam_pool *unused) {
     set_word(&pool.ordinal, atomic_load(&pool.ordinal.value) + 1);
 }
 
-/* A thread's life: returns after cam_stop. The host calls it once for each thread, after cam_start; runs that
- * began before are not missed. */
+/* Main loop of a thread, which returns after cam_stop. The host calls it once per worker, after cam_start; a
+ * worker does not miss a run that began before its call. */
 EXPORT void cam_work(cam_pool *unused, uint32_t thread) {
     (void)unused;
     for (uint32_t seen = 0;;) {
@@ -124,7 +125,7 @@ EXPORT void cam_work(cam_pool *unused, uint32_t thread) {
     }
 }
 
-/* The word that counts the runs that have ended; who waits for it is woken by each end. */
+/* Address of the counter of ended runs; each end of a run notifies it. */
 EXPORT const void *cam_done_at(cam_pool *unused) {
     (void)unused;
     return &pool.done.value;

@@ -1,17 +1,17 @@
-/* log and exp in double, for the few numbers that decide which token is drawn; errors below 1e-15 of it. */
+/* log and exp in double precision, for the few numbers that decide a draw; relative errors below 1e-15. */
 #pragma once
 #include "simd.h"
 
-#define LOG_2_HIGH 0x1.62e42feep-1            /* so few bits that times a small whole number it is exact */
-#define LOG_2_LOW 0x1.a39ef35793c76p-33       /* what is missing to log 2 */
+#define LOG_2_HIGH 0x1.62e42feep-1            /* few bits, so that a product with a small integer is exact */
+#define LOG_2_LOW 0x1.a39ef35793c76p-33       /* log 2 - LOG_2_HIGH */
 #define LOG_2 (LOG_2_HIGH + LOG_2_LOW)
 #define MINUS_INFINITY (-__builtin_inf())
 
 INLINE double double_of_bits(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }
 INLINE uint64_t bits_of_double(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 
-/* Of a normal number >= 0; -infinity of 0. x = 2^e * m with m around 1, and log m =
- * 2 atanh((m - 1) / (m + 1)), whose argument is at most 0.172, so that 12 terms are enough. */
+/* log x for x = 0 (-infinity) or normal x > 0. x = 2^e * m with m around 1, and log m =
+ * 2 atanh((m - 1) / (m + 1)); the argument is at most 0.172, so 12 terms suffice. */
 static double log_double(double x) {
     if (x == 0.0) return MINUS_INFINITY;
     uint64_t bits = bits_of_double(x);
@@ -23,7 +23,7 @@ static double log_double(double x) {
     return e * LOG_2 + 2.0 * s * sum;
 }
 
-/* Of x <= 0; NaN of NaN. x = k log 2 + r with |r| <= 0.347, and the series of exp r. */
+/* exp x for x <= 0 or NaN. x = k log 2 + r with |r| <= 0.347, and the series of exp r. */
 static double exp_double(double x) {
     if (x < -708.0) return 0.0;
     if (x != x) return x;

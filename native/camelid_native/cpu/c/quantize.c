@@ -1,18 +1,17 @@
-/* Activations, as matrices are multiplied with them: in tiles of some rows, so that a product reads one
- * stream.
+/* Activations in the layout of matrix products: tiles of a few rows, so that a product reads one stream.
  *
- * For quantized matrices int8 in blocks of 32 columns: of every block, first the 32 codes of each row of the
- * tile (two rows that are multiplied ABREAST: eight of the one and eight of the other in turn), then each
- * row's cam_act. For matrices of floats: of every column, the float32 of each row. For those of bf16 it is
- * rounded to bf16, and where one instruction multiplies pairs of columns, they stand in pairs. */
+ * For quantized matrices, activations are int8 in blocks of 32 columns. A block of a tile is the 32 codes of
+ * each row (with ABREAST 2, eight codes of one row alternate with eight of the next), then each row's
+ * cam_act. For float matrices, a tile stores column by column, one float32 per row. For bf16 matrices the
+ * values are rounded to bf16; if the machine multiplies pairs of columns, they are stored in pairs. */
 #include "codecs.h"
 #include "panels.h"
 
-/* Rows of the widest tile. Of codes: as many sums as the registers hold beside the codes of a block. */
+/* Rows of the widest tile: as many sums as fit in the registers beside the codes of a block. */
 #if LANES == 16
 enum { TILE = 16, FLOAT_TILE = 8 };
 #elif defined(CAM_ISA_PORTABLE)
-enum { TILE = 2, FLOAT_TILE = 2 };   /* nothing to be gained */
+enum { TILE = 2, FLOAT_TILE = 2 };   /* wider tiles are no faster */
 #elif LANES == 4
 enum { TILE = 8, FLOAT_TILE = 4 };   /* a tenth faster than 4 in WASM */
 #else
@@ -21,26 +20,26 @@ enum { TILE = 4, FLOAT_TILE = 4 };   /* 8 is no faster with AVX2 */
 
 typedef struct {
     float scale;          /* value = scale * code */
-    float moment;         /* scale * (sum of the codes), for what a matrix adds to each code */
-    int32_t minus_sum;    /* of the codes; and of the first 16: */
-    int32_t minus_first;
+    float moment;         /* scale * (sum of the codes), for a matrix with shifts */
+    int32_t minus_sum;    /* -(sum of the codes) */
+    int32_t minus_first;  /* -(sum of the first 16 codes) */
 } cam_act;
 
 enum { ACT_BYTES = BLOCK + sizeof(cam_act) };
 
-/* A block whose magnitudes are all below this counts as zeros: 127 divided by it is still finite. */
+/* A block whose largest magnitude is below this limit counts as zeros; 127 / LEAST_TOP is still finite. */
 static const float LEAST_TOP = 1e-36f;
 
 typedef int8_t v_codes __attribute__((vector_size(LANES)));
 typedef int32_t v_four __attribute__((vector_size(16)));
 
-/* Real numbers to codes, to nearest, ties to even. */
+/* Rounds floats to codes, to nearest, ties to even. */
 INLINE void store_codes(int8_t *codes, vf real) {
     v_codes low = __builtin_convertvector(vi_round(real), v_codes);
     memcpy(codes, &low, sizeof low);
 }
 
-/* The largest lane of v, none of which is below 0. */
+/* Largest lane of v; all lanes are >= 0. */
 INLINE int32_t top_lane(vi v) {
     v_four parts[LANES / 4], top = {0};
     memcpy(parts, &v, sizeof parts);
@@ -52,7 +51,7 @@ INLINE int32_t top_lane(vi v) {
     return low > high ? low : high;
 }
 
-/* The largest magnitude of a block. As integers, floats sort by magnitude, and a NaN is above all. */
+/* Largest magnitude of a block. The bits of magnitudes sort like the floats, with NaN above all. */
 INLINE float block_top(const float *x) {
     vi top = {0};
     for (uint32_t i = 0; i < BLOCK; i += LANES) {
@@ -62,7 +61,7 @@ INLINE float block_top(const float *x) {
     return float_of_bits((uint32_t)top_lane(top));
 }
 
-/* Of 16 codes, in two words of eight bytes: they become 0 to 255, and are added in pairs, then all pairs. */
+/* Sum of 16 codes in two 8-byte words: codes are raised to 0..255, added in pairs, then across pairs. */
 INLINE int32_t sum_codes(const int8_t *codes, uint32_t apart) {
     const uint64_t low_bytes = 0x00FF00FF00FF00FF, ones = 0x0001000100010001;
     uint64_t words[2], pairs = 0;
@@ -74,8 +73,8 @@ INLINE int32_t sum_codes(const int8_t *codes, uint32_t apart) {
     return (int32_t)(pairs * ones >> 48) - 16 * 128;
 }
 
-/* With scale = largest magnitude / 127; codes are rounded to nearest, ties to even. An infinity or a NaN
- * comes out as such a scale. Eight codes and the next eight lie `apart`. */
+/* Quantizes a block with scale = largest magnitude / 127, to nearest, ties to even. An infinity or NaN in x
+ * becomes the scale. Groups of eight codes are `apart` bytes apart. */
 INLINE void quantize_block(const float *x, int8_t *codes, uint32_t apart, cam_act *act) {
     const float top = block_top(x), scale = top / 127.0f, by = top > LEAST_TOP ? 127.0f / top : 0.0f;
     for (uint32_t i = 0; i < BLOCK; i += LANES)
@@ -84,28 +83,28 @@ INLINE void quantize_block(const float *x, int8_t *codes, uint32_t apart, cam_ac
     *act = (cam_act){scale, scale * (float)sum, -sum, -first};
 }
 
-/* What rows become for the matrices of a type. */
+/* Kinds of activations, by the matrix's type. */
 enum { ACTS_CODES, ACTS_FLOATS, ACTS_BFLOATS };
 INLINE int acts_for(uint32_t type) {
     return layouts[type].span ? ACTS_CODES : type == TYPE_bf16 ? ACTS_BFLOATS : ACTS_FLOATS;
 }
 
-/* The widest tile that begins where `left` rows are left: a power of two. */
+/* Rows of the next tile if `left` rows remain: a power of two. */
 INLINE uint32_t tile_rows(const cam_layout layout, uint32_t left) {
     uint32_t n = layout.span ? TILE : FLOAT_TILE;
     while (n > left) n /= 2;
     return n;
 }
-/* Bytes of a row of activations; pairs of bf16 leave half of theirs unused. */
+/* Bytes of a row of activations; bf16 pairs leave half of it unused. */
 INLINE uint64_t act_bytes(const cam_layout layout, uint32_t cols) {
     return layout.span ? (uint64_t)cols / BLOCK * ACT_BYTES : 4 * (uint64_t)cols;
 }
 
-/* Where a row's codes begin in a block. */
+/* Offset of a row's codes in a block. */
 INLINE uint32_t codes_start(uint32_t row, uint32_t abreast) {
     return BLOCK * (row - row % abreast) + 8 * (row % abreast);
 }
-/* Row `row` of a tile of n, its columns `start` to `end` of `cols`. */
+/* place_*: write a range of blocks or columns of row `row` into a tile of n rows. */
 INLINE void place_codes(const float *x, cam_range blocks, uint32_t n, uint32_t row, uint8_t *tile) {
     const uint32_t abreast = n > 1 ? ABREAST : 1;
     for (uint32_t b = blocks.start; b < blocks.end; b++) {
@@ -119,10 +118,10 @@ INLINE void place_floats(const float *x, cam_range cols, uint32_t n, uint32_t ro
     for (uint32_t c = cols.start; c < cols.end; c++) to[(uint64_t)c * n] = x[c];
 }
 
-/* Columns that are rounded at once. */
+/* Columns rounded per iteration. */
 enum { SOME = 64 };
 
-/* Columns from c on, an even one; a last one may have none beside it, but a zero. */
+/* Writes bf16 columns from c (even) on; an odd last column is paired with a zero. */
 INLINE void spread_bfloats(const uint16_t *some, uint32_t c, uint32_t end, uint32_t n, uint32_t row,
                            uint8_t *tile) {
     float *to = (float *)(void *)tile + row;

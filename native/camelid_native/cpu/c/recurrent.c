@@ -1,6 +1,6 @@
-/* Ops that carry state from row to row, in a sequence's slot. Threads share what rows do not mix: channels of
- * conv1d, rows of the matrices that scans keep. A sequence's rows are taken in order, sequences one after the
- * other, and state is float32 after every row. */
+/* Recurrent ops, whose state is in a sequence's slot. Threads share independent parts: channels of conv1d,
+ * rows of the state matrix of a scan. Rows of a sequence are processed in order, sequence by sequence, and
+ * the state is rounded to float32 after every row. */
 #include "parts.h"
 #include "run.h"
 #include "vmath.h"
@@ -14,9 +14,9 @@ enum { MAMBA2_N_GROUPS };
 enum { DELTA_Y, DELTA_Q, DELTA_K, DELTA_V, DELTA_DT, DELTA_BETA };
 enum { DELTA_A, DELTA_DT_BIAS };
 enum { DELTA_N_KEY_HEADS, DELTA_SCALE };
-enum { SCAN_ROWS = 16 };   /* rows of a head's matrix that stay in the nearest cache from row to row */
+enum { SCAN_ROWS = 16 };   /* rows of a head's state matrix that stay in the L1 cache from token to token */
 
-/* The slot of a sequence: GROUP_READ or GROUP_WRITE of the state's group. */
+/* Slot of a sequence; `which` is GROUP_READ or GROUP_WRITE. */
 INLINE float *slot_of(const cam_op *op, const cam_run *run, uint32_t sequence, uint32_t which) {
     const cam_state *state = &op->states[0];
     uint64_t unit = group_words(run, sequence, state->group)[which];
@@ -30,10 +30,10 @@ INLINE cam_range rows_of(const cam_run *run, uint32_t sequence) {
     return (cam_range){words[SEQUENCE_FIRST_ROW], words[SEQUENCE_FIRST_ROW] + words[SEQUENCE_N_ROWS]};
 }
 
-/* LANES channels or fewer, from `at` on. */
+/* Up to LANES channels, from `at` on. */
 typedef struct {
     uint32_t at, left, n_taps;
-    vf bias, *taps, *seen;   /* [n_taps] of weights, and of rows up to this one, oldest first */
+    vf bias, *taps, *seen;   /* [n_taps]: weights; last rows including the current, oldest first */
 } conv_part;
 
 static uint64_t scratch_conv1d(const cam_op *op, const cam_program *program, uint32_t n_threads) {
@@ -54,7 +54,7 @@ static conv_part conv_part_of(const cam_op *op, uint64_t scratch, uint32_t at) {
     return part;
 }
 
-/* The next row's output; the oldest row is forgotten. */
+/* Output for the next row x; drops the oldest row. */
 static vf conv_row(conv_part p, vf x) {
     vf sum = p.bias;
     p.seen[p.n_taps - 1] = x;
@@ -87,11 +87,11 @@ static void op_conv1d(const cam_op *op, const cam_run *run, uint32_t thread) {
     }
 }
 
-/* Rows `start` to `end` of a head's matrix, which has `width` columns. */
+/* Rows [start, end) of a head's state matrix, which has `width` columns. */
 typedef struct { uint32_t head, start, end, width; } scan_part;
 typedef void scan_row(const cam_op *op, uint32_t t, scan_part part, float *state);
 
-/* These rows in the write slot, as they were in the read slot. */
+/* Copies these rows from the read slot to the write slot (zeros for a new sequence). Returns the copy. */
 static float *carry_state(const cam_op *op, const cam_run *run, uint32_t sequence, uint64_t at, uint32_t n) {
     float *to = slot_of(op, run, sequence, GROUP_WRITE) + at;
     if (is_held(op, run, sequence)) memmove(to, slot_of(op, run, sequence, GROUP_READ) + at, 4 * (size_t)n);
@@ -99,7 +99,8 @@ static float *carry_state(const cam_op *op, const cam_run *run, uint32_t sequenc
     return to;
 }
 
-/* Work on each row of the step, for the thread's parts of the heads; those are columns of `values`. */
+/* Calls `work` on each row of the step, for the thread's parts of the heads, which are columns of
+ * `values`. */
 INLINE void scan(const cam_op *op, const cam_run *run, uint32_t thread, uint32_t n_heads,
                  const cam_view *values, scan_row *work) {
     uint32_t head_rows = values->cols / n_heads, n_parts = (head_rows + SCAN_ROWS - 1) / SCAN_ROWS;
@@ -117,7 +118,7 @@ INLINE void scan(const cam_op *op, const cam_run *run, uint32_t thread, uint32_t
     }
 }
 
-/* softplus(dt + dt_bias) of a head. */
+/* Time step of a head: softplus(dt + dt_bias). */
 static float time_step(const cam_view *dt, const cam_weight *bias, uint32_t t, uint32_t head) {
     float x = row_of(dt, t)[head];
     return f_softplus(bias->at ? x + AT(float, bias->at)[head] : x);
@@ -135,7 +136,7 @@ static float mamba2_state(float *state, uint32_t n, const float *b, const float 
     return vf_sum(sum);
 }
 
-/* The recurrent form of state space duality (Dao and Gu, arXiv 2405.21060). */
+/* Mamba-2: the recurrent form of state space duality (Dao and Gu, arXiv 2405.21060). */
 static void mamba2_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
     const cam_view *views = op->views;
     const cam_weight *d = &op->weights[MAMBA2_D];
@@ -163,7 +164,7 @@ static float decayed_product(const float *state, uint32_t n, const float *k, flo
     return vf_sum(sum);
 }
 
-/* The gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464). */
+/* Gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464). */
 static void delta_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
     const cam_view *views = op->views;
     uint32_t n_heads = views[DELTA_DT].cols, head_rows = views[DELTA_V].cols / n_heads;

@@ -1,13 +1,13 @@
-/* From the rows of a file to panels, and from a panel to the values of a row. */
+/* Packing of stored rows into panels, and decoding of a row from its panel. */
 #include "lanes.h"
 #include "panels.h"
 
-/* ---- Codes as words of 4 bytes: four of a group, or their bits in a plane */
+/* ---- Codes as 4-byte words: the four codes of a group, or their bits in a plane */
 
 typedef uint32_t cam_four __attribute__((vector_size(16)));
 INLINE cam_four four_at(const void *p) { cam_four v; memcpy(&v, p, sizeof v); return v; }
 
-/* Four rows of four words become their four columns. */
+/* Transposes a 4 x 4 matrix of words. */
 INLINE void turn_four(cam_four v[4]) {
     const cam_four a = SHUFFLE(v[0], v[1], 0, 4, 1, 5);
     const cam_four b = SHUFFLE(v[2], v[3], 0, 4, 1, 5);
@@ -17,10 +17,10 @@ INLINE void turn_four(cam_four v[4]) {
     v[2] = SHUFFLE(c, d, 0, 1, 4, 5), v[3] = SHUFFLE(c, d, 2, 3, 6, 7);
 }
 
-/* Eight words of each row of a panel, rows side by side. */
+/* Eight words of each row of a panel, transposed. */
 typedef struct { uint32_t of[GROUPS][PANEL_ROWS]; } cam_words;
 
-/* Those from byte `at` of each row on. */
+/* Loads eight words from byte `at` of each row. */
 INLINE void gather_words(cam_words *words, const uint8_t *const rows[PANEL_ROWS], uint64_t at) {
     for (uint32_t r = 0; r < PANEL_ROWS; r += 4)
         for (uint32_t g = 0; g < GROUPS; g += 4) {
@@ -31,7 +31,7 @@ INLINE void gather_words(cam_words *words, const uint8_t *const rows[PANEL_ROWS]
         }
 }
 
-/* The bits of a plane of so many, in each byte of a word. */
+/* Mask of the low `width` bits of each byte of a word. */
 INLINE uint32_t plane_mask(uint32_t width) { return 0x01010101 * ((1u << width) - 1); }
 
 INLINE void write_codes(const cam_layout layout, const cam_words *codes, uint8_t *block) {
@@ -58,7 +58,7 @@ INLINE void read_codes(const cam_layout layout, int8_t *codes, const uint8_t *bl
     memcpy(codes, words, sizeof words);
 }
 
-/* A span of all rows. */
+/* A span of all rows of a panel. */
 typedef struct { cam_piece of[PANEL_ROWS]; } cam_pieces;
 
 INLINE void write_span(const cam_layout layout, const cam_pieces *pieces, uint8_t *at) {
@@ -87,7 +87,7 @@ INLINE void read_piece(const cam_layout layout, cam_piece *piece, const uint8_t 
     }
 }
 
-/* ---- Values: every product and sum in float32, in the order of the codecs */
+/* ---- Values: all arithmetic in float32, in the order of the codecs */
 
 /* Scale and shift of 16 columns. */
 typedef struct { float scale, shift; } cam_affine;
@@ -146,21 +146,21 @@ static void variant_unpack_row(uint32_t type, const uint8_t *panels, uint32_t ro
 
 /* ---- Matrices */
 
-/* The stored rows of a panel; one beyond the matrix's last is NULL, and stays zeros. */
+/* Stored rows of a panel; rows past the matrix's last are NULL and stay zeros. */
 typedef struct { const uint8_t *rows[PANEL_ROWS]; } cam_sources;
 
-/* Columns of floats from `first` on: of a panel that is not full, and those that are left of whole words. */
+/* Packs columns of floats from `first` on: for a partial panel, and for columns beyond whole words. */
 static void pack_columns(uint32_t each, const cam_sources *from, uint32_t first, uint32_t cols,
                          uint8_t *panel) {
     for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++)
         for (uint32_t c = first; c < cols; c++) {
             uint8_t *to = panel + each * (PANEL_ROWS * (uint64_t)c + r);
-            if (each == 4) memcpy(to, from->rows[r] + 4 * (uint64_t)c, 4);  /* of a constant size: no call */
+            if (each == 4) memcpy(to, from->rows[r] + 4 * (uint64_t)c, 4);  /* constant size: no call */
             else memcpy(to, from->rows[r] + 2 * (uint64_t)c, 2);
         }
 }
 
-/* Columns of two bytes, two in each word. */
+/* Writes columns of 2-byte values, two per word. */
 INLINE void write_pairs(const cam_words *words, uint8_t *to) {
     uint16_t halves[GROUPS][2][PANEL_ROWS];
     for (uint32_t g = 0; g < GROUPS; g++)
@@ -187,7 +187,7 @@ static void pack_floats(uint32_t each, const cam_sources *from, uint32_t cols, u
 
 static void pack_codes(const cam_layout layout, cam_fetch *fetch, const cam_sources *from, uint32_t cols,
                        uint8_t *panel) {
-    cam_pieces pieces = {0};   /* each fetch writes all that its type has */
+    cam_pieces pieces = {0};   /* a fetch writes all fields of its type */
     for (uint32_t s = 0; s < cols / span_cols(layout); s++, panel += span_bytes(layout)) {
         for (uint32_t r = 0; r < PANEL_ROWS && from->rows[r]; r++)
             fetch(from->rows[r] + (uint64_t)s * layout.stored, &pieces.of[r]);

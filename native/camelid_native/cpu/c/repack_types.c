@@ -1,11 +1,11 @@
-/* The codes and scales of a span of one row, taken from the blocks of a file. */
+/* Codes and scales of a span of one row, extracted from the blocks of a file. */
 #include "blocks.h"
 #include "codec_bits.h"
 #include "codecs.h"
 #include "panels.h"
 
 typedef struct {
-    int8_t codes[MAX_SPAN * BLOCK];   /* one to a byte */
+    int8_t codes[MAX_SPAN * BLOCK];   /* one code per byte */
     uint16_t halves[2];
     uint8_t bytes[MAX_SPAN][2];
 } cam_piece;
@@ -81,7 +81,7 @@ static void fetch_q3_k(const void *stored, cam_piece *piece) {
     unpack_above(piece->codes, block->high, 32, 1, 32, 2);
 }
 
-/* ---- A table of 16 values */
+/* ---- Types with a table of 16 values */
 
 static void fetch_iq4_nl(const void *stored, cam_piece *piece) {
     const block_iq4_nl *block = stored;
@@ -116,7 +116,7 @@ static void fetch_nvfp4(const void *stored, cam_piece *piece) {
 CAM_TABLE_PANELS(CAM_FETCH)
 #undef CAM_FETCH
 
-/* ---- -1, 0, 1 and, of q2_0, 2 */
+/* ---- Types with values -1, 0, 1 and, in q2_0, 2 */
 
 static void fetch_tq1_0(const void *stored, cam_piece *piece) {
     const block_tq1_0 *block = stored;

@@ -1,4 +1,4 @@
-/* rope: pairs of floats turn by the position times their frequency. */
+/* rope: rotates pairs of floats by position times frequency. */
 #include "lanes.h"
 #include "parts.h"
 #include "run.h"
@@ -7,10 +7,11 @@
 enum { ROPE_FINE, ROPE_COARSE };
 enum { ROPE_HEAD_DIM, ROPE_DIM, ROPE_STYLE, ROPE_OFFSET };
 
-/* A row's cosines and sines, in scratch; of style norm each stands twice, its first sine negated. */
+/* Cosines and sines of a row, in scratch; for style norm each is stored twice, the first sine negated. */
 typedef struct { float *cos, *sin; } turn;
 
-/* Fine and coarse tables hold the numbers of exp(i * angle), in pairs: their product is that of the sum. */
+/* Cosines and sines of a position. The fine and the coarse table hold exp(i * angle) as (cos, sin) pairs; the
+ * complex product of two entries is exp(i * (sum of the angles)). */
 static void find_turn(const cam_op *op, uint32_t position, turn to, int twice) {
     const cam_weight *fine = &op->weights[ROPE_FINE], *coarse = &op->weights[ROPE_COARSE];
     uint32_t far_row = position / fine->rows, last = coarse->rows - 1;
@@ -25,7 +26,7 @@ static void find_turn(const cam_op *op, uint32_t position, turn to, int twice) {
     }
 }
 
-/* Pairs are neighbours: x = x * cos + neighbour * sin. */
+/* Rotates pairs of neighbours: x = x * cos + neighbour * sin. */
 static void turn_neighbours(float *x, uint32_t dim, turn by) {
     for (uint32_t i = 0; i < dim; i += LANES) {
         vf v = vf_get(x + i, dim - i), other = SHUFFLE(v, v, SWAP_1);
@@ -33,7 +34,7 @@ static void turn_neighbours(float *x, uint32_t dim, turn by) {
     }
 }
 
-/* Pairs are half of dim apart. */
+/* Rotates pairs that are dim / 2 apart. */
 static void turn_halves(float *x, uint32_t dim, turn by) {
     uint32_t half = dim / 2;
     for (uint32_t i = 0; i < half; i += LANES) {

@@ -1,4 +1,4 @@
-/* router: which experts a row goes to, and with what weight. */
+/* router: experts of each row, and their weights. */
 #include "parts.h"
 #include "run.h"
 #include "vmath.h"
@@ -7,12 +7,12 @@ enum { ROUTER_IDS, ROUTER_PROBS, ROUTER_LOGITS };
 enum { ROUTER_BIAS };
 enum { ROUTER_GATE, ROUTER_NORMALIZE, ROUTER_SCALE, ROUTER_N_GROUPS, ROUTER_N_GROUPS_USED };
 
-/* Ranks are integers in the order of the floats: NaN is last of them, and what was taken is below all. */
+/* Ranks are integers in the order of floats: NaN is below all floats, a chosen expert below NaN. */
 enum { RANK_TAKEN = INT32_MIN, RANK_NAN, RANK_MINUS_INFINITY = INT32_MIN + 0x7FFFFF };
 
-/* A thread's scratch, [n_experts] twice and [n_groups], each up to whole vectors. */
+/* A thread's scratch: two arrays of [n_experts] and one of [n_groups], padded to whole vectors. */
 typedef struct {
-    const float *logits, *bias;  /* bias: NULL if there is none */
+    const float *logits, *bias;  /* bias: NULL if absent */
     float *scores;
     int32_t *ranks, *group_ranks;
     uint32_t n_experts;
@@ -39,7 +39,7 @@ static routing routing_of(const cam_op *op, const cam_run *run, uint32_t thread)
     };
 }
 
-/* The largest lane, and of equal ones the lowest id. */
+/* Id of the largest lane; ties to the lowest id. */
 static uint32_t best_lane(vi rank, vi id) {
     int best = 0;
     for (int i = 1; i < LANES; i++)
@@ -47,7 +47,7 @@ static uint32_t best_lane(vi rank, vi id) {
     return (uint32_t)id[best];
 }
 
-/* The first of the largest of n ranks, which then is taken. */
+/* Index of the largest of n ranks, ties to the lowest; marks it as taken. */
 static uint32_t take_best(int32_t *ranks, uint32_t n) {
     vi best = vi_set(RANK_TAKEN), at = vi_set(0), id;
     for (int i = 0; i < LANES; i++) id[i] = i;
@@ -75,7 +75,7 @@ static float largest_float(const float *x, uint32_t n) {
     return vf_top(top);
 }
 
-/* y = exp(x - max x) over its sum; all NaN if one is. y may be x. */
+/* y = softmax(x); all NaN if any x is NaN. y may be x. */
 static void softmax_floats(float *y, const float *x, uint32_t n) {
     vf sum = {0}, top = vf_set(largest_float(x, n));
     for (uint32_t i = 0; i < n; i += LANES) {
@@ -95,7 +95,8 @@ static void find_scores(routing r, uint32_t gate) {
     }
 }
 
-/* Scores rise with the logits, so that without a bias these decide: scores would tie where they saturate. */
+/* Ranks experts by score plus bias. Without a bias the logits are ranked instead: scores are monotonic in the
+ * logits, but tie where they saturate. */
 static void rank_experts(routing r) {
     for (uint32_t i = 0; i < r.n_experts; i += LANES) {
         uint32_t left = r.n_experts - i;
@@ -104,7 +105,7 @@ static void rank_experts(routing r) {
     }
 }
 
-/* The sum of the two largest biased scores from `start` on; NaN if one is. */
+/* Sum of the two largest biased scores of n experts from `start` on; NaN if any score is NaN. */
 static float pair_sum(routing r, uint32_t start, uint32_t n) {
     float first = -__builtin_inff(), second = first, nan = 0.0f;
     for (uint32_t i = start; i < start + n; i++) {
@@ -116,7 +117,7 @@ static float pair_sum(routing r, uint32_t start, uint32_t n) {
     return (n > 1 ? first + second : first) + nan;
 }
 
-/* Experts outside of the best groups rank as if at minus infinity (DeepSeek-V3, arXiv 2412.19437). */
+/* Ranks experts outside the best groups at minus infinity (DeepSeek-V3, arXiv 2412.19437). */
 static void leave_groups(routing r, uint32_t n_groups, uint32_t n_used) {
     uint32_t size = r.n_experts / n_groups;
     for (uint32_t g = 0; g < whole_vectors(n_groups); g++) r.group_ranks[g] = RANK_TAKEN;

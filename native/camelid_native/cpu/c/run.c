@@ -1,4 +1,4 @@
-/* Runs a program: threads call each op's kernel, and all meet between two. */
+/* Execution of a program: each thread calls each op's kernel, and all threads meet between two ops. */
 
 static const char *variant_op_name(uint32_t kind) {
     return kind < sizeof kernels / sizeof *kernels ? kernels[kind].name : NULL;

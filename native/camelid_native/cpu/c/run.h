@@ -1,4 +1,4 @@
-/* One run of a program: what every kernel is given, and how it reads the step. */
+/* One run of a program: the arguments of a kernel, and access to the step. */
 #pragma once
 #include "abi.h"
 #include "simd.h"
@@ -8,32 +8,32 @@ typedef struct cam_pool cam_pool;
 
 enum { CACHE_LINE = 64 };
 
-/* What was taken of a share by cam_take: from its start in the low half, from its end in the high one. Each
- * in a line of its own, as its thread writes to it often and others seldom. */
+/* Units of a share that cam_take has claimed: from the start in the low half, from the end in the high half.
+ * Each share has its own cache line, which its thread writes often and other threads seldom. */
 typedef struct {
     _Atomic uint64_t ends;
     char beyond[CACHE_LINE - sizeof(uint64_t)];
 } cam_taken;
 
-/* Each thread has its own. */
+/* A run; each thread has a copy. */
 typedef struct {
     const cam_program *program;
     const uint32_t *step;
-    uint8_t *result;      /* 16 bytes an output; then candidates; then logits or emitted floats */
+    uint8_t *result;      /* 16 bytes per output; then candidates; then logits or emitted floats */
     cam_pool *pool;
-    cam_taken *taken;     /* of each thread's share; none after each meeting */
+    cam_taken *taken;     /* one per thread's share; each meeting resets all to 0 */
     uint64_t number;      /* of the run, from 1 on */
-    uint32_t n_threads;   /* of the op at hand */
+    uint32_t n_threads;   /* threads of the current op */
 } cam_run;
 
-/* A kernel is called by every thread of the op with its number; threads meet between two ops. */
+/* A kernel. Every thread of the op calls it with the thread's number; threads meet between two ops. */
 typedef void cam_kernel(const cam_op *op, const cam_run *run, uint32_t thread);
-/* Bytes that it wants of the program's scratch; a multiple of 64. */
+/* Scratch bytes of a kernel, a multiple of 64. */
 typedef uint64_t cam_scratch(const cam_op *op, const cam_program *program, uint32_t n_threads);
 
-/* Waits until all threads of the op are here; what they wrote before is seen after. */
+/* Barrier: waits until all threads of the op have called it; their writes are visible after it. */
 void cam_meet(const cam_run *run, uint32_t thread);
-/* The same before op `next`, of which there may be one thread more. */
+/* Barrier before op `next`, which has one thread more if the host joins. */
 void cam_meet_between(cam_run *run, uint64_t next);
 
 enum { STEP_ROWS, STEP_SEQUENCES, STEP_OUTPUTS, STEP_UPDATES, STEP_COPIES, STEP_ORDINAL };
@@ -56,7 +56,7 @@ INLINE const uint32_t *output_words(const cam_run *run, uint32_t output) {
     return run->step + run->program->outputs_at + output * OUTPUT_WORDS;
 }
 
-/* Rows that a view has in this step. */
+/* Number of a view's rows in this step. */
 INLINE uint32_t n_rows(const cam_run *run, const cam_view *view) {
     static const uint8_t words[] = {[ROWS_T] = STEP_ROWS, [ROWS_S] = STEP_SEQUENCES, [ROWS_O] = STEP_OUTPUTS};
     return run->step[words[view->rows]];
@@ -65,18 +65,18 @@ INLINE float *row_of(const cam_view *view, uint32_t row) {
     return AT(float, view->at) + (uint64_t)view->stride * row;
 }
 
-/* Bytes up to the end of a cache line, so that what follows in scratch shares none. */
+/* Bytes rounded up to whole cache lines, so that parts of scratch share no line. */
 INLINE uint64_t whole_lines(uint64_t n_bytes) { return (n_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; }
 
 typedef struct { uint32_t start, end; } cam_range;
 
-/* The i-th of n parts of a range, which differ by one at most. */
+/* The i-th of n parts of a range; lengths of the parts differ by at most one. */
 INLINE cam_range cut_range(cam_range all, uint32_t i, uint32_t n) {
     const uint64_t length = all.end - all.start;
     return (cam_range){all.start + (uint32_t)(length * i / n), all.start + (uint32_t)(length * (i + 1) / n)};
 }
 
-/* What of a range lies before a place, and what from there on. */
+/* Parts of a range before an index, and from an index on. */
 INLINE cam_range range_before(cam_range all, uint32_t place) {
     const uint32_t end = place < all.end ? place : all.end;
     return (cam_range){all.start, end > all.start ? end : all.start};
@@ -86,12 +86,12 @@ INLINE cam_range range_from(cam_range all, uint32_t place) {
     return (cam_range){start < all.end ? start : all.end, all.end};
 }
 
-/* Thread's share of n things, neighbours together. What is computed never depends on it. */
+/* A thread's contiguous share of n units. Results never depend on the split. */
 INLINE cam_range share(uint32_t n, const cam_run *run, uint32_t thread) {
     return cut_range((cam_range){0, n}, thread, run->n_threads);
 }
 
-/* So many at most of what is left of a range, from its end or from its start; empty when nothing is. */
+/* Claims up to `most` of a range's unclaimed units, from its start or its end; empty if none are left. */
 INLINE cam_range take_of(cam_taken *taken, cam_range all, uint32_t most, int from_end) {
     uint64_t ends = atomic_load_explicit(&taken->ends, memory_order_relaxed), after;
     uint32_t n, at_start, at_end;
@@ -106,9 +106,9 @@ INLINE cam_range take_of(cam_taken *taken, cam_range all, uint32_t most, int fro
     return (cam_range){start, start + n};
 }
 
-/* What a thread does next of n things, so many at most: of its own share from the start on, so that it reads
- * one stream; then from the ends of others', where a thread is slower or was held up. Empty when none is
- * left. For one use between two meetings. */
+/* Claims up to `most` of n units for a thread: from the start of its own share, so that the thread reads one
+ * stream, then from the ends of other shares, whose threads are slower or were delayed. Empty if none are
+ * left. At most one loop over cam_take is allowed between two meetings. */
 INLINE cam_range cam_take(const cam_run *run, uint32_t n, uint32_t most, uint32_t thread) {
     cam_range found = {0, 0};
     for (uint32_t i = 0; i < run->n_threads && found.start == found.end; i++) {

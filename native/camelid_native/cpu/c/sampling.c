@@ -1,10 +1,10 @@
-/* sample: of an output's logits, with biases and penalties, the top k, of these the fewest that sum to top p,
- * of these those within min p; id = argmax(logit / temperature + gumbel), ties to the lowest id.
+/* sample: applies biases and penalties to an output's logits, then top k, top p and min p; the id is
+ * argmax(logit / temperature + gumbel), ties to the lowest id.
  *
- * Threads share blocks of the rows. First they look at each block: the tops, the sum of exponentials. Then
- * each draws for some of the outputs, which takes few ids; where all ids are in the draw, threads share the
- * blocks once more. Last, each finishes some outputs. What comes of it does not depend on who does what: sums
- * are taken by block, and of draws the best is the best in any order. */
+ * Four phases with meetings between: (1) threads share blocks of the rows and compute tops and sums of
+ * exponentials; (2) threads share the outputs and draw among the few highest ids; (3) for draws over all ids,
+ * threads share the blocks again; (4) threads share the outputs and write the results. Results do not depend
+ * on the split: sums are per block, and the maximum of a draw is independent of order. */
 #include "adjust.c"
 #include "vmath.h"
 
@@ -17,19 +17,19 @@ static const float MOST_NOISE = 17.33f;   /* -log(-log(1 - 2^-25)) is 17.329 */
 
 typedef struct {
     extremes keys;
-    float sum;     /* of exp(logit - highest); 0 where that is not finite */
-    score best;    /* of a draw of all ids, in this block or before */
+    float sum;     /* of exp(logit - highest); 0 if the highest logit is not finite */
+    score best;    /* of a draw over all ids: best so far, up to this block */
 } sample_block;
 
-/* A draw that is under way. */
+/* State of an output's draw. */
 typedef struct {
     const uint32_t *how;
     noise_key key;
     float temperature;
-    double cutoff;    /* scores below are left out */
-    score best;       /* so far, of logit / temperature + noise */
-    int is_open;      /* every id takes part, and those that are not touched still have to */
-    float top;        /* the largest logit of these */
+    double cutoff;    /* scores below are excluded (min p) */
+    score best;       /* best logit / temperature + noise so far */
+    int is_open;      /* 1: the draw is over all ids, and the untouched ids are still to be drawn */
+    float top;        /* largest logit of the untouched ids */
     touched touched;
 } drawing;
 
@@ -59,7 +59,7 @@ static float sum_exp(const logits *l, uint32_t block, float largest) {
     return vf_sum(sum);
 }
 
-/* Where the floats of an output's logits go in the result. */
+/* Address of an output's logits in the result. */
 INLINE float *logits_result(const cam_run *run, const workspace *w, uint32_t output) {
     uint32_t words = RESULT_WORDS + (run->program->features & FEATURE_CANDIDATES ? CANDIDATE_WORDS : 0);
     return (float *)run->result + (uint64_t)w->n_outputs * words + (uint64_t)output * w->view->cols;
@@ -75,20 +75,20 @@ static void scan_block(const cam_run *run, const workspace *w, uint32_t output, 
         memcpy(logits_result(run, w, output) + start, l.row + start, n * sizeof(float));
 }
 
-/* What argmax takes first: NaN, then the largest, and the lowest id of equal ones. */
+/* Updates `best`: NaN wins over the largest value, ties to the lowest id. */
 INLINE void offer(score *best, score own) {
     int own_is_nan = own.value != own.value, best_is_nan = best->value != best->value;
     int is_equal = own_is_nan ? best_is_nan : own.value == best->value;
     if (is_equal ? own.id < best->id : own_is_nan || own.value > best->value) *best = own;
 }
 
-/* A score as it takes part in a draw. */
+/* Score in a draw: score / temperature + noise; unchanged at temperature 0. */
 INLINE score drawn(const drawing *d, score own) {
     if (d->temperature > 0.0f) own.value = own.value / d->temperature + gumbel(own.id, d->key);
     return own;
 }
 
-/* How many of the first scores sum to top p, at least one. */
+/* Number of leading scores whose probabilities sum to top p, at least one. */
 static uint32_t count_alive(const score *list, uint32_t n, double top_p) {
     double total = 0.0, sum;
     uint32_t alive = 1;
@@ -98,7 +98,7 @@ static uint32_t count_alive(const score *list, uint32_t n, double top_p) {
     return alive;
 }
 
-/* `list` begins with the highest score of all. */
+/* Draws from a sorted list; its first entry is the highest score of the row. */
 static void draw_of_list(drawing *d, const score *list, uint32_t n) {
     double top_p = float_of_word(d->how[HOW_TOP_P]), min_p = float_of_word(d->how[HOW_MIN_P]);
     if (d->how[HOW_TOP_K] && top_p < 1.0) n = count_alive(list, n, top_p);
@@ -108,7 +108,7 @@ static void draw_of_list(drawing *d, const score *list, uint32_t n) {
         if (!(list[i].value < d->cutoff)) offer(&d->best, drawn(d, list[i]));
 }
 
-/* Where all ids are in the draw, the first NaN wins. */
+/* Offers the first NaN of the row: in a draw over all ids it wins. */
 static void offer_nan(drawing *d, const logits *l, const sample_block *blocks) {
     uint32_t block = 0;
     while (block < l->n_blocks && blocks[block].keys.lowest != KEY_OF_NAN) block++;
@@ -118,7 +118,8 @@ static void offer_nan(drawing *d, const logits *l, const sample_block *blocks) {
     offer(&d->best, (score){l->row[id], id});
 }
 
-/* Whether ids beyond the list are still to be drawn. After NaN none is, nor if the largest is infinite. */
+/* Sets is_open if ids outside the list remain to be drawn. After a NaN, or if the largest logit is infinite,
+ * no other id can win. */
 static void open_draw(drawing *d, selection found) {
     uint32_t i = 0;
     while (i < found.n && is_touched(&d->touched, place_id(nth_place(found, i)))) i++;
@@ -151,8 +152,8 @@ static void draw_output(const cam_op *op, const cam_run *run, const workspace *w
     draw_of_first(d, &l, blocks_of(w, output), places_of(w, thread));
 }
 
-/* What logit / temperature, counted from that of the top, must come to with noise so as to win; a little
- * less, for what float32 rounds away. */
+/* Bar that (logit - top) / temperature + noise must exceed to win, lowered by a margin for float32
+ * rounding. */
 INLINE float bar_of(const drawing *d, score best) {
     double level = (double)d->top / d->temperature;
     return (float)(best.value - level - 1e-3 - 1e-14 * (level < 0.0 ? -level : level));
@@ -161,8 +162,9 @@ INLINE int is_hopeless(const drawing *d, float largest, float bar) {
     return largest < d->cutoff || (largest - d->top) / d->temperature + MOST_NOISE < bar;
 }
 
-/* Noise >= g means that -log u <= exp(-g), and then 1 - u, which is less than -log u, is too: one exponential
- * and no logarithm tell of nearly all ids that they do not win: those of lead <= 0. Returns the most. */
+/* Fast test that rejects nearly all ids. noise >= g implies -log u <= exp(-g), hence 1 - u <= exp(-g), since
+ * 1 - u < -log u. So lead = exp(level - bar) - (1 - u) <= 0 proves that an id does not win, with one
+ * exponential and no logarithm. Returns the largest lead. */
 static float find_leads(const drawing *d, const float *x, uint32_t first_id, float bar, float *lead) {
     int32_t rest[CHUNK_IDS];   /* 1 - u = (rest + 0.5) * 2^-24 */
     for (uint32_t i = 0; i < CHUNK_IDS; i++)
@@ -189,7 +191,7 @@ static void draw_chunk(const drawing *d, const logits *l, uint32_t chunk, score 
             offer(best, drawn(d, (score){x[i], first_id + i}));
 }
 
-/* A block's part in a draw of all ids; `best` is any score that some id has, and goes up. */
+/* Draws over a block's untouched ids; `best` is the score of some id and only increases. */
 static void draw_block(const workspace *w, uint32_t output, uint32_t block, score *best) {
     const drawing *d = drawing_of(w, output);
     logits l = logits_of(w, output);
@@ -208,7 +210,7 @@ static void draw_blocks(const workspace *w, cam_range items) {
     }
 }
 
-/* The extremes and the log-sum-exp of a row, from its blocks in order. */
+/* Extremes and log-sum-exp of a row, joined from its blocks in order. */
 static double join_blocks(const sample_block *blocks, uint32_t n_blocks, extremes *keys) {
     *keys = blocks[0].keys;
     for (uint32_t b = 1; b < n_blocks; b++) {

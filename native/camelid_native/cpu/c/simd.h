@@ -1,8 +1,8 @@
 /* Vectors of LANES float32 or int32, or 4 * LANES bytes, on every instruction set.
  *
- * Kernels are written once over these types. GCC's and Clang's vector extensions give + - * & | ^ << >> and
- * comparisons; what they lack is here, one block for each instruction set. A compile for one of them defines
- * CAM_ISA_<NAME>, see targets.py. */
+ * Kernels are written once over these types. GCC's and Clang's vector extensions provide + - * & | ^ << >>
+ * and comparisons; this file provides the other operations, one section per instruction set. The build
+ * defines CAM_ISA_<NAME> for each variant; see build/targets.py. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -25,7 +25,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define PANEL_ROWS 16
-#define SLICES (PANEL_ROWS / LANES)   /* vectors side by side in a panel */
+#define SLICES (PANEL_ROWS / LANES)   /* vectors per 16 rows of a panel */
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
@@ -34,7 +34,7 @@ typedef uint8_t vb __attribute__((vector_size(4 * LANES)));
 typedef int8_t vs __attribute__((vector_size(4 * LANES)));
 typedef int16_t vp __attribute__((vector_size(4 * LANES)));
 
-/* Loads and stores that ask for no alignment. */
+/* Unaligned loads and stores. */
 INLINE vf vf_load(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
 INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 INLINE vb vb_load(const void *p) { vb v; memcpy(&v, p, sizeof v); return v; }
@@ -44,21 +44,20 @@ INLINE vf vf_set(float x) { return x - (vf){0}; }
 INLINE vi vi_set(int32_t x) { return x - (vi){0}; }
 INLINE vb vb_set(uint8_t x) { return x - (vb){0}; }
 INLINE vf vi_float(vi v) { return __builtin_convertvector(v, vf); }
-/* Four bytes, over and over: what dot() takes of the activations. */
+/* Four bytes repeated over the vector, the activation operand of dot_u7 and dot_s8. */
 INLINE vs vs_set4(const int8_t *p) { int32_t x; memcpy(&x, p, 4); return (vs)vi_set(x); }
-/* Sixteen bytes, over and over: what vb_look_up() takes for a table. */
+/* Sixteen bytes repeated over the vector, the table operand of vb_look_up. */
 INLINE vb vb_set16(const int8_t *p) {
     vb v = {0};
     for (int i = 0; i < 4 * LANES; i += 16) memcpy((uint8_t *)&v + i, p, 16);
     return v;
 }
 
-/* dot_u7: acc[lane] += the sum of four products of unsigned w <= 127 with signed a.
- * dot_s8: the same with signed w. It may add DOT_OFFSET times the sum of the four a besides, which the
- * caller takes away for a whole block at once.
- * vb_look_up: of each code, which is below 16, the table's byte of that number.
- * dot_square, where ABREAST is 2: acc[2 * i + j] += the sum of eight products of row i of a, two rows of
- * eight bytes, with row j of w. */
+/* dot_u7: acc[lane] += sum of four products of unsigned w <= 127 and signed a. dot_s8: acc[lane] += sum of
+ * four products of signed w and signed a, plus DOT_OFFSET times the sum of the four a, which the caller
+ * subtracts once per block. vb_look_up: table[code] for each code, all below 16. dot_square, if ABREAST is 2:
+ * acc[2 * i + j] += sum of eight products of row i of a and row j of w; a and w have two rows of eight
+ * bytes. */
 #if defined(CAM_ISA_AVX512VNNI) || defined(CAM_ISA_AVX512BF16)
 #define DOT_OFFSET 128
 INLINE vi dot_u7(vi acc, vb w, vs a) { return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)a); }
@@ -77,11 +76,11 @@ INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
 INLINE vi vi_round(vf a) { return (vi)_mm512_cvtps_epi32((__m512)a); }   /* to nearest, ties to even */
 #if defined(CAM_ISA_AVX512BF16)
 #define CAM_BFLOAT_PAIRS
-/* acc[lane] += both products of two pairs of bf16. What is too small for a normal number counts as zero. */
+/* acc[lane] += both products of two pairs of bf16. Subnormals count as zero. */
 INLINE vf dot_bfloats(vf acc, vi w, vi a) {
     return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)a);
 }
-/* Of two columns of bf16, each lane's pair. */
+/* Interleaves two columns of bf16: one pair per lane. */
 INLINE vi vi_pairs(const uint16_t *p) {
     vp v = (vp)vb_load(p);
     return (vi)__builtin_shufflevector(v, v, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9,
@@ -96,13 +95,13 @@ INLINE vi dot_u7(vi acc, vb w, vs a) {
     return (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)a);
 }
 #else
-/* Two products of 127 * 127 fit into 16 bits, so that nothing saturates. */
+/* Two products of 127 * 127 fit into 16 bits, so the sum never saturates. */
 INLINE vi dot_u7(vi acc, vb w, vs a) {
     __m256i pairs = _mm256_maddubs_epi16((__m256i)w, (__m256i)a);
     return acc + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 #endif
-/* |w| * (a with w's sign); |-128| is 128, and 2 * 128 * 127 still fits. */
+/* w * a = |w| * (a with w's sign); |-128| is 128, and 2 * 128 * 127 still fits. */
 INLINE vi dot_s8(vi acc, vs w, vs a) {
     __m256i signed_a = _mm256_sign_epi8((__m256i)a, (__m256i)w);
     return dot_u7(acc, (vb)_mm256_abs_epi8((__m256i)w), (vs)signed_a);
@@ -139,7 +138,7 @@ INLINE vi dot_square(vi acc, vs w, vs a) {
 
 #elif defined(CAM_ISA_WASM) || defined(CAM_ISA_WASM_RELAXED)
 #define DOT_OFFSET 0
-/* Bytes as words of 16 bits: first the even ones, then the odd ones. */
+/* Dot product of w, widened to 16 bits as its even and its odd bytes, with a. */
 INLINE vi dot_words(vi acc, v128_t even, v128_t odd, vs a) {
     v128_t even_a = wasm_i16x8_shr(wasm_i16x8_shl((v128_t)a, 8), 8), odd_a = wasm_i16x8_shr((v128_t)a, 8);
     return acc + (vi)wasm_i32x4_dot_i16x8(even, even_a) + (vi)wasm_i32x4_dot_i16x8(odd, odd_a);
@@ -153,7 +152,7 @@ INLINE vi dot_u7(vi acc, vb w, vs a) {
     return (vi)wasm_i32x4_relaxed_dot_i8x16_i7x16_add((v128_t)a, (v128_t)w, (v128_t)acc);
 }
 #define CAM_PAIRS
-/* Engines differ only in what codes above 15 give. */
+/* Engines differ only for codes above 15, which do not occur. */
 INLINE vb vb_look_up(vb table, vb codes) {
     return (vb)wasm_i8x16_relaxed_swizzle((v128_t)table, (v128_t)codes);
 }
@@ -166,7 +165,7 @@ INLINE vi dot_u7(vi acc, vb w, vs a) {
 }
 INLINE vb vb_look_up(vb table, vb codes) { return (vb)wasm_i8x16_swizzle((v128_t)table, (v128_t)codes); }
 #endif
-/* Not fused, here and in the relaxed variant: whether relaxed_madd is differs from engine to engine. */
+/* Not fused, here and in the relaxed variant: some engines fuse relaxed_madd, others do not. */
 INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf vf_max(vf a, vf b) { return (vf)wasm_f32x4_pmax((v128_t)b, (v128_t)a); }
 INLINE vf vf_min(vf a, vf b) { return (vf)wasm_f32x4_pmin((v128_t)b, (v128_t)a); }
@@ -179,14 +178,14 @@ INLINE vi vi_s8(const int8_t *p) {
     return (vi)wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p)));
 }
 INLINE vi vi_u16(const uint16_t *p) { return (vi)wasm_u32x4_load16x4(p); }
-/* The shift leaves copies of the sign above the magnitude, of which the mask keeps the topmost. */
+/* The shift leaves copies of the sign bit above the magnitude; the mask keeps the top one. */
 INLINE vf vf_half(const uint16_t *p) {
     vi bits = (vi)wasm_i32x4_load16x4(p), special = (bits & 0x7C00) == 0x7C00;
     vf value = (vf)(bits << 13 & (int32_t)0x8FFFE000) * (vf)vi_set(0x77800000);  /* * 2^112 */
     return (vf)((vi)value | (special & 0x7F800000));
 }
 
-#else  /* portable: any machine that C11 and the vector extensions know */
+#else  /* portable: any machine with C11 and the vector extensions */
 #define DOT_OFFSET 0
 INLINE vi dot_s8(vi acc, vs w, vs a) {
     for (int lane = 0; lane < LANES; lane++)
@@ -202,7 +201,7 @@ INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf vf_max(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
 INLINE vf vf_min(vf a, vf b) { return (vf)(((vi)a & (a < b)) | ((vi)b & ~(a < b))); }
 INLINE vf vf_sqrt(vf a) { for (int i = 0; i < LANES; i++) a[i] = __builtin_sqrtf(a[i]); return a; }
-/* Adding 1.5 * 2^23 leaves no bits behind the point: to nearest, ties to even, for |a| < 2^22. */
+/* Adding 1.5 * 2^23 leaves no fraction bits: rounds to nearest, ties to even, for |a| < 2^22. */
 INLINE vi vi_round(vf a) { return (vi)(a + 12582912.0f) - 0x4B400000; }
 #define CAM_GENERIC_WIDEN
 #define CAM_GENERIC_HALF
@@ -218,7 +217,7 @@ INLINE vi vi_s8(const int8_t *p) { vi v; for (int i = 0; i < LANES; i++) v[i] = 
 INLINE vi vi_u16(const uint16_t *p) { vi v; for (int i = 0; i < LANES; i++) v[i] = p[i]; return v; }
 #endif
 
-/* The exact value of IEEE half bits; subnormals by a product, infinities and NaN kept. */
+/* Exact values of float16 bits; a product normalizes subnormals; infinities and NaN are kept. */
 INLINE vf vf_of_halves(vi bits) {
     vi magnitude = bits & 0x7FFF;
     vf scaled = (vf)(magnitude << 13) * (vf)vi_set(0x77800000);  /* * 2^112 */
@@ -231,16 +230,17 @@ INLINE vf vf_half(const uint16_t *p) { return vf_of_halves(vi_u16(p)); }
 #endif
 INLINE vf vf_bfloat(const uint16_t *p) { return (vf)(vi_u16(p) << 16); }
 
-/* Where `mask` (all ones or zeros) says so a, else b. */
+/* a where `mask` is all ones, b where it is zero. */
 INLINE vf vf_pick(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
 
-/* Whole numbers in the order of floats: 0 for both zeros, as -0 + 0 is 0, and `nan` for NaN. */
+/* Integers in the order of floats: 0 for both zeros, as -0 + 0 is 0, and `nan` for NaN. */
 INLINE vi vi_order(vf x, int32_t nan) {
     vi bits = (vi)(x + vf_set(0.0f)), is_number = x == x;
     return ((bits ^ ((bits >> 31) & INT32_MAX)) & is_number) | (vi_set(nan) & ~is_number);
 }
 
-/* Sums and maxima over lanes, halves added to halves: one order on every machine of so many lanes. */
+/* Sum and maximum over lanes. The sum adds halves to halves, one order on all machines with the same
+ * LANES. */
 INLINE float vf_sum(vf v) {
     float part[LANES];
     vf_store(part, v);

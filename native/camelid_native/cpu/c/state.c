@@ -1,4 +1,4 @@
-/* Changes of state: page tables, copies of units, rows of keys and values. */
+/* tables, copy, kv_write: updates of page tables, copies of units, writes of keys and values. */
 #include "codecs.h"
 #include "run.h"
 
@@ -15,7 +15,7 @@ static void op_tables(const cam_op *op, const cam_run *run, uint32_t thread) {
     }
 }
 
-/* The first rows of one unit to another, in one tensor of one layer. */
+/* Copies the first rows of a unit to another unit, in one tensor of one layer. */
 static void copy_rows(const cam_state *state, uint32_t layer, uint32_t tensor, const uint32_t *copy) {
     const uint64_t row_bytes = state->row_bytes[tensor], unit_bytes = state->unit_rows * row_bytes;
     const uint64_t layer_bytes = (uint64_t)state->n_units * state->unit_rows *
@@ -25,7 +25,7 @@ static void copy_rows(const cam_state *state, uint32_t layer, uint32_t tensor, c
            copy[COPY_ROWS] * row_bytes);
 }
 
-/* The record is that of the first layer; threads take some layers each. */
+/* Copies units in all layers; the record describes the first layer. Threads share the layers. */
 static void op_copy(const cam_op *op, const cam_run *run, uint32_t thread) {
     const cam_state *state = &op->states[0];
     const cam_range layers = share(state->n_layers, run, thread);
@@ -37,7 +37,7 @@ static void op_copy(const cam_op *op, const cam_run *run, uint32_t thread) {
                     copy_rows(state, layer, tensor, copy);
 }
 
-/* Where a row of the step stands in its sequence's pages. */
+/* Row in the state of a row of the step, through its sequence's page table. */
 static uint64_t state_row_of(const cam_state *state, const cam_run *run, uint32_t row) {
     const uint32_t *words = row_words(run, row), at = words[ROW_STATE_ROW];
     const uint32_t table_row = group_words(run, words[ROW_SEQUENCE], state->group)[GROUP_READ];

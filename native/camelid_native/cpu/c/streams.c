@@ -1,4 +1,4 @@
-/* Several vectors side by side in a row: put together, and added up. */
+/* concat, combine, mix: several vectors in one row, concatenated or summed. */
 #include "parts.h"
 
 enum { CONCAT_Y, CONCAT_A, CONCAT_B };
@@ -15,7 +15,7 @@ static void op_concat(const cam_op *op, const cam_run *run, uint32_t thread) {
     }
 }
 
-/* y = the sum over j of coefs[j] * x[j], for x [n, size]. */
+/* y = sum over j of coefs[j] * x[j], for x [n, size]. */
 static void weighted_sum(float *y, const float *x, const float *coefs, uint32_t n, uint32_t size) {
     for (uint32_t i = 0; i < size; i += LANES) {
         vf sum = {0};

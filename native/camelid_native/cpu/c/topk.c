@@ -1,15 +1,15 @@
-/* The largest of a row of logits, exactly: in order, of equal ones the lowest id first, NaN after all others.
+/* Exact selection of a row's largest logits, in order; ties to the lowest id, NaN last.
  *
- * The row was read once, for the tops of its chunks. The `want`-th largest of these is a cut: as many logits
- * are not below it, and fewer than `want` chunks have any above it. So what is above the cut, or is one of
- * the first that equal it, are few, and a heap brings them in order. */
+ * The row was read once, for the tops of its chunks. The `want`-th largest top is the cut: at least `want`
+ * logits are not below it, and fewer than `want` chunks have logits above it. So few logits are above the cut
+ * or among the first `want` equal to it; a heap sorts these. */
 #include "logits.h"
 
 enum { MOST_BIASES = 16, MOST_LAST_N = 64, MOST_TOUCHED = MOST_BIASES + MOST_LAST_N };
 enum { CANDIDATES = 256, MOST_WANTED = CANDIDATES + MOST_TOUCHED };
 enum { MOST_PLACES = MOST_WANTED * (CHUNK_IDS + 1) };
 
-/* A key and an id in one number, the larger the earlier in order. */
+/* Place: a key and an id in one integer; a larger place is earlier in the order. */
 INLINE uint64_t place_of(int32_t key, uint32_t id) {
     return (uint64_t)((uint32_t)key ^ 0x80000000u) << 32 | (uint32_t)~id;
 }
@@ -27,7 +27,7 @@ static void sift_down(uint64_t *heap, uint32_t n, uint32_t at) {
     heap[at] = place;
 }
 
-/* Brings the first `want` of n places in order to their end, the first last. */
+/* Moves the first `want` of n places in order to the end of the array, the first place last. */
 static void sort_first(uint64_t *places, uint32_t n, uint32_t want) {
     for (uint32_t at = n / 2; at-- > 0;) sift_down(places, n, at);
     for (uint32_t rest = n; rest > 1 && rest > n - want; rest--) {
@@ -45,7 +45,7 @@ static int32_t find_cut(const logits *l, uint32_t want, uint64_t *places) {
     return place_key(places[l->n_chunks - want]);
 }
 
-/* The places above the cut, and the first `want` at it; how many they are. */
+/* Collects the places above the cut and the first `want` equal to it. Returns their number. */
 static uint32_t collect(const logits *l, int32_t cut, uint32_t want, uint64_t *places) {
     uint32_t n = 0, n_equal = 0;
     for (uint32_t c = 0; c < l->n_chunks; c++) {
@@ -60,7 +60,7 @@ static uint32_t collect(const logits *l, int32_t cut, uint32_t want, uint64_t *p
     return n;
 }
 
-/* Bytes of the places that a selection takes room for. */
+/* Bytes of a thread's array of places. */
 static uint64_t places_bytes(const workspace *w) {
     return whole_lines(sizeof(uint64_t) * (w->n_chunks > MOST_PLACES ? w->n_chunks : MOST_PLACES));
 }
@@ -75,7 +75,7 @@ typedef struct { const uint64_t *first; uint32_t n; } selection;
 
 INLINE uint64_t nth_place(selection found, uint32_t i) { return *(found.first - i); }
 
-/* The first `want` <= MOST_WANTED places of a row whose tops were found; all, if they are fewer. */
+/* Selects the first `want` <= MOST_WANTED places of a row whose tops are known; all if the row has fewer. */
 static selection select_first(const logits *l, uint32_t want, uint64_t *places) {
     uint32_t n = collect(l, find_cut(l, want, places), want, places);
     sort_first(places, n, least(n, want));

@@ -1,4 +1,4 @@
-/* What a variant of the kernels is to the rest of the library: one table of functions. */
+/* Function table of a variant of the kernels. */
 #pragma once
 #include "run.h"
 
@@ -6,22 +6,22 @@ typedef struct {
     const char *name;
     uint32_t lanes;
     const char *(*op_name)(uint32_t kind);   /* NULL past the last */
-    /* Runs the program's ops from the first on; called by each thread of the run. */
+    /* Runs the program's ops from op `first` on; each thread of the run calls it. */
     void (*execute)(cam_run *run, uint32_t thread, uint64_t first);
-    /* Bytes of scratch that the program wants with so many threads. */
+    /* Scratch bytes of a program with n_threads threads. */
     uint64_t (*scratch_bytes)(const cam_program *program, uint32_t n_threads);
-    /* Values of whole blocks, and blocks of values; 1 where the type has no codec for it. */
+    /* Decode and encode n values (whole blocks); return 1 if the type has no such codec. */
     uint32_t (*decode)(uint32_t type, const uint8_t *blocks, float *values, uint64_t n);
     uint32_t (*encode)(uint32_t type, const float *values, uint8_t *blocks, uint64_t n);
-    /* Bytes of [rows, cols] as panels; 0 where the type has none. */
+    /* Bytes of [rows, cols] in panels; 0 if the type has no panels. */
     uint64_t (*panel_bytes)(uint32_t type, uint32_t rows, uint32_t cols);
-    /* Panels `first` to `end` of a matrix, every so many places: p goes to p * every. order[i]: the stored
-     * row that is row i (NULL: its own). */
+    /* Packs panels [first, end) of a matrix; panel p is written to place p * every. order[i] is the stored
+     * row of row i; NULL keeps the stored order. */
     void (*pack)(uint32_t type, const uint8_t *stored, const uint32_t *order, uint32_t rows, uint32_t cols,
                  uint32_t first, uint32_t end, uint32_t every, uint8_t *panels);
-    /* One row of a matrix in panels, as values. */
+    /* Decodes one row of a matrix in panels. */
     void (*unpack_row)(uint32_t type, const uint8_t *panels, uint32_t rows, uint32_t cols, uint32_t row,
                        float *values);
-    /* Makes n * lanes * 32 products of int8; see peak.c. */
+    /* Computes n * lanes * 32 int8 products; see peak.c. */
     uint32_t (*multiply)(uint32_t n);
 } cam_variant;

@@ -1,10 +1,10 @@
-/* Elementary functions of vectors, and the activations made of them.
+/* Elementary functions of vectors, and activation functions.
  *
- * No lane branches and none depends on its neighbours: a scalar is lane 0 of a vector of copies. Polynomials
- * are minimax fits (Lawson's reweighted least squares on Chebyshev points) of the functions named beside
- * them; coefficients are rounded to float32 one after the other, the rest fitted anew each time. Errors
- * against float64, with and without fused products: exp, log and softplus within 2 ulp, tanh and erf within
- * 1e-6 of the value. NaN stays NaN; infinities, subnormals and zeros give what the function gives. */
+ * No lane branches and no lane depends on its neighbours: a scalar is lane 0 of a vector of copies.
+ * Polynomials are minimax fits (Lawson's reweighted least squares on Chebyshev points) of the functions named
+ * beside them; coefficients are rounded to float32 one after the other, and the rest refitted each time.
+ * Errors against float64, with and without FMA: exp, log and softplus within 2 ulp, tanh and erf within 1e-6
+ * of the value. NaN stays NaN; infinities, subnormals and zeros are handled. */
 #pragma once
 #include "simd.h"
 #include "words.h"
@@ -42,8 +42,8 @@ INLINE vf vf_exp(vf x) {
     return vf_keep_nan(x, (part + 1.0f) * vf_power2(half) * vf_power2(n - half));
 }
 
-/* exp(x) for x <= 0, a weight beside the largest, which is 1. One below 2^-64 is 0: of the weights' sum it
- * would change nothing, and products that are subnormal cost some machines a hundred cycles each. */
+/* exp(x) for x <= 0: a softmax weight, where the largest weight is 1. Weights below 2^-64 become 0: they
+ * would not change the sum of weights, and subnormal products cost some machines a hundred cycles each. */
 INLINE vf vf_exp_weight(vf x) {
     vi n;
     vf part = vf_exp_parts(vf_max(x, VF(-45.0f)), &n);
@@ -95,8 +95,8 @@ INLINE vf vf_tanh(vf x) {
     return vf_with_sign(-less / (less + 2.0f), x);
 }
 
-/* -log(erfc(a)) for a >= 0. Polynomial: -log(erfc(a)) / a for a <= 4; erfc is below half an ulp of 1 beyond,
- * where the line through that point makes it fall on to 0. */
+/* -log(erfc(a)) for a >= 0. Polynomial: -log(erfc(a)) / a for a <= 4. Beyond 4, where erfc is below half an
+ * ulp of 1, the exponent grows linearly, so that erfc decays to 0. */
 INLINE vf vf_erfc_exponent(vf a) {
     static const float c[] = {1.12837934f,     0.636606991f,   0.102902137f,
                               -0.0195947867f,  0.000568316842f, 0.00104191084f,
@@ -112,16 +112,17 @@ INLINE vf vf_sigmoid(vf x) {
 }
 
 INLINE vf vf_silu(vf x) { return x * vf_sigmoid(x); }
-/* The tanh form (Hendrycks and Gimpel, arXiv 1606.08415): (1 + tanh(u)) / 2 = sigmoid(2 * u). */
+/* GELU, tanh form (Hendrycks and Gimpel, arXiv 1606.08415): (1 + tanh(u)) / 2 = sigmoid(2 * u). */
 INLINE vf vf_gelu(vf x) { return x * vf_sigmoid(x * 1.59576912f * (x * x * 0.044715f + 1.0f)); }
-/* x times the normal distribution's integral up to x; its tail is erfc(|x| / sqrt(2)) / 2. */
+/* GELU, exact form: x * Phi(x), with Phi the normal distribution function, whose tail is erfc(|x| / sqrt(2))
+ * / 2. */
 INLINE vf vf_gelu_erf(vf x) {
     vf tail = vf_exp(-vf_erfc_exponent(vf_abs(x) * 0.707106781f)) * 0.5f;
     return x * vf_pick(x < 0.0f, tail, 1.0f - tail);
 }
-INLINE vf vf_relu(vf x) { return vf_max(VF(0.0f), x); }  /* in this order a NaN stays */
+INLINE vf vf_relu(vf x) { return vf_max(VF(0.0f), x); }  /* this argument order keeps NaN */
 
-/* The activation of that word; the same for all lanes, so that the branch is always foretold. */
+/* Activation by word; the word is the same for all lanes, so the branch is always predicted. */
 static inline vf vf_act(uint32_t word, vf x) {
     switch (word) {
     case WORD_silu: return vf_silu(x);
@@ -135,18 +136,18 @@ static inline vf vf_act(uint32_t word, vf x) {
     }
 }
 
-/* gpt-oss: both clamped to 7, up from below too, sigmoid at slope 1.702, one added to up. */
+/* Gate of gpt-oss: gate clamped to at most 7, up to [-7, 7]; gate * sigmoid(1.702 * gate) * (up + 1). */
 INLINE vf vf_swiglu_oai(vf gate, vf up) {
     vf low = vf_min(VF(7.0f), gate), held = vf_max(VF(-7.0f), vf_min(VF(7.0f), up));
     return low * vf_sigmoid(low * 1.702f) * (held + 1.0f);
 }
 
-/* act(gate) * up, or a gate in which up is more than a factor. */
+/* act(gate) * up, or swiglu_oai, whose `up` is not a plain factor. */
 static inline vf vf_gate(uint32_t word, vf gate, vf up) {
     return word == WORD_swiglu_oai ? vf_swiglu_oai(gate, up) : vf_act(word, gate) * up;
 }
 
-/* The same bits as in a vector. */
+/* Scalar forms, with the same bits as in a vector. */
 INLINE float f_exp(float x) { return vf_exp(VF(x))[0]; }
 INLINE float f_log(float x) { return vf_log(VF(x))[0]; }
 INLINE float f_tanh(float x) { return vf_tanh(VF(x))[0]; }

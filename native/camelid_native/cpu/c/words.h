@@ -1,4 +1,4 @@
-/* Words that stand as attributes of ops, as numbers: WORD_silu is what an attribute "silu" holds. */
+/* Numbers of the attribute words of ops: the attribute "silu" is stored as WORD_silu. */
 #pragma once
 
 #define CAM_WORDS(_)                                                                                  \

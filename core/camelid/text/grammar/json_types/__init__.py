@@ -1,1 +1,1 @@
-"""What a JSON schema says, keyword by keyword, as rules: one module a JSON type."""
+"""The keywords of a JSON schema as rules: one module per JSON type."""

@@ -1,4 +1,4 @@
-"""Whether a value that a schema names (enum, const, a key) satisfies the places beside it."""
+"""Validation of the values that a schema lists (enum, const, keys) against the other keywords."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, cast
 
-from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.document import Document, Place, Places
 from camelid.text.grammar.json_types.formats import FORMATS, NUMBER_FORMATS, format_dfa
 from camelid.text.grammar.json_types.keywords import FRACTION, INTEGER, TYPES
@@ -18,7 +18,7 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def allows(document: Document, places: Places, value: object) -> bool:
-    """Whether the value satisfies all places, as JSON Schema says."""
+    """True if the value satisfies all places, as JSON Schema defines."""
     return any(
         all(allowed_at(document, place, value) for place in alternative)
         for alternative in document.alternatives(places)
@@ -26,15 +26,15 @@ def allows(document: Document, places: Places, value: object) -> bool:
 
 
 def finite_values(document: Document, places: Places) -> list[Any] | None:
-    """Every value of the places, as far as an enum, a const or the types null and boolean name them."""
+    """Every value that satisfies the places, if an enum, a const, null or boolean lists them; else None."""
     found: dict[object, Any] = {}
     for alternative in document.alternatives(places):
-        values = facts.enumerated(alternative)
-        if values is None and facts.types_of(alternative) <= {"null", "boolean"}:
+        values = constraints.enumerated(alternative)
+        if values is None and constraints.types_of(alternative) <= {"null", "boolean"}:
             values = [None, False, True]
         if values is None:
             return None
-        found.update((facts.identity(v), v) for v in values if allows(document, alternative, v))
+        found.update((constraints.identity(v), v) for v in values if allows(document, alternative, v))
     return list(found.values())
 
 
@@ -53,14 +53,14 @@ def allowed_at(document: Document, place: Place, value: object) -> bool:
 
 
 def type_name(value: object) -> str:
-    """The JSON type, as `keywords.TYPES` tells types apart."""
+    """The JSON type of a value, as named in `keywords.TYPES`."""
     if isinstance(value, float):
         return INTEGER if value.is_integer() else FRACTION
     return TYPE_NAMES.get(type(value), "object")
 
 
 def in_interval(place: Place, value: Any) -> bool:
-    bounds = facts.interval((place,), type_name(value) == INTEGER)
+    bounds = constraints.interval((place,), type_name(value) == INTEGER)
     number = Fraction(value)
     low, high = bounds.low, bounds.high
     if low and (number < low.value or (low.strict and number == low.value)):
@@ -77,12 +77,12 @@ def is_multiple(place: Place, value: Any) -> bool:
 
 
 def has_length(place: Place, value: str) -> bool:
-    least, most = facts.size((place,), "Length")
+    least, most = constraints.size((place,), "Length")
     return least <= len(value) and (most is None or len(value) <= most)
 
 
 def has_format(place: Place, value: Any) -> bool:
-    for _, name in facts.formats_of((place,)):
+    for _, name in constraints.formats_of((place,)):
         if isinstance(value, str) and name in FORMATS:
             return format_dfa(name).accepts(value)
         if not isinstance(value, str) and name in NUMBER_FORMATS:
@@ -91,27 +91,29 @@ def has_format(place: Place, value: Any) -> bool:
 
 
 def has_pattern(place: Place, value: str) -> bool:
-    return facts.placed_pattern(place, "pattern", place.get("pattern")).accepts(value)
+    return constraints.placed_pattern(place, "pattern", place.get("pattern")).accepts(value)
 
 
 def is_enumerated(place: Place, value: object) -> bool:
-    return facts.identity(value) in map(facts.identity, place.get("enum"))
+    return constraints.identity(value) in map(constraints.identity, place.get("enum"))
 
 
 def is_const(place: Place, value: object) -> bool:
-    return facts.identity(value) == facts.identity(cast(dict[str, Any], place.schema)["const"])
+    return constraints.identity(value) == constraints.identity(cast(dict[str, Any], place.schema)["const"])
 
 
 def has_type(place: Place, value: object) -> bool:
-    return type_name(value) in facts.types_of((place,))
+    return type_name(value) in constraints.types_of((place,))
 
 
 def properties_fit(document: Document, place: Place, value: dict[str, Any]) -> bool:
-    return all(allows(document, facts.property_places((place,), key), item) for key, item in value.items())
+    return all(
+        allows(document, constraints.property_places((place,), key), item) for key, item in value.items()
+    )
 
 
 def has_properties(place: Place, value: dict[str, Any]) -> bool:
-    least, most = facts.size((place,), "Properties")
+    least, most = constraints.size((place,), "Properties")
     return least <= len(value) and (most is None or len(value) <= most)
 
 
@@ -130,20 +132,20 @@ def has_dependents(place: Place, value: dict[str, Any]) -> bool:
 
 
 def items_fit(document: Document, place: Place, value: list[Any]) -> bool:
-    return all(allows(document, facts.item_places((place,), i), item) for i, item in enumerate(value))
+    return all(allows(document, constraints.item_places((place,), i), item) for i, item in enumerate(value))
 
 
 def has_items(place: Place, value: list[Any]) -> bool:
-    least, most = facts.size((place,), "Items")
+    least, most = constraints.size((place,), "Items")
     return least <= len(value) and (most is None or len(value) <= most)
 
 
 def is_unique(place: Place, value: list[Any]) -> bool:
-    return not place.get("uniqueItems") or len(set(map(facts.identity, value))) == len(value)
+    return not place.get("uniqueItems") or len(set(map(constraints.identity, value))) == len(value)
 
 
 NUMBERS, STRINGS, OBJECTS, ARRAYS = TYPES["number"], TYPES["string"], TYPES["object"], TYPES["array"]
-# Keyword -> the types that it speaks of (None: all) and whether a value of them keeps it.
+# Keyword -> the JSON types that it applies to (None: all), and the check of a value of these types.
 CHECKS: dict[str, tuple[frozenset[str] | None, Callable[[Place, Any], bool]]] = {
     "type": (None, has_type), "enum": (None, is_enumerated), "const": (None, is_const),
     "minimum": (NUMBERS, in_interval), "exclusiveMinimum": (NUMBERS, in_interval),
@@ -154,7 +156,7 @@ CHECKS: dict[str, tuple[frozenset[str] | None, Callable[[Place, Any], bool]]] = 
     "minProperties": (OBJECTS, has_properties), "maxProperties": (OBJECTS, has_properties),
     "minItems": (ARRAYS, has_items), "maxItems": (ARRAYS, has_items), "uniqueItems": (ARRAYS, is_unique),
 }  # fmt: skip
-# The same for keywords whose schemas are asked in turn.
+# Keywords whose subschemas are checked in turn.
 DEEP_CHECKS: dict[str, tuple[str, Callable[[Document, Place, Any], bool]]] = {
     "properties": ("object", properties_fit), "patternProperties": ("object", properties_fit),
     "additionalProperties": ("object", properties_fit), "propertyNames": ("object", names_fit),

@@ -1,8 +1,8 @@
-"""Formats of strings as regexes, each within what the format's own specification allows.
+"""String formats as regexes, each within the format's own specification.
 
-Some allow less than that: no leap seconds, e-mail addresses without quotes or comments, host names of at
-most seven labels, web addresses by name or IPv4. An unknown format is refused: a text that merely looks
-checked is worse than an error.
+Some regexes allow less than the specification: no leap seconds, no quotes or comments in e-mail addresses, at
+most seven labels in a host name, web addresses by name or IPv4 only. An unknown format is refused, since an
+unchecked text would look valid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from camelid.text.grammar.regex import rules_of_regex
 
 
 def compressed_ipv6() -> list[str]:
-    """Addresses in which `::` stands for one or more groups of zeros (RFC 4291, 2.2)."""
+    """IPv6 addresses in which `::` stands for one or more groups of zeros (RFC 4291, 2.2)."""
     left = ["", *(":".join([GROUP] * n) for n in range(1, 8))]
     right = ["", *(f"(?:{GROUP}(?::{GROUP}){{0,{most - 1}}})?" for most in range(1, 8))]
     return [f"{left[n]}::{right[7 - n]}" for n in range(8)]
@@ -40,11 +40,11 @@ ATOM = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
 PATH_CHARACTER = "(?:[a-zA-Z0-9_.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 QUERY = f"(?:{PATH_CHARACTER}|[/?])*"
 HEX = "[0-9a-fA-F]"
-# Format -> the texts that are allowed, whole.
+# Format -> regex of the whole text.
 FORMATS = {
     "date": DATE,
     "time": TIME,
-    "date-time": f"{DATE}T{TIME}",  # RFC 3339, as are the durations (appendix A)
+    "date-time": f"{DATE}T{TIME}",  # RFC 3339; durations follow its appendix A
     "duration": f"P(?:{DATE_PERIOD}(?:{CLOCK_PERIOD})?|{CLOCK_PERIOD}|{N}W)",
     "email": f"{ATOM}(?:\\.{ATOM})*@{HOST}",  # RFC 5321
     "hostname": HOST,  # RFC 1123
@@ -55,7 +55,7 @@ FORMATS = {
     "uuid": f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}",  # RFC 4122
     "json-pointer": "(?:/(?:[^/~]|~[01])*)*",  # RFC 6901
 }
-# OpenAPI's: bounds of numbers, and names that allow any value of their type.
+# Formats of OpenAPI: bounds of numbers, and names that allow any value of their type.
 NUMBER_FORMATS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 NAMES_ONLY = frozenset({"float", "double", "password"})
 KNOWN_FORMATS = sorted({*FORMATS, *NUMBER_FORMATS, *NAMES_ONLY})
@@ -63,5 +63,5 @@ KNOWN_FORMATS = sorted({*FORMATS, *NUMBER_FORMATS, *NAMES_ONLY})
 
 @cache
 def format_dfa(name: str) -> Dfa:
-    """The texts of one of FORMATS."""
+    """The automaton of one of FORMATS."""
     return dfa_of(rules_of_regex(FORMATS[name]).rules["root"])

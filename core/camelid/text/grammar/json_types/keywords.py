@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema 2020-12 that are followed, what each holds, and what is said of the others."""
+"""The keywords of JSON Schema 2020-12: supported ones with a check of their value, others with advice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from camelid.errors import RequestError
 
 Schema: TypeAlias = "Mapping[str, Any] | bool"
 
-# JSON types as they are told apart here: a number is an integer or it has a fraction.
+# JSON types, with numbers split in two: integers and numbers with a fraction.
 INTEGER, FRACTION = "integer", "fraction"
 TYPES: dict[str, frozenset[str]] = {
     **{name: frozenset({name}) for name in ("null", "boolean", "object", "array", "string", INTEGER)},
@@ -38,12 +38,12 @@ def is_text_list(value: object) -> bool:
 
 
 def values(value: object) -> list[object]:
-    """What a mapping holds; of anything else, one value that is no schema and no list."""
+    """The values of a mapping; for any other value [None], which no check accepts."""
     return list(cast(Mapping[str, object], value).values()) if isinstance(value, Mapping) else [None]
 
 
 def is_type(value: object) -> bool:
-    """A type's name, or some of them."""
+    """True for the name of a JSON type, or a list of names."""
     names = cast(list[object], value) if isinstance(value, list) else [value]
     return bool(names) and all(isinstance(name, str) and name in TYPES for name in names)
 
@@ -52,15 +52,18 @@ Check: TypeAlias = "tuple[str, Callable[[Any], bool]]"
 COUNT: Check = ("a count, 0 or more", is_count)
 NUMBER: Check = ("a finite number", is_number)
 STEP: Check = ("a number above 0", lambda value: is_number(value) and value > 0)
-TEXT: Check = ("a text", lambda value: isinstance(value, str))
-TEXTS: Check = ("a list of texts", is_text_list)
+TEXT: Check = ("a string", lambda value: isinstance(value, str))
+TEXTS: Check = ("a list of strings", is_text_list)
 ANYTHING: Check = ("any value", lambda value: True)
 FLAG: Check = ("true or false", lambda value: isinstance(value, bool))
-LIST: Check = ("a list with a value", lambda value: isinstance(value, list) and bool(cast(object, value)))
+LIST: Check = (
+    "a list of at least one value",
+    lambda value: isinstance(value, list) and bool(cast(object, value)),
+)
 ANY_SCHEMA: Check = ("a schema: an object, true or false", is_schema)
 SCHEMAS: Check = ("a list of schemas", lambda value: LIST[1](value) and all(map(is_schema, value)))
 SCHEMA_MAP: Check = ("an object of schemas", lambda value: all(map(is_schema, values(value))))
-TEXTS_MAP: Check = ("an object of lists of texts", lambda value: all(map(is_text_list, values(value))))
+TEXTS_MAP: Check = ("an object of lists of strings", lambda value: all(map(is_text_list, values(value))))
 
 ASSERTIONS: dict[str, Check] = {
     "type": (f"one of {', '.join(sorted(TYPES))}, or a list of these", is_type),
@@ -76,7 +79,7 @@ ASSERTIONS: dict[str, Check] = {
 COMBINATORS: dict[str, Check] = {
     "$ref": TEXT, "allOf": SCHEMAS, "anyOf": SCHEMAS, "oneOf": SCHEMAS, "not": ANY_SCHEMA
 }  # fmt: skip
-# They describe, and allow nothing more or less. OpenAPI's discriminator repeats what oneOf says.
+# Annotations do not restrict values. OpenAPI's discriminator repeats the information of oneOf.
 ANNOTATIONS = frozenset(
     {
         "title", "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly",
@@ -84,7 +87,7 @@ ANNOTATIONS = frozenset(
         "$schema", "$id", "$comment", "$defs", "definitions",
     }
 )  # fmt: skip
-# The others, with the way out.
+# Unsupported keywords, each with an alternative.
 REFUSED = {
     "contains": "describe the items with items and prefixItems",
     "minContains": "describe the items with items and prefixItems",
@@ -103,13 +106,13 @@ REFUSED = {
     "$dynamicAnchor": "use a $ref with a JSON pointer, such as #/$defs/name",
     "$recursiveRef": "use a $ref with a JSON pointer, such as #/$defs/name",
     "$recursiveAnchor": "use a $ref with a JSON pointer, such as #/$defs/name",
-    "$vocabulary": "leave it out",
+    "$vocabulary": "remove it",
 }
 FOLLOWED = {**ASSERTIONS, **COMBINATORS}
 
 
 def refuse(keyword: str, pointer: str, what: str) -> NoReturn:
-    """Raise the RequestError of a keyword at a place."""
+    """Raises the RequestError of a keyword at a pointer."""
     raise RequestError(
         f"json_schema: {keyword!r:.80} at {pointer or '/':.200}: {what}",
         field="json_schema",
@@ -119,15 +122,15 @@ def refuse(keyword: str, pointer: str, what: str) -> NoReturn:
 
 
 def check_keywords(schema: Mapping[str, Any], pointer: str) -> None:
-    """RequestError for a keyword that is not followed, or holds what it must not."""
+    """Raises RequestError for an unsupported keyword and for a keyword with an invalid value."""
     for keyword, value in schema.items():
         if keyword in FOLLOWED:
             expected, is_right = FOLLOWED[keyword]
             if not is_right(value):
-                refuse(keyword, pointer, f"{expected} is expected, found {value!r:.60}")
+                refuse(keyword, pointer, f"expected {expected}, found {value!r:.60}")
         elif keyword in REFUSED:
             refuse(keyword, pointer, f"not supported; {REFUSED[keyword]}")
         elif keyword not in ANNOTATIONS and not keyword.startswith("x-"):
-            refuse(keyword, pointer, "not a keyword of JSON Schema 2020-12; correct it or leave it out")
+            refuse(keyword, pointer, "not a keyword of JSON Schema 2020-12; correct it or remove it")
         elif keyword == "$id" and pointer:
-            refuse(keyword, pointer, "only the whole schema may have an $id; leave this one out")
+            refuse(keyword, pointer, "only the root schema may have an $id; remove this one")

@@ -1,4 +1,4 @@
-"""Objects as rules: declared keys in the schema's order, then other keys, each once or more."""
+"""Objects as rules: declared keys in the schema's order, then any number of other keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from camelid.errors import RequestError
 from camelid.text.grammar.builder import DEAD, RuleBuilder, in_order, one_of
 from camelid.text.grammar.dfa import Dfa, either, intersect, without, words
 from camelid.text.grammar.json_text import COLON, COMMA, WS, string_literal
-from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.checks import allows, finite_values
 from camelid.text.grammar.json_types.document import Document, Place, Places, together
 from camelid.text.grammar.json_types.keywords import refuse
 from camelid.text.grammar.json_types.scalars import quoted
 from camelid.text.grammar.rules import Expr, Ref
 
-MAX_PATTERNS = 4  # a key matches any subset of them, and each subset is a case
+MAX_PATTERNS = 4  # a key may match any subset of them, and each subset is a case
 KEYWORDS = (
     "properties", "patternProperties", "additionalProperties", "propertyNames", "required",
     "dependentRequired", "minProperties", "maxProperties",
@@ -28,15 +28,15 @@ NodeOf: TypeAlias = Callable[[Places], Expr]
 
 
 def is_closed(places: Places, open_objects: bool) -> bool:
-    """Whether an object that does not say so has no keys but those that it describes."""
-    says = any(place.get("additionalProperties") is not None for place in places)
-    describes = any(place.get("properties") or place.get("patternProperties") for place in places)
-    return describes and not says and not open_objects
+    """True if an object without additionalProperties allows only the keys that it declares."""
+    has_additional = any(place.get("additionalProperties") is not None for place in places)
+    has_declared = any(place.get("properties") or place.get("patternProperties") for place in places)
+    return has_declared and not has_additional and not open_objects
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectWriter:
-    """Writes the rules of one set of places."""
+    """Writes the rules of the objects of one set of places."""
 
     document: Document
     builder: RuleBuilder
@@ -59,34 +59,39 @@ class ObjectWriter:
         return in_order("{", self.builder.machine("object", rest.start, rest.write))
 
     def name_places(self) -> Places:
-        return tuple(place.child("propertyNames") for place, _ in facts.said(self.places, "propertyNames"))
+        return tuple(
+            place.child("propertyNames")
+            for place, _ in constraints.with_keyword(self.places, "propertyNames")
+        )
 
     def is_name(self, key: str) -> bool:
         names = self.name_places()
         return not names or allows(self.document, names, key)
 
     def listed_names(self) -> list[str] | None:
-        """The only keys that there may be, if propertyNames lists them."""
+        """The only possible keys, if propertyNames lists them; else None."""
         names = self.name_places()
         values = finite_values(self.document, names) if names else None
         return None if values is None else [value for value in values if isinstance(value, str)]
 
     def keys(self, listed: list[str] | None) -> list[str]:
-        """Declared keys in order, then the others that are named anywhere."""
-        declared = chain.from_iterable(keys for _, keys in facts.said(self.places, "properties"))
-        found = dict.fromkeys((*declared, *facts.required(self.places)))
-        for _, dependents in facts.said(self.places, "dependentRequired"):
+        """The declared keys in order, then keys of required, dependentRequired and propertyNames."""
+        declared = chain.from_iterable(
+            keys for _, keys in constraints.with_keyword(self.places, "properties")
+        )
+        found = dict.fromkeys((*declared, *constraints.required(self.places)))
+        for _, dependents in constraints.with_keyword(self.places, "dependentRequired"):
             found.update(dict.fromkeys(chain(dependents, *dependents.values())))
         if listed is not None and not is_closed(self.places, self.open_objects):
             found.update(dict.fromkeys(listed))
         return list(found)
 
     def value(self, key: str) -> Places:
-        return together(facts.property_places(self.places, key))
+        return together(constraints.property_places(self.places, key))
 
     def groups(self, keys: list[str]) -> Iterator[tuple[Dfa | None, Places]]:
-        """For other keys: those that match the same patterns, and what their values must satisfy."""
-        patterns = list(dict.fromkeys(chain.from_iterable(map(facts.patterns_of, self.places))))
+        """Groups of undeclared keys by matched patterns, with the places that their values satisfy."""
+        patterns = list(dict.fromkeys(chain.from_iterable(map(constraints.patterns_of, self.places))))
         if len(patterns) > MAX_PATTERNS:
             refuse("patternProperties", self.places[0].pointer, f"more than {MAX_PATTERNS} patterns")
         closed = is_closed(self.places, self.open_objects)
@@ -98,7 +103,7 @@ class ObjectWriter:
                     yield names, self.values_of(chosen)
 
     def other_names(self, keys: list[str]) -> Dfa | None:
-        """Keys that are not declared and that propertyNames allows; None: any."""
+        """The keys that are not declared and that propertyNames allows; None: any key."""
         found = without(words(keys)) if keys else None
         for place in self.name_places():
             allowed = self.names_at(place)
@@ -108,11 +113,11 @@ class ObjectWriter:
     def names_at(self, place: Place) -> Dfa | None:
         found: Dfa = words(())
         for alternative in self.document.alternatives((place,)):
-            if "string" not in facts.types_of(alternative):
+            if "string" not in constraints.types_of(alternative):
                 continue
-            values = facts.enumerated(alternative)
+            values = constraints.enumerated(alternative)
             if values is None:
-                dfa = facts.text_dfa(alternative) if alternative else None
+                dfa = constraints.text_dfa(alternative) if alternative else None
             else:
                 fit = (v for v in values if isinstance(v, str) and allows(self.document, alternative, v))
                 dfa = words(fit)
@@ -122,11 +127,11 @@ class ObjectWriter:
         return found
 
     def matching(self, base: Dfa | None, chosen: tuple[str, ...], others: set[str]) -> Dfa | None:
-        """Keys that surely match the chosen patterns and surely none of the others."""
+        """The keys that match every chosen pattern and, in the wide reading, none of the others."""
         place = self.places[0]
-        parts = [facts.placed_pattern(place, "patternProperties", pattern) for pattern in chosen]
+        parts = [constraints.placed_pattern(place, "patternProperties", pattern) for pattern in chosen]
         parts += [
-            without(facts.placed_pattern(place, "patternProperties", pattern, True))
+            without(constraints.placed_pattern(place, "patternProperties", pattern, True))
             for pattern in sorted(others)
         ]
         for part in parts:
@@ -136,7 +141,7 @@ class ObjectWriter:
     def values_of(self, chosen: tuple[str, ...]) -> Places:
         found: list[Place] = []
         for place in self.places:
-            own = [pattern for pattern in chosen if pattern in facts.patterns_of(place)]
+            own = [pattern for pattern in chosen if pattern in constraints.patterns_of(place)]
             matched = [place.child("patternProperties", pattern) for pattern in own]
             if not matched and place.get("additionalProperties") is not None:
                 matched = [place.child("additionalProperties")]
@@ -150,10 +155,10 @@ class ObjectWriter:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStates:
-    """What may follow after some of the declared keys.
+    """The states between the declared keys.
 
-    A state is the index of the next key, how many members there are (counted as far as it matters), the
-    later keys that are owed to dependentRequired, and the later ones that a missing key has barred.
+    A state is the index of the next key, the number of members (counted only as far as the limits need it),
+    the later keys that dependentRequired demands, and the later keys that a missing key excludes.
     """
 
     writer: ObjectWriter
@@ -166,14 +171,14 @@ class ObjectStates:
         return (0, 0, frozenset(), frozenset())
 
     def dependents(self, key: str) -> set[str]:
-        tables = facts.said(self.writer.places, "dependentRequired")
+        tables = constraints.with_keyword(self.writer.places, "dependentRequired")
         return {other for _, table in tables for other in table.get(key, ())}
 
     def write(self, state: State, ref: Callable[[State], Ref]) -> Expr:
         index, count, owed, barred = state
         if index == len(self.keys):
             return self.end(count)
-        least, most = facts.size(self.writer.places, "Properties")
+        least, most = constraints.size(self.writer.places, "Properties")
         key = self.keys[index]
         later = set(self.keys[index + 1 :])
         ways: list[Expr] = []
@@ -182,14 +187,17 @@ class ObjectStates:
             counted = min(count + 1, max(1, least, most or 0))
             following = ref((index + 1, counted, frozenset(more), barred & later))
             ways.append(in_order(COMMA if count else WS, self.members[key], following))
-        if key not in owed and key not in facts.required(self.writer.places):
+        if key not in owed and key not in constraints.required(self.writer.places):
             lost = {other for other in later if key in self.dependents(other)}
             ways.append(ref((index + 1, count, owed & later, frozenset((barred & later) | lost))))
         return one_of(*ways)
 
     def end(self, count: int) -> Expr:
-        """Other members and the closing brace. Equal keys count once, so they stand for one at most."""
-        least, most = facts.size(self.writer.places, "Properties")
+        """Undeclared members and the closing brace.
+
+        A repeated key counts once, so they count as one member at most.
+        """
+        least, most = constraints.size(self.writer.places, "Properties")
         missing = max(0, least - count)
         left = None if most is None else most - count
         close = in_order(WS, "}")
@@ -207,18 +215,18 @@ class ObjectStates:
         return some if missing else one_of(close, some)
 
     def refuse_least(self, least: int) -> None:
-        place = next(place for place, _ in facts.said(self.writer.places, "minProperties"))
+        place = next(place for place, _ in constraints.with_keyword(self.writer.places, "minProperties"))
         refuse(
             "minProperties",
             place.pointer,
-            f"{least} different keys cannot be promised; name them in properties",
+            f"{least} distinct keys cannot be guaranteed; declare them in properties",
         )
 
 
 def object_expr(
     document: Document, builder: RuleBuilder, node: NodeOf, places: Places, open_objects: bool
 ) -> Expr:
-    """Objects of some places. RequestError where their keys are too many or too varied."""
+    """The objects of some places. Raises RequestError for too many or too varied keys."""
     try:
         return ObjectWriter(document, builder, node, places, open_objects).write()
     except RequestError as error:

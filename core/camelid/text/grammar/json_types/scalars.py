@@ -7,7 +7,7 @@ from camelid.text.grammar.builder import DEAD, RuleBuilder, in_order, one_of
 from camelid.text.grammar.char_classes import Ranges
 from camelid.text.grammar.dfa import Dfa
 from camelid.text.grammar.json_text import CHARACTER, MAX_DIGITS, digits, spelled
-from camelid.text.grammar.json_types import facts
+from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.document import Places
 from camelid.text.grammar.json_types.keywords import refuse
 from camelid.text.grammar.numbers import ZERO, Bound, Interval, magnitudes
@@ -18,10 +18,10 @@ BOUND_KEYWORDS = ("multipleOf", "exclusiveMinimum", "exclusiveMaximum", "minimum
 
 
 def string(builder: RuleBuilder, places: Places) -> Expr:
-    """Strings of a length, or of the shape that patterns and formats give them."""
-    if facts.shape_dfa(places) and (dfa := facts.text_dfa(places)):
+    """The strings of some places: by length, or by the automaton of their patterns and formats."""
+    if constraints.shape_dfa(places) and (dfa := constraints.text_dfa(places)):
         return quoted(builder, dfa)
-    least, most = facts.size(places, "Length")
+    least, most = constraints.size(places, "Length")
     if least == 0 and most is None:
         return Ref("string")
     if most is not None and most < least:
@@ -30,7 +30,7 @@ def string(builder: RuleBuilder, places: Places) -> Expr:
 
 
 def quoted(builder: RuleBuilder, dfa: Dfa) -> Expr:
-    """A string whose text, escapes undone, the automaton accepts."""
+    """A JSON string whose unescaped text the automaton accepts."""
 
     def spell(ranges: Ranges) -> Expr:
         expr = spelled(ranges)
@@ -40,8 +40,8 @@ def quoted(builder: RuleBuilder, dfa: Dfa) -> Expr:
 
 
 def number(builder: RuleBuilder, places: Places, integral: bool) -> Expr:
-    """Numbers within bounds, shared by all places with the same ones."""
-    interval = facts.interval(places, integral)
+    """The numbers of some places; equal bounds share one rule."""
+    interval = constraints.interval(places, integral)
     if interval.is_free:
         return Ref("integer" if integral else "number")
     if interval == FROM_ZERO:
@@ -51,7 +51,7 @@ def number(builder: RuleBuilder, places: Places, integral: bool) -> Expr:
     try:
         return builder.shared("bounded", interval, lambda: signed(builder, interval))
     except RequestError as error:
-        place, keyword = next((p, k) for k in BOUND_KEYWORDS for p, _ in facts.said(places, k))
+        place, keyword = next((p, k) for k in BOUND_KEYWORDS for p, _ in constraints.with_keyword(places, k))
         refuse(keyword, place.pointer, error.message)
 
 

@@ -1,1 +1,1 @@
-"""Tokenizers as Hugging Face writes them down: tokenizer.json, step by step, each kind of step a row."""
+"""Tokenizers in Hugging Face's format: tokenizer.json, one table row per kind of step."""

@@ -1,6 +1,6 @@
-"""Decoders of a tokenizer.json: what each token stands for, alone and where it opens a text.
+"""Decoders of a tokenizer.json: the text of each token, alone and at the start of a text.
 
-So that text may be streamed, a token's bytes depend on nothing else; other decoders are refused by name.
+Text is streamed, so a token's bytes must not depend on other tokens; other decoders are refused by name.
 Source: huggingface/tokenizers, docs of `decoders`.
 """
 
@@ -15,21 +15,22 @@ from camelid.text.tokenizers.pipeline import as_it_is, without_space
 from camelid.text.tokenizers.vocab import UNUSED, byte_level_piece, literal
 
 BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
-# What WordPiece's `cleanup` does to each token, in this order.
+# WordPiece's `cleanup`: replacements in each token, in this order.
 CLEANUP = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
     (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
 )  # fmt: skip
-MOST = 1 << 16  # characters that Strip may take away
+MOST = 1 << 16  # the maximum number of characters that Strip removes
 
 Piece = Callable[[str, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """What a step does to a token's text, how that becomes bytes, and what those lose where they open a text.
+    """A decoder step.
 
-    `joins`: steps behind this one work on the whole text.
+    `text` changes a token's text, `piece` converts it to bytes, `opening` changes the first token of a text.
+    `joins`: the following steps apply to the whole text.
     """
 
     text: Callable[[str], str] | None = None
@@ -39,7 +40,7 @@ class Decoding:
 
 
 def read_decoder(tokenizer: Json) -> tuple[Piece, Callable[[bytes], bytes]]:
-    """The bytes of a token of a type, and what the first one of a text loses. UnsupportedModelError."""
+    """The bytes of a token by type, and the change of a text's first token. Raises UnsupportedModelError."""
     texts: list[Callable[[str], str]] = []
     piece, opening, joined = literal, as_it_is, False
     for kind, step in steps(tokenizer, "decoder", "decoders") or [("none", {})]:
@@ -69,7 +70,7 @@ def _byte_fallback(token: str, token_type: int) -> bytes:
 
 
 def _without_decoder(_: Json) -> Decoding:
-    """Tokens with spaces between them."""
+    """Decodes to tokens with spaces between them."""
     return Decoding(lambda token: " " + token, opening=without_space)
 
 
@@ -90,8 +91,8 @@ def _word_piece(step: Json) -> Decoding:
 
     def joined(token: str) -> str:
         token = token[len(prefix) :] if token.startswith(prefix) else " " + token
-        for found, wanted in cleanup:
-            token = token.replace(found, wanted)
+        for old, new in cleanup:
+            token = token.replace(old, new)
         return token
 
     return Decoding(joined, opening=without_space)
@@ -117,10 +118,10 @@ def _strip(step: Json) -> Decoding:
 
 
 def _strip_text(step: Json) -> Decoding:
-    """Of the whole text: only its beginning, as a stream cannot know its end."""
+    """Strips the whole text at its beginning only, since the end of a stream is unknown."""
     char, start = text(step, "content").encode(), count(step, "start", 0, MOST)
     if count(step, "stop", 0, MOST):
-        refuse("decoder", "takes characters from the end of a text, which a stream cannot know", step)
+        refuse("decoder", "removes characters from the end of a text, which is unknown in a stream", step)
     begin = re.compile(b"(?:%s){0,%d}" % (re.escape(char), start))
     return Decoding(opening=lambda piece: piece[_end(begin, piece) :])
 
@@ -130,7 +131,7 @@ def _end(pattern: re.Pattern[bytes], piece: bytes) -> int:
     return found.end() if found else 0
 
 
-# Kind -> what it does. Joined with Fuse, tokens give the same text as without.
+# Kind -> its reader. Fuse does not change the text.
 DECODERS: Mapping[str, Callable[[Json], Decoding]] = {
     "none": _without_decoder,
     "ByteLevel": lambda _: Decoding(piece=byte_level_piece),

@@ -15,8 +15,8 @@ from camelid.text.tokenizers.merge import merge
 from camelid.text.tokenizers.unigram import MOST, PENALTY, Unigram
 from camelid.text.tokenizers.wordpiece import WordPiece
 
-JOINER = "\udfff"  # parts the halves of a merge; no text has it, so no two merges look the same
-MAX_CHARS = 1 << 20  # of a word that WordPiece takes apart
+JOINER = "\udfff"  # separates the halves of a merge; it is in no text, so keys of merges are distinct
+MAX_CHARS = 1 << 20  # of a word that WordPiece encodes
 
 EncodeWord = Callable[[str], Sequence[int]]
 Ids = Mapping[str, int]
@@ -24,14 +24,15 @@ Ids = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bpe:
-    """Characters, joined pair by pair in the order of the merges.
+    """Characters, merged pair by pair in the order of the merges.
 
-    `prefix` marks characters that go on with a word, `suffix` the last one. A character without a token
-    becomes its bytes' tokens if `bytes_of` has all of them, else `unknown`: once for neighbours if `fuse`.
+    `prefix` marks characters within a word, `suffix` the last one. A character without a token becomes the
+    tokens of its bytes if `byte_fallback` is set and all exist, else `unknown`: once per run of unknown
+    characters if `fuse`.
     """
 
     ids: Ids
-    names: Ids  # the same by their spelling in symbols, with the unknown token
+    names: Ids  # the same ids by symbol spelling, with the unknown token
     ranks: Ids
     unknown: str | None = None
     fuse: bool = False
@@ -41,7 +42,7 @@ class Bpe:
     suffix: str = ""
 
     def encode_word(self, word: str) -> Sequence[int]:
-        """Token ids of one word. RequestError for a character that the vocabulary cannot say."""
+        """Token ids of one word. Raises RequestError for a character without a token."""
         if self.ignore_merges and word in self.ids:
             return (self.ids[word],)
         symbols = list(word) if self._is_plain else self._marked(word)
@@ -60,8 +61,8 @@ class Bpe:
         return symbols
 
     def _known(self, symbols: Iterable[str]) -> Iterable[str]:
-        """Tokens for the characters that have none."""
-        waiting = False  # an unknown token is put down when the run of unknown characters has ended
+        """The symbols, those without a token replaced by tokens."""
+        waiting = False  # an unknown token is emitted when a run of unknown characters ends
         for symbol in symbols:
             if symbol in self.names:
                 if waiting:
@@ -86,14 +87,14 @@ class Bpe:
         if self.unknown is not None:
             return self.unknown
         raise RequestError(
-            f"the vocabulary has no token for {symbol[:20]!r}, nor one for unknown text",
+            f"the vocabulary has no token for {symbol[:20]!r}, nor an unknown token",
             field="text",
             character=symbol,
         )
 
 
 def spelled(token: str, prefix: str, suffix: str) -> str:
-    """A token as merging its characters' symbols spells it: each but the first has the prefix."""
+    """The spelling of a token by its characters' symbols: every character but the first has the prefix."""
     if not prefix:
         return token
     first = prefix if token.startswith(prefix) else ""
@@ -103,11 +104,13 @@ def spelled(token: str, prefix: str, suffix: str) -> str:
 
 
 def read_bpe(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
-    """BPE. Raises ModelFormatError for merges and tokens that contradict each other."""
+    """The encoder of a BPE model. Raises ModelFormatError for inconsistent merges and tokens."""
     prefix, suffix = text(model, "continuing_subword_prefix", ""), text(model, "end_of_word_suffix", "")
     unknown = unk_token(model, ids)
     if model.get("dropout"):
-        raise ModelFormatError(f"tokenizer: dropout is {shown(model['dropout'])}, want none", key="dropout")
+        raise ModelFormatError(
+            f"tokenizer: dropout is {shown(model['dropout'])}, expected none", key="dropout"
+        )
 
     def name(token: str) -> str:
         return spelled(token, prefix, suffix)
@@ -142,13 +145,16 @@ def unk_token(model: Json, ids: Ids, default: str | None = None) -> str | None:
 
 
 def read_word_level(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
-    """Each word is a token, or unknown."""
+    """The encoder of a WordLevel model: each word is one token, or unknown."""
     unknown = ids[unk_token(model, ids, "<unk>") or ""]
     return lambda word: (text_ids.get(word, unknown),)
 
 
 def read_unigram(model: Json, _: Ids, text_ids: Ids) -> EncodeWord:
-    """The cut of best score. The worst score, which unknown characters go by, is that of all tokens."""
+    """The encoder of a Unigram model.
+
+    An unknown character scores relative to the worst score of all tokens.
+    """
     pieces = list(scored(model))
     unk_id = None if model.get("unk_id") is None else count(model, "unk_id", 0, len(pieces) - 1)
     of_text = {piece: (score, i) for i, (piece, score) in enumerate(pieces) if piece in text_ids}
@@ -168,13 +174,13 @@ def scored(model: Json) -> Iterator[tuple[str, float]]:
         score = pair[1] if len(pair) == 2 else None
         if not isinstance(score, float | int) or not -MOST < score < MOST:
             raise ModelFormatError(
-                f"tokenizer: a score is {shown(score)}, want a finite float32", key="model.vocab"
+                f"tokenizer: a score is {shown(score)}, expected a finite float32", key="model.vocab"
             )
         yield typed(pair[0], str, "a token"), float(score)
 
 
 def read_word_piece(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
-    """The longest token that begins the word, then the longest that goes on, or unknown."""
+    """The encoder of a WordPiece model."""
     return WordPiece(
         text_ids,
         ids[unk_token(model, ids, "[UNK]") or ""],
@@ -183,7 +189,7 @@ def read_word_piece(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
     ).encode_word
 
 
-# Kind -> what makes a model of tokens and ids, and of those that ordinary text may become.
+# Kind -> a function of the model, all ids, and the ids that ordinary text may become.
 MODELS: Mapping[str, Callable[[Json, Ids, Ids], EncodeWord]] = {
     "BPE": read_bpe,
     "Unigram": read_unigram,
@@ -193,13 +199,13 @@ MODELS: Mapping[str, Callable[[Json, Ids, Ids], EncodeWord]] = {
 
 
 def read_model(model: Json, ids: Ids, text_ids: Ids) -> EncodeWord:
-    """What makes ids of a word. Raises ModelFormatError, UnsupportedModelError."""
+    """The encoder of a model. Raises ModelFormatError, UnsupportedModelError."""
     return row(MODELS, kind_of(model), "model")(model, ids, text_ids)
 
 
 def kind_of(model: Json) -> str:
-    """The model's kind; old files leave it to be guessed."""
-    guessed = (
+    """The model's kind; old files have no type, so it is inferred."""
+    inferred = (
         "BPE" if "merges" in model else "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
     )
-    return text(model, "type", guessed)
+    return text(model, "type", inferred)

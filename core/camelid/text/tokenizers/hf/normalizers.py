@@ -19,7 +19,7 @@ from camelid.text.tokenizers.specials import Normalize
 
 
 def read_normalizer(tokenizer: Json) -> Normalize | None:
-    """All steps as one function; None if there are none. Raises ModelFormatError, UnsupportedModelError."""
+    """All steps as one function; None without steps. Raises ModelFormatError, UnsupportedModelError."""
     found = [
         row(NORMALIZERS, kind, "normalizer")(step)
         for kind, step in steps(tokenizer, "normalizer", "normalizers")
@@ -63,7 +63,7 @@ def _bert(step: Json) -> Normalize:
 
 
 def charsmap_bytes(step: Json) -> bytes:
-    """The data of a Precompiled step; empty if there is none. Raises ModelFormatError."""
+    """The data of a Precompiled step; empty without data. Raises ModelFormatError."""
     try:
         return binascii.a2b_base64(text(step, "precompiled_charsmap", "").encode())
     except binascii.Error as error:
@@ -78,7 +78,7 @@ def _precompiled(step: Json) -> Normalize:
 
 
 def _always(form: Normalize) -> Callable[[Json], Normalize]:
-    """For steps without fields."""
+    """A reader of a step without fields."""
     return lambda _: form
 
 

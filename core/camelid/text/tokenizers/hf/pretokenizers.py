@@ -1,4 +1,4 @@
-"""Pre-tokenizers of a tokenizer.json: how text is cut into words, and what words begin with.
+"""Pre-tokenizers of a tokenizer.json: the cut of text into words, and the prefix of words.
 
 Source: huggingface/tokenizers, docs of `pre_tokenizers`.
 """
@@ -22,12 +22,12 @@ from camelid.text.tokenizers.splitting import spans as published_spans
 Cut = Callable[[str], Iterable[str]]
 Behavior = Callable[[Iterable[words.Piece]], list[str]]
 
-MAX_LENGTH = 1 << 20  # of FixedLength
+MAX_LENGTH = 1 << 20  # the limit of FixedLength
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How one step cuts a word. `prepare`: what it does before to a stretch of text, if it comes first."""
+    """One step: the cut of a word. `prepare` runs before it on a stretch of text, if the step comes first."""
 
     cut: Cut
     prepare: Prepare | None = None
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """All steps together. `spells_bytes`: words are still to be spelled in the byte alphabet."""
+    """All steps combined. `spells_bytes`: the words are not in the byte alphabet yet."""
 
     prepare: Prepare = unchanged
     split: Split = whole
@@ -44,13 +44,13 @@ class PreTokenizer:
 
 
 def read_pre_tokenizer(tokenizer: Json) -> PreTokenizer:
-    """The steps as one. Raises ModelFormatError, UnsupportedModelError."""
+    """All steps combined. Raises ModelFormatError, UnsupportedModelError."""
     named = steps(tokenizer, "pre_tokenizer", "pretokenizers")
     found = [row(PRE_TOKENIZERS, kind, "pre-tokenizer")(step) for kind, step in named]
     if any(step.prepare for step in found[1:]):
-        refuse("pre-tokenizer", "looks for the start of the text when words are cut already", named[-1][1])
+        refuse("pre-tokenizer", "needs the start of the text after words are cut", named[-1][1])
     cuts = [step.cut for step in found]
-    # Spelling bytes last of all leaves words short, and those that come again need no spelling.
+    # Spelling bytes in the last step keeps words short, and repeated words need no spelling.
     last = bool(found) and found[-1].spells_bytes and sum(step.spells_bytes for step in found) == 1
     cuts = [spelling(step) if step.spells_bytes and not last else step.cut for step in found]
     prepare = found[0].prepare if found else None
@@ -65,7 +65,7 @@ def _split(cuts: list[Cut], text: str) -> Iterable[str]:
 
 
 def spelling(step: Step) -> Cut:
-    """The step's words in the byte alphabet, as steps behind ByteLevel see them."""
+    """The step's words in the byte alphabet, as the steps after ByteLevel receive them."""
     return lambda word: map(spelled, step.cut(word))
 
 
@@ -93,7 +93,7 @@ def _pieces(spans: Spans, behavior: Behavior, invert: bool, word: str) -> list[s
 
 
 def _marked(spans: Iterable[tuple[int, int]], word: str, invert: bool) -> Iterator[words.Piece]:
-    """The matches and the gaps between them, none empty."""
+    """The matches and the gaps between them, without empty pieces."""
     end = 0
     for start, stop in spans:
         if end < start:
@@ -121,7 +121,7 @@ def _metaspace(step: Json) -> Step:
     if scheme not in ("always", "first", "never") or len(mark) != 1:
         raise UnsupportedModelError(
             f"tokenizer: Metaspace with prepend_scheme {scheme[:40]!r} and replacement {mark[:40]!r}, "
-            "want always, first or never, and one character",
+            "expected always, first or never, and one character",
             kind="tokenizer",
             name="Metaspace",
             known=("always", "first", "never"),

@@ -1,7 +1,7 @@
-"""Post-processors of a tokenizer.json: the tokens around every text.
+"""Post-processors of a tokenizer.json: the tokens put around every text.
 
-They alone count: transformers 5 leaves add_bos_token and add_eos_token of tokenizer_config.json aside where
-there is a tokenizer.json. Source: huggingface/tokenizers, docs of `processors`.
+add_bos_token and add_eos_token of tokenizer_config.json have no effect, as in transformers 5 for models with
+a tokenizer.json. Source: huggingface/tokenizers, docs of `processors`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from camelid.text.tokenizers.hf.values import Json, array, mapping, refuse, row,
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class TokensAround:
     """Names of the tokens before and after a text."""
 
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
     def ids(self, known: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Their ids. Raises ModelFormatError for a name without one."""
+        """The ids of the tokens before and after. Raises ModelFormatError for a name without an id."""
         for name in (*self.before, *self.after):
             if name not in known:
                 raise ModelFormatError(
@@ -31,23 +31,23 @@ class Around:
         return tuple(known[name] for name in self.before), tuple(known[name] for name in self.after)
 
 
-def read_processor(tokenizer: Json) -> Around:
-    """What goes around a single text; of several steps each goes around what the ones before it made.
+def read_processor(tokenizer: Json) -> TokensAround:
+    """The tokens around a single text; each step goes around the result of the previous steps.
 
-    Behind a template there can be no other: `tokenizers` then takes the template's pieces for two texts.
+    No step may follow a template: `tokenizers` would treat the template's pieces as two texts.
     """
-    around, ended = Around(), False
+    around, ended = TokensAround(), False
     for kind, step in steps(tokenizer, "post_processor", "processors"):
         found = row(PROCESSORS, kind, "post-processor")(step)
-        if found != Around() and ended:
-            refuse("post-processor", "frames a text that a template has framed", step)
-        around = Around((*found.before, *around.before), (*around.after, *found.after))
-        ended = ended or (kind == "TemplateProcessing" and found != Around())
+        if found != TokensAround() and ended:
+            refuse("post-processor", "follows a template", step)
+        around = TokensAround((*found.before, *around.before), (*around.after, *found.after))
+        ended = ended or (kind == "TemplateProcessing" and found != TokensAround())
     return around
 
 
-def _cls_and_sep(step: Json) -> Around:
-    return Around((_name(step.get("cls"), "cls"),), (_name(step.get("sep"), "sep"),))
+def _cls_and_sep(step: Json) -> TokensAround:
+    return TokensAround((_name(step.get("cls"), "cls"),), (_name(step.get("sep"), "sep"),))
 
 
 def _name(value: object, key: str) -> str:
@@ -55,8 +55,8 @@ def _name(value: object, key: str) -> str:
     return typed(pair[0] if pair else None, str, f"post_processor.{key}[0]")
 
 
-def _template(step: Json) -> Around:
-    """The special tokens on both sides of the text, which must be there once."""
+def _template(step: Json) -> TokensAround:
+    """The special tokens on both sides of the text, which must occur once."""
     sides: tuple[list[str], list[str]] = ([], [])
     seen = 0
     for piece in array(step.get("single"), "post_processor.single"):
@@ -67,14 +67,14 @@ def _template(step: Json) -> Around:
         else:
             seen += 1
     if seen != 1:
-        refuse("post-processor", f"has the text {seen} times, want once", step)
-    return Around(tuple(sides[0]), tuple(sides[1]))
+        refuse("post-processor", f"has the text {seen} times, expected once", step)
+    return TokensAround(tuple(sides[0]), tuple(sides[1]))
 
 
-# ByteLevel only moves offsets, which nothing here asks for.
-PROCESSORS: Mapping[str, Callable[[Json], Around]] = {
+# ByteLevel only changes offsets, which are not computed here.
+PROCESSORS: Mapping[str, Callable[[Json], TokensAround]] = {
     "BertProcessing": _cls_and_sep,
-    "ByteLevel": lambda _: Around(),
+    "ByteLevel": lambda _: TokensAround(),
     "RobertaProcessing": _cls_and_sep,
     "TemplateProcessing": _template,
 }

@@ -1,7 +1,7 @@
-"""Patterns of a tokenizer.json: strings, regexes that models are known to publish, and other regexes.
+"""Patterns of a tokenizer.json: strings, known published regexes, and other regexes.
 
-The known ones are found by their text, in one spelling, and run as text/splitting.py does. Others are run by
-the automaton of text/regex_dfa.py, which takes linear time or refuses them.
+Known regexes are identified by their canonical spelling and run by splitting.py. Other regexes run on the
+automaton of regex_dfa.py, which takes linear time or refuses them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from camelid.text.tokenizers.regex_dfa import automaton
 from camelid.text.tokenizers.splitting import Spans
 from camelid.text.tokenizers.splitting import spans as published_spans
 
-# Other spellings of what text/published.py writes out.
+# Published spellings and their form in published.py.
 SPELLINGS = (
     ("\r", r"\r"),
     ("\n", r"\n"),
@@ -27,7 +27,7 @@ SPELLINGS = (
 
 
 def canonical(regex: str) -> str:
-    """One spelling for all: escapes below U+0080 stay written out, those above become characters."""
+    """The canonical spelling of a regex: escapes below U+0080 stay escaped, others become characters."""
     for published, ours in SPELLINGS:
         regex = regex.replace(published, ours)
     return re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), regex)
@@ -35,12 +35,12 @@ def canonical(regex: str) -> str:
 
 @cache
 def known() -> dict[str, str]:
-    """Published regexes by their canonical spelling."""
+    """Published regexes by canonical spelling."""
     return {canonical(pattern): pattern for row in SPLITTERS.values() for pattern in row.patterns}
 
 
 def read_pattern(value: object, key: str) -> Spans:
-    """A pattern as {"String": …} or {"Regex": …}. Raises ModelFormatError, UnsupportedModelError."""
+    """A pattern given as {"String": …} or {"Regex": …}. Raises ModelFormatError, UnsupportedModelError."""
     pattern = mapping(value, key)
     if "String" in pattern:
         return literal_spans(text(pattern, "String"))
@@ -51,12 +51,12 @@ def read_pattern(value: object, key: str) -> Spans:
 
 
 def literal_spans(string: str) -> Spans:
-    """The matches of a string; none for an empty one."""
+    """A function that finds a string; an empty string has no matches."""
     return published_spans(re.escape(string)) if string else lambda _: ()
 
 
 def replace(text: str, spans: Iterable[tuple[int, int]], new: str) -> str:
-    """The text with `new` in place of every match."""
+    """The text with every match replaced by `new`."""
     parts: list[str] = []
     end = 0
     for start, stop in spans:

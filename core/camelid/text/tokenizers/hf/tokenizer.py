@@ -22,7 +22,7 @@ from camelid.text.tokenizers.hf.decoders import read_decoder
 from camelid.text.tokenizers.hf.models import EncodeWord, read_model
 from camelid.text.tokenizers.hf.normalizers import read_normalizer
 from camelid.text.tokenizers.hf.pretokenizers import read_pre_tokenizer, spelled
-from camelid.text.tokenizers.hf.processors import Around, read_processor
+from camelid.text.tokenizers.hf.processors import TokensAround, read_processor
 from camelid.text.tokenizers.hf.roles import Settings, named_tokens, read_settings, role_ids, steered
 from camelid.text.tokenizers.hf.values import Json, mapping, shown, typed
 from camelid.text.tokenizers.hf.vocabulary import MAX_VOCAB, Vocabulary, size_of, vocabulary
@@ -121,7 +121,7 @@ def named(found: Vocabulary, types: list[int]) -> Iterator[Named]:
             yield Named(token, token_id, steering=True)
 
 
-def roles(around: Around, settings: Settings, found: Vocabulary, vocab: Vocab) -> Roles:
+def roles(around: TokensAround, settings: Settings, found: Vocabulary, vocab: Vocab) -> Roles:
     """Which tokens open and end texts, and what goes around them."""
     before, after = around.ids(found.ids)
     bos_ids = [*role_ids(settings, found, "bos"), *before[:1]]

@@ -1,4 +1,4 @@
-"""Checked reading of a tokenizer.json: every value has the type it should, every step a row."""
+"""Checked reading of a tokenizer.json: every value has its type, every step has a row."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from camelid.errors import ModelFormatError, UnsupportedModelError
 Json: TypeAlias = Mapping[str, object]
 T = TypeVar("T")
 
-SPACE = "▁"  # what SentencePiece writes for a space
-SHOWN = 300  # characters of the file that a message repeats
+SPACE = "▁"  # SentencePiece's mark for a space
+SHOWN = 300  # characters of the file that an error repeats
 
 
 def steps(tokenizer: Json, key: str, members: str) -> list[tuple[str, Json]]:
-    """(type, step) of a normalizer, pre-tokenizer or post-processor in order; sequences are opened."""
+    """(type, step) of a normalizer, pre-tokenizer or post-processor in order; sequences are flattened."""
     found: list[tuple[str, Json]] = []
     waiting = [tokenizer.get(key)]
-    while waiting:  # not by recursion: a file may nest as deep as it likes
+    while waiting:  # iterative, since a file may nest to any depth
         value = waiting.pop()
         if value is None:
             continue
@@ -32,7 +32,7 @@ def steps(tokenizer: Json, key: str, members: str) -> list[tuple[str, Json]]:
 
 
 def row(table: Mapping[str, T], kind: str, what: str) -> T:
-    """The row of a step's kind. Raises UnsupportedModelError, which lists the known ones."""
+    """The row of a step's kind. Raises UnsupportedModelError with the known kinds."""
     if kind in table:
         return table[kind]
     raise UnsupportedModelError(
@@ -46,7 +46,7 @@ def row(table: Mapping[str, T], kind: str, what: str) -> T:
 def refuse(
     what: str, why: str, step: Json, way_out: str = "give a GGUF file of this model instead"
 ) -> NoReturn:
-    """UnsupportedModelError that shows the step, one level deep."""
+    """Raises UnsupportedModelError with the step's fields, one level deep."""
     flat = ((k, value) for k, value in step.items() if isinstance(value, str | bool) and k.isprintable())
     parts = ", ".join(f"{key} {value!r}" for key, value in flat)[:SHOWN]
     raise UnsupportedModelError(
@@ -65,11 +65,11 @@ def array(value: object, key: str) -> list[object]:
 
 
 def typed(value: object, kind: type[T], key: str) -> T:
-    """`value` if it is of `kind`; a bool is not an int. Raises ModelFormatError."""
+    """`value` if it is of type `kind`; a bool is not an int. Raises ModelFormatError."""
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     raise ModelFormatError(
-        f"tokenizer: {key[:SHOWN]} is {type(value).__name__}, want {kind.__name__}",
+        f"tokenizer: {key[:SHOWN]} is {type(value).__name__}, expected {kind.__name__}",
         key=key,
         got=type(value).__name__,
         want=kind.__name__,
@@ -77,27 +77,30 @@ def typed(value: object, kind: type[T], key: str) -> T:
 
 
 def flag(step: Json, key: str, *, default: bool = False) -> bool:
-    """A bool of the step; null and absence are the default."""
+    """A bool of the step; the default for null and for a missing key."""
     value = step.get(key)
     return default if value is None else typed(value, bool, key)
 
 
 def text(step: Json, key: str, default: str | None = None) -> str:
-    """A string of the step that UTF-8 can hold; null and absence are the default. Raises ModelFormatError."""
+    """A valid Unicode string of the step; the default for null and for a missing key.
+
+    Raises ModelFormatError.
+    """
     value = step.get(key)
     return unicode(default if value is None else value, key)
 
 
 def count(step: Json, key: str, default: int, most: int) -> int:
-    """A whole number of the step, 0 to `most`. Raises ModelFormatError."""
+    """An integer of the step, 0 to `most`. Raises ModelFormatError."""
     value = step.get(key, default)
     if type(value) is int and 0 <= value <= most:
         return value
-    raise ModelFormatError(f"tokenizer: {key} is {shown(value)}, want 0 to {most}", key=key)
+    raise ModelFormatError(f"tokenizer: {key} is {shown(value)}, expected 0 to {most}", key=key)
 
 
 def unicode(value: object, key: str = "a token") -> str:
-    """`value` if it is text that UTF-8 can hold. Raises ModelFormatError."""
+    """`value` if it is a string that UTF-8 can encode. Raises ModelFormatError."""
     found = typed(value, str, key)
     try:
         found.encode()
@@ -107,7 +110,7 @@ def unicode(value: object, key: str = "a token") -> str:
 
 
 def shown(value: object) -> str:
-    """A short repr of a string or number; of all else the type only, as it may be of any size."""
+    """A short repr of a string or number; other values by type only, since they may be of any size."""
     if isinstance(value, str):
         return repr(value[:40])
     if value is None or isinstance(value, bool | float):

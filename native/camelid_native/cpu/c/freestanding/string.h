@@ -1,5 +1,6 @@
-/* What the kernels use of <string.h>, for targets without a libc. Built in, a copy of a few known bytes is a
- * load and a store, and any other an instruction of bulk memory; a call would cost ten times that. */
+/* Functions of <string.h> that the kernels use, for targets without a libc. As builtins, a copy of known
+ * small size is a load and a store, any other copy a bulk-memory instruction; a call would cost ten times
+ * that. */
 #pragma once
 #include <stddef.h>
 

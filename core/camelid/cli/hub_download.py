@@ -1,23 +1,23 @@
-"""A hub id on the command line: fetched with a bar on a terminal, and notes on stderr."""
+"""Models downloaded from a hub, with a progress bar on a terminal and notes on stderr."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
-from camelid.cli.verb import say, writing_bar
+from camelid.cli.command import say, writing_bar
 from camelid.formats.hub.fetch import Fetched, Progress, fetch
 from camelid.formats.hub.ids import HubId
 from camelid.loading.model_file import find_hub_id
 
 
-def local_model(model: str) -> str:
-    """The path of a hub id's model, fetched unless the cache has it; any other name is returned as it is."""
+def local_path(model: str) -> str:
+    """The local path of a MODEL argument: a hub id is downloaded unless cached, another name is unchanged."""
     hub_id = find_hub_id(model)
-    return str(fetch_shown(hub_id).path) if hub_id else model
+    return str(fetch_with_bar(hub_id).path) if hub_id else model
 
 
-def fetch_shown(hub_id: HubId, *, offline: bool = False) -> Fetched:
-    """`fetch` with notes, and a bar from the first byte on."""
+def fetch_with_bar(hub_id: HubId, *, offline: bool = False) -> Fetched:
+    """Calls `fetch` with notes on stderr; the bar appears with the first byte."""
     bars: list[Progress | None] = []
     try:
         with ExitStack() as stack:
@@ -30,5 +30,5 @@ def fetch_shown(hub_id: HubId, *, offline: bool = False) -> Fetched:
 
             return fetch(hub_id, offline=offline, progress=report, say=say)
     except KeyboardInterrupt:
-        say("stopped; a large file's part is kept, and the same command resumes it")
+        say("interrupted; partial files are kept, and the same command resumes the download")
         raise

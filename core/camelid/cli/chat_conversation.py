@@ -1,4 +1,4 @@
-"""A chat's conversations and turns: the engine works on its own thread, this one shows what comes."""
+"""Sessions and turns of `camelid chat`. The engine runs on its own thread; this thread prints the events."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from camelid.api.sessions.session import Session
 from camelid.api.sessions.turns import content_text
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_screen import Screen
-from camelid.cli.verb import Ended
+from camelid.cli.command import Terminated
 from camelid.errors import RequestError
-from camelid.requests.completion import Completion, Event
 from camelid.requests.options import Message
+from camelid.requests.output_text import Completion, Event
 
 
 @dataclass(slots=True)
 class Conversation:
-    """Sessions by name, the one that goes on, and the last answer.
+    """Sessions by name, the current one, and the last completion.
 
-    Those in `foreign` are of other files and came beside a conversation; --session's file is not theirs.
+    Sessions in `foreign` were loaded from other files during a conversation and are never saved to the file
+    of --session.
     """
 
     llm: LLM
@@ -34,32 +35,32 @@ class Conversation:
     last: Completion | None = None
 
     def __post_init__(self) -> None:
-        self.take(self.session)
+        self.switch_to(self.session)
 
-    def take(self, session: Session) -> None:
-        """Goes on with this session."""
+    def switch_to(self, session: Session) -> None:
+        """Makes a session the current one."""
         self.session = self.sessions[session.id] = session
 
     def adopt(self, session: Session) -> None:
-        """Goes on with a file's session, under another name where a conversation has its own."""
-        here = self.sessions.get(session.id)
-        if here and here.messages:
+        """Switches to a restored session, renamed if a conversation already has its name."""
+        existing = self.sessions.get(session.id)
+        if existing and existing.messages:
             names = (f"{session.id}-{i}" for i in count(2))
             session.id = next(name for name in names if name not in self.sessions)
         self.foreign |= {session.id} if self.session.messages else set()
-        self.take(session)
+        self.switch_to(session)
 
     def fork(self, name: str | None) -> None:
-        """Goes on in a copy."""
+        """Switches to a copy of the current session."""
         twin = self.session.fork(name)
         self.foreign |= {twin.id} if self.session.id in self.foreign else set()
-        self.take(twin)
+        self.switch_to(twin)
 
-    def say(self, text: str | None) -> None:
-        """One turn: the answer to a text, or to the messages as they are.
+    def send(self, text: str | None) -> None:
+        """One turn: streams the answer to a text, or to the messages so far.
 
-        Ctrl-C stops the answer, and what there is of it counts; a turn without an answer leaves no trace.
-        Raises what made the turn fail.
+        Ctrl-C stops the answer and keeps its text so far; a turn stopped before any token is removed. Raises
+        the error of a failed turn.
         """
         before = list(self.session.messages)
         self.last = None
@@ -68,7 +69,7 @@ class Conversation:
             for event in feed:
                 self.screen.event(event)
         except KeyboardInterrupt as interrupt:
-            if isinstance(interrupt, Ended):
+            if isinstance(interrupt, Terminated):
                 raise
         finally:
             feed.close()
@@ -77,7 +78,7 @@ class Conversation:
             self._close_turn(self.last, before)
 
     async def _answer(self, text: str | None) -> AsyncGenerator[Event, None]:
-        """On the engine's thread. The completion is kept however the turn ends."""
+        """Streams a turn on the engine's thread; sets `last` also after an error."""
         turn = await self.session.start(text)
         try:
             async for event in turn:
@@ -89,43 +90,43 @@ class Conversation:
     def _close_turn(self, done: Completion, before: list[Message]) -> None:
         if done.finish_reason == "cancelled":
             if done.token_ids:
-                self.screen.note("stopped; what was said so far counts")
+                self.screen.note("stopped; the answer so far is kept")
             else:
                 self.session.messages = before
-                self.screen.note("stopped before an answer began; the question is taken back")
+                self.screen.note("stopped before the first token; the message is removed")
         if self.is_verbose:
             self.screen.note(figures(done))
 
     def undo(self) -> str:
-        """Takes the last turn back; the text that began it. RequestError if there is none."""
+        """Removes the last turn and returns its message's text. Raises RequestError without a turn."""
         messages = self.session.messages
-        begins = [i for i, message in enumerate(messages) if message["role"] == "user"]
-        if not begins:
-            raise RequestError("there is no turn to take back", field="messages")
-        text = content_text(messages[begins[-1]])
-        self.session.messages = messages[: begins[-1]]
+        starts = [i for i, message in enumerate(messages) if message["role"] == "user"]
+        if not starts:
+            raise RequestError("no turn to undo", field="messages")
+        text = content_text(messages[starts[-1]])
+        self.session.messages = messages[: starts[-1]]
         return text
 
     def regenerate(self) -> None:
-        """Another answer in place of the last one, which stays if none comes."""
+        """Replaces the last answer by a new one; a turn without any token restores the old one."""
         before = list(self.session.messages)
         text = self.undo()
         n_left = len(self.session.messages)
         try:
-            self.say(text)
+            self.send(text)
         finally:
             if len(self.session.messages) == n_left:
                 self.session.messages = before
 
 
 def figures(done: Completion) -> str:
-    """An answer's figures, as a line."""
+    """Statistics of a completion, on one line."""
     usage, timings = done.usage, done.timings
     parts = (
         f"{usage.completion_tokens} tokens ({done.finish_reason})",
         f"{timings.decode_tps:.1f} tok/s",
         f"first token after {timings.ttft_s:.3f} s",
-        f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens were known",
+        f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens cached",
         f"seed {done.seed}",
     )
     return " · ".join(parts)

@@ -1,4 +1,4 @@
-"""What places say together: types, bounds, lengths, keys, and the values of those that name them all."""
+"""The constraints that a set of places puts on a value: types, bounds, lengths, keys, enumerated values."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from camelid.text.grammar.numbers import Bound, Interval, exact
 from camelid.text.grammar.regex import searched
 
 
-def said(places: Iterable[Place], keyword: str) -> Iterator[tuple[Place, Any]]:
-    """The places that have the keyword, with what it holds."""
+def with_keyword(places: Iterable[Place], keyword: str) -> Iterator[tuple[Place, Any]]:
+    """The places that have the keyword, with its value."""
     return ((place, value) for place in places if (value := place.get(keyword)) is not None)
 
 
 def types_of(places: Places) -> frozenset[str]:
     found = ALL_TYPES
-    for _, names in said(places, "type"):
+    for _, names in with_keyword(places, "type"):
         given = cast(list[str], names) if isinstance(names, list) else [names]
         found &= frozenset[str]().union(*(TYPES[name] for name in given))
     return found
 
 
 def size(places: Places, noun: str) -> tuple[int, int | None]:
-    """The strictest of minX and maxX, for Length, Items or Properties."""
-    most = [value for _, value in said(places, f"max{noun}")]
-    return max((value for _, value in said(places, f"min{noun}")), default=0), min(most, default=None)
+    """The strictest bounds of minX and maxX; `noun` is Length, Items or Properties."""
+    most = [value for _, value in with_keyword(places, f"max{noun}")]
+    return max((value for _, value in with_keyword(places, f"min{noun}")), default=0), min(most, default=None)
 
 
 def formats_of(places: Places) -> Iterator[tuple[Place, str]]:
-    for place, name in said(places, "format"):
+    for place, name in with_keyword(places, "format"):
         if name not in KNOWN_FORMATS:
             refuse("format", place.pointer, f"{name!r:.60} is not known; known: {', '.join(KNOWN_FORMATS)}")
         yield place, name
 
 
 def interval(places: Places, integral: bool) -> Interval:
-    """The bounds and steps of all places as one."""
-    low = [Bound(exact(v)) for _, v in said(places, "minimum")]
-    low += [Bound(exact(v), strict=True) for _, v in said(places, "exclusiveMinimum")]
-    high = [Bound(exact(v)) for _, v in said(places, "maximum")]
-    high += [Bound(exact(v), strict=True) for _, v in said(places, "exclusiveMaximum")]
+    """The bounds and steps of all places combined."""
+    low = [Bound(exact(v)) for _, v in with_keyword(places, "minimum")]
+    low += [Bound(exact(v), strict=True) for _, v in with_keyword(places, "exclusiveMinimum")]
+    high = [Bound(exact(v)) for _, v in with_keyword(places, "maximum")]
+    high += [Bound(exact(v), strict=True) for _, v in with_keyword(places, "exclusiveMaximum")]
     for _, name in formats_of(places):
         if name in NUMBER_FORMATS and integral:
             first, last = NUMBER_FORMATS[name]
             low, high = [*low, Bound(Fraction(first))], [*high, Bound(Fraction(last))]
-    steps = [value for _, value in said(places, "multipleOf")]
+    steps = [value for _, value in with_keyword(places, "multipleOf")]
     return Interval(
         low=max(low, key=lambda bound: (bound.value, bound.strict), default=None),
         high=min(high, key=lambda bound: (bound.value, not bound.strict), default=None),
@@ -69,19 +69,19 @@ def interval(places: Places, integral: bool) -> Interval:
 
 
 def common_multiple(steps: Iterable[Fraction]) -> Fraction:
-    """The least number that is a multiple of all."""
+    """The least common multiple of some steps."""
     parts = list(steps)
     return Fraction(math.lcm(*(s.numerator for s in parts)), math.gcd(*(s.denominator for s in parts)))
 
 
 @lru_cache(maxsize=256)
 def pattern_dfa(pattern: str, wide: bool = False) -> Dfa:
-    """Texts in which the pattern is found; `wide`: in which any dialect may find it."""
+    """The texts in which the pattern is found; `wide`: in which some regex dialect may find it."""
     return dfa_of(searched(pattern, wide))
 
 
 def placed_pattern(place: Place, keyword: str, pattern: str, wide: bool = False) -> Dfa:
-    """`pattern_dfa`, its errors with the place."""
+    """`pattern_dfa`, with the keyword and pointer added to its errors."""
     try:
         return pattern_dfa(pattern, wide)
     except RequestError as error:
@@ -89,8 +89,8 @@ def placed_pattern(place: Place, keyword: str, pattern: str, wide: bool = False)
 
 
 def shape_dfa(places: Places) -> Dfa | None:
-    """The strings that patterns and formats allow, whatever their length; None: any at all."""
-    parts = [placed_pattern(place, "pattern", pattern) for place, pattern in said(places, "pattern")]
+    """The strings that patterns and formats allow, of any length; None: any string."""
+    parts = [placed_pattern(place, "pattern", pattern) for place, pattern in with_keyword(places, "pattern")]
     parts += [format_dfa(name) for _, name in formats_of(places) if name in FORMATS]
     parts = [part for part in parts if not part.is_free(0)]
     try:
@@ -102,7 +102,7 @@ def shape_dfa(places: Places) -> Dfa | None:
 
 
 def text_dfa(places: Places) -> Dfa | None:
-    """The strings that patterns, formats and lengths allow; None: any at all."""
+    """The strings that patterns, formats and lengths allow; None: any string."""
     shape = shape_dfa(places)
     least, most = size(places, "Length")
     try:
@@ -112,7 +112,7 @@ def text_dfa(places: Places) -> Dfa | None:
 
 
 def within(dfa: Dfa | None, least: int, most: int | None) -> Dfa | None:
-    """Texts of some length; bounds that the texts keep anyhow cost nothing."""
+    """The texts of `least` to `most` characters; a bound that all texts keep adds no states."""
     if dfa is not None and not dfa.is_empty:
         end = longest(dfa)
         least = 0 if least <= shortest(dfa) else least
@@ -124,7 +124,7 @@ def within(dfa: Dfa | None, least: int, most: int | None) -> Dfa | None:
 
 
 def matches(place: Place, pattern: str, key: str) -> bool:
-    """Whether a pattern is found in a key. Refused where dialects may differ."""
+    """True if a pattern is found in a key. RequestError where regex dialects differ."""
     found = placed_pattern(place, "patternProperties", pattern).accepts(key)
     if found != placed_pattern(place, "patternProperties", pattern, True).accepts(key):
         refuse(
@@ -141,7 +141,7 @@ def patterns_of(place: Place) -> list[str]:
 
 
 def property_places(places: Places, key: str) -> Places:
-    """What the value of a key must satisfy."""
+    """The places that the value of a key must satisfy."""
     return tuple(found for place in places for found in described(place, key))
 
 
@@ -155,11 +155,11 @@ def described(place: Place, key: str) -> list[Place]:
 
 
 def required(places: Places) -> list[str]:
-    return list(dict.fromkeys(key for _, keys in said(places, "required") for key in keys))
+    return list(dict.fromkeys(key for _, keys in with_keyword(places, "required") for key in keys))
 
 
 def item_places(places: Places, index: int) -> Places:
-    """What the item at an index must satisfy."""
+    """The places that the item at an index must satisfy."""
     found: list[Place] = []
     for place in places:
         if index < len(place.get("prefixItems") or ()):
@@ -170,11 +170,11 @@ def item_places(places: Places, index: int) -> Places:
 
 
 def prefix_size(places: Places) -> int:
-    return max((len(items) for _, items in said(places, "prefixItems")), default=0)
+    return max((len(items) for _, items in with_keyword(places, "prefixItems")), default=0)
 
 
 def identity(value: object) -> object:
-    """Equal for values that JSON Schema holds equal: 1 and 1.0 are, 1 and true are not."""
+    """A key that is equal for values that JSON Schema treats as equal: 1 and 1.0, but not 1 and true."""
     if isinstance(value, dict):
         pairs = cast(dict[str, object], value).items()
         return ("object", frozenset((key, identity(item)) for key, item in pairs))
@@ -184,7 +184,7 @@ def identity(value: object) -> object:
 
 
 def enumerated(places: Places) -> list[Any] | None:
-    """The values of the first enum or const; None when there is neither."""
+    """The values of the first enum or const; None if there is neither."""
     for place in places:
         if isinstance(place.schema, dict) and "const" in place.schema:
             return [place.schema["const"]]

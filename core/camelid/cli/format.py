@@ -1,31 +1,31 @@
-"""Values as people read them."""
+"""Values formatted for the terminal: sizes, facts and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-LABEL = 16  # columns
+LABEL = 16  # width of a fact's name, in columns
 
 
 def human(n_bytes: int) -> str:
-    """Four digits and a decimal unit: 16.06 GB."""
+    """A size in four digits and a decimal unit: 16.06 GB."""
     name, unit = next(((name, unit) for name, unit in UNITS if n_bytes >= unit), ("bytes", 1.0))
     return f"{n_bytes / unit:.4g} {name}"
 
 
 def size(n_bytes: int) -> str:
-    """The same, and every byte of it."""
+    """A size in a decimal unit and in bytes: 16.06 GB (16,060,522,240 bytes)."""
     return f"{n_bytes:,} bytes" if n_bytes < 1000 else f"{human(n_bytes)} ({n_bytes:,} bytes)"
 
 
 def line(name: str, text: str) -> str:
-    """One fact: its name with spaces, its text."""
+    """A fact's name, padded, and its text."""
     return f"{name.replace('_', ' '):<{LABEL - 1}} {text}"
 
 
-def shown(value: object) -> str:
-    """A plain value. Text of a file stays on one line, whatever it holds."""
+def format_value(value: object) -> str:
+    """A bool as yes or no, a number with separators, or text on one line without control characters."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -34,17 +34,17 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each character that could steer a terminal."""
+    """The text with `?` for each unprintable character: a terminal would obey escape sequences."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def sizes(by_name: Mapping[str, int]) -> str:
-    """Bytes by name."""
+    """Sizes by name, on one line."""
     return ", ".join(f"{printable(name)} {size(n)}" for name, n in by_name.items())
 
 
 def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows of a table, each column as wide as its widest text; numbers, known by their ends, to the right."""
+    """Table rows with padded columns; texts that begin with a digit are right-aligned."""
     table = list(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return ["  ".join(map(_padded, row, widths)).rstrip() for row in table]

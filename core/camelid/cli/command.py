@@ -1,4 +1,4 @@
-"""What all verbs share: options, errors as one line, exit codes, the bar while loading."""
+"""Shared parts of all subcommands: options, one-line errors, exit codes and progress bars."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from typing import Any, TypeVar
 
 import click
 
-from camelid.backends.registry import ADAPTERS, BACKENDS
+from camelid.backends.registry import names_with, user_names
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
-from camelid.requests.options import LoadWords
 
 F = TypeVar("F", bound=Callable[..., Any])
-BACKEND_NAMES = [name for name in (*BACKENDS, *ADAPTERS) if name != "null"]  # null only counts, for tests
-SIGNALLED = 128  # plus the signal: an exit code as shells have it
-ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+BACKEND_NAMES = list(user_names())
+SIGNAL_EXIT_BASE = 128  # a shell reports death by signal N as 128 + N
+TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -29,24 +28,24 @@ class Failure(click.ClickException):
     """An error as one line on stderr, exit code 1."""
 
     def show(self, file: Any = None) -> None:
-        """Writes the line."""
+        """Writes the error to stderr, on one line."""
         click.echo(f"camelid: error: {' '.join(self.message.split())}", err=True, file=file)
 
 
 class CamelidCommand(click.Command):
-    """A command whose errors are one clear line, with the traceback under -v; Ctrl-C exits with 130."""
+    """A command that reports errors on one line, plus a traceback with -v; Ctrl-C exits with code 130."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the verb."""
+        """Runs the subcommand; turns an exception of Camelid into an exit code or an exception of click."""
         try:
-            with ending_signals():
+            with termination_signals():
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except Ended as ended:
-            ctx.exit(SIGNALLED + ended.signal)
+        except Terminated as termination:
+            ctx.exit(SIGNAL_EXIT_BASE + termination.signal)
         except KeyboardInterrupt:
-            ctx.exit(SIGNALLED + signal.SIGINT)
+            ctx.exit(SIGNAL_EXIT_BASE + signal.SIGINT)
         except Exception as error:
             if ctx.params.get("verbose"):
                 traceback.print_exc(file=sys.stderr)
@@ -55,8 +54,8 @@ class CamelidCommand(click.Command):
             raise Failure(one_line(error)) from error
 
 
-class Ended(KeyboardInterrupt):
-    """Another program asked this one to end."""
+class Terminated(KeyboardInterrupt):
+    """A termination signal from another process; `signal` is its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -64,15 +63,15 @@ class Ended(KeyboardInterrupt):
 
 
 @contextmanager
-def ending_signals() -> Generator[None]:
-    """SIGTERM and SIGHUP end a verb as Ctrl-C does, so that nothing half-written stays behind.
+def termination_signals() -> Generator[None]:
+    """Raises `Terminated` on SIGTERM and SIGHUP, so that cleanup runs as after Ctrl-C.
 
-    Only the first of them: a terminal that closes sends several, and what is saved meanwhile is to be whole.
+    Later signals are ignored: a closing terminal sends several, and a session file must be written whole.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _end) for number in _ending()}
+    before = {number: signal.signal(number, _terminate) for number in _signal_numbers()}
     try:
         yield
     finally:
@@ -80,18 +79,18 @@ def ending_signals() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _ending() -> list[int]:
-    return [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+def _signal_numbers() -> list[int]:
+    return [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
 
 
-def _end(number: int, _: object) -> None:
-    for each in _ending():
+def _terminate(number: int, _: object) -> None:
+    for each in _signal_numbers():
         signal.signal(each, signal.SIG_IGN)
-    raise Ended(number)
+    raise Terminated(number)
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong. An error that nobody foresaw is called a bug."""
+    """An error's message. An exception outside `CamelidError`, disk full excepted, is reported as a bug."""
     if isinstance(error, CamelidError):
         return error.message
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -99,58 +98,58 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; this is a bug in camelid, -v shows where"
 
 
-def verb(function: Callable[..., None]) -> CamelidCommand:
-    """Makes a function the module's command, with -v."""
-    flag = click.option("-v", "--verbose", is_flag=True, help="Say more; show a traceback for errors.")
+def subcommand(function: Callable[..., None]) -> CamelidCommand:
+    """Turns a function into a `CamelidCommand` with the option -v."""
+    flag = click.option("-v", "--verbose", is_flag=True, help="Print details, and the traceback of an error.")
     return click.command(cls=CamelidCommand, context_settings=SETTINGS)(flag(function))
 
 
 def model_argument(function: F) -> F:
-    """MODEL, cria unless given."""
+    """Adds the argument MODEL, by default cria."""
     return click.argument("model", default="cria")(function)
 
 
 def backend_options(function: F) -> F:
-    """--backend, --adapter, --threads and -ngl."""
+    """Adds --backend, --adapter, --threads and -ngl."""
     function = gpu_layers_option(function)
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
-        help="Threads of backend cpu. Default: as many as this process may use.",
+        help=f"Threads of backend {', '.join(names_with('threads'))}. Default: one per processor.",
     )(function)  # fmt: skip
     function = click.option(
         "--adapter", default="", metavar="NAME",
-        help="The device whose name contains this; of cpu, the variant of its kernels.",
+        help="Select a device by part of its name; for cpu, a kernel variant.",
     )(function)  # fmt: skip
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
         metavar="NAME",
-        help="cpu, webgpu, vulkan, metal, dx12, reference, or auto: a GPU, else cpu, else reference.",
+        help=f"Backend: {', '.join(BACKEND_NAMES)}, or auto (GPU, then cpu, then reference).",
     )(function)  # fmt: skip
 
 
-def read_backend(given: dict[str, Any]) -> LoadWords:
-    """What `backend_options` say; takes it out of what was given."""
+def read_backend(options: dict[str, Any]) -> dict[str, Any]:
+    """Pops the values of `backend_options` from a command's options."""
     return {
-        "backend": given.pop("backend"),
-        "adapter": given.pop("adapter"),
-        "threads": given.pop("threads"),
-        "gpu_layers": given.pop("gpu_layers"),
+        "backend": options.pop("backend"),
+        "adapter": options.pop("adapter"),
+        "threads": options.pop("threads"),
+        "gpu_layers": options.pop("gpu_layers"),
     }
 
 
-def names_backend(words: LoadWords, verbose: bool) -> bool:
-    """Whether a line says what runs where: unasked unless the words of the call do."""
+def names_backend(words: dict[str, Any], verbose: bool) -> bool:
+    """True if a line should name the device: for -v, --backend auto or -ngl."""
     return verbose or words.get("backend") == "auto" or words.get("gpu_layers") is not None
 
 
 def say(message: str) -> None:
-    """One line on stderr, which is not part of the answer."""
+    """Prints one line to stderr; stdout is for the answer."""
     click.echo(f"camelid: {message}", err=True)
 
 
 @contextmanager
 def loading_bar() -> Generator[Callable[[str, int, int], object] | None]:
-    """A progress bar on a terminal, nothing in a pipe."""
+    """A progress bar of loading stages on a terminal; None in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -160,12 +159,12 @@ def loading_bar() -> Generator[Callable[[str, int, int], object] | None]:
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("")
-        yield lambda what, stage, of: bar.update(task, description=what, completed=stage, total=of)
+        yield lambda label, done, total: bar.update(task, description=label, completed=done, total=total)
 
 
 @contextmanager
 def case_bar() -> Generator[Callable[[str, int, int], object] | None]:
-    """A bar of cases tried, with what is being tried and the time left; nothing in a pipe."""
+    """A progress bar of test cases with the current case and the remaining time; None in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -176,12 +175,12 @@ def case_bar() -> Generator[Callable[[str, int, int], object] | None]:
     columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, of: bar.update(task, description=what, completed=done, total=of)
+        yield lambda label, done, total: bar.update(task, description=label, completed=done, total=total)
 
 
 @contextmanager
 def writing_bar() -> Generator[Callable[[str, int, int], object] | None]:
-    """A bar of bytes written, with the tensor's name; nothing in a pipe."""
+    """A progress bar of bytes written with the current tensor or file; None in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -199,4 +198,4 @@ def writing_bar() -> Generator[Callable[[str, int, int], object] | None]:
     columns = (text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda name, done, of: bar.update(task, description=name, completed=done, total=of)
+        yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""What of a conversation's ids is kept: text and ids of every turn, over published templates."""
+"""Token ids that a transcript keeps: text and token ids of every turn, over published templates."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ import pytest
 from tests.support.exhaustive import first_of_each
 from tests.support.session_talks import BOS, TEMPLATES, VOCABULARIES, Talk, chat_of, own_ids, talks, tools_of
 
-from camelid.api.sessions.turns import StartedTurn, spoken
+from camelid.api.sessions.turns import StartedTurn, shown_ids
 from camelid.errors import CamelidError
 from camelid.requests.chat import ChatTemplate
-from camelid.requests.completion import Completion
-from camelid.requests.output_text import OutputText
-from camelid.requests.rendering import Past, Piece, Rendering, answered, held, ids_of, renewed
+from camelid.requests.output_text import Completion, OutputText
+from camelid.requests.transcript import (
+    Rendering,
+    Segment,
+    Transcript,
+    kept_prefix,
+    transcript_ids,
+    updated_transcript,
+    with_answer,
+)
 from camelid.text.tokenizers.pipeline import Frame
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 CONTROL = 1000
 # Their prompts open thoughts that later prompts leave out.
 LOSE_ALL = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}
-# Its control tokens stand within answers, where SentencePiece would write spaces that nobody asked for.
+# Its control tokens stand within answers, where SentencePiece would write spaces that no text has.
 PAIRS = [(n, v) for n in TEMPLATES for v in VOCABULARIES if (n, v) != ("openai-gpt-oss-120b", "llama-spm")]
 random.Random(1).shuffle(PAIRS)  # so that the first of a template is not always of the same vocabulary
 
@@ -37,21 +44,23 @@ def plain(text: str, vocabulary: str) -> str:
     return text.replace(" ", "") if vocabulary == "llama-spm" else text
 
 
-def turns(name: str, chat: ChatTemplate, messages: Talk) -> Iterator[tuple[Past, Past, Rendering]]:
-    """(past before, past after, rendering) of each prompt; answers have ids of the model's own choice."""
-    past: Past = ()
+def turns(
+    name: str, chat: ChatTemplate, messages: Talk
+) -> Iterator[tuple[Transcript, Transcript, Rendering]]:
+    """(transcript before, transcript after, rendering) of each prompt; answers have ids drawn at random."""
+    transcript: Transcript = ()
     rng, tools = random.Random(name), tools_of(name)
     for i, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
         rendering = chat.rendered(messages[:i], tools=tools).rendering
-        before, past = past, renewed(past, rendering, chat.tokenizer)
-        yield before, past, rendering
-        past = answered(
-            past, own_ids(chat.tokenizer, str(message["content"]), rng, name=name), chat.tokenizer
+        before, transcript = transcript, updated_transcript(transcript, rendering, chat.tokenizer)
+        yield before, transcript, rendering
+        transcript = with_answer(
+            transcript, own_ids(chat.tokenizer, str(message["content"]), rng, name=name), chat.tokenizer
         )
     rendering = chat.rendered([*messages, {"role": "user", "content": "And now?"}], tools=tools).rendering
-    yield past, renewed(past, rendering, chat.tokenizer), rendering
+    yield transcript, updated_transcript(transcript, rendering, chat.tokenizer), rendering
 
 
 @pytest.mark.conformance
@@ -65,16 +74,16 @@ def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str,
             steps = list(turns(name, chat, messages))
         except CamelidError:  # the template refuses the order of roles
             continue
-        for before, past, rendering in steps:
-            ids = ids_of(past)
+        for before, transcript, rendering in steps:
+            ids = transcript_ids(transcript)
             wanted = {plain(text, vocabulary) for text in (rendering.text, BOS + rendering.text)}
             assert plain(chat.tokenizer.decode(ids, special=True), vocabulary) in wanted
-            assert "".join(piece.text for piece in past) == rendering.text
-            n = len(ids_of(held(before, rendering, chat.tokenizer)))
-            assert ids[:n] == ids_of(before)[:n]
-            answers = [piece for piece in before if piece.is_answer]
+            assert "".join(segment.text for segment in transcript) == rendering.text
+            n = len(transcript_ids(kept_prefix(before, rendering, chat.tokenizer)))
+            assert ids[:n] == transcript_ids(before)[:n]
+            answers = [segment for segment in before if segment.is_answer]
             n_answers += len(answers)
-            n_kept += sum(any(p.token_ids == a.token_ids for p in past) for a in answers)
+            n_kept += sum(any(p.token_ids == a.token_ids for p in transcript) for a in answers)
     assert n_answers
     assert n_kept == 0 if name in LOSE_ALL else n_kept >= 0.95 * n_answers
 
@@ -128,24 +137,24 @@ LATER: dict[str, tuple[Rendering, int]] = {
 
 
 @pytest.mark.parametrize("case", LATER)
-def test_pasts_are_cut_where_the_rendering_differs(case: str) -> None:
+def test_transcripts_are_cut_where_the_rendering_differs(case: str) -> None:
     later, n_kept = LATER[case]
-    past = answered(renewed((), FIRST, LETTERS), [ord("s"), ord("o")], LETTERS)
-    past = (past[0], replace(past[1], token_ids=OWN))
-    assert len(ids_of(held(past, later, LETTERS))) == n_kept
-    after = renewed(past, later, LETTERS)
-    assert "".join(piece.text for piece in after) == later.text
-    assert ids_of(after)[:n_kept] == ids_of(past)[:n_kept]
-    fresh = ids_of(renewed((), later, LETTERS))
-    assert [i for i in ids_of(after) if i not in OWN] == [
+    transcript = with_answer(updated_transcript((), FIRST, LETTERS), [ord("s"), ord("o")], LETTERS)
+    transcript = (transcript[0], replace(transcript[1], token_ids=OWN))
+    assert len(transcript_ids(kept_prefix(transcript, later, LETTERS))) == n_kept
+    after = updated_transcript(transcript, later, LETTERS)
+    assert "".join(segment.text for segment in after) == later.text
+    assert transcript_ids(after)[:n_kept] == transcript_ids(transcript)[:n_kept]
+    fresh = transcript_ids(updated_transcript((), later, LETTERS))
+    assert [i for i in transcript_ids(after) if i not in OWN] == [
         i for i in fresh if n_kept < 8 or i not in map(ord, "so")
     ]
 
 
 def test_a_name_that_a_person_wrote_is_no_place_to_cut() -> None:
-    past = renewed((), talk(("<u>", T), ("a<e>bc", F), ("<e><a>", T)), LETTERS)
+    transcript = updated_transcript((), talk(("<u>", T), ("a<e>bc", F), ("<e><a>", T)), LETTERS)
     later = talk(("<u>", T), ("a<e>bd", F), ("<e><a>", T))
-    assert held(past, later, LETTERS) == ()
+    assert kept_prefix(transcript, later, LETTERS) == ()
 
 
 class Hungry(Letters):
@@ -158,22 +167,25 @@ class Hungry(Letters):
 
 def test_an_earlier_cut_is_tried_where_ids_reach_over_a_later_one() -> None:
     hungry = cast(Tokenizer, Hungry())
-    past = renewed((), talk(("<u>a<u>b <e>c", T)), hungry)
+    transcript = updated_transcript((), talk(("<u>a<u>b <e>c", T)), hungry)
     later = talk(("<u>a<u>b <e>d", T))
-    assert ids_of(held(past, later, hungry)) == [1, CONTROL + ord("u"), ord("a")]
+    assert transcript_ids(kept_prefix(transcript, later, hungry)) == [1, CONTROL + ord("u"), ord("a")]
 
 
 def test_nothing_holds_behind_a_cut() -> None:
     """Not even an answer that reads as what stands there now: its ids may be others."""
-    past = (*renewed((), FIRST, LETTERS), Piece("<e>", OWN[:1], is_answer=True))
+    transcript = (*updated_transcript((), FIRST, LETTERS), Segment("<e>", OWN[:1], is_answer=True))
     later, n_kept = LATER["other end"]
     assert later.text.startswith("<e>", len("<u>hi"))
-    assert len(ids_of(held(past, later, LETTERS))) == n_kept
+    assert len(transcript_ids(kept_prefix(transcript, later, LETTERS))) == n_kept
 
 
 def test_what_a_template_wrote_before_all_else_is_not_written_twice() -> None:
     for begin in ("", chr(*Letters.frame.before)):
-        assert ids_of(renewed((), talk((begin + "<u>", T)), LETTERS)) == [1, CONTROL + ord("u")]
+        assert transcript_ids(updated_transcript((), talk((begin + "<u>", T)), LETTERS)) == [
+            1,
+            CONTROL + ord("u"),
+        ]
 
 
 # The answer's text, what a stop string left of the next token, what the template makes of it, ids kept.
@@ -188,17 +200,22 @@ SPACES: list[tuple[str, str, str, int]] = [
 def test_answers_stand_whole_or_without_the_space_behind_them(
     text: str, tail: str, shown: str, n_kept: int
 ) -> None:
-    past = answered(renewed((), FIRST, LETTERS), [ord(c) for c in text], LETTERS, tail=tail)
+    transcript = with_answer(
+        updated_transcript((), FIRST, LETTERS), [ord(c) for c in text], LETTERS, tail=tail
+    )
     later = talk(("<u>", T), ("hi", F), ("<e><a>", T), (shown, F), ("<e>", T))
-    assert len(ids_of(held(past, later, LETTERS))) == 6 + n_kept
-    after = renewed(past, later, LETTERS)
-    assert ids_of(after) == ids_of(renewed((), later, LETTERS))
-    assert held(after, later, LETTERS) == after, "nothing is tokenized twice"
+    assert len(transcript_ids(kept_prefix(transcript, later, LETTERS))) == 6 + n_kept
+    after = updated_transcript(transcript, later, LETTERS)
+    assert transcript_ids(after) == transcript_ids(updated_transcript((), later, LETTERS))
+    assert kept_prefix(after, later, LETTERS) == after, "nothing is tokenized twice"
 
 
 @pytest.mark.parametrize("token_ids", [(), (ord(" "),), (ord("y"),)])
 def test_a_files_answer_that_is_not_its_ids_does_not_stand(token_ids: tuple[int, ...]) -> None:
-    assert held((Piece("other", token_ids, is_answer=True),), talk(("so", F), ("<e>", T)), LETTERS) == ()
+    assert (
+        kept_prefix((Segment("other", token_ids, is_answer=True),), talk(("so", F), ("<e>", T)), LETTERS)
+        == ()
+    )
 
 
 class Spaced(Letters):
@@ -210,11 +227,13 @@ class Spaced(Letters):
 
 def test_the_space_before_a_first_word_is_no_difference() -> None:
     spaced = cast(Tokenizer, Spaced())
-    past = answered(renewed((), FIRST, spaced), [ord(c) for c in " so"], spaced)
+    transcript = with_answer(updated_transcript((), FIRST, spaced), [ord(c) for c in " so"], spaced)
     for shown in ("so", " so"):
         later = talk(("<u>", T), ("hi", F), ("<e><a>", T), (shown, F), ("<e>", T))
-        assert len(ids_of(held(past, later, spaced))) == 9
-        assert "".join(piece.text for piece in renewed(past, later, spaced)) == later.text
+        assert len(transcript_ids(kept_prefix(transcript, later, spaced))) == 9
+        assert (
+            "".join(segment.text for segment in updated_transcript(transcript, later, spaced)) == later.text
+        )
 
 
 class Words:
@@ -232,7 +251,7 @@ class Words:
 
 
 # Ids, stop strings, how the answer ended -> ids that count, text of a part of the next one.
-SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
+SHOWN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
     ([0, 1, 2, 3], (), "stop", ([0, 1, 2, 3], "")),
     ([0, 1, 2, 3], (), "cancelled", ([0, 1, 2, 3], "")),
     ([0, 1, 2], ("wo t",), "stop", ([0], "t")),
@@ -247,11 +266,11 @@ SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("token_ids", "stops", "reason", "want"), SPOKEN)
+@pytest.mark.parametrize(("token_ids", "stops", "reason", "want"), SHOWN)
 def test_only_ids_that_were_shown_count(
     token_ids: list[int], stops: tuple[str, ...], reason: str, want: tuple[list[int], str]
 ) -> None:
-    past = (Piece("<a>", (CONTROL,)),)
-    asked = StartedTurn([], past, lambda last, stops: OutputText(Words(), stops), stops)
+    transcript = (Segment("<a>", (CONTROL,)),)
+    turn = StartedTurn([], transcript, lambda last, stops: OutputText(Words(), stops), stops)
     done = SimpleNamespace(token_ids=token_ids, finish_reason=reason)
-    assert spoken(asked, cast(Completion, done)) == want
+    assert shown_ids(turn, cast(Completion, done)) == want

@@ -1,0 +1,207 @@
+"""The choice of a backend: by name, by `auto`, or by layers split between a GPU and the processor."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from camelid.backends.base import Backend, OpenSpec
+from camelid.backends.common.gpus import may_have_gpu
+from camelid.backends.proof.verdicts import verdict
+from camelid.backends.registry import (
+    auto_names,
+    names_of,
+    names_with,
+    open_backend,
+    oracle_name,
+    processor_name,
+    row_of,
+)
+from camelid.backends.staged.backend import StagedBackend
+from camelid.engine.programs import DECODE
+from camelid.errors import BackendError, RequestError
+from camelid.loading.deployment import Deployment
+from camelid.loading.options import LoadOptions
+from camelid.model.arch import Model
+from camelid.model.cuts import cut_for
+from camelid.model.spec import ModelSpec
+from camelid.plan.stages import row_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device of a model: its backend and name, its layers, and the layers in words."""
+
+    backend: Backend
+    name: str
+    layers: range
+    part: str
+
+
+def devices_of(backend: Backend, n_layers: int) -> list[Device]:
+    """The devices of a backend: several of a staged backend, else one."""
+    if isinstance(backend, StagedBackend):
+        parts = zip(backend.backends, backend.layers, strict=True)
+        return [_device(own, layers, backend.part(i)) for i, (own, layers) in enumerate(parts)]
+    return [_device(backend, range(n_layers), f"all {n_layers} layers")]
+
+
+def _device(backend: Backend, layers: range, part: str) -> Device:
+    return Device(backend, backend.capabilities().name, layers, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An open backend, the model's deployment on it, and a note: its device, and reasons against others."""
+
+    backend: Backend
+    deployment: Deployment
+    note: str
+
+
+async def choose_backend(options: LoadOptions, model: Model) -> Chosen:
+    """The backend that load options name, open."""
+    if options.gpu_layers is not None:
+        backend, note = await open_layers(options, options.gpu_layers, model)
+    elif options.backend != "auto":
+        backend = await open_named(options.backend, options.adapter, options.threads)
+        note = _named(backend)
+    else:
+        return await _open_auto(options, model)
+    return await _chosen(backend, options, model, note)
+
+
+async def _chosen(backend: Backend, options: LoadOptions, model: Model, note: str) -> Chosen:
+    try:
+        return Chosen(backend, Deployment.of(model, options, backend.capabilities()), note)
+    except BaseException:
+        await backend.close()
+        raise
+
+
+async def _open_auto(options: LoadOptions, model: Model) -> Chosen:
+    reasons: list[str] = []
+    for name in auto_names():
+        chosen = await _suitable(name, options, model, reasons)
+        if chosen:
+            return chosen
+    if sys.platform == "emscripten":  # a page has no NumPy, and so no oracle
+        raise BackendError(f"no backend can run this model here: {'; '.join(reasons)}", backend="auto")
+    fallback = await open_named(oracle_name())
+    return await _chosen(fallback, options, model, "; ".join([_named(fallback), *reasons]))
+
+
+async def _suitable(name: str, options: LoadOptions, model: Model, reasons: list[str]) -> Chosen | None:
+    """The backend, open; None, and one more reason, where it cannot run the model or fails its gate."""
+    row = row_of(name)
+    if row.role == "gpu" and not may_have_gpu():
+        reasons.append(f"not {name}: this machine has no GPU")
+        return None
+    threads = options.threads if "threads" in row.options else None
+    open_one = partial(open_named, name, options.adapter, threads)
+    try:
+        backend = await open_one()
+    except BackendError as error:
+        reason = error.message.removeprefix(f"{name}: ")
+    except (ImportError, OSError) as error:  # a package or a driver library that does not load
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        chosen = await _chosen(backend, options, model, "; ".join([_named(backend), *reasons]))
+        reason = chosen.deployment.reason_against() or await verdict(backend, open_one)
+        if not reason:
+            return chosen
+        await backend.close()
+    reasons.append(f"not {name}: {reason}")
+    return None
+
+
+async def open_named(name: str, adapter: str = "", threads: int | None = None) -> Backend:
+    """A backend, opened. Raises RequestError for an adapter or threads that the backend does not take."""
+    backend = open_backend(name)
+    _check_taken(name, adapter, threads)
+    await backend.open(OpenSpec(adapter=adapter, threads=threads))
+    return backend
+
+
+def _check_taken(name: str, adapter: str, threads: int | None) -> None:
+    options = row_of(name).options
+    if adapter and "adapter" not in options:
+        raise RequestError(
+            f"adapter is {adapter!r}, but backend {name!r} has no adapters; only "
+            f"{', '.join(names_with('adapter'))} have",
+            field="adapter",
+        )
+    if threads is not None and "threads" not in options:
+        raise RequestError(
+            f"threads is {threads}, but backend {name!r} has no threads to set; it is for "
+            f"{', '.join(names_with('threads'))}",
+            field="threads",
+        )
+
+
+async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> tuple[Backend, str]:
+    """The last `gpu_layers` layers on a GPU and the others on the processor, with a note of the split.
+
+    Raises RequestError for a model without a cut there, and for a backend that is no GPU.
+    """
+    names, cuts = layer_devices(model.spec, options.backend, gpu_layers)
+    n_layers = len(model.spec.layers)
+    if not cuts:
+        backend = await open_named(names[0], options.adapter, options.threads)
+        return backend, f"{_named(backend)}, which has all {n_layers} layers"
+    how = (("", options.threads), (options.adapter, None))
+    async with AsyncExitStack() as opened:
+        parts: list[Backend] = []
+        for name, (adapter, threads) in zip(names, how, strict=True):
+            parts.append(await open_named(name, adapter, threads))
+            opened.push_async_callback(parts[-1].close)
+        backend = StagedBackend(parts, cuts, n_layers)
+        note = _split_note(backend, Deployment.of(model, options, backend.capabilities()))
+        opened.pop_all()
+    return backend, note
+
+
+def unopened(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
+    """The backend of a name or of a layer split, not opened: for forecasts."""
+    if gpu_layers is None:
+        return open_backend(backend)
+    names, cuts = layer_devices(spec, backend, gpu_layers)
+    parts = [open_backend(name) for name in names]
+    return StagedBackend(parts, cuts, len(spec.layers)) if cuts else parts[0]
+
+
+def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names of the backends with layers, one or two, and the cut between them. Raises as `open_layers`."""
+    cut, processor = cut_for(spec, gpu_layers), processor_name()
+    gpu = _gpu_of(backend, gpu_layers)
+    if 0 < cut <= len(spec.layers):
+        return (processor, gpu), (cut,)
+    return (gpu if cut == 0 else processor,), ()
+
+
+def _gpu_of(backend: str, gpu_layers: int) -> str:
+    """The GPU backend for the layers: as named, else the first of `auto`."""
+    gpus = names_of("gpu")
+    gpu = next(name for name in auto_names() if name in gpus) if backend == "auto" else backend
+    if gpu in gpus or (gpu == processor_name() and not gpu_layers):
+        return gpu
+    raise RequestError(
+        f"gpu_layers is {gpu_layers}, but backend {backend!r} is no GPU; leave the backend out or name "
+        f"one of {', '.join(gpus)}",
+        field="gpu_layers",
+    )
+
+
+def _split_note(backend: StagedBackend, deployment: Deployment) -> str:
+    """Parts, devices and boundary of a split: 12 of 30 layers and the head on webgpu (...), ..."""
+    _, last = deployment.plan(DECODE).stages
+    each = [(backend.part(i), one.capabilities()) for i, one in enumerate(backend.backends)]
+    parts = [f"{part} on {found.name} ({found.device})" for part, found in reversed(each)]
+    return f"{', '.join(parts)}, boundary {row_bytes(last.inputs) / 1000:.3g} kB a row"
+
+
+def _named(backend: Backend) -> str:
+    capabilities = backend.capabilities()
+    return f"{capabilities.name} on {capabilities.device}"

@@ -1,0 +1,126 @@
+"""A model as one backend runs it: limits, declared state and plans, worked out once per load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from camelid.backends.base import Capabilities, check_plan, reason_against
+from camelid.engine.allocation import PAGED
+from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.programs import DECODE, MIXED, Limits, program_keys
+from camelid.engine.step_budget import rows_ahead
+from camelid.errors import RequestError
+from camelid.loading.options import LoadOptions
+from camelid.model.arch import Model
+from camelid.model.decoder import declare_states, lower
+from camelid.model.facts import at_context
+from camelid.plan.fuse import fuse
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.step import ProgramKey
+from camelid.plan.weights import Weight
+
+DEFAULT_CONTEXT = 4096
+ENTRIES = (DECODE, MIXED)  # compiled at load; others when a request needs them
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model at its loaded context, the limits of its engine, and the capabilities of its backend.
+
+    `depth` steps may be in flight; `kv_rows` None gives every sequence a full context. State and plans are
+    worked out on first use and kept.
+    """
+
+    model: Model
+    limits: Limits
+    capabilities: Capabilities
+    kv_type: str = "f32"
+    kv_rows: int | None = None
+    depth: int = 1
+    states: tuple[StateSpec, ...] = field(init=False)
+    _plans: dict[ProgramKey, Plan] = field(init=False, default_factory=dict[ProgramKey, Plan])
+
+    def __post_init__(self) -> None:
+        # The way of a frozen dataclass to keep a derived value.
+        states = declare_states(self.model.spec, self.kv_type, self.capabilities.page_rows)
+        object.__setattr__(self, "states", states)
+
+    @classmethod
+    def of(cls, model: Model, options: LoadOptions, capabilities: Capabilities) -> Deployment:
+        """The deployment for load options. Raises RequestError for a context or kv_type that does not fit."""
+        context = check_context(options.context, model)
+        limits = Limits(options.chunk or capabilities.chunk, options.parallel).at_context(context)
+        return cls(
+            at_context(model, context),
+            limits,
+            capabilities,
+            options.kv_type,
+            options.kv_rows,
+            options.max_in_flight or capabilities.max_in_flight,
+        )
+
+    def plans(self, program: str) -> tuple[Plan, ...]:
+        """The plans of a program, one a row bucket, the smallest first."""
+        can, n_paged = self.capabilities, sum(state.kind in PAGED for state in self.states)
+        keys = program_keys(program, self.limits, can.page_rows, n_paged=n_paged, row_buckets=can.row_buckets)
+        return tuple(self._plan(key) for key in keys)
+
+    def plan(self, program: str) -> Plan:
+        """The plan of a program at its largest capacity."""
+        return self.plans(program)[-1]
+
+    def _plan(self, key: ProgramKey) -> Plan:
+        if key not in self._plans:
+            can = self.capabilities
+            plan = lower(self.model, key, self.states, cuts=can.cuts)
+            self._plans[key] = fuse(plan, can.fused, most_bytes=can.most_bytes)
+        return self._plans[key]
+
+    def weights(self) -> list[Weight]:
+        """Every weight of the plans compiled at load, once."""
+        return list({name: w for entry in ENTRIES for name, w in self.plan(entry).weights().items()}.values())
+
+    def kv_cache(self) -> KVCacheManager:
+        """A new manager of the state. Raises RequestError for a `kv_rows` below a page."""
+        page_rows, n_rows = self.capabilities.page_rows, self.kv_rows
+        if n_rows is not None and n_rows < page_rows:
+            raise RequestError(f"kv_rows is {n_rows}, expected at least {page_rows}, a page", field="kv_rows")
+        return KVCacheManager(
+            self.states,
+            context=self.limits.context,
+            n_sequences=self.limits.parallel,
+            n_pages=n_rows and n_rows // page_rows,
+            chunk=rows_ahead(self.limits.chunk, self.depth),
+        )
+
+    def check(self) -> None:
+        """Raises BackendError for a plan that the backend cannot run, before a weight is loaded."""
+        for entry in ENTRIES:
+            check_plan(self.plan(entry), self.capabilities)
+
+    def reason_against(self) -> str:
+        """The reason why `auto` must not take this backend for the model; "" for none."""
+        can = self.capabilities
+        if can.is_software:
+            return f"{can.device} is a software adapter (name the backend to use it all the same)"
+        missing = {w.type for w in self.model.weights.values()} - can.weight_types
+        if missing:
+            return f"it has no kernel for {', '.join(sorted(missing))}"
+        plan = self.plan(MIXED)
+        large = next((w for w in plan.weights().values() if w.n_bytes > can.most_bytes), None)
+        if large:
+            return f"{large.name} has {large.n_bytes:,} bytes, and it binds at most {can.most_bytes:,}"
+        return reason_against(plan, can)
+
+
+def check_context(context: int | None, model: Model) -> int:
+    """Rows a sequence: as asked, else the model's own up to 4096. Raises RequestError beyond the model's."""
+    most = model.spec.context_length
+    if context is None:
+        return min(most, DEFAULT_CONTEXT)
+    if not 1 <= context <= most:
+        raise RequestError(
+            f"context is {context}, expected 1 to {most}, the length that this model was built for",
+            field="context", n_tokens=context, context_length=most,
+        )  # fmt: skip
+    return context

@@ -1,0 +1,63 @@
+"""The load options: one class, from the public `load` to the deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from camelid.engine.admission import check_integer
+from camelid.engine.programs import Limits
+from camelid.errors import RequestError
+
+INTEGERS = ("context", "chunk", "kv_rows", "threads", "gpu_layers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """Backend, memory bounds and parallelism of a loaded model.
+
+    `backend` "auto" takes the first backend that has a hardware device, kernels for the whole model and a
+    passed parity gate, else the reference. `adapter` is a part of a GPU device's name, or a variant of the
+    CPU kernels, such as avx2. `threads` are those of the CPU (None: all that the process may use).
+    `gpu_layers` puts the last layers on a GPU and the others on the CPU; the head counts as one layer, 0 is
+    the CPU alone, -1 the GPU alone (None: no split).
+
+    `context` bounds prompt and answer of a sequence (None: the model's own length, up to 4096), `parallel`
+    the sequences that run at once, `chunk` the prompt rows of a step (None: as the backend prefers).
+    `kv_rows` bounds the KV cache of all sequences together (None: enough for `parallel` full contexts).
+    `kv_type` is its storage type: f32, f16, q8_0, q4_0, or two-tier and two-tier-q4_0, which keep the latest
+    256 rows or more in f16 beside q8_0 or q4_0. `max_in_flight` lowers the steps that run ahead.
+    `record_tape` records a tape for `save_tape`.
+    """
+
+    backend: str = "auto"
+    adapter: str = ""
+    threads: int | None = None
+    gpu_layers: int | None = None
+    context: int | None = None
+    parallel: int = 4
+    chunk: int | None = None
+    kv_type: str = "f32"
+    kv_rows: int | None = None
+    max_in_flight: int | None = None
+    record_tape: bool = False
+
+    @classmethod
+    def of(cls, **options: Any) -> LoadOptions:
+        """Options by name. Raises RequestError for an unknown name, with the known names."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise RequestError(
+                f"option {unknown[0]!r} is unknown; known: {', '.join(known)}", field=unknown[0]
+            )
+        return cls(**options)
+
+    def check_sizes(self) -> None:
+        """Raises RequestError for a size that is no integer, and for more sequences than rows of a step."""
+        check_integer("parallel", self.parallel)
+        for name in INTEGERS:
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        if self.chunk is not None:
+            Limits(self.chunk, self.parallel)
