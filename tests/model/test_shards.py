@@ -73,15 +73,15 @@ def test_files_that_do_not_belong_together(whole: Path, tmp_path: Path) -> None:
     paths = split(whole, tmp_path)
     first, second = (path.read_bytes() for path in paths[:2])
     paths[1].write_bytes(first)
-    with pytest.raises(ModelFormatError, match="the header states file 1 of 3, expected 2 of 3"):
+    with pytest.raises(ModelFormatError, match="found shard 1 of 3, expected 2 of 3"):
         camelid.load(paths[0])
     key = b"split.no" + struct.pack("<I", 2)
     paths[1].write_bytes(first.replace(key + struct.pack("<H", 0), key + struct.pack("<H", 1)))
-    with pytest.raises(ModelFormatError, match="is in an earlier file too"):
+    with pytest.raises(ModelFormatError, match="is in an earlier shard too"):
         camelid.load(paths[0])
     paths[1].write_bytes(second)
     assert answer(paths[0])
-    with pytest.raises(ModelFormatError, match="tensors, but 99 are expected"):
+    with pytest.raises(ModelFormatError, match="tensors, expected 99"):
         camelid.load(split(whole, tmp_path, total=99)[0])
 
 

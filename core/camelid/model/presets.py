@@ -1,4 +1,4 @@
-"""Specs of well-known models, for `camelid info` about sizes and memory without a file."""
+"""Specs of well-known models: `camelid info` computes their size and memory without a file."""
 
 from __future__ import annotations
 
