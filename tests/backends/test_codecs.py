@@ -211,7 +211,7 @@ def test_encode_refuses_what_is_not_finite(name: str, value: float) -> None:
 
 
 def test_sizes_are_checked() -> None:
-    with pytest.raises(ModelFormatError, match=r"64 q8_0 values take 68 bytes, got 34"):
+    with pytest.raises(ModelFormatError, match=r"64 q8_0 values need 68 bytes, got 34"):
         decode("q8_0", bytes(34), 64)
     with pytest.raises(ModelFormatError, match=r"row of 16 values cannot be q4_0"):
         decode("q4_0", bytes(18), 16)
@@ -221,8 +221,6 @@ def test_sizes_are_checked() -> None:
 
 @pytest.mark.parametrize("name", NOT_STORED)
 def test_types_of_activations_are_refused(name: str) -> None:
-    message = (
-        rf"no codec for tensor type '{name}' \(it holds activations.*\); types with one: f32, f16, .*q2_0$"
-    )
+    message = rf"no codec for tensor type '{name}' \(it is for.*\); types with a codec: f32, f16, .*q2_0$"
     with pytest.raises(UnsupportedModelError, match=message):
         codec(name)

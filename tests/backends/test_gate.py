@@ -327,7 +327,7 @@ def test_a_device_that_opens_once_only_is_not_taken(opened: list[Device]) -> Non
     async def another() -> Device:
         raise BackendError("the device is busy", backend="x")
 
-    assert asyncio.run(verdict(Device(), another)) == "its gate cannot be run: the device is busy"
+    assert asyncio.run(verdict(Device(), another)) == "its gate cannot run: the device is busy"
 
 
 def test_in_a_browser_no_gate_is_run(opened: list[Device], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,8 @@ def test_kinds_are_inferred(item: Any, kind: str) -> None:
         (None, "not NoneType"),
         (b"x", "not bytes"),
         (np.float32(1), "not float32"),
-        (2**64, "no integer type holds both 18446744073709551616"),
-        ([-1, 2**64 - 1], "no integer type holds both -1 and"),
+        (2**64, "no integer type fits both 18446744073709551616"),
+        ([-1, 2**64 - 1], "no integer type fits both -1 and"),
         ([HUGE], "an integer of 16610 bits"),
     ],
 )

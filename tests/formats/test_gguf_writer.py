@@ -187,30 +187,30 @@ BAD: dict[str, tuple[list[TensorOut], dict[str, Any], str]] = {  # name: (tensor
     "same name": ([one(), one()], {}, "the tensor 't' occurs twice"),
     "no name": ([one(name="")], {}, "a tensor name of 0 bytes; it must have 1 to 63"),
     "long name": ([one(name="å" * 32)], {}, "a tensor name of 64 bytes"),
-    "control in name": ([one(name="a\nb")], {}, "a tensor name holds control characters"),
-    "surrogate in name": ([one(name="\udcff")], {}, "a tensor name holds .* lone surrogates"),
+    "control in name": ([one(name="a\nb")], {}, "a tensor name contains control characters"),
+    "surrogate in name": ([one(name="\udcff")], {}, "a tensor name contains .* lone surrogates"),
     "0 dims": ([one(shape=())], {}, "t: 0 dimensions; 1 to 4"),
     "5 dims": ([one(shape=(1,) * 5)], {}, "t: 5 dimensions; 1 to 4"),
-    "dim 0": ([one(shape=(2, 0))], {}, r"t: shape \(2, 0\) must hold whole numbers from 1"),
-    "negative dim": ([one(shape=(-2, -3))], {}, r"t: shape \(-2, -3\) must hold whole numbers"),
-    "fraction": ([one(shape=(2.0, 3))], {}, "must hold whole numbers"),
+    "dim 0": ([one(shape=(2, 0))], {}, r"t: shape \(2, 0\) must have whole numbers from 1"),
+    "negative dim": ([one(shape=(-2, -3))], {}, r"t: shape \(-2, -3\) must have whole numbers"),
+    "fraction": ([one(shape=(2.0, 3))], {}, "must have whole numbers"),
     "half a block": ([one(type="q8_0", shape=(33,))], {}, "rows of 33 values do not divide into q8_0"),
     "values overflow": ([one(shape=(2**32, 2**31))], {}, "overflows: 9223372036854775808 values"),
     "bytes overflow": ([one(shape=(2**61,))], {}, "t: shape .* overflows"),
-    "sum overflow": ([one(shape=(2**60,)), one(name="u", shape=(2**60,))], {}, "the tensors take"),
+    "sum overflow": ([one(shape=(2**60,)), one(name="u", shape=(2**60,))], {}, "the tensors need"),
     "too few bytes": (
         [one(chunks=chunks_of(23))],
         {},
-        "chunks hold 23 bytes, but f32 of shape .* takes 24",
+        "chunks have 23 bytes, but f32 of shape .* needs 24",
     ),
-    "too many bytes": ([one(chunks=chunks_of(24, 1))], {}, "its chunks hold more than 24 bytes"),
+    "too many bytes": ([one(chunks=chunks_of(24, 1))], {}, "its chunks have more than 24 bytes"),
     "alignment 0": ([], {"alignment": 0}, "a power of two below 2.*32, found 0"),
     "alignment 48": ([], {"alignment": 48}, "a power of two below 2.*32, found 48"),
     "alignment 2^32": ([], {"alignment": 2**32}, "a power of two below 2.*32, found 4294967296"),
     "two alignments": (
         [],
         {"metadata": {"general.alignment": 64}, "alignment": 32},
-        "alignment 32 was asked for, but general.alignment is 64",
+        "alignment 32 was requested, but general.alignment is 64",
     ),
     "alignment kind": (
         [],
@@ -219,7 +219,7 @@ BAD: dict[str, tuple[list[TensorOut], dict[str, Any], str]] = {  # name: (tensor
     ),
     "empty key": ([], {"metadata": {"": 1}}, "a metadata key of 0 bytes"),
     "long key": ([], {"metadata": {"k" * 65536: 1}}, "a metadata key of 65536 bytes"),
-    "control in key": ([], {"metadata": {"\x1b": 1}}, "a metadata key holds control characters"),
+    "control in key": ([], {"metadata": {"\x1b": 1}}, "a metadata key contains control characters"),
     "many entries": (
         [],
         {"metadata": dict.fromkeys(map(str, range(65537)), 1)},
@@ -230,18 +230,18 @@ BAD: dict[str, tuple[list[TensorOut], dict[str, Any], str]] = {  # name: (tensor
     "unknown kind": ([], value("uint128", 1), "k: unknown kind 'uint128'; known: uint8, .*string, and array"),
     "nested kind": ([], value("array[array[bool]]", []), r"k: unknown kind 'array\[array\[bool\]\]'"),
     "scalar as list": ([], value("array[uint8]", 1), r"k: 1 is not a list, but its kind is array\[uint8\]"),
-    "list as scalar": ([], value("uint8", [1]), r"k: \[1\] is list, but uint8 holds int"),
-    "bool as int": ([], value("uint8", True), "k: True is bool, but uint8 holds int"),
-    "int as bool": ([], value("bool", 1), "k: 1 is int, but bool holds bool"),
-    "int as float": ([], value("float32", 1), "k: 1 is int, but float32 holds float"),
-    "none": ([], value("string", None), "k: None is NoneType, but string holds str"),
-    "mixed": ([], value("array[uint8]", [1, "x"]), "k: 'x' is str, but uint8 holds int"),
+    "list as scalar": ([], value("uint8", [1]), r"k: \[1\] is list, but uint8 stores int"),
+    "bool as int": ([], value("uint8", True), "k: True is bool, but uint8 stores int"),
+    "int as bool": ([], value("bool", 1), "k: 1 is int, but bool stores bool"),
+    "int as float": ([], value("float32", 1), "k: 1 is int, but float32 stores float"),
+    "none": ([], value("string", None), "k: None is NoneType, but string stores str"),
+    "mixed": ([], value("array[uint8]", [1, "x"]), "k: 'x' is str, but uint8 stores int"),
     "256 as uint8": ([], value("uint8", 256), "k: 256 does not fit uint8"),
     "-1 as uint64": ([], value("uint64", -1), "k: -1 does not fit uint64"),
     "in a list": ([], value("array[int8]", [1, -129]), "k: -129 does not fit int8"),
     "huge int": ([], value("uint64", HUGE), "k: an integer of 16610 bits does not fit uint64"),
     "huge float": ([], value("float32", 1e39), r"k: 1e\+39 does not fit float32"),
-    "lone surrogate": ([], value("string", "ab\ud800"), "holds a lone surrogate that stands for no byte"),
+    "lone surrogate": ([], value("string", "ab\ud800"), "contains a lone surrogate that encodes no byte"),
 }
 
 
@@ -311,7 +311,7 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(small_files: None, tmp_path
     path = tmp_path / "a.gguf"
     path.write_bytes(b"the old file")
     big = TensorOut("t", "f32", (1 << 20,), pieces(bytes(4 << 20), 1 << 16))
-    message = "a.gguf: cannot be written: File too large; its tensors take 4194304 bytes, and nothing was"
+    message = "a.gguf: cannot be written: File too large; its tensors need 4194304 bytes, and no partial file"
     with pytest.raises(ModelFormatError, match=message) as caught:
         attempt(path, big)
     assert str(caught.value).count("a.gguf") == 1

@@ -79,19 +79,19 @@ def shard_at(name: Any) -> Fill:
     return index(a=name, b=SHARDS[0], c=SHARDS[1])
 
 
-NOT_PLAIN = "is no plain file name; shards lie beside their index"
+NOT_PLAIN = "is no plain file name; shards must be beside their index"
 CASES: dict[str, tuple[Fill, Fill, str]] = {  # name: (directory, change, message)
     "empty": (nothing, nothing, ": there is no config.json; .*; it is empty"),
-    "no config": (single, gone("config.json"), "there is no config.json; .* it holds model.safetensors"),
-    "no weights": (bare, nothing, "there is neither model.safetensors nor .*; it holds config.json"),
+    "no config": (single, gone("config.json"), "there is no config.json; .* found model.safetensors"),
+    "no weights": (bare, nothing, "there is neither model.safetensors nor .*; found config.json"),
     "many others": (
         bare,
         lambda folder: [put(f"note{i}.txt")(folder) for i in range(9)],
-        "it holds config.json, note0.txt, note1.txt, note2.txt, note3.txt and others",
+        "found config.json, note0.txt, note1.txt, note2.txt, note3.txt and others",
     ),
-    "consolidated": (bare, saved("consolidated.safetensors", "a"), "it holds config.json, consolidated.safe"),
-    "gguf": (nothing, put("tiny.gguf"), "this directory holds GGUF; give the path of the file .*tiny.gguf"),
-    "gguf and config": (bare, put("tiny.gguf"), "this directory holds GGUF"),
+    "consolidated": (bare, saved("consolidated.safetensors", "a"), "found config.json, consolidated.safe"),
+    "gguf": (nothing, put("tiny.gguf"), "this directory has GGUF files; give the path of .*tiny.gguf"),
+    "gguf and config": (bare, put("tiny.gguf"), "this directory has GGUF files"),
     "broken single": (single, put("model.safetensors", b"GGUF"), "model.safetensors: the file has 4 bytes"),
     "lfs single": (
         single,
@@ -106,18 +106,18 @@ CASES: dict[str, tuple[Fill, Fill, str]] = {  # name: (directory, change, messag
         f"'{SHARDS[1]}' is missing",
     ),
     "broken shard": (sharded, put(SHARDS[1], bytes(99)), f"{SHARDS[1]}: not a safetensors file"),
-    "tensor not in its shard": (sharded, saved(SHARDS[1], "d"), f"d: it is in {SHARDS[1]}, but in no entry"),
+    "tensor not in its shard": (sharded, saved(SHARDS[1], "d"), f"d: the tensor is in {SHARDS[1]}, but not"),
     "tensor gone": (
         sharded,
         saved(SHARDS[0], "a"),
-        f"'b': the index says {SHARDS[0]}, but that file has no such tensor",
+        f"'b': the index states {SHARDS[0]}, but that file has no such tensor",
     ),
     "tensor elsewhere": (
         sharded,
         index(a=SHARDS[1], b=SHARDS[0], c=SHARDS[1]),
-        f"a: the index says {SHARDS[1]}, but it is in {SHARDS[0]}",
+        f"a: the index states {SHARDS[1]}, but the tensor is in {SHARDS[0]}",
     ),
-    "tensor not listed": (sharded, index(a=SHARDS[0], c=SHARDS[1]), "b: it is in .*, but in no entry of the"),
+    "tensor not listed": (sharded, index(a=SHARDS[0], c=SHARDS[1]), "b: the tensor is in .*, but not in"),
     "tensor twice": (
         sharded,
         saved(SHARDS[1], "b", "c"),
@@ -164,7 +164,7 @@ CASES: dict[str, tuple[Fill, Fill, str]] = {  # name: (directory, change, messag
     "config utf-16": (single, put("config.json", '{"a": 1}'.encode("utf-16")), "not valid UTF-8: byte 0"),
     "config with a mark": (single, put("config.json", '\ufeff{"a": 1}'), "not valid JSON: Unexpected UTF-8"),
     "config latin-1": (single, put("config.json", b'{"a": "\xe9"}'), "not valid UTF-8: byte 7 is 0xe9"),
-    "config surrogate": (single, put("config.json", '{"a": ["\\ud83e"]}'), "a string holds a lone surrogate"),
+    "config surrogate": (single, put("config.json", '{"a": ["\\ud83e"]}'), "a string contains a lone surrog"),
     "config twice": (single, put("config.json", '{"a": 1, "a": 2}'), "the key 'a' occurs twice"),
     "config 1e999": (single, put("config.json", '{"a": 1e999}'), "the number 1e999 is too large for a float"),
     "config digits": (single, put("config.json", '{"a": %s}' % ("9" * 5000)), "a number of 5000 characters"),
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Fill, Fill, str]] = {  # name: (directory, change, messag
     "template number": (
         single,
         put("tokenizer_config.json", {"chat_template": 1}),
-        "tokenizer_config.json: chat_template must be a string or a list of named ones, found 1",
+        "tokenizer_config.json: chat_template must be a string or a list of named templates, found 1",
     ),
     "template list": (
         single,
@@ -220,7 +220,7 @@ PICKLES = [
 Q4 = b'{"a":{"dtype":"Q4","shape":[],"data_offsets":[0,0]}}'
 UNSUPPORTED: dict[str, tuple[Fill, Fill, str]] = {
     **{
-        name: (bare, put(name), f"{name} is a pickle, which can run code, and is never read: convert")
+        name: (bare, put(name), f"{name} is a pickle, which can run code, and is never read; convert")
         for name in PICKLES
     },
     "pickle without config": (nothing, put("pytorch_model.bin"), "pytorch_model.bin is a pickle"),

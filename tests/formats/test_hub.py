@@ -93,8 +93,8 @@ def test_default_quant_is_said_aloud(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m-Q8_0.gguf": DATA, "m-F16.gguf": DATA + b"x"})
     fetched, said = pull("o/r", tmp_path)
     assert fetched.path.name == "m-Q8_0.gguf"
-    assert said == ["o/r has no Q4_K_M; taking m-Q8_0.gguf"]
-    with pytest.warns(UserWarning, match="taking m-Q8_0.gguf"):
+    assert said == ["o/r has no Q4_K_M; using m-Q8_0.gguf"]
+    with pytest.warns(UserWarning, match="using m-Q8_0.gguf"):
         fetch("o/r", cache_dir=tmp_path)
 
 

@@ -78,7 +78,7 @@ THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
         (MANY, "q8_0", ("a-Q8_0.gguf",), ""),
         (MANY, "A-Q8_0.GGUF", ("a-Q8_0.gguf",), ""),
         (MANY, "Q5_K_XL", ("a-UD-Q5_K_XL.gguf",), ""),
-        (MANY, None, ("a-Q4_0.gguf",), "no Q4_K_M; taking a-Q4_0.gguf"),
+        (MANY, None, ("a-Q4_0.gguf",), "no Q4_K_M; using a-Q4_0.gguf"),
         ([*MANY, "a-Q4_K_M.gguf"], None, ("a-Q4_K_M.gguf",), ""),
         (["cria.gguf"], None, ("cria.gguf",), ""),
         (["x/a-Q8_0.gguf", "mmproj.gguf"], "a-Q8_0.gguf", ("x/a-Q8_0.gguf",), ""),

@@ -278,7 +278,7 @@ def test_stages_pass_what_lies_between_them(host: NodeHost) -> None:
         taking = _staged(made, inputs=("x",))
         taken = backend.run(await backend.compile(taking.plan), made.step, {"x": y})
         assert await backend.read(taken) == []
-        with pytest.raises(BackendError, match="takes boundary buffers"):
+        with pytest.raises(BackendError, match="needs boundary buffers"):
             backend.run(taken.program, made.step)
 
     run(host, work)

@@ -99,7 +99,7 @@ def test_exact_views_of_models_stay_f32(name: str, dtype: str) -> None:
     assert logits in exact and logits.dtype == "f32"
     for op in plan.ops:
         for role in OPS[op.name].exact:
-            with pytest.raises(PlanError, match=f"{op.name}: {role} is .*:{dtype}, but the op takes f32"):
+            with pytest.raises(PlanError, match=f"{op.name}: {role} is .*:{dtype}, but the op requires f32"):
                 check_op(in_dtype(op, role, dtype))
 
 

@@ -78,20 +78,20 @@ def test_a_step_comes_back() -> None:
 
 
 def test_a_step_beyond_capacity_is_refused() -> None:
-    with pytest.raises(PlanError, match="3 rows, but the program takes 2"):
+    with pytest.raises(PlanError, match="3 rows, but the program's capacity is 2"):
         encode_step(replace(STEP, rows=STEP.rows * 3), LAYOUT)
 
 
 def test_biases_beyond_capacity_are_refused() -> None:
     how = replace(STEP.sampling[0], biases=((1, 1.0),) * 4)
-    with pytest.raises(PlanError, match="4 biases, but the program takes 3"):
+    with pytest.raises(PlanError, match="4 biases, but the program's capacity is 3"):
         encode_step(replace(STEP, sampling=[how]), LAYOUT)
 
 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        (StepSampling(top_k=257), "top_k is 257, a device takes 0 to 256"),
+        (StepSampling(top_k=257), "top_k is 257, a device supports 0 to 256"),
         (StepSampling(penalty_last_n=65), "penalty_last_n is 65"),
         (StepSampling(biases=((1, 1.0),) * 17), "number of biases is 17"),
         (StepSampling(top_p=0.9), "top_p is 0.9 without top_k"),
@@ -99,7 +99,7 @@ def test_biases_beyond_capacity_are_refused() -> None:
 )
 def test_what_no_device_draws_is_refused(how: StepSampling, message: str) -> None:
     layout = StepLayout(replace(CAPACITY, biases=99), n_groups=1)
-    with pytest.raises(PlanError, match=f"{message}.*draw on the host"):
+    with pytest.raises(PlanError, match=f"{message}.*sample on the host"):
         encode_step(replace(STEP, sampling=[how]), layout)
 
 

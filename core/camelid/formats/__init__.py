@@ -1,1 +1,1 @@
-"""File formats. Parsers do no I/O: they ask for byte ranges, and a driver answers."""
+"""File formats of models. Parsers do no I/O: they request byte ranges, and a driver reads them."""

@@ -1,9 +1,9 @@
-"""GGUF: metadata and tensor directory of a model file, checked before anything is believed.
+"""GGUF: reader of a model file's metadata and tensor directory.
 
-`read_gguf` does no I/O. It is a generator that asks for byte ranges and is sent their bytes, so one
-parser serves a local file (`open_gguf`), HTTP Range requests and a File in a browser (`fetch_gguf`).
-Nothing is allocated before its size is known to fit in the file.
-Specification: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+`read_gguf` does no I/O. It is a generator that yields byte ranges and receives their bytes, so one parser
+serves a local file (`open_gguf`), HTTP Range requests and a File in a browser (`fetch_gguf`). A size is
+checked against the rest of the file before memory is allocated for it. Specification:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DEFAULT_ALIGNMENT = 32
 MAX_NAME_BYTES = 63  # GGML_MAX_NAME is 64 with the closing zero
 MAX_KEY_BYTES = 65535
 MAX_DIMS = 4
-MAX_STRING_BYTES = (
-    16 << 20
-)  # chat templates have 100 KB; one wide character makes Python's copy four times that
-# Python objects take up to 60 bytes for an item and 600 for an entry or tensor, which these hold to 0.6 GB.
-MAX_ARRAY_ITEMS = 1 << 22  # of all arrays; the largest known files have 1.3 million
+# Chat templates have 100 KB; one wide character makes Python's copy of a string four times as large.
+MAX_STRING_BYTES = 16 << 20
+# A Python object needs up to 60 bytes per item and 600 per entry or tensor; these limits bound the sum to 0.6
+# GB.
+MAX_ARRAY_ITEMS = 1 << 22  # in all arrays together; the largest known files have 1.3 million
 MAX_ENTRIES = 1 << 16
 MAX_TENSORS = 1 << 18
 MAX_SIZE = (1 << 63) - 1  # sizes must fit a signed 64-bit integer on every backend
@@ -68,12 +68,12 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 
 
 def open_gguf(path: str | PathLike[str]) -> Gguf:
-    """The header of a local file; ModelFormatError if it cannot be read or breaks a rule."""
+    """Reads the header of a local file. Raises ModelFormatError if it is unreadable or malformed."""
     return read_file(path, _parser)
 
 
 async def fetch_gguf(read: Callable[[int, int], Awaitable[bytes]], file_size: int, path: str = "") -> Gguf:
-    """The header of a remote file: `read(offset, length)` answers with exactly those bytes."""
+    """Reads the header of a remote file; `read(offset, length)` returns exactly those bytes."""
     return await read_remote(read, file_size, path, _parser)
 
 
@@ -82,10 +82,10 @@ def _parser(file_size: int, path: str) -> Ask[Gguf]:
 
 
 def read_gguf(file_size: int, *, path: str = "") -> Ask[Gguf]:
-    """Parse a header: yields (offset, length), is sent those bytes, returns the Gguf.
+    """Parses a header: yields (offset, length), receives those bytes, returns the Gguf.
 
-    Asks in order, 64 KiB first and then twice as much up to 1 MiB, never beyond `file_size` bytes.
-    Raises ModelFormatError, or UnsupportedModelError for a version or tensor type it does not know.
+    Reads are in order: 64 KiB first, then doubling up to 1 MiB, never beyond `file_size` bytes. Raises
+    ModelFormatError for a malformed header, UnsupportedModelError for an unknown version or tensor type.
     """
     source = Source(file_size, path)
     version = yield from _read_version(source)
@@ -116,7 +116,7 @@ def _read_version(source: Source) -> Ask[int]:
 
 def _refuse_version(source: Source, version: int) -> NoReturn:
     if version & 0xFFFF == 0:
-        source.fail("a big-endian GGUF file; Camelid reads little-endian ones: convert the model again")
+        source.fail("a big-endian GGUF file; Camelid reads little-endian files: convert the model again")
     advice = (
         "convert the model again with a newer converter" if version < 2 else "a newer Camelid may read it"
     )
@@ -199,7 +199,10 @@ def _read_numbers(
 
 
 def _read_strings(source: Source, key: str, n: int) -> Ask[list[str]]:
-    """`n` strings; bytes that are not UTF-8 become lone surrogates (surrogateescape), which encode back."""
+    """Reads `n` strings.
+
+    Bytes that are not UTF-8 become lone surrogates (surrogateescape), which encode back.
+    """
     values: list[str] = []
     while len(values) < n:
         want = _take_strings(source, n, values)
@@ -216,7 +219,7 @@ def _check_string(source: Source, key: str, length: int) -> None:
 
 
 def _take_strings(source: Source, n: int, values: list[str]) -> int:
-    """Move whole strings from the window to `values`; the bytes that the next one needs, or 0 if done."""
+    """Moves complete strings from the window to `values`. Returns the bytes of the next string, 0 if done."""
     window, cursor, end = source.window, source.cursor, len(source.window)
     want = 0
     for _ in range(n - len(values)):
@@ -245,7 +248,7 @@ def _alignment(source: Source, metadata: dict[str, MetadataValue], kinds: dict[s
 
 @dataclass(frozen=True, slots=True)
 class _Info:
-    """A tensor as the directory lists it; `relative` counts from the start of the data."""
+    """A tensor as the directory lists it; `relative` is its offset from the start of the data."""
 
     name: str
     type: str
@@ -300,7 +303,10 @@ def _tensor_bytes(source: Source, name: str, row: QuantType, dims: tuple[int, ..
 def _place(
     source: Source, infos: dict[str, _Info], data_offset: int, alignment: int
 ) -> dict[str, GgufTensor]:
-    """Absolute offsets. Tensors must follow each other without holes, each padded to the alignment."""
+    """Computes absolute offsets.
+
+    Tensors must follow each other without holes, each padded to the alignment.
+    """
     tensors: dict[str, GgufTensor] = {}
     expected = 0
     for info in infos.values():

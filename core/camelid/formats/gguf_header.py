@@ -1,4 +1,4 @@
-"""What a GGUF header says: metadata, tensors, and getters that check the type of a value."""
+"""The header of a GGUF file: metadata, tensors, and getters that check the type of a value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUIRED: Final = _Required()
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor: `shape` is row-major (GGUF's order reversed), `offset` counts from the file's start."""
+    """A tensor of a file. `shape` is row-major (GGUF's order reversed), `offset` is from the file's start."""
 
     name: str
     type: str
@@ -33,7 +33,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class Gguf:
-    """The header of a file. `kinds` has each key's stored type, such as "uint32" or "array[string]"."""
+    """The header of a file. `kinds` maps each key to its stored type, such as "uint32" or "array[string]"."""
 
     version: int
     alignment: int
@@ -49,10 +49,10 @@ class Gguf:
     @overload
     def get(self, key: str, kind: type[T], default: D) -> T | D: ...
     def get(self, key: str, kind: type[T], default: D | _Required = REQUIRED) -> T | D:
-        """The value of `key`, which must be of `kind`: int, float, bool, str or a list of one of them.
+        """The value of `key`. `kind` is int, float, bool, str or a list of one of them.
 
-        A bool is not an int and an int is not a float, as in llama.cpp. ModelFormatError if the type
-        is another, or if the key is absent and has no default.
+        A bool is not an int and an int is not a float, as in llama.cpp. Raises ModelFormatError for a value
+        of another type, and for an absent key without a default.
         """
         value = self.metadata.get(key)
         if value is None:
@@ -70,7 +70,8 @@ class Gguf:
 
 
 def _is_kind(value: object, kind: object) -> bool:
-    """Arrays hold one type, so their first item stands for all; an empty array is of every list kind."""
+    """True if a value is of a kind. Only the first item of a list is checked, since an array has one type; an
+    empty list is of every list kind."""
     if get_origin(kind) is list:
         items = cast(list[object], value)
         return isinstance(value, list) and (not items or type(items[0]) is get_args(kind)[0])

@@ -1,4 +1,4 @@
-"""Metadata values as GGUF stores them: the kind a Python value takes, its range, its bytes."""
+"""Metadata values of GGUF for the writer: the kind of a Python value, its range, its bytes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from camelid.formats.gguf import ARRAY, MAX_KEY_BYTES, MAX_STRING_BYTES, NUMBERS
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.source import U64, format_error
 
-PIECE_ITEMS = 8192  # items of an array that are encoded at once
+PIECE_ITEMS = 8192  # array items that are encoded at once
 NUMBER_IDS: dict[str, int] = {name: type_id for type_id, (name, _, _) in NUMBERS.items()}
-# In the order in which a list of ints tries them.
+# In order of preference for a list of ints.
 INT_RANGES: dict[str, tuple[int, int]] = {
     "uint32": (0, (1 << 32) - 1),
     "int32": (-1 << 31, (1 << 31) - 1),
@@ -29,7 +29,10 @@ INFERRED: dict[type, Callable[[str, Sequence[int]], str]] = {
 
 
 def infer_kind(key: str, value: MetadataValue) -> str:
-    """The usual kind of a value; ModelFormatError if it has none."""
+    """The default kind of a Python value.
+
+    Raises ModelFormatError for an empty or mixed list or another type.
+    """
     if not isinstance(value, list):
         return _item_kind(key, [value])
     if not value:
@@ -42,7 +45,7 @@ def _item_kind(key: str, items: Sequence[object]) -> str:
     found = types.pop()
     if types or found not in INFERRED:
         names = ", ".join(sorted(kind.__name__ for kind in {found, *types}))
-        _fail(key, f"GGUF holds an int, float, bool, str or a list of one of them, not {names}")
+        _fail(key, f"GGUF stores an int, float, bool, str or a list of one of them, not {names}")
     return INFERRED[found](key, items)  # type: ignore[arg-type]
 
 
@@ -51,13 +54,13 @@ def _int_kind(key: str, items: Sequence[int]) -> str:
     for kind, (least, most) in INT_RANGES.items():
         if least <= low and high <= most:
             return kind
-    _fail(key, f"no integer type holds both {_shown(low)} and {_shown(high)}")
+    _fail(key, f"no integer type fits both {_shown(low)} and {_shown(high)}")
 
 
 def encode_name(what: str, name: str, limit: int) -> bytes:
-    """A key or tensor name after its length, held to the reader's rules: printable, 1 to `limit` bytes."""
+    """Encodes a key or tensor name with its length, by the reader's rules: printable, 1 to `limit` bytes."""
     if not name.isprintable():
-        message = f"a {what} holds control characters or lone surrogates: {name[:64]!r}"
+        message = f"a {what} contains control characters or lone surrogates: {name[:64]!r}"
         raise format_error("", message, got=name)
     data = name.encode("utf-8")
     if not 1 <= len(data) <= limit:
@@ -66,7 +69,7 @@ def encode_name(what: str, name: str, limit: int) -> bytes:
 
 
 def encode_entry(key: str, kind: str, value: MetadataValue) -> Iterator[bytes]:
-    """The bytes of one metadata entry, in pieces. ModelFormatError if the value is not of that kind."""
+    """Encodes one metadata entry, in pieces. Raises ModelFormatError if the value is not of the kind."""
     yield encode_name("metadata key", key, MAX_KEY_BYTES)
     item_kind = kind[6:-1] if kind.startswith("array[") and kind.endswith("]") else kind
     if item_kind not in NUMBER_IDS and item_kind != "string":
@@ -91,7 +94,7 @@ def _encode_items(key: str, kind: str, items: Sequence[object]) -> bytes:
     want = PYTHON_TYPES.get(kind, int)
     odd = next((item for item in items if type(item) is not want), None)
     if odd is not None or None in items:
-        _fail(key, f"{_shown(odd)} is {type(odd).__name__}, but {kind} holds {want.__name__}")
+        _fail(key, f"{_shown(odd)} is {type(odd).__name__}, but {kind} stores {want.__name__}")
     if kind == "string":
         return b"".join(_encode_string(key, str(item)) for item in items)
     return _encode_numbers(key, kind, items)
@@ -117,14 +120,14 @@ def _encode_string(key: str, value: str) -> bytes:
     try:
         data = value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        _fail(key, f"{value[error.start : error.start + 8]!r} holds a lone surrogate that stands for no byte")
+        _fail(key, f"{value[error.start : error.start + 8]!r} contains a lone surrogate that encodes no byte")
     if len(data) > MAX_STRING_BYTES:
         _fail(key, f"a string of {len(data)} bytes; at most {MAX_STRING_BYTES} are allowed")
     return U64.pack(len(data)) + data
 
 
 def _shown(value: object) -> str:
-    """Short, and safe: Python does not print an int of more than 4300 digits."""
+    """A value as errors show it, shortened. Python does not print an int of more than 4300 digits."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
     return f"{value!r:.60}"

@@ -1,7 +1,7 @@
-"""Writing GGUF: versions 2 and 3, streamed, held to the rules that the reader holds files to.
+"""GGUF writer: versions 2 and 3, streamed, checked by the same rules as the reader.
 
-A file appears under its name only when it is whole: it grows under another name in the same folder, and is
-renamed after its bytes have reached the disk. Besides the metadata, memory holds one chunk at a time.
+A file appears under its name only when complete: it is written under a temporary name in the same folder, and
+renamed after fsync. Memory holds the metadata and one chunk of tensor data.
 Specification: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -35,7 +35,7 @@ from camelid.formats.quants import QUANTS, quant
 from camelid.formats.source import MAX_HEADER_BYTES, U64, format_error, located
 
 Chunks: TypeAlias = Callable[[], Iterable[bytes | bytearray | memoryview]]
-Progress: TypeAlias = Callable[[str, int, int], object]  # tensor, bytes of tensor data written, of how many
+Progress: TypeAlias = Callable[[str, int, int], object]  # tensor name, bytes of tensor data written, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,15 @@ class TensorOut:
 def infer_kinds(
     metadata: Mapping[str, MetadataValue], kinds: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """A kind for every key: the one in `kinds`, else the usual one of the value's Python type.
+    """The kind of every key: its kind in `kinds`, else the default kind of the value's Python type.
 
-    int is uint32 where it fits, else int32 or int64 if negative and uint64 if not; float is float32. A list
-    takes the first of these that holds all of its items. ModelFormatError for an empty or mixed list.
+    An int is uint32 if it fits, else int32 or int64 if negative, else uint64; a float is float32. A list has
+    the first of these kinds that fits all items. Raises ModelFormatError for an empty or mixed list.
     """
-    given = kinds or {}
-    return {key: given[key] if key in given else infer_kind(key, value) for key, value in metadata.items()}
+    explicit = kinds or {}
+    return {
+        key: explicit[key] if key in explicit else infer_kind(key, value) for key, value in metadata.items()
+    }
 
 
 def write_gguf(
@@ -70,12 +72,13 @@ def write_gguf(
     version: int = 3,
     progress: Progress | None = None,
 ) -> None:
-    """Write a file, or leave nothing behind.
+    """Writes a file completely, or leaves no file behind.
 
-    `kinds` names each key's stored type as `Gguf.kinds` does ("uint32", "array[string]", ...). `alignment`
-    is the one in the metadata or else 32; another one is added to the metadata. Raises ModelFormatError if
-    a rule would be broken, a tensor's bytes are too few or too many, or the file cannot be written, and
-    UnsupportedModelError for a version or tensor type that is not known.
+    `kinds` maps each key to its stored type, as in `Gguf.kinds` ("uint32", "array[string]", ...). `alignment`
+    defaults to the metadata's alignment, else 32; an alignment other than 32 is added to the metadata. Raises
+    ModelFormatError if the file would break a rule of the reader, if the chunks of a tensor have the wrong
+    number of bytes, and if the file cannot be written; UnsupportedModelError for an unknown version or tensor
+    type.
     """
     name = fspath(path)
     with _located(name):
@@ -90,7 +93,7 @@ def write_gguf(
 
 @contextmanager
 def _located(path: str) -> Generator[None]:
-    """Errors raised inside open with the path and have it among their facts."""
+    """Prefixes errors of the block with the path, and adds the path to their facts."""
     try:
         yield
     except CamelidError as error:
@@ -107,12 +110,12 @@ def _with_alignment(
 ) -> tuple[Entries, int]:
     _check_keys(metadata, kinds)
     entries = {key: (kinds[key], value) for key, value in metadata.items()}
-    wanted = DEFAULT_ALIGNMENT if alignment is None else alignment
-    kind, stored = entries.get("general.alignment", ("uint32", wanted))
+    default = DEFAULT_ALIGNMENT if alignment is None else alignment
+    kind, stored = entries.get("general.alignment", ("uint32", default))
     if kind != "uint32" or type(stored) is not int:
         _fail(f"general.alignment must be uint32, found {stored!r} as {kind}", key="general.alignment")
     if alignment not in (None, stored):
-        _fail(f"alignment {alignment} was asked for, but general.alignment is {stored}", alignment=alignment)
+        _fail(f"alignment {alignment} was requested, but general.alignment is {stored}", alignment=alignment)
     if not 0 < stored < 1 << 32 or stored & (stored - 1):
         _fail(f"the alignment must be a power of two below 2**32, found {stored}", alignment=stored)
     if stored != DEFAULT_ALIGNMENT:
@@ -129,7 +132,7 @@ def _check_keys(metadata: Mapping[str, MetadataValue], kinds: Mapping[str, str])
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A tensor, the bytes that its chunks must add up to, and where they begin in the data."""
+    """A tensor with the total bytes of its chunks, and its offset from the start of the data."""
 
     out: TensorOut
     n_bytes: int
@@ -152,7 +155,7 @@ def _plan(tensors: Sequence[TensorOut], alignment: int) -> _Plan:
         placed[tensor.name] = _Placed(tensor, n_bytes, relative)
         relative += n_bytes + -n_bytes % alignment
     if relative > MAX_SIZE:
-        _fail(f"the tensors take {relative} bytes; at most {MAX_SIZE} are allowed", n_bytes=relative)
+        _fail(f"the tensors need {relative} bytes; at most {MAX_SIZE} are allowed", n_bytes=relative)
     return _Plan(tuple(placed.values()), sum(tensor.n_bytes for tensor in placed.values()))
 
 
@@ -165,7 +168,7 @@ def _tensor_bytes(tensor: TensorOut) -> int:
     if not 1 <= len(shape) <= MAX_DIMS:
         _fail(f"{name}: {len(shape)} dimensions; 1 to {MAX_DIMS} are allowed", tensor=name, got=shape)
     if any(type(n) is not int or n < 1 for n in shape):
-        _fail(f"{name}: shape {shape} must hold whole numbers from 1", tensor=name, got=shape)
+        _fail(f"{name}: shape {shape} must have whole numbers from 1", tensor=name, got=shape)
     row = quant(tensor.type)
     if shape[-1] % row.block:
         message = f"{name}: rows of {shape[-1]} values do not divide into {row.name} blocks of {row.block}"
@@ -210,7 +213,7 @@ def _info(placed: _Placed) -> bytes:
 
 
 class _Output:
-    """The growing file. Only its own failures become errors that speak of writing."""
+    """The file under its temporary name. Only OSErrors of this file become "cannot be written" errors."""
 
     def __init__(self, file: BinaryIO, path: str, n_bytes: int) -> None:
         self.file = file
@@ -226,11 +229,11 @@ class _Output:
         self.position += memoryview(data).nbytes
 
     def pad(self, alignment: int) -> None:
-        """Zeros up to the next multiple of `alignment`, in pieces, as an alignment may be 2 GiB."""
-        left = -self.position % alignment
-        while left:
-            self.write(bytes(min(left, 1 << 20)))
-            left -= min(left, 1 << 20)
+        """Writes zeros up to the next multiple of `alignment`, in pieces, since an alignment may be 2 GiB."""
+        n = -self.position % alignment
+        while n:
+            self.write(bytes(min(n, 1 << 20)))
+            n -= min(n, 1 << 20)
 
     def flush(self) -> None:
         try:
@@ -242,7 +245,7 @@ class _Output:
 
 @contextmanager
 def _whole_file(path: str, n_bytes: int) -> Generator[_Output]:
-    """A file that takes its name when the block has ended well, and vanishes otherwise."""
+    """Opens a temporary file; renames it to `path` if the block succeeds, deletes it otherwise."""
     target = Path(path)
     part = target.parent / f".{secrets.token_hex(8)}.part"
     try:
@@ -258,7 +261,7 @@ def _whole_file(path: str, n_bytes: int) -> Generator[_Output]:
         file.close()
         _rename(part, target, n_bytes)
     except BaseException:
-        with suppress(OSError):  # closing flushes again what the disk has just refused
+        with suppress(OSError):  # close flushes the bytes again that the disk has refused
             file.close()
         part.unlink(missing_ok=True)
         raise
@@ -273,7 +276,7 @@ def _rename(part: Path, target: Path, n_bytes: int) -> None:
 
 def _unwritable(path: str, error: OSError, n_bytes: int) -> CamelidError:
     reason = error.strerror or type(error).__name__
-    message = f"cannot be written: {reason}; its tensors take {n_bytes} bytes, and nothing was left behind"
+    message = f"cannot be written: {reason}; its tensors need {n_bytes} bytes, and no partial file was left"
     return format_error(path, message, n_bytes=n_bytes)
 
 
@@ -295,23 +298,23 @@ def _write_tensors(out: _Output, plan: _Plan, alignment: int, progress: Progress
 
 
 def _write_tensor(out: _Output, placed: _Placed) -> Iterator[int]:
-    """Write a tensor's chunks; yields the size of each."""
-    left = placed.n_bytes
+    """Writes the chunks of a tensor, and yields the size of each."""
+    remaining = placed.n_bytes
     for chunk in placed.out.chunks():
         n = memoryview(chunk).nbytes
-        left -= n
-        if left < 0:
+        remaining -= n
+        if remaining < 0:
             _wrong_size(placed, f"more than {placed.n_bytes}")
         out.write(chunk)
         yield n
-    if left:
-        _wrong_size(placed, str(placed.n_bytes - left))
+    if remaining:
+        _wrong_size(placed, str(placed.n_bytes - remaining))
 
 
 def _wrong_size(placed: _Placed, got: str) -> NoReturn:
     tensor = placed.out
-    want = f"{tensor.type} of shape {tensor.shape} takes {placed.n_bytes}"
-    _fail(f"{tensor.name}: its chunks hold {got} bytes, but {want}", tensor=tensor.name, got=got)
+    want = f"{tensor.type} of shape {tensor.shape} needs {placed.n_bytes}"
+    _fail(f"{tensor.name}: its chunks have {got} bytes, but {want}", tensor=tensor.name, got=got)
 
 
 def _fail(message: str, **facts: object) -> NoReturn:

@@ -1,7 +1,8 @@
-"""A model's directory as Hugging Face lays it out: settings, tokenizer files, and where each tensor lies.
+"""Hugging Face model directories: settings, tokenizer files, and the file and offset of each tensor.
 
-Only headers are read, one file open at a time; no code that a directory brings is ever run, and pickles are
-refused by name. Files are found by listing the directory, never by joining a name that a file states.
+Only headers of weight files are read, one file open at a time. Code in a directory is never run, and pickles
+are refused by name. Files are looked up in the directory's listing; names stated in files are never joined to
+a path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class JsonFile:
-    """A settings file: how large it may be, and whether NaN and Infinity are let in."""
+    """A settings file: its name, its size limit, and a flag that allows NaN and Infinity."""
 
     name: str
     max_bytes: int
@@ -38,19 +39,19 @@ class JsonFile:
 
 CONFIG = JsonFile("config.json", 16 * MIB, allow_infinity=True)  # mamba2's time_step_limit is [0.0, Infinity]
 GENERATION = JsonFile("generation_config.json", MIB)
-TOKENIZER = JsonFile("tokenizer.json", 64 * MIB)  # the largest known have 35
+TOKENIZER = JsonFile("tokenizer.json", 64 * MIB)  # the largest known file has 35 MiB
 TOKENIZER_CONFIG = JsonFile("tokenizer_config.json", 64 * MIB)
 TEMPLATE_JSON = JsonFile("chat_template.json", MAX_TEMPLATE_BYTES)
 SPECIAL_TOKENS = JsonFile("special_tokens_map.json", MIB)
-# Ending or name of a pickle: code that runs when it is loaded.
+# Name endings of pickles. Loading a pickle runs code.
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin.index.json")
 
 
 @dataclass(frozen=True, slots=True)
 class HfDirectory:
-    """What a directory says. An absent file's settings are {}. `tensors[...].file` is a key of `files`.
+    """The contents of a directory. The settings of an absent file are {}.
 
-    `chat_templates` are by name; the usual one is "default".
+    `tensors[...].file` is a key of `files`. `chat_templates` are by name; the default template is "default".
     """
 
     path: Path
@@ -65,21 +66,21 @@ class HfDirectory:
 
     @property
     def chat_template(self) -> str | None:
-        """The usual chat template."""
+        """The default chat template, None if absent."""
         return self.chat_templates.get(DEFAULT)
 
     @property
     def settings(self) -> Config:
-        """config.json with getters that check types and name the file."""
+        """config.json with getters that check types; their errors name the file."""
         return Config(self.config, str(self.path / CONFIG.name))
 
 
 def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfDirectory:
-    """Read a directory's settings and the headers of its safetensors files.
+    """Reads the settings of a directory and the headers of its safetensors files.
 
-    Without `with_weights`, a tokenizer alone will do: neither config.json nor weights need be there. Raises
-    ModelFormatError, naming the file, if one is missing, malformed or too large or if the shards do not
-    hold what their index says; UnsupportedModelError for pickles, adapters and unknown dtypes.
+    Without `with_weights`, config.json and weights are optional: a tokenizer alone is enough. Raises
+    ModelFormatError with the file's name if a file is missing, malformed or too large, and if the shards
+    disagree with their index; UnsupportedModelError for pickles, adapters and unknown dtypes.
     """
     path = Path(fspath(directory))
     files = _list(path)
@@ -101,36 +102,36 @@ def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfD
 
 
 def _list(path: Path) -> dict[str, Path]:
-    """The directory's files. Links are followed: the hub's cache links each name to a file elsewhere."""
+    """Files of the directory by name. Links are followed: in the hub's cache each name is a link."""
     try:
         entries = sorted(path.iterdir())
         return {entry.name: entry for entry in entries if is_plain(entry.name) and entry.is_file()}
     except FileNotFoundError:
         raise format_error(str(path), "there is no such directory") from None
     except NotADirectoryError:
-        raise format_error(str(path), "this is a file; the directory that holds it is expected") from None
+        raise format_error(str(path), "this is a file; a model's directory is expected") from None
     except OSError as error:
         raise format_error(str(path), f"the directory cannot be read: {error.strerror or error}") from error
 
 
 def _refuse(path: Path, files: dict[str, Path]) -> NoReturn:
-    """There is no complete model here; say what there is instead."""
+    """Raises the error of a directory without a complete model; the message names the files found instead."""
     if found := [name for name in files if name.endswith(".gguf")]:
-        _fail(path, f"this directory holds GGUF; give the path of the file itself, such as {path / found[0]}")
+        _fail(path, f"this directory has GGUF files; give the path of a file, such as {path / found[0]}")
     if "adapter_config.json" in files:
         message = "this is an adapter (adapter_config.json), not a model; give its base model's directory"
         raise _unsupported(path, message, "adapter_config.json")
     if found := [name for name in files if name.endswith(PICKLES)]:
-        message = f"{found[0]} is a pickle, which can run code, and is never read: convert it to safetensors"
+        message = f"{found[0]} is a pickle, which can run code, and is never read; convert it to safetensors"
         raise _unsupported(path, message, found[0])
     if CONFIG.name not in files:
-        _fail(path, f"there is no config.json; a model's directory has one beside its weights{_holds(files)}")
-    _fail(path, f"there is neither model.safetensors nor model.safetensors.index.json{_holds(files)}")
+        _fail(path, f"there is no config.json; a model's directory has it beside the weights{_found(files)}")
+    _fail(path, f"there is neither model.safetensors nor model.safetensors.index.json{_found(files)}")
 
 
-def _holds(files: dict[str, Path]) -> str:
+def _found(files: dict[str, Path]) -> str:
     names = ", ".join(list(files)[:5])
-    return f"; it holds {names}" + (" and others" if len(files) > 5 else "") if files else "; it is empty"
+    return f"; found {names}" + (" and others" if len(files) > 5 else "") if files else "; it is empty"
 
 
 def _unsupported(path: Path, message: str, name: str) -> UnsupportedModelError:
@@ -149,7 +150,7 @@ def _read_json(files: dict[str, Path], row: JsonFile) -> JsonObject:
 
 
 def _chat_templates(path: Path, files: dict[str, Path], tokenizer_config: JsonObject) -> dict[str, str]:
-    """Templates by name, "default" among them: from files of their own, else from tokenizer_config.json."""
+    """Chat templates by name: from template files, else from tokenizer_config.json."""
     found = _listed_templates(files.get(TEMPLATE_JSON.name), _read_json(files, TEMPLATE_JSON))
     if TEMPLATE in files:
         found = {DEFAULT: _read_text(files[TEMPLATE])}
@@ -159,19 +160,19 @@ def _chat_templates(path: Path, files: dict[str, Path], tokenizer_config: JsonOb
 
 
 def _listed_templates(path: Path | None, settings: JsonObject) -> dict[str, str]:
-    """The entry chat_template: one template, or several named ones."""
+    """Templates of the entry chat_template, which is one template or a list of named templates."""
     value = settings.get("chat_template")
     if path is None or value is None:
         return {}
     if isinstance(value, str):
         return {DEFAULT: value}
     if not isinstance(value, list):
-        _fail(path, f"chat_template must be a string or a list of named ones, found {shown(value)}")
+        _fail(path, f"chat_template must be a string or a list of named templates, found {shown(value)}")
     return dict(_named_template(path, item) for item in cast(list[object], value))
 
 
 def _more_templates(folder: Path) -> dict[str, str]:
-    """NAME.jinja of the folder beside the tokenizer's files, as transformers 5 saves them."""
+    """Templates NAME.jinja of the folder additional_chat_templates, as transformers 5 saves them."""
     if not folder.is_dir():
         return {}
     found = {name: file for name, file in _list(folder).items() if name.endswith(".jinja")}

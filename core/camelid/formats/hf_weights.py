@@ -1,4 +1,4 @@
-"""Tensors of a directory: one model.safetensors, or shards that an index lists."""
+"""Tensors of a Hugging Face directory: one model.safetensors, or shards listed by an index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDING = ".safetensors"
 
 @dataclass(frozen=True, slots=True)
 class HfTensor:
-    """One tensor: `file` is the name of its file in the directory, `offset` counts from that file's start."""
+    """A tensor. `file` is the name of its file in the directory, `offset` is from that file's start."""
 
     name: str
     type: str
@@ -31,28 +31,28 @@ class HfTensor:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is that of a file in its own directory on every system: no path, no drive, no dots."""
+    """True for a plain file name on every system: no path, no drive, no leading dot."""
     return name.isprintable() and name[:1] not in {"", "."} and not set(name) & set('/\\:*?"<>|')
 
 
 def list_tensors(directory: Path, files: Mapping[str, Path]) -> dict[str, HfTensor]:
-    """Every tensor by name; {} if there are no weights. model.safetensors goes before an index.
+    """Lists tensors by name; {} without weights. model.safetensors takes precedence over an index.
 
-    ModelFormatError if a header is malformed, a shard is missing, or the index and the shards disagree.
+    Raises ModelFormatError for a malformed header, a missing shard, and shards that disagree with the index.
     """
     if SINGLE in files:
         return _read_shards(directory, {SINGLE: files[SINGLE]})
     if INDEX not in files:
         return {}
     index = files[INDEX]
-    wanted = _weight_map(index)
-    tensors = _read_shards(directory, _find_shards(index, wanted, files))
-    _compare(index, wanted, tensors)
+    weight_map = _weight_map(index)
+    tensors = _read_shards(directory, _find_shards(index, weight_map, files))
+    _compare(index, weight_map, tensors)
     return tensors
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    """The file of each tensor. Names with a path in them are refused before anything is looked up."""
+    """Reads the file name of each tensor. Names with a path are refused before any file is looked up."""
     header = parse_object(read_small(index, MAX_INDEX_BYTES), path=str(index), what="the index")
     value = header.get("weight_map")
     if not isinstance(value, dict) or not value:
@@ -66,13 +66,13 @@ def _check_file(index: Path, name: str, file: object) -> None:
     if not isinstance(file, str):
         _fail(index, f"{shown(name)}: a file's name is expected, found {shown(file)}")
     if not is_plain(file):
-        _fail(index, f"{shown(name)}: {shown(file)} is no plain file name; shards lie beside their index")
+        _fail(index, f"{shown(name)}: {shown(file)} is no plain file name; shards must be beside their index")
     if not file.endswith(ENDING):
-        _fail(index, f"{shown(name)}: {shown(file)} is not a {ENDING} file; only those are read")
+        _fail(index, f"{shown(name)}: {shown(file)} is not a {ENDING} file")
 
 
-def _find_shards(index: Path, wanted: dict[str, str], files: Mapping[str, Path]) -> dict[str, Path]:
-    names = sorted(set(wanted.values()))
+def _find_shards(index: Path, weight_map: dict[str, str], files: Mapping[str, Path]) -> dict[str, Path]:
+    names = sorted(set(weight_map.values()))
     if len(names) > MAX_SHARDS:
         _fail(index, f"{len(names)} shards; at most {MAX_SHARDS} are allowed")
     missing = [name for name in names if name not in files]
@@ -94,15 +94,15 @@ def _read_shards(directory: Path, shards: Mapping[str, Path]) -> dict[str, HfTen
     return found
 
 
-def _compare(index: Path, wanted: dict[str, str], tensors: dict[str, HfTensor]) -> None:
+def _compare(index: Path, weight_map: dict[str, str], tensors: dict[str, HfTensor]) -> None:
     for name, tensor in tensors.items():
-        if name not in wanted:
-            _fail(index, f"{name}: it is in {tensor.file}, but in no entry of the index")
-        if wanted[name] != tensor.file:
-            _fail(index, f"{name}: the index says {wanted[name]}, but it is in {tensor.file}")
-    for name, file in wanted.items():
+        if name not in weight_map:
+            _fail(index, f"{name}: the tensor is in {tensor.file}, but not in the index")
+        if weight_map[name] != tensor.file:
+            _fail(index, f"{name}: the index states {weight_map[name]}, but the tensor is in {tensor.file}")
+    for name, file in weight_map.items():
         if name not in tensors:
-            _fail(index, f"{shown(name)}: the index says {file}, but that file has no such tensor")
+            _fail(index, f"{shown(name)}: the index states {file}, but that file has no such tensor")
 
 
 def _fail(path: Path, message: str) -> NoReturn:

@@ -1,7 +1,7 @@
-"""JSON that others wrote: every way to be wrong, too deep, too big or ambiguous is one ModelFormatError.
+"""Strict parser of untrusted JSON: malformed, too deep, too large and ambiguous text raises ModelFormatError.
 
-Stricter than `json.loads`: UTF-8 only, no key twice, no NaN or Infinity, no lone surrogate, no number that
-runs over. Grammar: RFC 8259; the strictness: RFC 7493 (I-JSON).
+Stricter than `json.loads`: UTF-8 only, no repeated key, no NaN or Infinity, no lone surrogate, no number that
+overflows. Grammar: RFC 8259; strictness: RFC 7493 (I-JSON).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from camelid.formats.source import format_error
 JsonObject: TypeAlias = dict[str, Any]
 
 MAX_DEPTH = 64  # of brackets; a tokenizer.json has about ten
-MAX_VALUES = 5 << 20  # at most about 130 bytes each in Python; the largest tokenizers have 2.4 million
-MAX_DIGITS = 400  # transformers writes 10**30 for "no limit"; Python's own bound is 4300, past it ValueError
-BLOCK = 1 << 20  # bytes whose structure is looked at together
+MAX_VALUES = 5 << 20  # up to 130 bytes each in Python; the largest tokenizers have 2.4 million
+MAX_DIGITS = 400  # transformers writes 10**30 for "no limit"; Python raises ValueError past 4300
+BLOCK = 1 << 20  # bytes that `_structure` scans at once
 ESCAPES = re.compile(rb"\\.", re.DOTALL)
 BACKSLASHES = re.compile(rb"\\*+")
 BETWEEN_VALUES = bytes(set(range(256)) - set(b"[]{},"))
-STEPS = bytes.maketrans(b"[]{},", b"\1\xff\1\xff\0")  # what each does to the depth
+STEPS = bytes.maketrans(b"[]{},", b"\1\xff\1\xff\0")  # a bracket -> its change of the depth
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_object(data: bytes, *, path: str, what: str, allow_infinity: bool = False) -> JsonObject:
-    """The JSON object that `data` holds; ModelFormatError, naming `what`, if it holds anything else.
+    """Parses a JSON object. Raises ModelFormatError for any other text; the message names the text as `what`.
 
     `allow_infinity` reads NaN and Infinity as floats, as transformers writes them.
     """
@@ -39,7 +39,7 @@ def parse_object(data: bytes, *, path: str, what: str, allow_infinity: bool = Fa
 
 
 def shown(value: object) -> str:
-    """A value as an error names it: short, whatever its size."""
+    """A value as errors show it: at most 60 characters."""
     if isinstance(value, list | dict):
         n = len(cast(list[object], value))
         if isinstance(value, dict) or n > 8:
@@ -51,7 +51,7 @@ def shown(value: object) -> str:
 
 
 def _structure(data: bytes) -> Iterator[bytes]:
-    """Brackets and commas outside strings, block by block; exact up to where the text is no JSON."""
+    """Yields the brackets and commas outside strings, block by block; exact up to the first JSON error."""
     start, in_string = 0, False
     while start < len(data):
         end = _block_end(data, start + BLOCK)
@@ -62,7 +62,7 @@ def _structure(data: bytes) -> Iterator[bytes]:
 
 
 def _block_end(data: bytes, end: int) -> int:
-    """`end`, or where the backslashes before it and the character that they may escape are over."""
+    """`end`, moved past a run of backslashes around it and the character that they may escape."""
     match = BACKSLASHES.match(data, end) if data[end - 1 : end] == b"\\" else None
     return match.end() + 1 if match else end
 
@@ -87,12 +87,12 @@ class _Parser:
         return found
 
     def check_size(self, data: bytes) -> None:
-        """Depth and number of values, in linear time, before Python builds any of them."""
+        """Checks depth and number of values, in linear time, before Python builds an object."""
         n = depth = 0
         for marks in _structure(data):
             n += len(marks)
             if n > MAX_VALUES:
-                self.fail(f"it holds more than {MAX_VALUES} brackets and commas")
+                self.fail(f"it has more than {MAX_VALUES} brackets and commas")
             depths = list(accumulate(memoryview(marks.translate(STEPS)).cast("b"), initial=depth))
             if max(depths) > MAX_DEPTH:
                 self.fail(f"its brackets nest deeper than {MAX_DEPTH}")
@@ -125,7 +125,7 @@ class _Parser:
 
     def integer(self, text: str) -> float:
         self.check_digits(text)
-        return -0.0 if text == "-0" else int(text)  # JSON's -0 is no whole number for other readers
+        return -0.0 if text == "-0" else int(text)  # other readers do not accept -0 as a whole number
 
     def number(self, text: str) -> float:
         self.check_digits(text)
@@ -147,4 +147,4 @@ class _Parser:
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
-            self.fail(f"a string holds a lone surrogate: {error.object[error.start]!r}")
+            self.fail(f"a string contains a lone surrogate: {error.object[error.start]!r}")

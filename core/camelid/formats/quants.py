@@ -1,7 +1,7 @@
-"""The tensor types of GGUF: id, values in a block, bytes of a block.
+"""Tensor types of GGUF: id, values per block, bytes per block.
 
-A row here says how big a tensor is, not that Camelid can compute with it: that takes a codec, and
-each backend lists the ones that it has. Source: ggml.h and ggml-common.h of llama.cpp.
+A row gives the size of a tensor. Computing with it needs a codec; each backend lists the codecs that it has.
+Source: ggml.h and ggml-common.h of llama.cpp.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from camelid.errors import ModelFormatError, UnsupportedModelError
 
 @dataclass(frozen=True, slots=True)
 class QuantType:
-    """One tensor type: every `block` values along a row are stored in `block_bytes` bytes."""
+    """A tensor type: each block of `block` values along a row is stored in `block_bytes` bytes."""
 
     name: str
     id: int
@@ -29,7 +29,7 @@ _ROWS = (
     QuantType("q5_0", 6, 32, 22),
     QuantType("q5_1", 7, 32, 24),
     QuantType("q8_0", 8, 32, 34),
-    QuantType("q8_1", 9, 32, 36),  # the gguf package says 40; block_q8_1 in C holds 2 halves and 32 bytes
+    QuantType("q8_1", 9, 32, 36),  # 40 in the gguf package, but block_q8_1 in C has 2 halves and 32 bytes
     QuantType("q2_k", 10, 256, 84),
     QuantType("q3_k", 11, 256, 110),
     QuantType("q4_k", 12, 256, 144),
@@ -62,7 +62,7 @@ _ROWS = (
 QUANTS: dict[str, QuantType] = {row.name: row for row in _ROWS}
 _BY_ID: dict[int, QuantType] = {row.id: row for row in _ROWS}
 
-# Ids that llama.cpp once wrote and no longer reads.
+# Ids of types that llama.cpp removed.
 RETIRED: dict[int, str] = {
     4: "q4_2",
     5: "q4_3",
@@ -76,13 +76,16 @@ RETIRED: dict[int, str] = {
 
 
 def quant(name: str) -> QuantType:
-    """The row of a lower-case type name such as "q8_0"; UnsupportedModelError if there is none."""
+    """The tensor type of a lower-case name such as "q8_0".
+
+    Raises UnsupportedModelError for an unknown name.
+    """
     row = QUANTS.get(name)
     return row if row else _unknown(f"unknown tensor type {name!r}", name)
 
 
 def quant_by_id(type_id: int) -> QuantType:
-    """The row of a GGUF type id; UnsupportedModelError if the id is unknown or retired."""
+    """The tensor type of a GGUF type id. Raises UnsupportedModelError for an unknown or retired id."""
     row = _BY_ID.get(type_id)
     if row:
         return row
@@ -92,7 +95,10 @@ def quant_by_id(type_id: int) -> QuantType:
 
 
 def row_bytes(name: str, n: int) -> int:
-    """Bytes of a row of `n` values in the named type; ModelFormatError if blocks do not fill it evenly."""
+    """Bytes of a row of `n` values of a type.
+
+    Raises ModelFormatError if `n` is not a multiple of its block.
+    """
     row = quant(name)
     if n % row.block:
         raise ModelFormatError(

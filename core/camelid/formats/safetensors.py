@@ -1,8 +1,8 @@
-"""safetensors: the directory of a file of tensors, checked before anything is believed.
+"""safetensors: reader of a file's header, the directory of its tensors.
 
-`read_safetensors` does no I/O: it asks for byte ranges, as `read_gguf` does. A file is 8 bytes of length, a
-JSON header of that length, and data that the tensors cover exactly, without holes or overlaps.
-Specification: https://github.com/huggingface/safetensors#format
+`read_safetensors` does no I/O: it requests byte ranges, like `read_gguf`. A file has 8 bytes of length, a
+JSON header of that length, and data that the tensors cover exactly, without holes or overlaps. Specification:
+https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from camelid.formats.json_text import JsonObject, parse_object, shown
 from camelid.formats.source import U64, Ask, Source, format_error, located, read_file, read_remote
 
 MAX_HEADER = 100_000_000
-MAX_DIMS = 64  # the format knows no limit; NumPy's is 64
+MAX_DIMS = 64  # the format has no limit; NumPy's is 64
 MAX_NAME = 255  # characters
 METADATA = "__metadata__"
 FIELDS = {"dtype", "shape", "data_offsets"}
-# Bits a value. A row says how big a tensor is, not that a model can be run from it.
+# Bits per value. A row gives the size of a tensor; running a model needs a codec for its type.
 DTYPES: dict[str, int] = {
     "BOOL": 8,
     "U8": 8,
@@ -51,7 +51,7 @@ DTYPES: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class SafeTensor:
-    """One tensor: `type` is its dtype in lower case ("bf16"), `offset` counts from the file's start."""
+    """A tensor of a file. `type` is its dtype in lower case ("bf16"), `offset` is from the file's start."""
 
     name: str
     type: str
@@ -62,7 +62,7 @@ class SafeTensor:
 
 @dataclass(frozen=True, slots=True)
 class Safetensors:
-    """The header of a file; `metadata` is what its writer noted, such as {"format": "pt"}."""
+    """The header of a file. `metadata` is its entry __metadata__, such as {"format": "pt"}."""
 
     metadata: dict[str, str]
     tensors: dict[str, SafeTensor]
@@ -71,21 +71,21 @@ class Safetensors:
 
 
 def open_safetensors(path: str | PathLike[str]) -> Safetensors:
-    """The header of a local file; ModelFormatError if it cannot be read or breaks a rule."""
+    """Reads the header of a local file. Raises ModelFormatError if it is unreadable or malformed."""
     return read_file(path, read_safetensors)
 
 
 async def fetch_safetensors(
     read: Callable[[int, int], Awaitable[bytes]], file_size: int, path: str = ""
 ) -> Safetensors:
-    """The header of a remote file: `read(offset, length)` answers with exactly those bytes."""
+    """Reads the header of a remote file; `read(offset, length)` returns exactly those bytes."""
     return await read_remote(read, file_size, path, read_safetensors)
 
 
 def read_safetensors(file_size: int, path: str = "") -> Ask[Safetensors]:
-    """Parse a header: yields (offset, length), is sent those bytes, returns the Safetensors.
+    """Parses a header: yields (offset, length), receives those bytes, returns the Safetensors.
 
-    Raises ModelFormatError, or UnsupportedModelError for a dtype whose size it does not know.
+    Raises ModelFormatError for a malformed header, UnsupportedModelError for an unknown dtype.
     """
     source = Source(file_size, path)
     data = yield from _read_header(source)
@@ -114,9 +114,9 @@ def _read_header(source: Source) -> Ask[bytes]:
 
 
 def _lookalike(head: bytes) -> str:
-    """A hint at what the file really is; any text read as a length is a huge one."""
+    """A hint at the actual format of the file, empty if unknown."""
     if head.startswith(b"GGUF"):
-        return "; this is a GGUF file, whatever its name says"
+        return "; this is a GGUF file, whatever its name"
     start = head.lstrip().lower()
     hints = [hint for magic, hint in LOOKALIKES if start.startswith(magic.lower())]
     return f"; {hints[0]}" if hints else ""
@@ -143,8 +143,8 @@ def _tensor(path: str, name: str, info: object, start: int) -> SafeTensor:
     begin, end = _offsets(path, name, fields["data_offsets"])
     n_bytes = _n_bytes(path, name, shape, bits)
     if end - begin != n_bytes:
-        want = f"{dtype} of shape {shown(list(shape))} takes {n_bytes}"
-        _fail(path, name, f"data_offsets [{begin}, {end}] hold {end - begin} bytes, but {want}")
+        want = f"{dtype} of shape {shown(list(shape))} needs {n_bytes}"
+        _fail(path, name, f"data_offsets [{begin}, {end}] span {end - begin} bytes, but {want}")
     return SafeTensor(name, dtype.lower(), shape, start + begin, n_bytes)
 
 
@@ -172,7 +172,7 @@ def _dtype(path: str, name: str, value: object) -> tuple[str, int]:
 
 
 def _is_counts(value: object) -> TypeGuard[list[int]]:
-    """A list of whole numbers from 0; true and 1.0 are none."""
+    """True for a list of whole numbers from 0; true and 1.0 are not whole numbers."""
     items = cast(list[object], value)
     return isinstance(value, list) and all(type(n) is int and 0 <= n <= MAX_SIZE for n in items)
 
@@ -192,7 +192,10 @@ def _offsets(path: str, name: str, value: object) -> tuple[int, int]:
 
 
 def _n_bytes(path: str, name: str, shape: tuple[int, ...], bits: int) -> int:
-    """Bytes of a tensor. As in the original reader, a product may not run over even on its way to a 0."""
+    """Bytes of a tensor.
+
+    As in the original reader, a product must not overflow even if a later factor is 0.
+    """
     n_bits = bits
     for n in shape:
         n_bits *= n
@@ -204,7 +207,7 @@ def _n_bytes(path: str, name: str, shape: tuple[int, ...], bits: int) -> int:
 
 
 def _check_cover(path: str, tensors: dict[str, SafeTensor], start: int, file_size: int) -> None:
-    """Every byte of the data belongs to exactly one tensor."""
+    """Checks that every byte of the data belongs to exactly one tensor."""
     end = start
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.n_bytes)):
         if tensor.offset != end:

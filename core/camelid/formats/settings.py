@@ -1,4 +1,4 @@
-"""Getters for settings that others wrote: each checks type and range, and an error names key and file."""
+"""Getters for untrusted settings: each checks type and range, and its error names key and file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from camelid.formats.json_text import JsonObject, shown
 from camelid.formats.source import format_error
 
 MAX_COUNT = (1 << 31) - 1
-MAX_NUMBER = 3.4e38  # what float32 holds
+MAX_NUMBER = 3.4e38  # the largest float32, rounded down
 
 
 class _Required:
@@ -24,8 +24,8 @@ REQUIRED: Final = _Required()
 class Config:
     """The values of a settings file, such as config.json. null counts as absent, as in transformers.
 
-    A getter without a default raises ModelFormatError if the key is absent, and always if the value is of
-    another type or out of range; a bool is not a number, and 4096.0 is not a count.
+    A getter raises ModelFormatError for a value of another type or out of range, and for an absent key
+    without a default. A bool is not a number, and 4096.0 is not a count.
     """
 
     values: JsonObject
@@ -33,7 +33,7 @@ class Config:
     prefix: str = ""
 
     def has(self, key: str) -> bool:
-        """Whether the key is there and not null."""
+        """True if the key is present and not null."""
         return self.values.get(key) is not None
 
     def count(
@@ -45,7 +45,7 @@ class Config:
         return value if _is_count(value, least, most) else self._refuse(key, want)
 
     def counts(self, key: str, *, least: int = 0, most: int = MAX_COUNT) -> list[int]:
-        """Whole numbers: a list of them or one alone, as in eos_token_id; [] if absent."""
+        """Whole numbers: a list or a single number, as in eos_token_id; [] if absent."""
         value = self._value(key, [])
         items = cast(list[object], value if isinstance(value, list) else [value])
         want = f"whole numbers from {least} to {most}"
@@ -69,7 +69,7 @@ class Config:
         return self._refuse(key, f"a finite number{bounds} up to {most:g}")
 
     def flag(self, key: str, default: bool | _Required = REQUIRED) -> bool:
-        """true or false."""
+        """A boolean."""
         value = self._value(key, default)
         return value if isinstance(value, bool) else self._refuse(key, "true or false")
 
@@ -84,7 +84,7 @@ class Config:
         return [item if isinstance(item, str) else self._refuse(key, "a list of strings") for item in items]
 
     def get_list(self, key: str) -> list[object]:
-        """A list of anything; [] if absent."""
+        """A list of values of any type; [] if absent."""
         value = self._value(key, [])
         return cast(list[object], value) if isinstance(value, list) else self._refuse(key, "a list")
 
@@ -94,7 +94,7 @@ class Config:
         return cast(JsonObject, value) if isinstance(value, dict) else self._refuse(key, "an object")
 
     def section(self, key: str) -> Config:
-        """An object with getters of its own, whose errors name the whole way: text_config.hidden_size."""
+        """An object as a Config. Its errors name the full key, such as text_config.hidden_size."""
         return Config(self.get_dict(key), self.path, f"{self.prefix}{key}.")
 
     def _value(self, key: str, default: object) -> object:

@@ -1,7 +1,7 @@
-"""Where a model can be cut: which of its layers go to a GPU, as llama.cpp counts them.
+"""Cuts of a model between CPU and GPU by `gpu_layers`, counted as in llama.cpp.
 
-Counted from the end: the head (the last norm, the output matrix and the draw) is the first that goes, then
-come the layers from the last to the first. With all of them goes the embedding.
+The count starts at the end: the head (last norm, output matrix and sampling) is the first part on the GPU,
+then the layers from the last to the first. The embedding is on the GPU if all layers are.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ ALL = -1
 
 
 def cut_for(spec: ModelSpec, gpu_layers: int) -> int:
-    """The first layer on the GPU, if so many of the model's layers and its head are to be there: 0 for all
-    of the model; the number of layers for the head alone; one more for nothing.
+    """The first layer on the GPU: 0 for the whole model, n_layers for the head alone, n_layers + 1 for no
+    part.
 
-    RequestError for a number below -1, and where layers on both sides would share keys and values.
+    Raises RequestError for `gpu_layers` below -1, for a model with an encoder, and for a cut between layers
+    that share keys and values.
     """
     n_layers = len(spec.layers)
     if gpu_layers < ALL:
@@ -29,7 +30,7 @@ def cut_for(spec: ModelSpec, gpu_layers: int) -> int:
     if not can_cut(spec, cut):
         fitting = [n_layers + 1 - i for i in range(n_layers + 1, -1, -1) if can_cut(spec, i)]
         raise RequestError(
-            f"gpu_layers is {gpu_layers}, but {_reason(spec)}; of {spec.name}, these can be on a GPU: "
+            f"gpu_layers is {gpu_layers}, but {_reason(spec)}; possible numbers for {spec.name}: "
             f"{', '.join(map(str, fitting))}",
             field="gpu_layers",
         )
@@ -37,7 +38,7 @@ def cut_for(spec: ModelSpec, gpu_layers: int) -> int:
 
 
 def can_cut(spec: ModelSpec, cut: int) -> bool:
-    """Whether the layers before `cut` can be on one device and the others on another."""
+    """True if the layers before `cut` can be on another device than the later layers."""
     if not 0 < cut <= len(spec.layers):
         return True
     return not spec.encoder and all(not 0 <= layer.kv_layer < cut for layer in spec.layers[cut:])

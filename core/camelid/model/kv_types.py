@@ -1,4 +1,4 @@
-"""How keys and values are held: the words that a caller chooses from, as rows."""
+"""KV cache types: the values of the option `kv_type`, as rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from camelid.plan.plan import StateSpec
 
 @dataclass(frozen=True, slots=True)
 class KvType:
-    """The storage type of each group under one word.
+    """Storage types of the state groups for one value of `kv_type`.
 
-    `kv` holds all rows, `window` those of sliding-window layers, `static` an encoder's, which the decoder
-    attends to with no recent rows among them. `tail` is the type of a second tier of recent rows, "" none.
+    `kv` is the type of layers that attend to all rows, `window` of sliding-window layers, `static` of the
+    encoder's rows that a decoder attends to. `tail` is the type of a second tier of recent rows, "" for no
+    tail.
     """
 
     kv: str
@@ -34,15 +35,15 @@ KV_TYPES: dict[str, KvType] = {
 
 
 def kv_row(kv_type: str) -> KvType:
-    """The row of a word; RequestError names the words there are."""
-    row = KV_TYPES.get(str(kv_type))  # a caller may have given what is no word at all
+    """The row of a `kv_type`. Raises RequestError for an unknown value."""
+    row = KV_TYPES.get(str(kv_type))  # str(), since a caller may pass an unhashable value
     if row is None:
         raise RequestError(f"kv_type is {kv_type!r}, expected one of {', '.join(KV_TYPES)}", field="kv_type")
     return row
 
 
 def check_columns(state: StateSpec, kv_type: str) -> StateSpec:
-    """The state itself; RequestError if the blocks of its type do not fill its rows."""
+    """Returns the state. Raises RequestError if its rows are not a whole number of blocks of its type."""
     block = quant(state.kv_type).block
     for name, cols in state.tensors:
         if cols % block:

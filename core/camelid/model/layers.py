@@ -1,4 +1,4 @@
-"""What layers are made of: the tables of blocks, and how a layer joins them to the stream it works on."""
+"""Layers: the tables of mixers and MLPs, and the residuals that join them to the stream."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "sparse_glu": sparse_glu, "exp
 
 
 def embed(c: Lowering) -> View:
-    """Tokens, with learned positions, types of tokens (position channel 1) and a norm where the model has
-    them; [T, C]."""
+    """Embeds tokens; [T, C]. Optional: learned positions, token types (position channel 1), a norm."""
     x = c.plan.embed(c.weights["token_embd"], TOKENS, c.spec.embedding_scale)
     for channel, name in enumerate(("position_embd", "token_types")):
         if name in c.weights:
@@ -37,12 +36,12 @@ def embed(c: Lowering) -> View:
 
 
 def apply_layer(c: Lowering, x: View, i: int) -> View:
-    """The stream after layer `i`, in place where the kind of residual allows it."""
+    """The stream after layer `i`; residuals other than `post` update it in place."""
     return RESIDUALS[c.layer(i).residual](c, x, i)
 
 
 def sequential(c: Lowering, x: View, i: int) -> View:
-    """x += mixer(norm(x)); x += mlp(norm(x)). Norms before and after each block, where the model has them."""
+    """x += mixer(norm(x)); x += mlp(norm(x)), with the model's norms before and after each block."""
     layer, blk, scale = c.layer(i), f"blk.{i}.", c.spec.residual_scale
     y = MIXERS[layer.mixer](c, c.norm_if(x, blk + "attn_norm"), i)
     c.plan.add(x, c.norm_if(y, blk + "post_attention_norm"), scale)
@@ -52,7 +51,7 @@ def sequential(c: Lowering, x: View, i: int) -> View:
 
 
 def post(c: Lowering, x: View, i: int) -> View:
-    """x = norm(x + mixer(x)); x = norm(x + mlp(x)), as in the first transformers (arXiv 1706.03762)."""
+    """x = norm(x + mixer(x)); x = norm(x + mlp(x)), as in the original transformer (arXiv 1706.03762)."""
     layer, blk = c.layer(i), f"blk.{i}."
     y = MIXERS[layer.mixer](c, x, i)
     c.plan.add(y, x)
@@ -72,7 +71,7 @@ def cross(c: Lowering, x: View, i: int) -> View:
 
 
 def altup(c: Lowering, x: View, i: int) -> View:
-    """Predicts all streams [T, N*C], runs the layer on the first, corrects all by what it found."""
+    """Predicts all streams [T, N*C], runs the layer on the first stream, and corrects all by its result."""
     layer, blk = c.layer(i), f"blk.{i}."
     first = streams.predict(c, x, i)  # [T, C]
     h = c.norm(first, blk + "attn_norm")

@@ -1,4 +1,4 @@
-"""What every block works with: the plan being built, the model's facts, its weights by name."""
+"""The context of blocks while a model is lowered: the plan being built, the spec, the weights by name."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
 
-RECURRENT = "recurrent"  # the state group of layers that keep one slot a sequence
-TOKENS = "tokens"  # the state group of sampled ids
-Tensors: TypeAlias = tuple[tuple[str, int], ...]  # what a state holds of a layer: names and floats
+RECURRENT = "recurrent"  # state group of layers with one slot per sequence
+TOKENS = "tokens"  # state group of sampled ids
+Tensors: TypeAlias = tuple[tuple[str, int], ...]  # state tensors of a layer: (name, floats per row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,45 +24,45 @@ class Lowering:
     plan: PlanBuilder
     spec: ModelSpec
     weights: Mapping[str, Weight]
-    layer_inputs: View | None = None  # [T, layers*P], where the model embeds tokens for every layer
-    cuts: tuple[int, ...] = ()  # layers before which a new stage begins; their number stands for the head
+    layer_inputs: View | None = None  # [T, layers*P], if the model embeds tokens for every layer
+    cuts: tuple[int, ...] = ()  # layers before which a new stage begins; n_layers is the head
 
     def stack(self, prefix: str) -> Lowering:
-        """The same for one of two stacks: blocks find `enc.` or `dec.` weights under their usual names."""
+        """The context of one of two stacks: its weights lose the prefix `enc.` or `dec.`."""
         return replace(self, weights={name.removeprefix(prefix): w for name, w in self.weights.items()})
 
     def layer(self, i: int) -> LayerSpec:
         return self.spec.layers[i]
 
     def state(self, i: int) -> StateRef:
-        """The state that layer `i` reads: its own, or that of the layer whose keys and values it shares."""
+        """The state that layer `i` reads: its own, or that of the layer it shares keys and values with."""
         layer = self.spec.layers[i]
         return StateRef(layer.state_group, i if layer.kv_layer < 0 else layer.kv_layer)
 
     def linear(self, x: View, name: str, out: str = "y", *, dtype: str = "") -> View:
-        """weight @ x, plus the bias if the model has one, in the plan's dtype unless given."""
+        """weight @ x, plus the bias if the model has one, stored in `dtype` (default: the plan's dtype)."""
         return self.plan.linear(x, self.weights[name], out, self.weights.get(f"{name}.bias"), dtype=dtype)
 
     @staticmethod
     def split(x: View, *sizes: int) -> tuple[View, ...]:
-        """Neighbouring columns of x, so many each."""
+        """Splits x into neighbouring views of these numbers of columns."""
         return tuple(x.slice(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True))
 
     def norm(self, x: View, name: str, size: int = 0) -> View:
-        """The norm of that name over groups of `size` columns (0: all)."""
+        """Norms x with the weights `name`, over groups of `size` columns (0: all)."""
         gain, bias = self.weights[name], self.weights.get(f"{name}.bias")
         return self.plan.norm(x, gain, self.spec.norm_eps, bias=bias, kind=self.spec.norm_kind, size=size)
 
     def norm_if(self, x: View, name: str, size: int = 0) -> View:
-        """The norm of that name, or x itself where the model has none there."""
+        """Norms x with the weights `name`, or returns x if the model has no such norm."""
         return self.norm(x, name, size) if name in self.weights else x
 
     def rope(self, x: View, name: str, head_dim: int, offset: int = 0) -> None:
-        """Turns the heads of x in place by the rotation of that name; "" turns nothing."""
+        """Rotates the heads of x in place by the RoPE tables `name`; no op if `name` is ""."""
         if name:
             spec, tables = self.spec.ropes[name], (self.weights[f"{name}.{t}"] for t in ("fine", "coarse"))
-            how = {"head_dim": head_dim, "dim": spec.dim, "offset": offset}
-            self.plan.rope(x, *tables, style=spec.style, **how)
+            sizes = {"head_dim": head_dim, "dim": spec.dim, "offset": offset}
+            self.plan.rope(x, *tables, style=spec.style, **sizes)
 
 
 Block: TypeAlias = Callable[[Lowering, View, int], View]  # (context, normed input [T, C], layer) -> [T, C]

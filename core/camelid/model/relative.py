@@ -1,8 +1,8 @@
 """Relative position biases (T5, arXiv 1910.10683, section 2.1): a number for each head and distance.
 
-A model learns one row for each bucket of distances: near ones have buckets of their own, those of others grow
-evenly in the logarithm up to a largest distance, beyond which all share the last. The ops take a row for each
-distance, so that no backend knows of buckets.
+A model learns one row per bucket of distances. Near distances have their own buckets; the buckets of others
+grow evenly in the logarithm up to a largest distance, and all distances beyond share the last bucket. The ops
+need one row per distance, so backends do not implement buckets.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ NAME = "attn_rel_b"
 
 
 def bias_back(c: Lowering, i: int) -> Weight | None:
-    """A row for each distance back, the last for all beyond; [max_distance + 1, H]. None if there is none."""
+    """Bias rows by distance back, the last for all beyond; [max_distance + 1, H]. None without a bias."""
     weight, most = _bias(c, i), c.spec.max_distance
     return weight and _pick(weight, [bucket(n, weight.rows, most) for n in range(most + 1)])
 
 
 def bias_around(c: Lowering, i: int) -> Weight | None:
-    """A row for each offset of a key from -max_distance on; [2 * max_distance + 1, H].
+    """Bias rows by offset of the key, from -max_distance; [2 * max_distance + 1, H]. None without a bias.
 
-    The first half of the buckets is for keys before the row and the row itself, the second for those after.
+    The first half of the buckets is for earlier keys and the row itself, the second half for later keys.
     """
     weight, most = _bias(c, i), c.spec.max_distance
     if weight is None:
@@ -36,7 +36,7 @@ def bias_around(c: Lowering, i: int) -> Weight | None:
 
 
 def bucket(distance: int, n_buckets: int, max_distance: int) -> int:
-    """The bucket of a distance >= 0, in integers, so that no rounded logarithm decides at a border."""
+    """The bucket of a distance >= 0, computed in integers: a rounded logarithm could be wrong at a border."""
     n_exact = n_buckets // 2
     if distance < n_exact:
         return distance
@@ -47,7 +47,7 @@ def bucket(distance: int, n_buckets: int, max_distance: int) -> int:
 
 
 def _bias(c: Lowering, i: int) -> Weight | None:
-    """The layer's own, or that of the first layer, which all layers share."""
+    """The bias of the layer, or of the first layer, which all layers then share."""
     return c.weights.get(f"blk.{i}.{NAME}", c.weights.get(f"blk.0.{NAME}"))
 
 

@@ -1,8 +1,8 @@
-"""RoPE angles as tables.
+"""RoPE angles as tables of cos and sin.
 
-WGSL's sin and cos are loose, so angles never reach a shader. A position p is split into p % 256 and the rest;
-two small tables hold cos and sin of both, and one complex product joins them (error about 1e-7), which keeps
-a 128k context at under 1,000 table rows.
+WGSL's sin and cos are imprecise, so shaders compute no angles. A position p is split into p % 256 and the
+rest; two small tables have cos and sin of both, and one complex product joins them (error about 1e-7). A
+context of 128k positions needs fewer than 1,000 table rows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FINE_ROWS = 256
 
 
 def rope_weights(spec: ModelSpec) -> dict[str, Weight]:
-    """The tables of every rotation of the model, as `<rope>.fine` and `<rope>.coarse`."""
+    """Tables of all ropes of the model, by name: `<rope>.fine` and `<rope>.coarse`."""
     tables = (rope_tables(rope, spec.context_length, name) for name, rope in spec.ropes.items())
     return {weight.name: weight for pair in tables for weight in pair}
 
 
-@lru_cache(maxsize=8)  # every program of a model has the same
+@lru_cache(maxsize=8)  # all programs of a model have the same tables
 def rope_tables(rope: RopeSpec, context_length: int, name: str = "rope") -> tuple[Weight, Weight]:
-    """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin, alternating, for each pair."""
+    """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin of each pair, alternating."""
     n_coarse = -(-context_length // FINE_ROWS)
     frequencies, magnitude = rope_frequencies(rope, context_length), rope_magnitude(rope)
     fine = _angles(frequencies, range(FINE_ROWS), magnitude)
@@ -42,7 +42,7 @@ def _angles(frequencies: list[float], positions: range, magnitude: float) -> Ite
 
 
 def rope_frequencies(rope: RopeSpec, context_length: int) -> list[float]:
-    """Radians a position, one for each pair: theta^(-2i/dim) / factor (RoFormer, arXiv 2104.09864)."""
+    """Radians per position of each pair: theta^(-2i/dim) / factor (RoFormer, arXiv 2104.09864)."""
     plain = [rope.theta ** (-2.0 * i / rope.dim) for i in range(rope.dim // 2)]
     factors = rope.factors or (1.0,) * len(plain)
     if rope.scaling:
@@ -61,7 +61,7 @@ def _longrope(rope: RopeSpec, context_length: int) -> tuple[float, ...]:
 
 
 def _yarn(rope: RopeSpec, _: int) -> tuple[float, ...]:
-    """Slow pairs are stretched by the factor, fast ones not at all, those between in part."""
+    """Factors of YaRN: slow pairs are stretched by the factor, fast pairs not at all, others in part."""
     s = _scaling(rope)
     low, high = _pair_of(s.beta_fast, rope), _pair_of(s.beta_slow, rope)
     if s.is_rounded:
@@ -72,7 +72,7 @@ def _yarn(rope: RopeSpec, _: int) -> tuple[float, ...]:
 
 
 def _pair_of(turns: float, rope: RopeSpec) -> float:
-    """The pair that makes so many turns over the original context."""
+    """Index of the pair that makes `turns` turns over the original context."""
     context = _scaling(rope).original_context
     return rope.dim * log(context / (turns * 2.0 * pi)) / (2.0 * log(rope.theta))
 
@@ -85,15 +85,15 @@ STRETCHES: dict[str, Callable[[RopeSpec, int], tuple[float, ...]]] = {
 
 
 def yarn_magnitude(factor: float) -> float:
-    """What multiplies cos and sin under YaRN (arXiv 2309.00071, section 3.4)."""
+    """Factor of cos and sin for YaRN (arXiv 2309.00071, section 3.4)."""
     return 0.1 * log(factor) + 1.0 if factor > 1.0 else 1.0
 
 
 def rope_magnitude(rope: RopeSpec) -> float:
-    """What multiplies cos and sin, so that attention keeps its entropy over a stretched context."""
+    """Factor of cos and sin, which keeps the entropy of attention over a stretched context."""
     return rope.scaling.magnitude if rope.scaling else 1.0
 
 
 def _scaling(rope: RopeSpec) -> RopeScaling:
-    assert rope.scaling is not None, "only a stretched rotation asks how"
+    assert rope.scaling is not None, "only a rope with scaling is stretched"
     return rope.scaling

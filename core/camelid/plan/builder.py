@@ -1,4 +1,4 @@
-"""Builds plans: each method appends one op, checked against its row, and returns what it writes."""
+"""The plan builder: each method appends one op, checked against its row, and returns the view it writes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from camelid.plan.weights import Weight
 
 
 class PlanBuilder:
-    """Collects ops for one entry. `plan.linear(x, w)` reads like the maths it stands for.
+    """Ops of one entry, in order. Calls read like the maths: `y = plan.linear(x, w)`.
 
-    Activations are stored as `dtype`; numbers of experts and logits are float32 in every plan.
+    Activations are stored as `dtype`; expert ids and logits are float32 in every plan.
     """
 
     def __init__(
@@ -28,18 +28,20 @@ class PlanBuilder:
         self._names: dict[str, int] = {}
 
     def add_op(self, name: str, operands: dict[str, Operand | None], **attrs: Attr) -> None:
-        """Appends an op; an operand that is None is absent."""
+        """Appends an op without its operands that are None. Raises PlanError if the op breaks its row."""
         present = {role: operand for role, operand in operands.items() if operand is not None}
         self._stages[-1][1].append(make_op(name, present, attrs))
 
     def new(self, name: str, rows: str, cols: int, *, dtype: str = "") -> View:
-        """A fresh activation `[rows, cols]`, of the plan's dtype unless given; a repeated name gets a
-        number."""
+        """Creates an activation `[rows, cols]` of the plan's dtype or of `dtype`.
+
+        A repeated name gets a numeric suffix.
+        """
         n = self._names[name] = self._names.get(name, -1) + 1
         return View(Buffer(f"{name}.{n}" if n else name, rows, cols, dtype or self.dtype), cols)
 
     def cut(self, name: str) -> None:
-        """What follows is another stage."""
+        """Starts a new stage; later ops belong to it."""
         self._stages.append((name, []))
 
     def build(self) -> Plan:
@@ -84,16 +86,16 @@ class PlanBuilder:
         self.add_op("add", {"x": x, "r": r}, scale=scale)
 
     def mul(self, x: View, r: View) -> None:
-        """x *= r, in place; r may be narrower."""
+        """x *= r, in place; one column of r covers x.cols / r.cols columns of x."""
         self.add_op("mul", {"x": x, "r": r})
 
     def scale(self, x: View, by: float) -> None:
-        """x *= by, in place; nothing where `by` is 1."""
+        """x *= by, in place; no op if `by` is 1."""
         if by != 1.0:
             self.add_op("scale", {"x": x}, by=by)
 
     def softcap(self, x: View, cap: float) -> None:
-        """x = cap * tanh(x / cap), in place; nothing where `cap` is 0."""
+        """x = cap * tanh(x / cap), in place; no op if `cap` is 0."""
         if cap:
             self.add_op("softcap", {"x": x}, cap=cap)
 
@@ -120,7 +122,7 @@ class PlanBuilder:
         n_groups: int = 1,
         n_groups_used: int = 1,
     ) -> tuple[View, View]:
-        """(ids, probs) of the experts chosen for each row, both [T, n_used]."""
+        """Chooses `n_used` experts for each row. Returns (ids, probs), both [T, n_used]."""
         ids = self.new("expert_ids", logits.rows, n_used, dtype=F32)
         probs = self.new("expert_probs", logits.rows, n_used)
         operands: dict[str, Operand | None] = {"ids": ids, "probs": probs, "logits": logits, "bias": bias}
@@ -143,12 +145,12 @@ class PlanBuilder:
     def rope(
         self, x: View, fine: Weight, coarse: Weight, *, head_dim: int, dim: int, style: str, offset: int = 0
     ) -> None:
-        """Rotates x in place."""
+        """Rotates x by its positions, in place."""
         operands: dict[str, Operand | None] = {"x": x, "fine": fine, "coarse": coarse}
         self.add_op("rope", operands, head_dim=head_dim, dim=dim, style=style, offset=offset)
 
     def kv_write(self, k: View, v: View | None, state: StateRef) -> None:
-        """The step's keys and values into a state, and into its tail where it has two tiers."""
+        """Writes keys and values to a state group, and to its tail if the group has two tiers."""
         for tier in filter(None, (state, self._tail(state))):
             self.add_op("kv_write", {"k": k, "v": v, "state": tier})
 
@@ -171,12 +173,12 @@ class PlanBuilder:
         sinks: Weight | None = None,
         bias: Weight | None = None,
     ) -> View:
-        """Over the rows of a state, the recent ones read from its tail where it has two tiers."""
+        """Attention over the KV cache; a group with two tiers gives its recent rows from its tail."""
         y = self.new("attn", q.rows, n_heads * v_dim)  # [T, H*D]
-        places: dict[str, Operand | None] = {"state": state, "tail": self._tail(state)}
-        operands: dict[str, Operand | None] = {"y": y, "q": q, "sinks": sinks, "bias": bias, **places}
-        how: dict[str, Attr] = {"mask": mask, "window": window, "softcap": softcap}
-        self.add_op("attention", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **how)
+        states: dict[str, Operand | None] = {"state": state, "tail": self._tail(state)}
+        operands: dict[str, Operand | None] = {"y": y, "q": q, "sinks": sinks, "bias": bias, **states}
+        attrs: dict[str, Attr] = {"mask": mask, "window": window, "softcap": softcap}
+        self.add_op("attention", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **attrs)
         return y
 
     def attend_rows(
@@ -191,11 +193,11 @@ class PlanBuilder:
         window: int = 0,
         bias: Weight | None = None,
     ) -> View:
-        """Over all rows of the same sequence in this step, or within `window` / 2 rows on either side."""
+        """Attention over the step's rows of the same sequence: all rows, or `window` / 2 on either side."""
         y = self.new("attn", q.rows, v.cols // n_kv_heads * n_heads)  # [T, H*D]
         operands: dict[str, Operand | None] = {"y": y, "q": q, "k": k, "v": v, "bias": bias}
-        how: dict[str, Attr] = {"mask": "symmetric" if window else "full", "window": window}
-        self.add_op("attend_rows", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **how)
+        attrs: dict[str, Attr] = {"mask": "symmetric" if window else "full", "window": window}
+        self.add_op("attend_rows", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **attrs)
         return y
 
     def glu(self, gate: View, up: View, act: str) -> View:
@@ -246,14 +248,14 @@ class PlanBuilder:
     ) -> View:
         y = self.new("scan", v.rows, v.cols)  # [T, H*V]
         views: dict[str, Operand | None] = {"y": y, "q": q, "k": k, "v": v, "dt": dt, "beta": beta}
-        how: dict[str, Attr] = {"n_key_heads": n_key_heads, "scale": scale}
-        self.add_op("scan_delta", {**views, "a": a, "dt_bias": dt_bias, "state": state}, **how)
+        attrs: dict[str, Attr] = {"n_key_heads": n_key_heads, "scale": scale}
+        self.add_op("scan_delta", {**views, "a": a, "dt_bias": dt_bias, "state": state}, **attrs)
         return y
 
     def linear_heads(self, x: View, weight: Weight, name: str = "y") -> View:
-        """Each head by its own matrix; what a head has beyond the matrix's width passes unchanged."""
+        """Multiplies each head by its own matrix; columns of a head beyond the matrix pass unchanged."""
         n_heads, n_out, n_in = weight.shape
-        y = self.new(name, x.rows, x.cols + n_heads * (n_out - n_in))  # [T, H * (out and more)]
+        y = self.new(name, x.rows, x.cols + n_heads * (n_out - n_in))  # [T, H * (out + unchanged columns)]
         self.add_op("linear_heads", {"y": y, "x": x, "weight": weight})
         return y
 
@@ -288,17 +290,17 @@ class PlanBuilder:
         return y
 
     def pool(self, x: View, kind: str) -> View:
-        """One row of each output's sequence: the mean, the first (cls) or the last."""
+        """Pools the rows of each output's sequence: their mean, the first row (cls) or the last row."""
         y = self.new("pooled", "O", x.cols)  # [O, C]
         self.add_op("pool", {"y": y, "x": x}, kind=kind)
         return y
 
     def emit(self, x: View) -> None:
-        """The rows of x [O, C] are what the step gives back."""
+        """Returns the rows of x [O, C] as the step's result."""
         self.add_op("emit", {"x": x})
 
     def sample(self, logits: View, tokens: str) -> None:
-        """Draws an id for each output; the feature `candidates` adds each row's largest logits."""
+        """Samples a token id for each output; the feature `candidates` adds the largest logits."""
         self.add_op("sample", {"logits": logits, "tokens": StateRef(tokens)})
         if "candidates" in self.key.features:
             self.add_op("candidates", {"logits": logits})

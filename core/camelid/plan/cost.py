@@ -1,4 +1,4 @@
-"""The cost of a step by arithmetic: bytes moved and floating-point operations, before anything runs."""
+"""The predicted cost of a step: bytes moved and floating-point operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
 
 
 def step_counts(plan: Plan, step: Step) -> Counts:
-    """Real rows by symbol, and keys summed over all rows for the first paged group."""
+    """Row counts by symbol (T, S, O), and the number of keys attended in the first paged group."""
     paged = [i for i, s in enumerate(plan.states) if s.kind == "paged"][:1]
     keys = sum(
         row.state_row + 1 - step.sequences[row.sequence].groups[g][1] for row in step.rows for g in paged
@@ -22,7 +22,7 @@ def step_counts(plan: Plan, step: Step) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class SequenceShare:
-    """One sequence's part of a step: rows that it holds before, rows that it adds, outputs."""
+    """One sequence's part of a step: `held` rows in the KV cache, `n_rows` new rows, `n_outputs` outputs."""
 
     held: int
     n_rows: int
@@ -31,19 +31,19 @@ class SequenceShare:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Bytes that a step must move at least, and its floating-point operations."""
+    """The least bytes that a step moves, and its floating-point operations."""
 
     n_bytes: int
     flops: int
 
 
 def predict_step(plan: Plan, *, n_rows: int = 1, held: int = 0) -> StepCost:
-    """The cost of one sequence's `n_rows` rows after `held` rows, with one output."""
+    """Cost of a step of one sequence: `n_rows` rows after `held` rows, one output."""
     return step_cost(plan, [SequenceShare(held, n_rows)])
 
 
 def step_cost(plan: Plan, shares: Sequence[SequenceShare]) -> StepCost:
-    """Bytes that one step of these sequences must move at least, and its floating-point operations."""
+    """Cost of one step of these sequences."""
     step = Step()
     for number, share in enumerate(shares):
         first, states = len(step.rows), range(share.held, share.held + share.n_rows)

@@ -1,7 +1,7 @@
-"""Named rewrites: each takes a plan's ops and returns fewer. A backend asks for those it has kernels for.
+"""Op fusion: named rewrites that replace neighbouring ops of a plan by one fused op.
 
-A rewrite never changes the meaning, and one that joins weights declares a new `Weight`. An intermediate value
-that a fused op no longer stores is not rounded to its buffer's dtype.
+A rewrite keeps the meaning, up to rounding: an intermediate value that a fused op does not store is not
+rounded to its buffer's dtype. A rewrite that joins weights declares a new `Weight`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ UNBOUNDED = 1 << 63
 
 
 def fuse(plan: Plan, known: Collection[str], *, most_bytes: int = UNBOUNDED) -> Plan:
-    """The plan with every rewrite applied whose op is in `known`; none joins weights beyond `most_bytes`."""
+    """Applies each rewrite whose op is in `known`.
+
+    No rewrite joins weights to more than `most_bytes` bytes.
+    """
     stages: tuple[Stage, ...] = plan.stages
     for name, rewrite in REWRITES.items():
         if name in known:
@@ -29,7 +32,7 @@ def fuse(plan: Plan, known: Collection[str], *, most_bytes: int = UNBOUNDED) -> 
 
 
 def fuse_add_norm(ops: Ops, _: int = UNBOUNDED) -> Ops:
-    """`add(x, r); norm(x)` becomes `add_norm`: x is read and written once instead of twice."""
+    """Replaces `add(x, r); norm(x)` by `add_norm`, which reads and writes x once instead of twice."""
     out: list[Op] = []
     for op in ops:
         last = out[-1] if out else None
@@ -41,7 +44,7 @@ def fuse_add_norm(ops: Ops, _: int = UNBOUNDED) -> Ops:
 
 
 def _is_plain_norm(op: Op) -> bool:
-    """An RMS norm over whole rows with a gain and no bias."""
+    """True for an RMS norm over whole rows with a gain and no bias."""
     return op.name == "norm" and (op.word("kind"), op.integer("size"), op.has("gain"), op.has("bias")) == (
         "rms", 0, True, False,
     )  # fmt: skip
@@ -54,7 +57,10 @@ def _add_norm(add: Op, norm: Op) -> Op:
 
 
 def fuse_linear_glu(ops: Ops, most_bytes: int = UNBOUNDED) -> Ops:
-    """`linear gate; linear up; glu` becomes one op over joined weights: one pass over x, no gate and up."""
+    """Replaces `linear gate; linear up; glu` by `linear_glu` over the joined weight.
+
+    The fused op reads x once and stores neither gate nor up.
+    """
     out: list[Op] = []
     for op in ops:
         if op.name == "glu" and _feeds(out, op, most_bytes):
@@ -66,6 +72,7 @@ def fuse_linear_glu(ops: Ops, most_bytes: int = UNBOUNDED) -> Ops:
 
 
 def _feeds(out: list[Op], glu: Op, most_bytes: int) -> bool:
+    """True if the last two ops are the plain linear maps of this glu, and their weights can be joined."""
     if len(out) < 2 or {out[-1].name, out[-2].name} != {"linear"}:
         return False
     gate, up = out[-2], out[-1]

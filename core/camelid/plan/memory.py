@@ -1,4 +1,4 @@
-"""Memory planning: arena offsets for activations by lifetime, and sizes before anything is opened."""
+"""Memory planning: arena offsets of activations, by lifetime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALIGN = 256  # WebGPU's minStorageBufferOffsetAlignment, the strictest of all ba
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Where each activation lives: byte offsets by buffer name, and the size of it all."""
+    """Byte offsets of activations by buffer name, and the arena's size."""
 
     offsets: Mapping[str, int]
     n_bytes: int
@@ -27,7 +27,7 @@ class _Life:
 
 
 def plan_arena(plan: Plan) -> Arena:
-    """First fit by size: buffers whose lifetimes overlap never share bytes, others may."""
+    """Places buffers by first fit, largest first. Buffers with overlapping lifetimes share no bytes."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lifetimes(plan), key=lambda life: (-life.n_bytes, life.first)):
         placed.append((_first_gap(placed, life), life))
@@ -36,7 +36,7 @@ def plan_arena(plan: Plan) -> Arena:
 
 
 def buffer_bytes(buffer: Buffer, plan: Plan) -> int:
-    """Bytes at full capacity, padded to the arena's alignment."""
+    """Bytes of a buffer at full capacity, padded to `ALIGN`."""
     n_bytes = plan.rows[buffer.rows] * buffer.row_bytes
     return -(-n_bytes // ALIGN) * ALIGN
 
@@ -50,8 +50,10 @@ def _lifetimes(plan: Plan) -> list[_Life]:
 
 
 def _uses(plan: Plan) -> Iterator[tuple[int, Buffer]]:
-    """The op at which each buffer is used. What a stage takes is there before it begins, and what it makes
-    stays when it has ended."""
+    """Yields (op index, buffer) for each use.
+
+    A stage's input is used at the stage's first op, its output at the last.
+    """
     at = 0
     for stage in plan.stages:
         yield from ((at, buffer) for buffer in stage.inputs)

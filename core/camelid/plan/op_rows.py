@@ -1,4 +1,4 @@
-"""The op set, part one: state changes, embeddings, elementwise work, norms, linear maps, sampling."""
+"""Op rows, part one: state changes, embeddings, elementwise ops, norms, linear maps, experts, sampling."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _router_rule(op: Op) -> bool:
 
 
 def _gather_rule(op: Op) -> bool:
-    """Equal columns and dtypes: `outputs.py` moves the copy, and a rounding copy would not bear it."""
+    """Requires equal columns and dtypes: `outputs.py` moves the gather, so it must not round."""
     x, y = op.view("x"), op.view("y")
     return (y.cols, y.dtype) == (x.cols, x.dtype)
 
@@ -80,7 +80,7 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"scale": 1.0},
         rule=lambda op: op.weight("weight").cols == op.view("y").cols,
         meaning="y = scale * weight[token]; the token is the row's id, or ring[sequence, state_row] "
-        "if sampled on the device. Ids of a sequence's last rows, as many as the ring has, go to the ring",
+        "if sampled on the device. The ids of a sequence's last rows are written to the ring, up to its size",
     ),
     OpRow(
         name="embed_position",
@@ -101,9 +101,9 @@ ROWS: tuple[OpRow, ...] = (
         rule=_norm_rule,
         row_wise=True,
         flops=elementwise("x", 4),
-        meaning="each group of `size` columns (0: all) by itself; rms: x / sqrt(mean(x * x) + eps); "
+        meaning="for each group of `size` columns (0: all): rms: x / sqrt(mean(x * x) + eps); "
         "layer: (x - mean) / sqrt(var + eps); l2: x / sqrt(max(sum(x * x), eps^2)); then * gain + bias; "
-        "a gain [groups, size] has a row for each group",
+        "a gain [groups, size] has one row per group",
     ),
     OpRow(
         name="add",
@@ -135,7 +135,7 @@ ROWS: tuple[OpRow, ...] = (
         rule=_mul_rule,
         row_wise=True,
         flops=elementwise("x", 1),
-        meaning="x = x * r; one factor of r covers x.cols / r.cols neighbouring columns",
+        meaning="x = x * r; one column of r scales x.cols / r.cols neighbouring columns of x",
     ),
     OpRow(
         name="scale",
@@ -206,8 +206,8 @@ ROWS: tuple[OpRow, ...] = (
         flops=elementwise("logits", 4),
         meaning="p = gate(logits); ids = the largest of p + bias (ties: lowest id), largest first; "
         "probs = p[ids], divided by their sum if normalize; * scale. Gates: softmax, sigmoid, topk_softmax "
-        "(softmax over the chosen logits). Of n_groups neighbourhoods only n_groups_used are chosen from: "
-        "those whose two largest p + bias have the largest sum",
+        "(softmax over the chosen logits). Experts form n_groups groups of neighbours; ids come from the "
+        "n_groups_used groups whose two largest p + bias have the largest sum",
     ),
     OpRow(
         name="linear_experts",
@@ -218,7 +218,7 @@ ROWS: tuple[OpRow, ...] = (
         row_wise=True,
         exact=("ids",),
         flops=_experts_flops,
-        meaning="y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]; x may be one row for all slots",
+        meaning="y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]; an x of one slot serves all slots",
     ),
     OpRow(
         name="combine",
@@ -234,7 +234,7 @@ ROWS: tuple[OpRow, ...] = (
         writes=("y",),
         reads=("x",),
         rule=_gather_rule,
-        meaning="y[o] = x[outputs[o].row], of the same dtype",
+        meaning="y[o] = x[outputs[o].row], with the same dtype",
     ),
     OpRow(
         name="sample",
@@ -242,19 +242,20 @@ ROWS: tuple[OpRow, ...] = (
         states=("tokens",),
         exact=("logits",),
         flops=elementwise("logits", 4),
-        meaning="a copy of the logits: bias added; of each id at the last n positions of the ring, a logit "
-        "<= 0 multiplied by the repeat penalty, else divided by it, less count * frequency + presence; of "
-        "the top k largest (ties: lowest id) the fewest whose probabilities sum to top p; of these, those at "
-        "least min p times as likely as the first; id = argmax(logit / temperature + gumbel), ties to the "
-        "lowest id. The id of a sequence's last output: ring[sequence, position] = id. Result = id, status, "
-        "and of the logits as they are, logit and log-sum-exp",
+        meaning="on a copy of the logits: add the biases; for each id in the last n positions of the ring, "
+        "multiply a logit <= 0 by the repeat penalty, divide a logit > 0 by it, then subtract "
+        "count * frequency + presence; keep the k largest logits (ties: lowest id); of these, the fewest ids "
+        "whose probabilities sum to top p; of these, the ids with a probability of at least min p times the "
+        "largest; id = argmax(logit / temperature + gumbel) (ties: lowest id). A sequence's last output: "
+        "ring[sequence, position] = id. Result = id, status, and the id's logit and the log-sum-exp of the "
+        "logits before the copy was changed",
     ),
     OpRow(
         name="candidates",
         reads=("logits",),
         exact=("logits",),
         flops=elementwise("logits", 6),
-        meaning="result += the largest 256 logits (ties: lowest id), largest first, with ids, and the mean "
-        "and variance of all above -inf",
+        meaning="appended to the result: the 256 largest logits (ties: lowest id), largest first, with their "
+        "ids, and the mean and variance of all logits above -inf",
     ),
 )

@@ -1,4 +1,4 @@
-"""The op set, part five: ops of encoders, whose rows see rows of the same step, before and after them."""
+"""Op rows, part five: encoder ops, whose rows attend to rows of the same step on both sides."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _attend_rule(op: Op) -> bool:
 
 
 def _bias_fits(op: Op) -> bool:
-    """As many rows for what lies before as for what lies after, and one for the row itself."""
+    """True if the bias has 2 * n + 1 rows: n distances on either side, and the row itself."""
     return not op.has("bias") or (op.weight("bias").rows % 2, op.weight("bias").cols) == (
         1, op.integer("n_heads"),
     )  # fmt: skip
 
 
 def _attend_flops(op: Op, counts: Counts) -> int:
-    """As if all sequences of the step were equally long: the least that it can be."""
+    """The least flops of these counts, reached when all sequences of the step are equally long."""
     return 2 * (op.view("q").cols + op.view("y").cols) * counts.rows["T"] ** 2 // max(counts.rows["S"], 1)
 
 
@@ -44,8 +44,8 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"mask": "full", "window": 0},
         rule=_attend_rule,
         flops=_attend_flops,
-        meaning="y = softmax(scale * q @ K.T + bias) @ V; full: over all rows of the row's own sequence in "
-        "this step; causal: over those up to itself; symmetric: over those at most window / 2 away. A bias "
+        meaning="y = softmax(scale * q @ K.T + bias) @ V over rows of the row's own sequence in this step; "
+        "full: all rows; causal: rows up to the row itself; symmetric: rows at most window / 2 away. A bias "
         "[2 * n + 1, heads] adds its row max(-n, min(key - row, n)) + n",
     ),
     OpRow(
@@ -55,13 +55,13 @@ ROWS: tuple[OpRow, ...] = (
         attrs=("kind",),
         rule=_pool_rule,
         flops=lambda op, counts: counts.rows["T"] * op.view("x").cols,
-        meaning="y[o] = mean, first (cls) or last of the rows of x that sequence outputs[o].sequence has in "
-        "this step",
+        meaning="y[o] = mean, first (cls) or last row of the rows of x that belong to sequence "
+        "outputs[o].sequence in this step",
     ),
     OpRow(
         name="emit",
         reads=("x",),
         rule=lambda op: op.view("x").rows == "O",
-        meaning="result[o] = the floats x[o] where logits would be, and id 0: nothing is drawn",
+        meaning="result[o] = the floats x[o] in place of logits, and id 0: no id is sampled",
     ),
 )

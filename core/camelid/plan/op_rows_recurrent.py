@@ -1,8 +1,8 @@
-"""The op set, part three: ops whose state is one slot a sequence, whatever its length.
+"""Op rows, part three: recurrent ops, whose state is one slot per sequence, whatever its length.
 
-Each reads its sequence's state from the read slot (zeros if the sequence holds no rows yet), takes the rows
-of the step in order, and writes the state after the last of them to the write slot. State is stored as
-float32 after every row, so that a prompt's chunks do not show.
+An op reads its sequence's state from the read slot (zeros if the sequence holds no rows yet), processes the
+step's rows in order, and writes the state after the last row to the write slot. State is rounded to float32
+after every row, so that results do not depend on the chunks of a prompt.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from camelid.plan.oprow import Counts, OpRow, fits, same
 from camelid.plan.plan import Op
 
-SLOT_TENSORS = {"conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan"}  # the state that each keeps
+SLOT_TENSORS = {"conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan"}  # op -> its state tensor
 
 
 def _conv_rule(op: Op) -> bool:
@@ -24,7 +24,7 @@ def _conv_flops(op: Op, counts: Counts) -> int:
 
 
 def _has_heads(op: Op, n_heads: int, *roles: str) -> bool:
-    """These weights have one number a head, in whatever shape."""
+    """True if these weights have one number per head, in any shape."""
     return all(op.weight(r).rows * op.weight(r).cols == n_heads for r in roles if op.has(r))
 
 
@@ -63,7 +63,7 @@ ROWS: tuple[OpRow, ...] = (
         rule=_conv_rule,
         flops=_conv_flops,
         meaning="y[t] = act(bias + sum over j < n of weight[:, j] * x[t - n + 1 + j]), channel by channel; "
-        "the state `conv` [n - 1, channels] holds the rows before the first, oldest first",
+        "the state `conv` [n - 1, channels] holds the rows before the step's first row, oldest first",
     ),
     OpRow(
         name="scan_mamba2",
@@ -75,8 +75,8 @@ ROWS: tuple[OpRow, ...] = (
         rule=_mamba2_rule,
         flops=_mamba2_flops,
         meaning="dt = softplus(dt + dt_bias); for each head, with b and c of its group: "
-        "S = exp(dt * a) * S + dt * outer(x, b); y = S @ c + d * x. Heads are dt's columns; the state `scan` "
-        "holds S [heads, x of a head, b of a group]",
+        "S = exp(dt * a) * S + dt * outer(x, b); y = S @ c + d * x. One column of dt per head; the state "
+        "`scan` holds S [heads, columns of x per head, columns of b per group]",
     ),
     OpRow(
         name="scan_delta",
@@ -90,6 +90,7 @@ ROWS: tuple[OpRow, ...] = (
         flops=_delta_flops,
         meaning="for each head, with q and k of head h // (heads / n_key_heads): "
         "S = exp(a * softplus(dt + dt_bias)) * S; S = S + beta * outer(v - S @ k, k); y = S @ (scale * q). "
-        "Heads are dt's columns; the state `scan` holds S [heads, v of a head, k of a head]",
+        "One column of dt per head; the state `scan` holds S [heads, columns of v per head, columns of k "
+        "per key head]",
     ),
 )

@@ -1,4 +1,4 @@
-"""The op set, part two: ops that know of positions and state."""
+"""Op rows, part two: ops that read positions or the KV cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MASKS = ("causal", "held")
 
 
 def attended(op: Op, counts: Counts) -> int:
-    """Keys that an attention op reads, summed over its rows; a window bounds those of each row."""
+    """Number of keys that an attention op reads, summed over its rows; a window bounds the keys of a row."""
     window = op.integer("window")
     return min(counts.keys, counts.rows["T"] * window) if window else counts.keys
 
@@ -36,12 +36,13 @@ def _attention_rule(op: Op) -> bool:
 
 
 def _bias_fits(op: Op, n_heads: int) -> bool:
-    """By distance, which rows of another sequence do not have."""
+    """True if the bias has a column per head and the mask is causal: a bias goes by distance, which rows of
+    another sequence do not have."""
     return not op.has("bias") or (op.weight("bias").cols == n_heads and op.word("mask") == "causal")
 
 
 def _tail_fits(op: Op) -> bool:
-    """The border between tiers is that of a row which sees all rows up to its own."""
+    """True without a tail, or with a causal mask and no window, for which the tier border is defined."""
     return not op.has("tail") or (op.word("mask"), op.integer("window")) == ("causal", 0)
 
 
@@ -54,15 +55,16 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"offset": 0},
         rule=_rope_rule,
         flops=elementwise("x", 3),
-        meaning="pairs among floats offset .. offset + dim of each head turn by position * frequency; tables "
-        "hold cos and sin of position % n * frequency (fine) and position // n * n * frequency (coarse)",
+        meaning="rotate pairs among floats offset .. offset + dim of each head by position * frequency; the "
+        "tables hold cos and sin of position % n * frequency (fine) and of position // n * n * frequency "
+        "(coarse)",
     ),
     OpRow(
         name="kv_write",
         reads=("k", "v?"),
         states=("state",),
         rule=_kv_rule,
-        meaning="pool[table[state_row // n], state_row % n] = k, v, each row quantized by itself where the "
+        meaning="pool[table[state_row // n], state_row % n] = k, v; rows are quantized one by one if the "
         "state's kv_type has blocks",
     ),
     OpRow(
@@ -76,9 +78,10 @@ ROWS: tuple[OpRow, ...] = (
         rule=_attention_rule,
         flops=_attention_flops,
         meaning="y = softmax(cap(scale * q @ K.T) + bias) @ V; causal: over keys max(first_kept, state_row - "
-        "window + 1) .. state_row (window 0: no such bound); held: over the rows held before the step. A "
-        "state without v holds it in the first columns of k. A sink is one more score a head, with no value. "
-        "A bias [n, heads] adds its row min(state_row - key, n - 1). With a tail (plan/tiers.py), keys from "
-        "first_tail_row(state_row) on are read there, those before in state, under one softmax",
+        "window + 1) .. state_row (window 0: no such bound); held: over the rows held before the step. "
+        "Without v in the state, the values are the first columns of k. A sink is one more score per head, "
+        "with no value. A bias [n, heads] adds its row min(state_row - key, n - 1). With a tail "
+        "(plan/tiers.py), keys from first_tail_row(state_row) on come from the tail, earlier keys from the "
+        "state, under one softmax",
     ),
 )

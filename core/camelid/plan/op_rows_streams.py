@@ -1,4 +1,4 @@
-"""The op set, part four: heads that have matrices of their own, and several vectors side by side in a row."""
+"""Op rows, part four: heads with their own matrices, and groups of columns as vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _concat_rule(op: Op) -> bool:
 
 
 def _groups(op: Op, role: str) -> int:
-    """Groups of `size` columns (0: all); 0 if they do not fill the view."""
+    """Number of groups of `size` columns in a view (size 0: one group); 0 if they do not fill the view."""
     cols = op.view(role).cols
     size = op.integer("size") or cols
     return cols // size if cols % size == 0 else 0
@@ -48,8 +48,8 @@ ROWS: tuple[OpRow, ...] = (
         rule=_heads_rule,
         row_wise=True,
         flops=matrix("weight", "y"),
-        meaning="for each head of x and y, by a weight [heads, out, in]: y[:out] = weight[head] @ x[:in]; "
-        "what a head has beyond passes unchanged: y[out:] = x[in:]",
+        meaning="for each head of x and y, with a weight [heads, out, in]: y[:out] = weight[head] @ x[:in]; "
+        "the head's other columns pass unchanged: y[out:] = x[in:]",
     ),
     OpRow(
         name="concat",
@@ -67,7 +67,7 @@ ROWS: tuple[OpRow, ...] = (
         rule=_length_rule,
         row_wise=True,
         flops=elementwise("x", 2),
-        meaning="y[group] = sqrt(sum(x * x)) of each group of `size` columns (0: all)",
+        meaning="y[group] = sqrt(sum(x * x)) over each group of `size` columns (0: all)",
     ),
     OpRow(
         name="mix",
@@ -95,6 +95,6 @@ ROWS: tuple[OpRow, ...] = (
         attrs=("deviations",),
         row_wise=True,
         flops=elementwise("x", 6),
-        meaning="x = max(x - mean(x) - deviations * std(x), 0): what stands out of its row stays",
+        meaning="x = max(x - mean(x) - deviations * std(x), 0), mean and std over the row",
     ),
 )

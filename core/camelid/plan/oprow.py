@@ -1,4 +1,4 @@
-"""What a row of the op table is, and the shape rules and costs that rows share."""
+"""The row of the op table (`OpRow`), and the shape rules and costs that rows share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from camelid.plan.plan import Attr, Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What one step really holds: rows by symbol, and keys summed over the rows that attend."""
+    """Actual counts of one step: rows by symbol (T, S, O), and keys summed over the attending rows."""
 
     rows: Mapping[str, int]
     keys: int
@@ -25,12 +25,14 @@ Cost = Callable[[Op, Counts], int]
 class OpRow:
     """The contract of one op.
 
-    `writes`, `reads` and `updates` name views (an update is written in place), `weights` and `states` the
-    other operands; a trailing `?` marks an operand that may be absent. `attrs` must be given, `defaults` may.
-    `row_wise`: each row written follows from that row of the other views alone, not from its place in the
-    step, its position, state or other rows; such an op may as well run for outputs only (`outputs.py`).
-    `exact` names views that are float32 in every plan: numbers of experts, and logits. The views of other
-    roles have any dtype: the op reads them exactly and rounds each element that it writes to the view's own.
+    - `writes`, `reads` and `updates` name views; an update is written in place. `weights` and `states` name
+      the other operands. A trailing `?` marks an optional operand.
+    - `attrs` are required attributes, `defaults` optional attributes with their values.
+    - `rule` is the shape rule, `flops` the cost, `meaning` the maths.
+    - `row_wise`: each row written depends on that row of the other views alone, not on its index in the step,
+      its position, state or other rows. Such an op can run for output rows only (`outputs.py`).
+    - `exact` names views that are float32 in every plan: expert ids and logits. Other views have any dtype:
+      the op reads them exactly, and rounds each element that it writes to the dtype of the view.
     """
 
     name: str
@@ -51,9 +53,9 @@ class OpRow:
     def _marked(self) -> tuple[str, ...]:
         return (*self.writes, *self.updates, *self.reads, *self.weights, *self.states)
 
-    @cached_property  # as below: a plan asks its rows thousands of times
+    @cached_property  # cached, as below: building a plan reads rows thousands of times
     def roles(self) -> tuple[str, ...]:
-        """Every operand's role, in order."""
+        """Roles of all operands, in order."""
         return tuple(role.rstrip("?") for role in self._marked)
 
     @cached_property
@@ -65,7 +67,7 @@ class OpRow:
         return (*self.attrs, *self.defaults)
 
     def kind(self, role: str) -> str:
-        """The class that the operand of this role must have."""
+        """Class name of the operand of this role: View, Weight or StateRef."""
         return self._kinds.get(role, "View")
 
     @cached_property
@@ -75,20 +77,20 @@ class OpRow:
 
 
 def elementwise(role: str, each: int) -> Cost:
-    """`each` operations a value of this view."""
+    """Cost of `each` operations per element of the view."""
     return lambda op, counts: each * counts.rows[op.view(role).rows] * op.view(role).cols
 
 
 def matrix(role: str, out: str) -> Cost:
-    """One multiply-add a weight for each row of `out`."""
+    """Cost of a matrix product: one multiply-add per weight element and row of `out`."""
     return lambda op, counts: 2 * counts.rows[op.view(out).rows] * op.weight(role).rows * op.weight(role).cols
 
 
 def same(*roles: str) -> Rule:
-    """These views have one shape."""
+    """Rule that these views have equal shapes."""
     return lambda op: len({(op.view(r).rows, op.view(r).cols) for r in roles}) == 1
 
 
 def fits(op: Op, role: str, *shape: int) -> bool:
-    """The weight of this role is absent or has this shape."""
+    """True if the weight of this role is absent or has this shape."""
     return not op.has(role) or op.weight(role).shape == shape

@@ -1,7 +1,7 @@
 """The op set: one row per op with its operands, shape rule, cost and meaning.
 
-A row is the whole contract between a model and the backends; the `op_rows*.py` files hold them.
-The meaning in NumPy, executable, is `backends/reference/`.
+A row is the whole contract between models and backends. The rows are in `op_rows*.py`; `backends/reference/`
+implements their meaning in NumPy.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
 
 
 def make_op(name: str, operands: Mapping[str, Operand], attrs: Mapping[str, Attr]) -> Op:
-    """The op with its operands and attributes in the row's order, defaults filled in; PlanError if they do
-    not fit the row."""
+    """Makes an op with operands and attributes in the row's order and defaults filled in.
+
+    Raises PlanError for unknown or missing names, and for operands that break the row's contract.
+    """
     row = _row(name)
     values = {**row.defaults, **attrs}
     unknown = sorted({*operands} - {*row.roles} | {*values} - {*row.attr_names})
     missing = sorted(row.required - {*operands} | {*row.attr_names} - {*values})
     if unknown or missing:
-        raise PlanError(f"{name}: unknown {unknown}, missing {missing}; its row says {row}", op=name)
+        raise PlanError(f"{name}: unknown {unknown}, missing {missing}; its row is {row}", op=name)
     ordered = tuple((role, operands[role]) for role in row.roles if role in operands)
     return check_op(Op(name, ordered, tuple((a, values[a]) for a in row.attr_names)))
 
@@ -46,14 +48,12 @@ def _row(name: str) -> OpRow:
 
 
 def check_op(op: Op) -> Op:
-    """The op itself, or PlanError if it breaks its row's contract."""
+    """Returns the op. Raises PlanError if it breaks its row's contract."""
     row = _row(op.name)
     names = tuple(role for role, _ in op.operands)
     ordered = tuple(role for role in row.roles if role in row.required or op.has(role))
     if names != ordered or tuple(name for name, _ in op.attrs) != row.attr_names:
-        raise PlanError(
-            f"{op.name} has operands {names}, its row says {row.roles} {row.attr_names}", op=op.name
-        )
+        raise PlanError(f"{op.name} has operands {names}, expected {row.roles} {row.attr_names}", op=op.name)
     if not (_kinds_fit(op, row) and row.rule(op)):
         raise PlanError(f"{op.name}: shapes do not fit: {op.operands}; meaning: {row.meaning}", op=op.name)
     for role, view in op.views():
@@ -62,10 +62,10 @@ def check_op(op: Op) -> Op:
 
 
 def _check_dtype(name: str, role: str, view: View, row: OpRow) -> None:
-    """PlanError for an unknown dtype, and for a rounded view of an exact role."""
+    """Raises PlanError for an unknown dtype, and for an exact role whose view is not float32."""
     element_bytes(view.dtype)
     if role in row.exact and view.dtype != F32:
-        raise PlanError(f"{name}: {role} is {view}, but the op takes {F32} there", op=name)
+        raise PlanError(f"{name}: {role} is {view}, but the op requires {F32} there", op=name)
 
 
 def _kinds_fit(op: Op, row: OpRow) -> bool:
@@ -73,18 +73,18 @@ def _kinds_fit(op: Op, row: OpRow) -> bool:
 
 
 def op_flops(op: Op, counts: Counts) -> int:
-    """Floating-point operations of the op in a step with these counts."""
+    """Floating-point operations of an op in a step with these counts."""
     return OPS[op.name].flops(op, counts)
 
 
 def op_bytes(op: Op, plan: Plan, counts: Counts) -> int:
-    """Bytes that the op must move at least: views and state once, weights once (a row each of tables)."""
+    """The least bytes that an op moves: views, state and weights once each, one row per token of a table."""
     views = sum(counts.rows[v.rows] * v.row_bytes for _, v in op.views())
     return views + sum(_weight_bytes(op, w, counts) for w in op.weights()) + _state_bytes(op, plan, counts)
 
 
 def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
-    """A table gives one row a token; of experts, at most those chosen are read."""
+    """Bytes of a weight that an op reads: one row per token of a table, the used experts of a stack."""
     if op.name in TABLE_OPS:
         return weight.n_bytes // weight.rows * min(counts.rows["T"], weight.rows)
     if op.name == "linear_experts":
@@ -95,7 +95,7 @@ def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
 
 
 def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
-    if op.name in SLOT_TENSORS:  # read once and written once a sequence
+    if op.name in SLOT_TENSORS:  # 4 bytes read and 4 bytes written per float and sequence
         return 8 * counts.rows["S"] * dict(plan.state(op.state("state").group).tensors)[SLOT_TENSORS[op.name]]
     if op.name == "kv_write":
         return counts.rows["T"] * _row_bytes(op, plan, "state")
@@ -103,7 +103,7 @@ def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
 
 
 def _read_bytes(op: Op, plan: Plan, counts: Counts) -> int:
-    """What attention reads; of two tiers, each row reads at least `TAIL` rows from the tail."""
+    """Bytes of keys and values that attention reads; with two tiers, `TAIL` rows per row from the tail."""
     n_keys = attended(op, counts)
     if not op.has("tail"):
         return n_keys * _row_bytes(op, plan, "state")

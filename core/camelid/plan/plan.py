@@ -1,7 +1,7 @@
 """The plan: the program of one engine step, a flat list of typed ops over named buffers and declared state.
 
-Backends never see a model, only a plan. Printing it gives the architecture as text (`camelid explain`), and
-that text is a golden file in the tests.
+Backends see plans only, never models. `Plan.text` prints the architecture (`camelid explain`); tests compare
+it with golden files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Attr = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An activation of `[rows, cols]`, stored as `dtype`, a key of `DTYPES`.
+    """An activation `[rows, cols]`, stored as `dtype` (a key of `DTYPES`).
 
-    `rows` is a capacity: T token rows or O output rows.
+    `rows` is a row symbol: T token rows or O output rows, up to the program's capacity.
     """
 
     name: str
@@ -62,12 +62,12 @@ class View:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the view's columns in a row."""
+        """Bytes of the view's columns in one row."""
         return self.cols * self.buffer.element_bytes
 
     @property
     def offset_bytes(self) -> int:
-        """Bytes before the view's first column in a row."""
+        """Bytes of a row before the view's first column."""
         return self.offset * self.buffer.element_bytes
 
     def slice(self, offset: int, cols: int) -> View:
@@ -87,14 +87,14 @@ def whole(buffer: Buffer) -> View:
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """A declared group of state, shared by all plans of a model.
+    """A declared state group, shared by all plans of a model.
 
-    `kind` is paged, window, recurrent, static or ring. A paged unit holds `unit_rows` rows of each tensor in
-    `tensors` (name, floats a row) for each of `layers` layers; a recurrent unit is one slot, `unit_rows` 1;
-    a ring unit holds one sequence's last `unit_rows` rows of u32.
-
-    Rows of a tensor are stored as `kv_type`: f32, f16, q8_0 or q4_0, in GGUF's blocks along its columns.
-    `window` > 0: no query reads a row more than `window` - 1 before its own, so that older pages may go.
+    - `kind` is paged, window, recurrent, static or ring. A paged unit (a page) holds `unit_rows` rows of each
+      tensor of `tensors` (name, floats per row) for each layer of `layers`. A recurrent unit is one slot of
+      one row. A ring unit holds the last `unit_rows` token ids of one sequence as u32.
+    - `kv_type` is the storage type of tensor rows: f32, f16, q8_0 or q4_0, in GGUF's blocks along the
+      columns.
+    - `window` > 0: a query reads at most `window` - 1 rows before its own, so older pages can be freed.
     """
 
     name: str
@@ -107,12 +107,15 @@ class StateSpec:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row in one layer, as GGUF stores it. ModelFormatError if blocks do not fill it."""
+        """Bytes of one row of one layer.
+
+        Raises ModelFormatError if a tensor is not a whole number of blocks.
+        """
         return sum(row_bytes(self.kv_type, cols) for _, cols in self.tensors)
 
     @property
     def unit_bytes(self) -> int:
-        """The size of what `Backend.read_state` gives: by layer, by tensor, `unit_rows` rows."""
+        """Bytes of one unit as `Backend.read_state` returns it: by layer, by tensor, `unit_rows` rows."""
         return self.row_bytes * self.unit_rows * max(len(self.layers), 1)
 
 
@@ -132,7 +135,7 @@ Operand = View | Weight | StateRef
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One row of work: an op name, its operands by role, its attributes."""
+    """One op of a plan: its name, operands by role, and attributes."""
 
     name: str
     operands: tuple[tuple[str, Operand], ...]
@@ -174,7 +177,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The ops that one device runs; `inputs` and `outputs` name the boundary buffers it takes and makes."""
+    """The ops of one device, with the boundary buffers that they read (`inputs`) and write (`outputs`)."""
 
     name: str
     ops: tuple[Op, ...]
@@ -184,7 +187,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One entry of a model at given capacities. Without slots: what each step asks is computed once."""
+    """One entry of a model at given capacities. No slots: `cached_property` needs a `__dict__`."""
 
     key: ProgramKey
     stages: tuple[Stage, ...]
@@ -210,18 +213,18 @@ class Plan:
         return {"T": c.rows, "S": c.sequences, "O": c.outputs}
 
     def weights(self) -> dict[str, Weight]:
-        """Every weight that some op reads, by name, in order of first use."""
+        """Weights that the ops read, by name, in order of first use."""
         return {w.name: w for op in self.ops for w in op.weights()}
 
     def group(self, name: str) -> int:
-        """A state group's index: its place in each sequence's words."""
+        """Index of a state group in `states` and in the step's words of each sequence."""
         return self._groups[name]
 
     def state(self, name: str) -> StateSpec:
         return self.states[self.group(name)]
 
     def text(self) -> str:
-        """The plan as text, one op a line. Equal text means equal plan."""
+        """The plan as text, one op per line. Equal plans have equal text."""
         lines = [f"plan {self.key}", *(_state_line(s) for s in self.states)]
         for stage in self.stages:
             lines.append(_stage_line(stage))
@@ -233,7 +236,7 @@ class Plan:
 
 
 def _stage_line(stage: Stage) -> str:
-    """Its name, and its boundaries where it has some."""
+    """The stage's name, and its boundary buffers if it has any."""
     sides = (("takes", stage.inputs), ("makes", stage.outputs))
     buffers = [f"  {word} {' '.join(map(str, map(whole, side)))}" for word, side in sides if side]
     return f"stage {stage.name}{''.join(buffers)}"

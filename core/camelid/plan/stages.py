@@ -1,7 +1,7 @@
-"""Stages: a plan cut between layers, each part for a device of its own.
+"""Stages: a plan cut between layers, one device per stage.
 
-All stages read the same step, so that each declares every state group in its place; of the groups it holds
-the layers that are its own. What passes from stage to stage are boundary buffers, found by who uses them.
+All stages read the same step, so each stage declares every state group at the same index, with its own layers
+of the group. Boundary buffers pass from stage to stage: buffers that one stage writes and a later stage uses.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ ROWS = {"T": "rows", "S": "sequences", "O": "outputs"}  # a buffer's symbol -> i
 
 
 def join_stages(parts: Sequence[Named]) -> tuple[Stage, ...]:
-    """Stages in order. One takes what it and an earlier one use, and makes what it writes and a later one
-    uses."""
+    """Makes stages of named ops, in order.
+
+    A stage's inputs are its buffers that an earlier stage uses too; its outputs are the buffers that it
+    writes and a later stage uses.
+    """
     used = [_used(ops) for _, ops in parts]
     written = [{name: used[i][name] for name in _written(ops)} for i, (_, ops) in enumerate(parts)]
     return tuple(
@@ -44,13 +47,16 @@ def _shared(own: Mapping[str, Buffer], others: Sequence[Mapping[str, Buffer]]) -
 
 
 def layer_ranges(cuts: Sequence[int], n_layers: int) -> list[range]:
-    """The layers of each stage, of a model cut before these layers."""
+    """Layers of each stage of a model that is cut before each layer of `cuts`."""
     return [range(start, end) for start, end in pairwise((0, *cuts, n_layers))]
 
 
 def states_of(states: Sequence[StateSpec], layers: range) -> tuple[StateSpec, ...]:
-    """The groups as the device of these layers holds them, in their places. A group that has none of them is
-    empty; one that belongs to no layer is held by every device."""
+    """State groups of the device that runs `layers`, at their indices.
+
+    A group without any of these layers is declared empty. A group that belongs to no layer is on every
+    device.
+    """
     return tuple(_part(state, layers) if state.layers else state for state in states)
 
 
@@ -60,7 +66,7 @@ def _part(state: StateSpec, layers: range) -> StateSpec:
 
 
 def split(plan: Plan, layers: Sequence[range]) -> list[Plan]:
-    """A plan for each stage."""
+    """Splits a plan into one plan per stage, with the stage's part of the state."""
     return [
         replace(plan, stages=(stage,), states=states_of(plan.states, own))
         for stage, own in zip(plan.stages, layers, strict=True)
@@ -68,18 +74,18 @@ def split(plan: Plan, layers: Sequence[range]) -> list[Plan]:
 
 
 def boundary_bytes(buffers: Sequence[Buffer], step: bytes) -> dict[str, int]:
-    """Bytes that each buffer has in this step, whose rows lie one after the other."""
+    """Bytes of each buffer in this step, by name; rows are contiguous."""
     words = memoryview(step).cast("I") if buffers else ()
     return {b.name: words[HEADER.index(ROWS[b.rows])] * b.row_bytes for b in buffers}
 
 
 def row_bytes(buffers: Sequence[Buffer]) -> int:
-    """Bytes of a row of all of them."""
+    """Bytes of one row, summed over the buffers."""
     return sum(buffer.row_bytes for buffer in buffers)
 
 
 def penalised_slots(plan: Plan, step: bytes, group: str) -> Iterator[int]:
-    """The slots of a ring in which the step's draws look for ids that came before."""
+    """Ring slots whose earlier ids the penalties of this step read."""
     layout, words = plan.layout, memoryview(step).cast("I")
     slot = len(SEQUENCE) + len(GROUP) * plan.group(group) + GROUP.index("write")
     looks_back = layout.sampling_at + SAMPLING.index("penalty_last_n")

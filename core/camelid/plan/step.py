@@ -1,21 +1,22 @@
-"""The step: one block of little-endian u32 words that tells a program what to do this time.
+"""The step: one block of little-endian u32 words with the inputs of one run of a program.
 
-This file owns the only encoding. Word offsets depend on the `ProgramKey` and the declared state alone.
-WGSL finds them in the header, so that a pipeline can serve several programs; C in the program's record:
+This file defines the only encoding. Word offsets depend on the `ProgramKey` and the declared state alone.
+WGSL reads the offsets from the header, so that one pipeline serves several programs; C reads them from its
+record of the program. Sections:
 
-    header    rows, sequences, outputs, table updates, copies, ordinal; where the sections after rows begin
+    header    rows, sequences, outputs, table updates, copies, ordinal; offsets of the sections after rows
     rows      per row: source, value, sequence, state row, position (1-4 channels)
     sequences per sequence: first row, rows, adapter slot, sampling row; per state group 3 words
     outputs   per output: row, sequence, position of the sampled token
-    sampling  per sampling row: see `SAMPLING`; the last two words tell its rows of the next section
-    biases    per bias: token id, what is added to its logit (f32 bits)
+    sampling  per sampling row: see `SAMPLING`; the last two words are the count and first index of its biases
+    biases    per bias: token id, addend to its logit (f32 bits)
     updates   per page-table change: group, table row, index, unit
-    copies    per copy: group, source unit, destination unit, rows; all at once, so no unit is both a source
-              and a destination, or twice a destination
+    copies    per copy: group, source unit, destination unit, rows; all copies run at once, so no unit is both
+              source and destination, and no unit is a destination twice
 
-A row's token comes from an id (`FROM_ID`), from the sequence's last sampled id, still on the device
-(`FROM_RING`), or from a row of injected embeddings (`FROM_SIDE`). State row and RoPE position are separate
-numbers. Unit 0 of every group is trash for unused rows.
+The source of a row's token is an id (`FROM_ID`), the sequence's last sampled id on the device (`FROM_RING`),
+or a row of injected embeddings (`FROM_SIDE`). State row and RoPE position are separate numbers. Unit 0 of
+every group is scratch space for unused rows.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from itertools import chain
 from camelid.errors import PlanError
 
 FROM_ID, FROM_RING, FROM_SIDE = 0, 1, 2
-RESULT_WORDS = 4  # id, status, logit (f32 bits), log-sum-exp (f32 bits): 16 bytes a token
-CANDIDATES = 256  # the largest logits that a program with the feature of this name gives back
+RESULT_WORDS = 4  # id, status, logit (f32 bits), log-sum-exp (f32 bits): 16 bytes per token
+CANDIDATES = 256  # number of largest logits that a program with the feature `candidates` returns
 CANDIDATE_WORDS = 2 * CANDIDATES + 2  # ids, logits, then mean and variance of all logits (f32 bits)
-MOST_TOP_K, MOST_BIASES, MOST_LAST_N = CANDIDATES, 16, 64  # what a device's chain takes
-STATUS = ("ok", "nan", "zero")  # of a row's logits: fine, NaN or +inf among them, all 0
+MOST_TOP_K, MOST_BIASES, MOST_LAST_N = CANDIDATES, 16, 64  # limits of sampling on a device
+STATUS = ("ok", "nan", "zero")  # status of a row's logits: usable; NaN or +inf among them; all 0
 
 COUNTS = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
 PLACES = ("sequences_at", "outputs_at", "sampling_at", "biases_at", "updates_at", "copies_at")
@@ -47,8 +48,8 @@ SAMPLING = (
     "temperature", "seed_low", "seed_high", "choice", "offset", "top_k", "top_p", "min_p", "repeat_penalty",
     "frequency_penalty", "presence_penalty", "penalty_last_n", "biases", "first_bias",
 )  # fmt: skip
-HOW = struct.Struct("<f5I5f2I")  # the types of all but the last
-HOW_WORDS = struct.Struct(f"<{len(SAMPLING) - 1}I")
+HOW = struct.Struct("<f5I5f2I")  # types of the sampling words but `first_bias`
+HOW_WORDS = struct.Struct(f"<{len(SAMPLING) - 1}I")  # the same words as u32
 BIAS = ("id", "value")
 UPDATE = ("group", "table_row", "index", "unit")
 COPY = ("group", "source", "destination", "rows")
@@ -56,7 +57,7 @@ COPY = ("group", "source", "destination", "rows")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How much one compiled plan can take; real counts are in each step."""
+    """Largest counts of a step that a compiled plan accepts; actual counts are in the step."""
 
     rows: int
     sequences: int
@@ -79,7 +80,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramKey:
-    """What is compiled: the entry, its capacities and its features (`all_logits`, ...)."""
+    """Identity of a program: the entry, its capacities and its features (`all_logits`, ...)."""
 
     entry: str
     capacity: Capacity
@@ -96,7 +97,7 @@ class ProgramKey:
 
 @dataclass(frozen=True)
 class StepLayout:
-    """Word offsets of one program's step, each computed once (without slots, for `cached_property`)."""
+    """Word offsets in the steps of one program. No slots: `cached_property` needs a `__dict__`."""
 
     capacity: Capacity
     n_groups: int
@@ -140,7 +141,7 @@ class StepLayout:
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        """The header's last words."""
+        """Section offsets, as the header's last words state them."""
         return tuple(getattr(self, name) for name in PLACES)
 
     @cached_property
@@ -168,9 +169,11 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSequence:
-    """One sequence's share of the step. `groups` holds per state group: (table row or read slot, first
-    kept row or write slot, rows held before this step). A recurrent group starts from zeros where it holds
-    none, whatever is in the slot."""
+    """One sequence's part of the step.
+
+    `groups` has one triple per state group: (table row or read slot, first kept row or write slot, rows held
+    before this step). A recurrent group with 0 rows held starts from zeros, whatever its slot contains.
+    """
 
     first_row: int
     rows: int
@@ -185,11 +188,11 @@ class StepSequence:
 
 @dataclass(frozen=True, kw_only=True)
 class StepSampling:
-    """How one sequence draws: biases, penalties, top-k, top-p, min-p, temperature, in this order.
+    """Sampling of one sequence: biases, penalties, top-k, top-p, min-p, temperature, applied in this order.
 
-    The defaults change nothing; temperature 0 is greedy. A draw's noise is keyed by the output's position
-    + `offset`. Penalties look at the last `penalty_last_n` positions. `biases` are (token id, what is added
-    to its logit). Without slots, since the words of one are wanted again each step.
+    The defaults change no logit; temperature 0 is greedy. The noise of an output is keyed by its position +
+    `offset`. Penalties apply to ids of the last `penalty_last_n` positions. `biases` are pairs (token id,
+    addend to its logit). No slots: the words are cached, since every step encodes them.
     """
 
     temperature: float = 0.0
@@ -207,7 +210,10 @@ class StepSampling:
 
     @cached_property
     def words(self) -> tuple[int, ...]:
-        """All words but `first_bias`, which is up to the step. PlanError for what no device's chain takes."""
+        """All words but `first_bias`, which depends on the step.
+
+        Raises PlanError beyond a device's limits.
+        """
         self._check_fits()
         return HOW_WORDS.unpack(
             HOW.pack(
@@ -226,11 +232,12 @@ class StepSampling:
         for name, value, most in limits:
             if not 0 <= value <= most:
                 raise PlanError(
-                    f"{name} is {value}, a device takes 0 to {most}; draw on the host", op="sample"
+                    f"{name} is {value}, a device supports 0 to {most}; sample on the host", op="sample"
                 )
         if self.top_p < 1.0 and not self.top_k:
             raise PlanError(
-                f"top_p is {self.top_p} without top_k, which a device wants; draw on the host", op="sample"
+                f"top_p is {self.top_p} without top_k, which a device requires; sample on the host",
+                op="sample",
             )
 
     @cached_property
@@ -242,7 +249,7 @@ class StepSampling:
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """What one run of a program does. Decode rows come first."""
+    """The inputs of one run of a program. Decode rows come before prefill rows."""
 
     rows: list[StepRow] = field(default_factory=list[StepRow])
     sequences: list[StepSequence] = field(default_factory=list[StepSequence])
@@ -254,9 +261,9 @@ class Step:
 
 
 def encode_step(step: Step, layout: StepLayout) -> bytes:
-    """The step's words as bytes.
+    """Encodes a step as bytes.
 
-    Raises PlanError where a count exceeds the program's capacity, or copies depend on their order.
+    Raises PlanError if a count exceeds the program's capacity, or if copies depend on their order.
     """
     _check_capacity(step, layout.capacity)
     _check_copies(step.copies)
@@ -276,7 +283,7 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
 
 
 def decode_step(data: bytes, layout: StepLayout) -> Step:
-    """The inverse of `encode_step`, for backends that interpret."""
+    """Decodes a step: the inverse of `encode_step`, for backends that interpret plans."""
     words = struct.unpack(f"<{layout.n_words}I", data)
     n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(COUNTS)]
     biases = _take(words, layout.biases_at, layout.capacity.biases, len(BIAS))
@@ -305,11 +312,13 @@ def _check_capacity(step: Step, c: Capacity) -> None:
     )
     for name, count, limit in limits:
         if count > limit:
-            raise PlanError(f"step has {count} {name}, but the program takes {limit}; submit less", op="step")
+            raise PlanError(
+                f"step has {count} {name}, but the program's capacity is {limit}; split the step", op="step"
+            )
 
 
 def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
-    """A device makes all copies at once: in any order they must mean the same."""
+    """Raises PlanError if the result of the copies depends on their order: a device runs them all at once."""
     sources = {(group, unit) for group, unit, _, _ in copies}
     targets = {(group, unit) for group, _, unit, _ in copies}
     if len(targets) < len(copies) or sources & targets:
@@ -319,7 +328,7 @@ def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
 
 
 def _packed(records: Seq[Iterable[int]], n_words: int) -> bytes:
-    """The records, then zeros up to `n_words`."""
+    """The records as bytes, padded with zeros to `n_words` words."""
     if not records:
         return bytes(4 * n_words)
     flat = list(chain.from_iterable(records))

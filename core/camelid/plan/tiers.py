@@ -1,31 +1,30 @@
-"""Two-tier state: recent rows at full precision beside a quantized store of all rows.
+"""Two-tier KV cache: recent rows at full precision (the tail) beside a quantized store of all rows.
 
-KIVI (arXiv 2402.02750) keeps such a residual. Here the store holds every row from the start, and the border
-moves in batches.
+KIVI (arXiv 2402.02750) has such a residual. Here the store contains every row from the start, and the border
+between the tiers moves in batches.
 
-Which tier a query reads for a key depends on their two state rows alone, never on how the rows came to be
-there: any chunk size, a prefix hit or a fork reads the same bits.
+The tier that a query reads for a key depends on their two state rows alone. So every chunk size, a hit in the
+prefix cache and a fork all read the same bits.
 """
 
 from __future__ import annotations
 
-TAIL = 256  # each query reads at least so many rows, itself the last, at full precision
-BATCH = 64  # the border moves by so many rows at once
-TAIL_WINDOW = TAIL + BATCH  # rows of the tail that some later query may still read
+TAIL = 256  # least number of rows, the query's own included, that a query reads at full precision
+BATCH = 64  # rows by which the border moves at once
+TAIL_WINDOW = TAIL + BATCH  # rows of the tail that a later query may read
 SUFFIX = "_tail"
 
 
 def first_tail_row(state_row: int) -> int:
-    """The border of the query at `state_row`: it reads this row and later ones from the tail, those before
-    from the store."""
+    """First row that the query at `state_row` reads from the tail; it reads earlier rows from the store."""
     return max(0, (state_row + 1 - TAIL) // BATCH * BATCH)
 
 
 def tail_of(group: str) -> str:
-    """The name of the group that holds the recent rows of `group`."""
+    """Name of the tail group of `group`."""
     return group + SUFFIX
 
 
 def is_tail(group: str) -> bool:
-    """Whether a group holds the recent rows of another."""
+    """True if `group` is the tail of another group."""
     return group.endswith(SUFFIX)

@@ -1,7 +1,7 @@
-"""Weights as data: where the bytes lie, and what is done to them while loading.
+"""Weights as data: byte ranges of sources, and the load ops to apply to them.
 
-A `Weight` never holds numbers. It names byte ranges of sources and a short list of load ops; each backend
-executes those in its own way (NumPy on the reference, WGSL on webgpu).
+A `Weight` contains no numbers of a model file. Each backend reads the ranges and runs the load ops in its own
+way (NumPy on reference, WGSL on webgpu).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from math import prod
 
 from camelid.formats.quants import row_bytes
 
-INLINE = "inline"  # the source of weights that travel inside the plan
+INLINE = "inline"  # source of weights whose bytes are part of the plan
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`n_bytes` bytes at `offset` of `source`. An inline part carries its bytes as base64 text."""
+    """A byte range: `n_bytes` at `offset` of `source`. An inline part has its bytes as base64 in `data`."""
 
     source: str
     offset: int
@@ -29,13 +29,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LoadOp:
-    """One step of loading, as data, in order:
+    """One operation of loading a weight. Load ops run in order:
 
-    `concat` parts follow each other as rows (they always do; the word documents it); `cast(type)` the bytes
-    are of this type, the weight's own type is that of the result; `transpose(rows, cols)` of a stored matrix;
-    `permute_rows(n_heads, head_dim)` halves of each head's rows become adjacent pairs; `rows(start, n, of)`
-    keeps n of so many; `pick(of, *numbers)` takes the rows of these numbers, out of so many;
-    `add(number)` to every value; `neg_exp` makes -exp(x) of every value x.
+    - `concat`: the parts follow each other as rows. No-op, since parts always do; it documents the join.
+    - `cast(type)`: the stored bytes have this type; the weight's own type is that of the result.
+    - `transpose(rows, cols)`: transposes the stored matrix.
+    - `permute_rows(n_heads, head_dim)`: the two halves of each head's rows become adjacent pairs.
+    - `rows(start, n, of)`: selects n rows from `start`, out of `of` rows.
+    - `pick(of, *numbers)`: selects the rows of these numbers, out of `of` rows.
+    - `add(number)`: adds a number to every value.
+    - `neg_exp`: replaces every value x by -exp(x).
     """
 
     name: str
@@ -44,8 +47,8 @@ class LoadOp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """A parameter of the model. `shape` is row-major, `[out, in]` for matrices, `[n]` for vectors,
-    `[experts, out, in]` for stacks of matrices."""
+    """A parameter of the model. `shape` is row-major: `[out, in]` for a matrix, `[n]` for a vector,
+    `[experts, out, in]` for a stack of matrices."""
 
     name: str
     type: str
@@ -67,26 +70,26 @@ class Weight:
 
     @property
     def stored_type(self) -> str:
-        """The type of the parts' bytes."""
+        """Type of the stored bytes, before a cast."""
         return next((str(op.args[0]) for op in self.load_ops if op.name == "cast"), self.type)
 
     def then(self, name: str, *args: int | float | str) -> Weight:
-        """The same weight with one more load op."""
+        """The weight with one more load op at the end."""
         return replace(self, load_ops=(*self.load_ops, LoadOp(name, args)))
 
 
 def inline_f32(name: str, values: Iterable[float], shape: tuple[int, ...]) -> Weight:
-    """A float32 weight that travels inside the plan, e.g. a table of RoPE angles."""
+    """A float32 weight whose values are part of the plan, e.g. a table of RoPE angles."""
     return Weight(name=name, type="f32", shape=shape, parts=(inline_part(array("f", values).tobytes()),))
 
 
 def inline_part(raw: bytes) -> Part:
-    """Bytes that travel inside the plan."""
+    """A part whose bytes are in the plan."""
     return Part(INLINE, 0, len(raw), base64.b64encode(raw).decode("ascii"))
 
 
 def concat_rows(name: str, *weights: Weight) -> Weight:
-    """One weight made of the rows of several. All must share type and row length."""
+    """Joins the rows of several weights, which must have equal types and row lengths."""
     first = weights[0]
     shape = (sum(w.rows for w in weights), first.cols)
     parts = tuple(part for w in weights for part in w.parts)
@@ -94,22 +97,22 @@ def concat_rows(name: str, *weights: Weight) -> Weight:
 
 
 def take_rows(weight: Weight, name: str, ranges: Iterable[tuple[int, int]]) -> Weight:
-    """Rows of these ranges (start, n), one after the other: cut by bytes if plain, else while loading."""
-    wanted, n_rows = list(ranges), weight.shape[0]
-    if len(wanted) == 1:
-        return cut_rows(weight, name, *wanted[0])
-    shape = (sum(n for _, n in wanted), *weight.shape[1:])
+    """Rows of these ranges (start, n), joined in order: byte ranges of a plain weight, else a load op."""
+    spans, n_rows = list(ranges), weight.shape[0]
+    if len(spans) == 1:
+        return cut_rows(weight, name, *spans[0])
+    shape = (sum(n for _, n in spans), *weight.shape[1:])
     part, *more = weight.parts
     if weight.load_ops or more or part.source == INLINE:
-        numbers = (row for start, n in wanted for row in range(start, start + n))
+        numbers = (row for start, n in spans for row in range(start, start + n))
         return replace(weight, name=name, shape=shape).then("pick", n_rows, *numbers)
     each = weight.n_bytes // n_rows
-    parts = tuple(Part(part.source, part.offset + start * each, n * each) for start, n in wanted)
+    parts = tuple(Part(part.source, part.offset + start * each, n * each) for start, n in spans)
     return replace(weight, name=name, shape=shape, parts=parts)
 
 
 def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:
-    """Rows `start .. start + n` as a weight of their own: cut by bytes if plain, else while loading."""
+    """Rows `start .. start + n` as a new weight: a byte range if the weight is plain, else a load op."""
     n_rows, each = weight.shape[0], weight.n_bytes // weight.shape[0]
     shape = (n, *weight.shape[1:])
     part, *more = weight.parts

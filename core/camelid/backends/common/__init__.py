@@ -1,1 +1,1 @@
-"""Parts that several backends share."""
+"""Parts shared by several backends."""

@@ -1,5 +1,7 @@
-"""Whether this machine has a GPU at all, by its device files. To load a GPU library and ask its drivers takes
-half a second and more; a look into a folder takes none."""
+"""Detection of GPUs by device files.
+
+Loading a GPU library and its drivers takes over half a second, listing /dev almost no time.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,13 @@ import sys
 from pathlib import Path
 
 DEV = Path("/dev")
-# What drivers open: Mesa and amdgpu, NVIDIA (desktop, Jetson), Windows' GPU under WSL, Adreno, Mali, PowerVR.
+# Device files of drivers: Mesa and amdgpu, NVIDIA (desktop, Jetson), GPUs under WSL, Adreno, Mali, PowerVR.
 DEVICES = ("dri/renderD*", "nvidia[0-9]*", "nvhost-*", "dxg", "kgsl-3d0", "mali[0-9]*", "pvr*")
 
 
 def may_have_gpu(dev: Path = DEV) -> bool:
-    """False only on Linux, where every GPU has such a file. Software renderers have none."""
+    """False if a Linux machine has no device file of a GPU; True on other systems, which have no such files.
+
+    Software renderers have no device file.
+    """
     return sys.platform != "linux" or any(path for name in DEVICES for path in dev.glob(name))

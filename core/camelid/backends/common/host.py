@@ -1,4 +1,4 @@
-"""What executes sections, plain data, for a backend: natively, in a page, or in Node; and how it fails."""
+"""The `Host` protocol, an executor of sections natively, in a page or in Node, and its errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class Host(Protocol):
-    """An executor. What it does takes effect in the order issued."""
+    """An executor of sections. Calls take effect in the order issued."""
 
     async def open(self, spec: Json) -> Json: ...
     async def load(self, section: Json, sources: Sources) -> None: ...
@@ -30,7 +30,7 @@ class Host(Protocol):
 
 @contextmanager
 def host_errors(backend: str) -> Generator[None]:
-    """What a host raises becomes one clear BackendError."""
+    """Translates exceptions of a host to BackendError, DeviceLostError or OutOfMemoryError."""
     try:
         yield
     except CamelidError:

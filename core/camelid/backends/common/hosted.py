@@ -1,4 +1,4 @@
-"""Steps on a host: submitted, counted, kept if recording, and read."""
+"""Steps on a host: submission, counters, recording and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTERS = ("runs", "in_flight", "max_in_flight", "bytes_read_back")
 
 @dataclass(frozen=True, slots=True)
 class HostProgram:
-    """A compiled plan: its number on the host, and where its views lie in the buffer `arena`."""
+    """A compiled plan: its number on the host, and the offsets of its activations in the buffer `arena`."""
 
     number: int
     arena: str
@@ -27,7 +27,7 @@ class HostProgram:
 
 @dataclass(slots=True)
 class HostStep:
-    """A step that a host was given: its ticket there, its bytes, and its record."""
+    """A submitted step: the host's ticket, the step's bytes, and its record in the tape."""
 
     own: HostProgram
     ticket: Any
@@ -37,7 +37,7 @@ class HostStep:
 
 
 class HostedSteps:
-    """What all backends over a host do with a step."""
+    """Steps of a backend over a host, shared by all such backends."""
 
     def __init__(self, host: Host, backend: str) -> None:
         self._host, self._backend = host, backend
@@ -47,11 +47,11 @@ class HostedSteps:
     def run(
         self, program: Program, own: HostProgram, step: bytes, inputs: Mapping[str, bytes] | None
     ) -> Ticket:
-        """Submits a step, which runs when those before it have ended."""
-        taken = checked_inputs(program, step, inputs, backend=self._backend)
+        """Submits a step, which runs after the steps submitted before."""
+        buffers = checked_inputs(program, step, inputs, backend=self._backend)
         with host_errors(self._backend):
-            for name, data in taken.items():
-                if data:  # hosts refuse to move nothing, which is what a step without outputs passes on
+            for name, data in buffers.items():
+                if data:  # hosts refuse empty writes; a step without outputs has empty boundary buffers
                     self._host.write(own.arena, own.offsets[name], data)
             ticket = self._host.run(own.number, step)
         counters = self.counters
@@ -62,7 +62,7 @@ class HostedSteps:
         return Ticket(program, n_outputs, HostStep(own, ticket, step, self.recording.step(own.number, step)))
 
     async def read(self, ticket: Ticket) -> Result:
-        """Waits for the step. It may be read again, and counts once."""
+        """Waits for the step's result. A repeated read counts once."""
         flight: HostStep = ticket.handle
         with host_errors(self._backend):
             data = await self._host.read(flight.ticket)
@@ -75,7 +75,7 @@ class HostedSteps:
         return rows
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        """The buffers that the step made for the stages that follow."""
+        """Reads the boundary buffers that the step has written for later stages."""
         flight: HostStep = ticket.handle
         arena, offsets = flight.own.arena, flight.own.offsets
         sizes = made_bytes(ticket.program, flight.step)

@@ -1,4 +1,4 @@
-"""Load ops in NumPy: from the bytes of a weight's parts to its values, a tile of rows at a time."""
+"""Load ops in NumPy: decodes the bytes of a weight's parts to values, a tile of rows at a time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from camelid.plan.weights import LoadOp, Part, Weight
 F32: TypeAlias = npt.NDArray[np.float32]
 U8: TypeAlias = npt.NDArray[np.uint8]
 HALF_MAX = 65504.0
-Read: TypeAlias = Callable[[Part, int, int], U8]  # so many bytes of a part, from an offset within it
+Read: TypeAlias = Callable[[Part, int, int], U8]  # (part, offset within it, n_bytes) -> bytes
 
 
 def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, cols]
-    """Rows `start .. start + n` in float32, load ops done. Reads no more than those rows where it can.
+    """Rows `start .. start + n` in float32, with load ops applied.
 
-    With `permute_rows`, `start` and `n` are multiples of head_dim, as the tiles of `tiles` are.
+    Reads only the bytes of these rows, unless a load op needs the whole matrix (transpose, pick, rows of a
+    vector). With `permute_rows`, `start` and `n` must be multiples of head_dim, as the tiles of `tiles` are.
     """
     names = {op.name for op in weight.load_ops}
     if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
@@ -37,9 +38,10 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
 
 
 def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
-    """(start, n) of consecutive tiles of up to `max_values` values: a division by shape alone.
+    """Yields (start, n) of consecutive tiles of up to `max_values` values. The tiles depend on the shape
+    alone.
 
-    A transposed matrix is one tile, as each of its rows needs all that is stored.
+    A transposed matrix is one tile, since each of its rows needs all stored values.
     """
     if any(op.name == "transpose" for op in weight.load_ops):
         yield 0, weight.rows
@@ -52,12 +54,15 @@ def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
 
 
 def encode_rows(name: str, to: str, values: F32) -> bytes:
-    """Values in another type. ModelFormatError, naming the tensor, for values that the type cannot hold."""
+    """Encodes values in type `to`.
+
+    Raises ModelFormatError with the tensor's name for values that overflow it.
+    """
     try:
         raw = encode(to, values)
     except ModelFormatError as error:
         raise ModelFormatError(f"{name}: {error.message}", **{**error.facts, "tensor": name}) from None
-    # Half-precision values and scales end at 65504; only large inputs need the look back.
+    # Half-precision values and scales end at 65504; only larger inputs need the decode to check for overflow.
     if np.abs(values).max(initial=0.0) > HALF_MAX and not np.isfinite(decode(to, raw, values.size)).all():
         most = np.abs(values).max()
         message = f"{name}: values up to {most:g} overflow {to}; convert to bf16 or f32"
@@ -75,7 +80,7 @@ def _whole(weight: Weight, read: Read) -> F32:
 
 
 def _bytes(weight: Weight, read: Read, start: int, n: int) -> U8:
-    """Bytes `start .. start + n` of the parts laid end to end."""
+    """Bytes `start .. start + n` of the concatenated parts."""
     pieces: list[U8] = []
     at = 0
     for part in weight.parts:
@@ -96,7 +101,7 @@ def _transpose(values: F32, op: LoadOp) -> F32:
 
 
 def _permute_rows(values: F32, op: LoadOp) -> F32:
-    """Rows (head, half, i) become (head, i, half): rotation of halves becomes rotation of adjacent pairs."""
+    """Moves row (head, half, i) to (head, i, half): RoPE of halves becomes RoPE of adjacent pairs."""
     head_dim = int(op.args[1])
     cols = values.shape[-1] if values.ndim > 1 and values.shape[0] > 1 else 1
     halves = values.reshape(-1, 2, head_dim // 2, cols)

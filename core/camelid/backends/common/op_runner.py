@@ -1,7 +1,7 @@
-"""One op on its own, on any backend: for the parity gate and for people who write kernels.
+"""Runs a single op on any backend, for the parity gate and for authors of kernels.
 
-`OpCase` says what goes in; `run_case` builds a one-op plan around it, puts keys and values into scattered
-pages, runs it, and returns everything the op wrote.
+`OpCase` is the op with its inputs. `run_case` builds a plan of this op, writes keys and values to scattered
+pages, runs the plan, and returns everything that the op has written.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 F32 = npt.NDArray[np.float32]
 PAGE_ROWS, RING_ROWS = 16, 128
-OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # the state groups of a case
-PAGED = ("paged", "window")  # the kinds that have page tables
-MARGIN = 7.0  # what fills the margins of inputs
-# Views with a row for each output.
+OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # indices of the state groups of a case
+PAGED = ("paged", "window")  # state kinds with page tables
+MARGIN = 7.0  # value of the margins of inputs
+# Views with one row per output.
 OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}, "pool": {"y": "O"}, "emit": {"x": "O"}}
-ANSWERS = ("sample", "emit")  # what gives rows of results
-KEPT = ("kv_write", "copy", *SLOT_TENSORS)  # what changes state
+ANSWERS = ("sample", "emit")  # ops that return rows of results
+KEPT = ("kv_write", "copy", *SLOT_TENSORS)  # ops that change state
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """A weight as its file holds it, and what is done to it while loading."""
+    """A weight as its file stores it, with its load ops."""
 
     type: str
     shape: tuple[int, ...]
@@ -61,21 +61,24 @@ class Quantized:
 class OpCase:
     """One op with its inputs.
 
-    `views` are float32 `[rows, cols]` by role (written roles give only their shape), stored as `dtypes` says
-    by role (absent: f32; a number that the dtype does not hold is rounded), `weights` by role,
-    `keys` and `values` `[n, K*D]` what the sequence's state holds as `kv_type`, those before `first_kept`
-    given up; without `values` the keys' first columns are those. With `has_tail` a tail of float16 holds them
-    too, NaN before `tail_kept`, which unless given is the first row that one of the case reads there. Another
-    group of the same form stands before it, with `other_copies` in the same step. Row t sits at
-    `positions[t]`. Views lie in buffers with `margins` more columns before and after them, and the plan has
-    room for `spare` more rows than the step has: results depend on neither.
-
-    The ring holds `history` from position 0 on, and a negative token id stands for the ring's. Outputs are at
-    `first_output` and the positions after it. With one way of `sampling` all are of one sequence, with more
-    each is of its own, which has the same history. `lengths` splits the rows among as many sequences; else
-    each has all of them. `slots` [n, cols] is what recurrent state holds for each sequence before the step,
-    which one that starts at position 0 must not see. `of_outputs`: each view has a row for each output of a
-    step of one token row, as where a row-wise op runs for outputs only.
+    - `views` are float32 `[rows, cols]` by role; for a written role only the shape is used. `dtypes` are the
+      dtypes of their buffers by role (default f32); values are rounded to them. `weights` are by role.
+    - `keys` and `values` `[n, K*D]` are the sequence's KV cache before the step, stored as `kv_type`; rows
+      before `first_kept` have been freed. Without `values`, the values are the first columns of the keys.
+      With `has_tail`, a float16 tail holds them too, with NaN before `tail_kept` (default: the first row of
+      the tail that a row of the case reads). `copies` are copies of pages.
+    - A second group of the same form comes before the KV group, with `other_copies` in the same step. A
+      kernel that addresses the wrong group then fails.
+    - Row t is at `positions[t]`. Views are in buffers with `margins` more columns before and after, and the
+      plan has capacity for `spare` more rows than the step. Results depend on neither.
+    - The ring has the ids of `history` from position 0. A negative token id means the id in the ring. Outputs
+      are at position `first_output` and the following positions.
+    - With one entry in `sampling`, all outputs are of one sequence; with more, each is of its own sequence
+      with the same history. `lengths` splits the rows among sequences; without it each sequence has all rows.
+    - `slots` [n, cols] is the recurrent state of each sequence before the step; a sequence that starts at
+      position 0 must ignore it.
+    - `of_outputs`: each view has one row per output of a step of one token row, as for a row-wise op that
+      runs on output rows only.
     """
 
     op: str
@@ -111,9 +114,14 @@ class OpCase:
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """What the op wrote: views by role with their margins, rows of results, the state's `k` and `v` (`slots`
-    of recurrent state, a row a sequence) after, and the other group's as `other.k`, as the values that they
-    stand for; the ids in each sequence's ring."""
+    """The results of an op.
+
+    - `views`: written views by role, with their margins.
+    - `rows`: rows of results.
+    - `state`: decoded state after the step: `k` and `v` (or the slots of recurrent state, one row per
+      sequence), and the second group's as `other.k`, `other.v`.
+    - `rings`: the ids in each sequence's ring.
+    """
 
     views: Mapping[str, F32]
     rows: Sequence[OutputRow]
@@ -122,7 +130,7 @@ class OpResult:
 
 
 class BufferRunner(Backend, Protocol):
-    """A backend that can also run with given bytes in some views and return the bytes of others."""
+    """A backend that can also run with bytes in input views and return the bytes of output views."""
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
@@ -130,7 +138,7 @@ class BufferRunner(Backend, Protocol):
 
 
 async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
-    """Runs the case on an opened backend, in fresh state."""
+    """Runs a case on an opened backend, with newly allocated state."""
     plan, roles = case_plan(case)
     weights = plan.weights()
     await backend.load(list(weights.values()), {})
@@ -146,8 +154,8 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
     step = encode_step(_case_step(case, pages), plan.layout)
     row = OPS[case.op]
     whole = {r: replace(view, offset=0, cols=view.stride) for r, view in roles.items()}
-    given = {whole[r]: _inside(a, case) for r, a in case.views.items() if r not in row.writes}
-    inputs = {view: store(a, view.dtype).tobytes() for view, a in given.items()}
+    arrays = {whole[r]: _with_margins(a, case) for r, a in case.views.items() if r not in row.writes}
+    inputs = {view: store(a, view.dtype).tobytes() for view, a in arrays.items()}
     written = (*row.writes, *row.updates)
     ticket, raw = await backend.run_buffers(program, step, inputs, [whole[r] for r in written])
     stored = {r: of_bytes(data, roles[r].buffer) for r, data in zip(written, raw, strict=True)}
@@ -159,7 +167,7 @@ async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
 
 
 def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
-    """The plan of the one op, and its views by role."""
+    """The plan of the single op, and its views by role."""
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
     roles = {role: View(_buffer(case, role), a.shape[1], case.margins[0]) for role, a in case.views.items()}
@@ -216,7 +224,7 @@ def _output_roles(case: OpCase) -> Mapping[str, str]:
 
 
 def _pages(case: OpCase) -> list[int]:
-    """Units of the sequence, last page first, so that no kernel passes by reading in pool order."""
+    """Units of the sequence, last page first, so that a kernel that reads in pool order fails."""
     top = max([len(case.keys) - 1 if case.keys is not None else 0, *case.positions])
     return list(range(top // PAGE_ROWS + 1, 0, -1))
 
@@ -251,7 +259,7 @@ def _case_rows(case: OpCase) -> list[StepRow]:
 
 
 def _case_sequences(case: OpCase) -> list[StepSequence]:
-    """Their rows of sampling are not in order, so that no kernel passes by taking them so."""
+    """The sequences, with sampling rows in reverse order, so that a kernel that assumes their order fails."""
     n_rows, _ = _counts(case)
     n = case.n_sequences
     starts = list(accumulate(case.lengths, initial=0)) if case.lengths else [0] * n
@@ -267,8 +275,7 @@ def _case_sequences(case: OpCase) -> list[StepSequence]:
 
 
 def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]:
-    """The words of sequence i, which holds so many rows. Its slots of recurrent state are read in order and
-    written in the reverse."""
+    """Group words of sequence i with `held` rows. Recurrent slots are read in order, written in reverse."""
     n = case.n_sequences
     kv = (1, case.first_kept, held) if case.slots is None else (1 + i, 2 * n - i, held)
     tail = (1, _tail_kept(case), held)
@@ -276,7 +283,7 @@ def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]
 
 
 def _case_sampling(case: OpCase) -> list[StepSampling]:
-    """One for each sequence."""
+    """Sampling of each sequence."""
     return [*case.sampling] * (case.n_sequences // len(case.sampling))
 
 
@@ -285,8 +292,8 @@ def _inline(name: str, weight: Quantized) -> Weight:
     return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,), load_ops=weight.load_ops)
 
 
-def _inside(array: F32, case: OpCase) -> F32:
-    """The view's buffer; what lies around it no kernel may take for its own."""
+def _with_margins(array: F32, case: OpCase) -> F32:
+    """The buffer of a view. A kernel that reads the margins gives wrong results."""
     return np.pad(array, ((0, 0), case.margins), constant_values=MARGIN)
 
 
@@ -307,7 +314,7 @@ async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
 
 
 def _held(case: OpCase, state: StateSpec, n_pages: int) -> list[bytes]:
-    """The bytes of each page of a state."""
+    """Bytes of each page of a state group."""
     tensors = [_padded(tensor, n_pages) for tensor in (case.keys, case.values) if tensor is not None]
     stored = [encode(state.kv_type, rows).reshape(n_pages, -1) for rows in tensors]
     for rows in stored if state.kind == "window" else ():
@@ -316,12 +323,12 @@ def _held(case: OpCase, state: StateSpec, n_pages: int) -> list[bytes]:
 
 
 def _units(pages: list[int], group: int) -> list[int]:
-    """Each group's pages come in another order, so that no kernel passes with the table of another."""
+    """Units of a group's pages, in another order per group: a kernel with a wrong page table fails."""
     return {OTHER: [*pages[1:], *pages[:1]], KV: pages, TAIL: pages[::-1]}[group]
 
 
 def _tail_kept(case: OpCase) -> int:
-    """What no row of the case reads from its tail, unless it gave up more: a whole number of pages."""
+    """First row of the tail (a multiple of PAGE_ROWS): `tail_kept`, or the first row that the case reads."""
     read = first_tail_row(min(case.positions, default=0))
     return read if case.tail_kept is None else case.tail_kept
 
@@ -334,7 +341,7 @@ def _ring(history: Sequence[int]) -> bytes:
 
 
 def _padded(rows: F32, n_pages: int) -> F32:
-    pages = np.zeros((n_pages * PAGE_ROWS, rows.shape[1]), rows.dtype)  # np.pad takes ten times as long
+    pages = np.zeros((n_pages * PAGE_ROWS, rows.shape[1]), rows.dtype)  # ten times faster than np.pad
     pages[: len(rows)] = rows
     return pages
 
@@ -360,7 +367,10 @@ async def _read_state(backend: Backend, case: OpCase, group: str, numbers: Seque
 async def run_op(
     backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """`arrays` by role (float32 views, `Quantized` weights) or field of `OpCase`. Returns views by role."""
+    """Runs an op, and returns its written views by role.
+
+    `arrays` are by role (float32 views, `Quantized` weights) or by field of `OpCase`.
+    """
     names = {"keys", "values", "positions", "token_ids", "output_rows", "dtypes"}
     extra = {k: v for k, v in arrays.items() if k in names}
     weights = {k: v for k, v in arrays.items() if isinstance(v, Quantized)}

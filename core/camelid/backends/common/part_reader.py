@@ -1,4 +1,4 @@
-"""Bytes of weights from local files, with seek and read: a file cut short is an error, not a bus error."""
+"""Bytes of weights from local files, by seek and read: with mmap, a truncated file would raise SIGBUS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECE_BYTES = 4 << 20
 
 
 class PartReader:
-    """Opens each source once. A context manager: what was opened is closed."""
+    """A reader that opens each source once. As a context manager it closes the opened files."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -33,7 +33,10 @@ class PartReader:
         self._stack.close()
 
     def read(self, part: Part, offset: int, n_bytes: int) -> npt.NDArray[np.uint8]:
-        """So many bytes of a part, from `offset` within it. ModelFormatError if the file has fewer."""
+        """Reads `n_bytes` of a part from `offset` within it.
+
+        Raises ModelFormatError if the file ends earlier.
+        """
         if part.source == INLINE:
             return np.frombuffer(base64.b64decode(part.data), np.uint8)[offset : offset + n_bytes]
         file = self._file(part.source)
@@ -42,13 +45,13 @@ class PartReader:
         if len(data) < n_bytes:
             raise ModelFormatError(
                 f"{file.name}: ends at byte {part.offset + offset + len(data)}, {n_bytes - len(data)} bytes "
-                "early; it was cut short while it was read",
+                "early; it was truncated while it was read",
                 path=file.name,
             )
         return np.frombuffer(data, np.uint8)
 
     def pieces(self, part: Part) -> Iterator[bytes]:
-        """All bytes of a part, in pieces."""
+        """Yields all bytes of a part, in pieces of `PIECE_BYTES`."""
         for offset in range(0, part.n_bytes, PIECE_BYTES):
             yield self.read(part, offset, min(PIECE_BYTES, part.n_bytes - offset)).tobytes()
 

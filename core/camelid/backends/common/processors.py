@@ -1,4 +1,4 @@
-"""Processors that this process may use, as the system says it."""
+"""Processors that this process may use, by affinity and by the quota of its container."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def allowed_processors() -> list[int]:
-    """Their numbers, the lowest first."""
+    """Numbers of the processors that this process may use, lowest first."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def cpu_quota(cgroup: Path = CGROUP) -> float | None:
-    """Processors that a container's quota amounts to; None without a quota. Cgroups of version 2, else 1."""
+    """The quota of the container in processors, e.g. 1.5; None without a quota. Reads cgroup v2, else v1."""
     words = _read(cgroup / "cpu.max").split() or [
         _read(cgroup / "cpu" / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")
     ]
     try:
         quota, period = map(int, words)
-    except ValueError:  # no such files, or "max"
+    except ValueError:  # the files are absent, or the quota is "max"
         return None
     return quota / period if quota > 0 and period > 0 else None
 

@@ -1,4 +1,4 @@
-"""What a backend had its host do, kept as plain data: hosts replay it without camelid."""
+"""Recording of a host's work as a tape, plain data that hosts replay without camelid."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ VERSION = 1
 
 
 class Recording:
-    """How the host was opened; from `start` on, its sections, and steps with the ids that came back."""
+    """A tape: the request that opened the host; from `start` on, its sections and steps with sampled ids."""
 
     def __init__(self) -> None:
         self.tape: Json = {"format": FORMAT, "version": VERSION, "open": {}, "sections": [], "steps": []}
         self._is_on = False
 
     def start(self) -> None:
-        """Sections and steps are kept from now on."""
+        """Starts recording of sections and steps."""
         self._is_on = True
 
     def section(self, data: Json) -> Json:
-        """The section, kept if recording."""
+        """Returns the section, after adding it to the tape if recording."""
         if self._is_on:
             self.tape["sections"].append(data)
         return data
 
     def step(self, program: int, words: bytes) -> Json:
-        """The record of a step, in which `ids` are to be put."""
+        """The record of a step; the caller fills its `ids`. It is added to the tape if recording."""
         record: Json = {"program": program, "ids": []}
         if self._is_on:
             self.tape["steps"].append(record := record | {"words": words.hex()})
         return record
 
     def save(self, path: str) -> None:
-        """Writes what was kept, as JSON."""
+        """Writes the tape as JSON."""
         Path(path).write_text(json.dumps(self.tape), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What comes back from a device that runs plans, as bytes: rows of results, candidates, logits.
+"""Results of a step as bytes: the layout that devices write and `output_rows` reads.
 
-For each output id, status, logit and log-sum-exp; after them all, with the feature `candidates`, those of
-each output; after these the logits of each, if the program gives them back.
+Three sections, each with one record per output: id, status, logit and log-sum-exp; with the feature
+`candidates`, the candidates; with the feature `all_logits` or an op `emit`, the logits or the emitted floats.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from camelid.backends.base import Candidates, OutputRow, Result, Ticket
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import CANDIDATE_WORDS, CANDIDATES, RESULT_WORDS, STATUS
 
-GIVEN = {"sample": "logits", "emit": "x"}  # the view whose rows are a program's results
+GIVEN = {"sample": "logits", "emit": "x"}  # op -> the view whose rows a program returns
 
 
 def result_bytes(plan: Plan, n_outputs: int) -> int:
-    """Bytes that so many outputs give; none of a stage that others follow."""
+    """Bytes of the results of `n_outputs` outputs; 0 for a stage before the last."""
     if not any(op.name in GIVEN for op in plan.ops):
         return 0
     words = RESULT_WORDS + CANDIDATE_WORDS * ("candidates" in plan.key.features) + _floats(plan)
@@ -25,14 +25,14 @@ def result_bytes(plan: Plan, n_outputs: int) -> int:
 
 
 def output_rows(data: bytes | memoryview[int], ticket: Ticket) -> Result:
-    """The rows that these bytes hold; none where a program has no outputs."""
+    """Decodes rows of results; an empty list for a program without results."""
     n = ticket.n_outputs if data else 0
     rows = [struct.unpack_from("<IIff", data, i * 4 * RESULT_WORDS) for i in range(n)]
     rest = memoryview(data)[n * 4 * RESULT_WORDS :]
-    found: Sequence[Candidates | None] = [None] * n
+    candidates: Sequence[Candidates | None] = [None] * n
     if "candidates" in ticket.program.key.features:
         each = 4 * CANDIDATE_WORDS
-        found = [_candidates(rest[i * each : (i + 1) * each], ticket.program.plan) for i in range(n)]
+        candidates = [_candidates(rest[i * each : (i + 1) * each], ticket.program.plan) for i in range(n)]
         rest = rest[n * each :]
     each = len(rest) // max(n, 1)
     return [
@@ -42,14 +42,14 @@ def output_rows(data: bytes | memoryview[int], ticket: Ticket) -> Result:
             logit=logit,
             log_sum_exp=log_sum_exp,
             logits=rest[i * each : (i + 1) * each].cast("f") if each else None,
-            candidates=found[i],
+            candidates=candidates[i],
         )
         for i, (token_id, status, logit, log_sum_exp) in enumerate(rows)
     ]
 
 
 def _floats(plan: Plan) -> int:
-    """Floats that an output gives: its logits, or what it emits."""
+    """Floats per output: its logits, or its emitted row."""
     last = next((op for op in plan.ops if op.name in GIVEN), None)
     if last is None or (last.name == "sample" and "all_logits" not in plan.key.features):
         return 0

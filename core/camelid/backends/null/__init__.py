@@ -1,1 +1,1 @@
-"""A backend that counts ops and computes nothing."""
+"""The null backend: counts ops, bytes and flops, and computes nothing."""

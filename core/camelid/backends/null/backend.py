@@ -1,8 +1,7 @@
-"""A backend that computes nothing: it counts ops, bytes and flops, and answers with scripted ids.
+"""The null backend: counts ops, bytes and flops of steps, and returns scripted ids.
 
-It predicts what a step must move before anything runs (`camelid explain`), and drives the engine's tests:
-in late mode steps queue up and take effect in order, but only after random numbers of event-loop turns, as
-on a device that is busy.
+`camelid explain` uses its counts, the engine's tests its late mode: steps queue up and take effect in order,
+each after a random number of event-loop turns, as on a busy device.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from camelid.plan.step import Step, decode_step
 from camelid.plan.weights import Weight
 
 Script = Callable[[int, int], int]  # (sequence, position) -> token id
-MOST_TURNS = 3  # of the event loop that a late read waits
+MOST_TURNS = 3  # most event-loop turns that a late read waits
 
 
 def output_words(step: bytes, plan: Plan) -> list[tuple[int, int, int]]:
-    """The outputs (row, sequence, position) of an encoded step, without decoding the rest."""
+    """Decodes only the outputs (row, sequence, position) of an encoded step."""
     n = unpack_from("<I", step, 4 * plan.layout.header_word("outputs"))[0]
     return list(iter_unpack("<3I", step[4 * plan.layout.outputs_at :][: 12 * n]))
 
 
 @dataclass(slots=True)
 class QueuedStep:
-    """A step in the queue, and its result once it took effect. `number` counts the submissions."""
+    """A step in the queue, with its result after it took effect. `number` is its index of submission."""
 
     number: int
     program: Program
@@ -58,11 +57,11 @@ class QueuedStep:
 
 
 class NullBackend(Backend):
-    """Counts work instead of doing it.
+    """A backend that counts work and computes nothing.
 
-    Steps take effect when they are submitted; with `late` they wait in a queue, and each turn of the event
-    loop that a read waits for lets some of them, oldest first, take effect. `counts` False leaves out the
-    cost of each op, which takes longer than an engine's step.
+    Steps take effect on submission. With `late` they wait in a queue: at each event-loop turn of a waiting
+    read, some of them take effect, oldest first. `counts=False` skips the cost of ops, which is slower than a
+    step of the engine.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class NullBackend(Backend):
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Nothing to open."""
+        """No-op: there is no device."""
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         self._weights.update({w.name: w for w in weights})
@@ -120,7 +119,7 @@ class NullBackend(Backend):
         self.counters["flops"] += sum(op_flops(op, counts) for op in plan.ops)
 
     def effect(self, work: QueuedStep) -> Result:
-        """What a step does, and its answer. Called once a step, in order of submission."""
+        """Applies a step and returns its result. Called once per step, in order of submission."""
         words = output_words(work.step, work.program.plan)
         return [
             OutputRow(token_id=self.script(sequence, position), status="ok", logit=0.0, log_sum_exp=0.0)
@@ -128,14 +127,14 @@ class NullBackend(Backend):
         ]
 
     def finish(self, n: int | None = None) -> None:
-        """Lets the `n` oldest steps of the queue take effect; without `n`, all."""
+        """Applies the `n` oldest steps of the queue, or all steps."""
         for _ in range(len(self._queue) if n is None else min(n, len(self._queue))):
             work = self._queue.popleft()
             work.result = self.effect(work)
 
     async def read(self, ticket: Ticket) -> Result:
         work: QueuedStep = ticket.handle
-        await asyncio.sleep(0)  # as on a device, other tasks run between steps
+        await asyncio.sleep(0)  # other tasks run between steps, as on a device
         if self.late:
             await self._wait(self.late)
         while work.result is None:
@@ -153,7 +152,7 @@ class NullBackend(Backend):
             await asyncio.sleep(0)
 
     async def read_state(self, group: str, unit: int) -> bytes:
-        self.finish()  # as every call, it takes effect in the order issued
+        self.finish()  # calls take effect in the order issued
         return b""
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
@@ -171,9 +170,9 @@ class NullBackend(Backend):
         )
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """No-op: there is no device."""
 
 
 def open_backend() -> NullBackend:
-    """The row's entry in `select.BACKENDS`."""
+    """The entry point of this module for `registry.BACKENDS`."""
     return NullBackend()

@@ -1,1 +1,1 @@
-"""The parity gate that ships: every op, weight type and edge shape against the reference."""
+"""The parity gate: tests every op, weight type and edge shape of a backend against the reference."""

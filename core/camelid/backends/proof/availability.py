@@ -1,4 +1,4 @@
-"""What a backend has kernels for, read from its capabilities: nothing is run."""
+"""The kernels of a backend, derived from its capabilities without running any."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from camelid.backends.proof.rows_matrix import OPS as TYPED
 from camelid.formats.quants import row_bytes
 from camelid.plan.ops import OPS
 
-# op -> weight type, kv_type, or "" for an op that has neither -> why it does not run, "" if it does
+# op -> column (weight type, kv_type, or "" for an op that has neither) -> reason against it, "" if it runs
 Matrix = Mapping[str, Mapping[str, str]]
 STATE_OPS = ("kv_write", "copy", "attention")
-TAIL = "+tail"  # of float16, with the recent rows
+TAIL = "+tail"  # suffix of a kv_type with a float16 tail
 
 
 def availability(can: Capabilities) -> Matrix:
-    """Each op of the op set. An op runs in a column if any of its cases there does."""
+    """Availability of each op of the op set.
+
+    An op runs in a column if one of its cases in the column runs.
+    """
     found: dict[str, dict[str, str]] = {op: {} for op in OPS}
     for op, column, case in _probes():
         if found[op].get(column, "-"):
@@ -32,7 +35,7 @@ def availability(can: Capabilities) -> Matrix:
 
 
 def _probes() -> Iterator[tuple[str, str, GateCase]]:
-    """A case for each op and column; of ops without columns all cases."""
+    """Yields (op, column, case): one case per op and column, and all cases of ops without columns."""
     seen: set[tuple[str, str]] = set()
     for row, weight_type in all_rows(tuple(CODECS)):
         column = _column(row, weight_type)
@@ -48,7 +51,7 @@ def _column(row: CaseRow, weight_type: str) -> str:
 
 
 def _blank(row: CaseRow) -> CaseRow:
-    """The same with a matrix of zeros, which takes no time to make."""
+    """The row with a zero matrix, which is made in almost no time."""
     match row.facts.get("weight"):
         case (str(weight_type), *shape):
             n_bytes = prod(shape[:-1]) * row_bytes(weight_type, shape[-1])

@@ -1,4 +1,4 @@
-"""All cases of the gate, and the few of them that are tried before `auto` takes a backend."""
+"""All cases of the gate, and the short gate that `auto` runs before it chooses a backend."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from camelid.plan.dtypes import DTYPES, F32
 
 FILES = (rows_basic, rows_matrix, rows_state, rows_sampling)
 SHORT = ("linear", "linear_glu", "embed", "norm", "rope", "kv_write", "attention", "sample")
-SHORT_TYPES = frozenset({"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"})  # most files are of these
+SHORT_TYPES = frozenset({"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"})  # the types of most files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase:
-    """A case whose numbers are not made yet. `is_amid`: its views lie amid other columns, and the plan has
-    room for more rows than there are. `is_short`: `auto` tries it, too. `dtype` is that of its views."""
+    """A case whose numbers are not made yet.
+
+    `is_amid`: its views have other columns on both sides, and the plan has capacity for more rows.
+    `is_short`: it belongs to the short gate. `dtype` is the dtype of its views.
+    """
 
     row: CaseRow
     weight_type: str
@@ -27,14 +30,14 @@ class PlannedCase:
     dtype: str = "f32"
 
     def made(self) -> GateCase:
-        """The case."""
+        """Makes the case with its numbers."""
         made = self.row.made(self.weight_type)
         made = replace(made, case=in_dtype(made.case, self.dtype))
         return replace(made, case=replace(made.case, margins=(8, 4), spare=3)) if self.is_amid else made
 
 
 def all_rows(weight_types: Collection[str]) -> Iterator[tuple[CaseRow, str]]:
-    """Every row, those with a matrix once for each of these types, which stands beside it."""
+    """Yields (row, weight type): each row with a matrix once per type, each other row with ""."""
     yield from ((row, "") for file in FILES for row in with_outputs(file.rows()))
     ordered = [name for name in QUANTS if name in weight_types]
     yield from ((row, name) for name in ordered for row in with_outputs(rows_matrix.typed_rows(name)))
@@ -43,8 +46,10 @@ def all_rows(weight_types: Collection[str]) -> Iterator[tuple[CaseRow, str]]:
 def all_cases(
     weight_types: Collection[str], only: str = "", dtypes: Collection[str] = ()
 ) -> Iterator[PlannedCase]:
-    """Every case, or those of one op. The first of each op comes twice, at last amid other columns, and once
-    more in each of these dtypes that rounds."""
+    """Yields all cases, or the cases of the op `only`.
+
+    The first case of each op is repeated amid other columns, and in each of `dtypes` but f32.
+    """
     seen: set[tuple[str, str]] = set()
     rounding = [dtype for dtype in DTYPES if dtype != F32 and dtype in dtypes]
     for row, weight_type in all_rows(weight_types):
@@ -61,5 +66,5 @@ def all_cases(
 
 
 def short_cases(weight_types: Collection[str], only: str = "") -> Iterator[PlannedCase]:
-    """One case of each op that all models need; of `linear` one for each common type."""
+    """One case of each op that all models need, and of `linear` one per common type."""
     return (case for case in all_cases(SHORT_TYPES & {*weight_types}, only) if case.is_short)

@@ -1,4 +1,4 @@
-"""What it means that two backends agree on an op."""
+"""Agreement of two backends on an op: the error measure, its limits, and rounding of activations."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from camelid.plan.ops import OPS
 
 Flags = npt.NDArray[np.bool_]
 Choose = Callable[[F32, F32, Flags], F32]
-FLOAT32, ROUNDED = 1e-10, 1e-6  # NMSE of float32 paths; where something is rounded to less on the way
-# NMSE of views by dtype. Float32 values on two sides of a tie are stored one unit in the last place apart: at
-# most 2^-10 of the value in f16, 2^-7 in bf16. f16 allows that of every element (2^-20), bf16 of one in eight
-# (2^-17): of every element it would be 2^-14, too near the 1e-4 of a relative error of 1 %.
+FLOAT32, ROUNDED = 1e-10, 1e-6  # largest NMSE of float32 paths, and of paths with a rounding to fewer bits
+# Largest NMSE of views by dtype. Two float32 values on either side of a tie are stored one unit in the last
+# place apart: at most 2^-10 of the value in f16, 2^-7 in bf16. The limit of f16 allows this for every element
+# (2^-20), the limit of bf16 for one element in eight (2^-17); for every element it would be 2^-14, too close
+# to the 1e-4 of a relative error of 1 %.
 STORED = {"f32": FLOAT32, "f16": ROUNDED, "bf16": 8e-6}
-BLOCK, MOST = 32, 127  # columns that share a scale, and the largest code, of activations "q8"
+BLOCK, MOST = 32, 127  # activations "q8": columns per scale, and the largest code
 NEAR_TIE = 1e-3
 
 
 def nmse(got: Any, want: Any) -> float:
-    """Sum of squared errors over the sum of squares; infinite where one is not finite and the other is."""
+    """Sum of squared errors over sum of squares; infinite if shapes or places of finite values differ."""
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
     if got.shape != want.shape or not np.array_equal(np.isfinite(got), np.isfinite(want)):
         return np.inf
@@ -35,7 +36,7 @@ def nmse(got: Any, want: Any) -> float:
 
 
 def worst(got: OpResult, want: OpResult) -> float:
-    """The largest NMSE of all that was written; infinite where ids or the status of a row differ."""
+    """The largest NMSE of written views, state and rows; infinite if ids or the status of a row differ."""
     return max(_errors(got, want), default=0.0)
 
 
@@ -50,7 +51,7 @@ def _errors(got: OpResult, want: OpResult) -> Iterator[float]:
 
 
 def _row_errors(got: OutputRow, want: OutputRow) -> Iterator[float]:
-    if want.status == "nan":  # such a row is refused, its numbers mean nothing
+    if want.status == "nan":  # engines refuse such a row, so its numbers do not matter
         yield 0.0 if got.status == "nan" else np.inf
         return
     is_same = (got.token_id, got.status) == (want.token_id, want.status)
@@ -62,45 +63,45 @@ def _row_errors(got: OutputRow, want: OutputRow) -> Iterator[float]:
 
 
 def _candidate_error(got: Candidates | None, want: Candidates) -> float:
-    """Ids must be equal, and so must logits: they are no sums, but copies."""
+    """Error of candidates. Ids and logits must be equal: the logits are copies, not sums."""
     if got is None or list(got.ids) != list(want.ids) or list(got.logits) != list(want.logits):
         return np.inf
     return nmse([got.mean, got.variance], [want.mean, want.variance])
 
 
 def allowed(case: OpCase, can: Capabilities) -> float:
-    """The largest NMSE that passes."""
+    """The largest NMSE that passes the gate."""
     is_rounded = case.kv_type != "f32" or case.has_tail or rounds_activations(case, can)
     written = (case.dtypes.get(role, "f32") for role in (*OPS[case.op].writes, *OPS[case.op].updates))
     return max([ROUNDED if is_rounded else FLOAT32, *(STORED[dtype] for dtype in written)])
 
 
 def rounds_activations(case: OpCase, can: Capabilities) -> bool:
-    """Whether this backend rounds what the case multiplies with a matrix."""
+    """True if the backend rounds the activations that the case multiplies with a matrix."""
     weight = case.weights.get("weight")
     is_product = case.op.startswith("linear") and weight is not None and weight.type not in FLOAT_TYPES
     return can.activations == "q8" and is_product
 
 
 def as_stored(case: OpCase) -> OpCase:
-    """The case with the numbers that its buffers hold."""
+    """The case with its views rounded to their dtypes."""
     views = {role: activations.rounded(a, case.dtypes.get(role, "f32")) for role, a in case.views.items()}
     return replace(case, views=views)
 
 
 def settled(case: OpCase) -> OpCase:
-    """The case with each activation that is nearly a tie between two codes moved to one of them, so that a
-    last bit in how a backend divides decides nothing."""
+    """The case with each activation near a tie of two codes moved to one of them. The last bit of a backend's
+    division then does not decide the code."""
     return _with_activations(case, lambda x, to, is_tie: np.where(is_tie, to, x))
 
 
 def rounded(case: OpCase) -> OpCase:
-    """The case with its activations rounded as a backend of activations "q8" does it."""
+    """The case with its activations rounded as by a backend with activations "q8"."""
     return _with_activations(case, lambda x, to, is_tie: to)
 
 
 def _with_activations(case: OpCase, choose: Choose) -> OpCase:
-    """`x` with the columns that meet the matrix, head by head, made anew."""
+    """The case with the columns of `x` that each head multiplies with its matrix replaced by `choose`."""
     weight, x = case.weights["weight"], case.views["x"].copy()
     shape, to_type = weight.shape, _as_bf16 if weight.type == "bf16" else _as_int8
     n_heads = shape[0] if case.op == "linear_heads" else x.shape[1] // shape[-1]
@@ -110,7 +111,7 @@ def _with_activations(case: OpCase, choose: Choose) -> OpCase:
 
 
 def _as_int8(x: F32) -> tuple[F32, Flags]:  # [..., K]
-    """Each block of columns as codes times its scale, and where a code was nearly a tie."""
+    """Rounds each block of columns to codes times a scale. Also returns flags of the codes near a tie."""
     blocks = x.reshape(-1, BLOCK)
     scales = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(MOST)
     exact = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
@@ -120,5 +121,5 @@ def _as_int8(x: F32) -> tuple[F32, Flags]:  # [..., K]
 
 
 def _as_bf16(x: F32) -> tuple[F32, Flags]:  # [..., K]
-    """Each number to nearest. Nothing is divided, so that all agree on what a tie is."""
+    """Rounds to bf16. No flags are set: without a division, all backends agree on ties."""
     return decode("bf16", encode("bf16", x), x.size).reshape(x.shape), np.zeros(x.shape, np.bool_)

@@ -1,4 +1,4 @@
-"""Runs cases on a backend and on the reference, and says what came of it."""
+"""The gate: runs cases on a backend and on the reference, and compares the results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ PASSED, FAILED, REFUSED = "passed", "failed", "refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one case. `nmse` is infinite where nothing comparable came back; `reason` says why it was
-    refused, or what was raised, which is `error`."""
+    """The outcome of one case.
+
+    `nmse` is infinite if the results are not comparable. `reason` is the reason of a refusal, or the text of
+    the raised `error`.
+    """
 
     case: GateCase
     status: str
@@ -32,11 +35,11 @@ class Outcome:
     def __str__(self) -> str:
         if self.reason:
             return f"{self.case}: {self.reason}"
-        return f"{self.case}: NMSE {self.nmse:.2g}, at most {self.allowed:g} is right"
+        return f"{self.case}: NMSE {self.nmse:.2g}, at most {self.allowed:g} is allowed"
 
 
 def refusal(case: OpCase, can: Capabilities) -> str:
-    """Why the backend does not run this case; "" if it does."""
+    """The reason why the backend cannot run a case; "" if it can."""
     missing = sorted({weight.type for weight in case.weights.values()} - can.weight_types)
     if missing:
         return f"it has no kernel for {', '.join(missing)}"
@@ -44,20 +47,23 @@ def refusal(case: OpCase, can: Capabilities) -> str:
 
 
 async def on_reference(case: OpCase) -> OpResult:
-    """The case on a reference backend of its own."""
+    """Runs a case on a new reference backend."""
     return await run_case(ReferenceBackend(), case)
 
 
 async def judge(backend: BufferRunner, case: GateCase, wanted: Wanted = on_reference) -> Outcome:
-    """One case on an opened backend, beside what is `wanted`. Whatever a kernel raises is a finding."""
+    """Runs a case on an opened backend, and compares it with the result of `wanted`.
+
+    An exception of a kernel is a failure of the case.
+    """
     can, limit = backend.capabilities(), allowed(case.case, backend.capabilities())
     reason = refusal(case.case, can)
     if reason:
         return Outcome(case=case, status=REFUSED, allowed=limit, reason=reason)
-    given, meant = _inputs(case.case, can)
-    want = await wanted(meant)
+    tested, expected = _inputs(case.case, can)
+    want = await wanted(expected)
     try:
-        nmse = worst(await run_case(backend, given), want)
+        nmse = worst(await run_case(backend, tested), want)
     except Exception as error:
         return Outcome(
             case=case, status=FAILED, nmse=float("inf"), allowed=limit, reason=_raised(error), error=error
@@ -66,7 +72,7 @@ async def judge(backend: BufferRunner, case: GateCase, wanted: Wanted = on_refer
 
 
 async def first_failure(backend: BufferRunner) -> Outcome | None:
-    """The short gate: what it fails first; None if it passes."""
+    """Runs the short gate. Returns the first failure, None if all cases pass."""
     for planned in short_cases(backend.capabilities().weight_types):
         outcome = await judge(backend, planned.made())
         if outcome.status == FAILED:
@@ -75,12 +81,15 @@ async def first_failure(backend: BufferRunner) -> Outcome | None:
 
 
 def _inputs(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
-    """The backend's case and the reference's. For kernels that round, the reference's x is what the kernel
-    makes of it, in float32: a code times its scale need not be a number of the buffer's dtype."""
+    """The cases for the backend and for the reference.
+
+    If the backend rounds activations, the reference's x is the rounded x in float32: a code times its scale
+    may not be representable in the buffer's dtype.
+    """
     if not rounds_activations(case, can):
         return case, case
-    given = as_stored(settled(as_stored(case)))
-    return given, replace(rounded(given), dtypes={**given.dtypes, "x": "f32"})
+    tested = as_stored(settled(as_stored(case)))
+    return tested, replace(rounded(tested), dtypes={**tested.dtypes, "x": "f32"})
 
 
 def _raised(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What cases are made of: seeded numbers, weights as files hold them, and a case from one row of facts."""
+"""Inputs of cases: seeded numbers, weights as stored in files, and cases from rows of facts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from camelid.formats.quants import quant
 from camelid.plan.oprow import OpRow
 from camelid.plan.ops import OPS
 
-KEPT, DRAWS = 256, 8  # random blocks of a type, and how many are drawn for each of them
+KEPT, DRAWS = 256, 8  # random blocks kept per type, and blocks drawn for each kept block
 PLAIN = {"f64": "<f8", "i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}  # neither blocks nor encoder
 FIELDS = frozenset(f.name for f in fields(OpCase))
 DRAWN_FIELDS = frozenset({"keys", "values", "slots"})
-CaseFact = F32 | tuple[int, ...]  # an array, or the shape of one to be drawn
+CaseFact = F32 | tuple[int, ...]  # an array, or the shape of a random array
 
 
 @dataclass(frozen=True, slots=True)
 class GateCase:
-    """One case. `op` is what it tries, `weight_type` the type of its matrix, "" where there is none."""
+    """One case of the gate. `op` is the tested op, `weight_type` the type of its matrix ("" without)."""
 
     op: str
     case: OpCase
@@ -42,10 +42,10 @@ class GateCase:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """A case as facts by the names of the op's roles and attributes and of `OpCase`'s fields.
+    """A case as facts, named by roles and attributes of the op and by fields of `OpCase`.
 
-    Views, weights, `keys`, `values` and `slots` are arrays, or shapes to be drawn; a weight's shape may begin
-    with its type. `of` is the op that is run, where that is another.
+    Views, weights, `keys`, `values` and `slots` are arrays, or shapes of random arrays; a weight's shape may
+    start with its type. `of` is the op that is run if it is not `op`.
     """
 
     op: str
@@ -53,17 +53,20 @@ class CaseRow:
     of: str = ""
 
     def made(self, weight_type: str = "") -> GateCase:
-        """The case with its numbers; they are the same each time."""
+        """Makes the case with its numbers, which are the same at each call."""
         return GateCase(self.op, _made(OPS[self.of or self.op], self.facts), weight_type)
 
 
 def row(op: str, of: str = "", /, **facts: Any) -> CaseRow:
-    """A row, as tables write it."""
+    """Makes a row of a table of cases."""
     return CaseRow(op, facts, of)
 
 
 def with_outputs(rows: Iterable[CaseRow]) -> Iterator[CaseRow]:
-    """All rows; of each row-wise op the first with several rows once more, as it runs for outputs only."""
+    """Yields all rows.
+
+    The first row with several view rows of each row-wise op is repeated with `of_outputs`.
+    """
     seen: set[str] = set()
     for one in rows:
         yield one
@@ -73,19 +76,19 @@ def with_outputs(rows: Iterable[CaseRow]) -> Iterator[CaseRow]:
 
 
 def in_dtype(case: OpCase, dtype: str) -> OpCase:
-    """The case with its views stored as the dtype, except the op's exact views."""
+    """The case with its views stored in the dtype, except the op's exact views."""
     exact = OPS[case.op].exact
     return replace(case, dtypes={role: dtype for role in case.views if role not in exact})
 
 
 def has_dtypes(one: CaseRow) -> bool:
-    """True of a row with a view that the op takes in any dtype."""
+    """True if the row has a view that is not exact, so that it may have any dtype."""
     op = OPS[one.of or one.op]
     return any(op.kind(role) == "View" and role not in op.exact for role in one.facts.keys() & {*op.roles})
 
 
 def _has_several(one: CaseRow) -> bool:
-    """Whether its first view has more than one row."""
+    """True if the first view of the row has more than one row."""
     view: CaseFact = one.facts[OPS[one.of or one.op].roles[0]]
     return (view if isinstance(view, tuple) else view.shape)[0] > 1
 
@@ -124,17 +127,17 @@ def _weight(op: OpRow, role: str, fact: Any) -> Quantized:
 
 
 def _drawn(op: OpRow, role: str, fact: CaseFact) -> F32:
-    """The array itself, or one of this shape."""
+    """The array of a fact, or a random array of its shape."""
     return normal(f"{op.name}.{role}", *fact) if isinstance(fact, tuple) else fact
 
 
 def normal(name: str, *shape: int, scale: float = 1.0) -> F32:
-    """Normally distributed numbers, the same for the same name."""
+    """Normally distributed numbers, seeded by the name."""
     return (_random(name).standard_normal(shape) * scale).astype(np.float32)
 
 
 def matrix(weight_type: str, *shape: int) -> Quantized:
-    """A random weight of a type. Where there is no encoder, it is made of random blocks of bytes."""
+    """A random weight of a type. For a type without an encoder it consists of random blocks of bytes."""
     name, n = f"{weight_type} {shape}", int(np.prod(shape))
     if weight_type in PLAIN:
         raw = normal(name, n, scale=9.0).astype(PLAIN[weight_type])
@@ -147,11 +150,11 @@ def matrix(weight_type: str, *shape: int) -> Quantized:
 
 @cache
 def _blocks(weight_type: str) -> npt.NDArray[np.uint8]:
-    """Any bytes are a block; of some random ones, those whose largest value is nearest to 1."""
+    """Random blocks of a type (any bytes are a block), those with the largest value nearest to 1."""
     form = quant(weight_type)
     raw = _random(weight_type).integers(0, 256, (DRAWS * KEPT, form.block_bytes), np.uint8)
     values = decode(weight_type, raw, len(raw) * form.block).reshape(-1, form.block)
-    distance = np.abs(np.log2(np.abs(values).max(axis=1)))  # NaN comes last
+    distance = np.abs(np.log2(np.abs(values).max(axis=1)))  # argsort puts NaN last
     return raw[np.argsort(distance)[:KEPT]]
 
 

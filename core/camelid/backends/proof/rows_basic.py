@@ -1,4 +1,4 @@
-"""Rows of ops that work on each float, row or group of columns by itself."""
+"""Rows of elementwise and row-wise ops: norms, activations, RoPE, streams."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from camelid.backends.common.op_runner import F32
 from camelid.backends.proof.inputs import CaseRow, normal, row
 from camelid.backends.reference.basic import ACTS, GATES, NORMS
 
-# Numbers whose exp overflows or vanishes.
+# Numbers whose exp overflows or underflows.
 HUGE = np.array([[0.0, -0.0, 1e-20, 1e-3, -0.2, 19.0, -21.0, 88.0, -90.0, 1e4, -1e4, 1e15]], np.float32)
-# A NaN stays one, so that a row's status can tell of it.
+# NaN must stay NaN, so that the row's status becomes "nan".
 BROKEN = np.array([[1.0, np.nan, -2.0, 0.5]], np.float32)
 
 
 def rows() -> Iterator[CaseRow]:
-    """All of them."""
+    """All rows of this file."""
     yield from norm_rows()
     yield from plain_rows()
     yield from act_rows()
@@ -27,7 +27,7 @@ def rows() -> Iterator[CaseRow]:
 
 
 def norm_rows() -> Iterator[CaseRow]:
-    """Odd widths, groups of columns, zeros, NaN, and an eps that outweighs the numbers."""
+    """Norms: odd widths, groups of columns, zeros, NaN, and an eps larger than the numbers."""
     for shape in ((3, 256), (1, 8), (2, 1000)):
         yield row("norm", y=shape, x=shape, gain=shape[1:], eps=1e-5)
         yield row("add_norm", y=shape, x=shape, r=shape, gain=shape[1:], eps=1e-5, scale=0.22)
@@ -41,7 +41,7 @@ def norm_rows() -> Iterator[CaseRow]:
 
 
 def plain_rows() -> Iterator[CaseRow]:
-    """What is copied, added, scaled."""
+    """Copies, sums, products, softcaps and gathers."""
     for shape in ((3, 77), (1, 1), (2, 256)):
         yield row("add", x=shape, r=shape, scale=-1.5)
         yield row("scale", x=shape, by=-0.37)
@@ -60,7 +60,7 @@ def act_rows() -> Iterator[CaseRow]:
     for act in ACTS:
         yield row("unary", x=normal("act", 3, 100, scale=3.0), act=act)
         yield row("unary", x=BROKEN, act=act)
-        if act != "relu2":  # whose squares float32 does not hold
+        if act != "relu2":  # its squares overflow float32
             yield row("unary", x=HUGE, act=act)
     for act in (*ACTS, *GATES):
         yield row("glu", y=(3, 100), gate=normal("gate", 3, 100, scale=4.0), up=(3, 100), act=act)
@@ -68,7 +68,7 @@ def act_rows() -> Iterator[CaseRow]:
 
 
 def rope_rows() -> Iterator[CaseRow]:
-    """Both orders of pairs, parts of a head, positions at and beyond the end of the fine table."""
+    """RoPE: both orders of pairs, parts of a head, positions at and beyond the end of the fine table."""
     for style in ("norm", "neox"):
         for dim, offset, positions in ((64, 0, [0, 15, 16, 79]), (32, 32, [33]), (32, 12, [3, 40])):
             yield row(
@@ -78,13 +78,13 @@ def rope_rows() -> Iterator[CaseRow]:
 
 
 def angles(n: int, dim: int, step: float) -> F32:  # [n, dim], cos and sin side by side
-    """A table of turns by multiples of `step` positions."""
+    """A RoPE table of rotations by multiples of `step` positions."""
     turns = step * np.arange(n)[:, None] * 10000.0 ** (-np.arange(0, dim, 2) / dim)
     return np.stack([np.cos(turns), np.sin(turns)], axis=-1).reshape(n, dim).astype(np.float32)
 
 
 def stream_rows() -> Iterator[CaseRow]:
-    """Several vectors side by side in a row."""
+    """Groups of columns as vectors side by side in a row."""
     for n in (1, 3):
         yield row("affine", y=(n, 70), x=(n, 70), weight=(70,), bias=(70,))
         yield row("length", y=(n, 3), x=(n, 96), size=32)

@@ -1,4 +1,4 @@
-"""Rows of ops with a weight matrix, for each type of it; and of what chooses among experts."""
+"""Rows of ops with a weight matrix, for each weight type, and of the router of experts."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from camelid.formats.quants import quant
 from camelid.plan.weights import LoadOp
 
 OPS = ("linear", "linear_glu", "linear_experts", "linear_heads", "embed", "embed_position")
-# Rows, columns in, columns out: few outputs, many rows, one row of a long matrix. Columns in are multiples
-# of 32, and become whole blocks of the type.
+# (rows, columns in, columns out): few outputs, many rows, one row of a long matrix. Columns in are multiples
+# of 32, and are rounded up to whole blocks of the type.
 SHAPES = ((1, 256, 256), (9, 64, 6), (17, 768, 130), (1, 2048, 3))
 EXPERTS = ((1, 4, 2, 64, 96), (9, 3, 3, 256, 6), (3, 16, 1, 64, 130))  # rows, experts, used, in, out
 
 
 def typed_rows(weight_type: str) -> Iterator[CaseRow]:
-    """All that have a matrix of this type."""
+    """All rows with a matrix of this type."""
     yield from linear_rows(weight_type)
     yield from expert_rows(weight_type)
     yield from table_rows(weight_type)
 
 
 def whole(weight_type: str, n: int) -> int:
-    """At least `n` columns, in whole blocks."""
+    """`n` columns, rounded up to whole blocks of the type."""
     block = quant(weight_type).block
     return -(-n // block) * block
 
 
 def linear_rows(weight_type: str) -> Iterator[CaseRow]:
-    """One matrix, or gate and up in one, or a matrix for each head."""
-    for n, wanted, n_out in SHAPES:
-        n_in = whole(weight_type, wanted)
+    """A single matrix, a joined matrix of gate and up, and one matrix per head."""
+    for n, n_cols, n_out in SHAPES:
+        n_in = whole(weight_type, n_cols)
         views: dict[str, Any] = {"y": (n, n_out), "x": (n, n_in)}
         yield row("linear", **views, weight=(weight_type, n_out, n_in))
         yield row("linear_glu", **views, weight=(weight_type, 2 * n_out, n_in), act="silu")
@@ -47,9 +47,9 @@ def linear_rows(weight_type: str) -> Iterator[CaseRow]:
 
 
 def expert_rows(weight_type: str) -> Iterator[CaseRow]:
-    """One row for all slots, and one for each."""
-    for n, n_experts, n_used, wanted, n_out in EXPERTS:
-        n_in = whole(weight_type, wanted)
+    """Experts with one row of x for all slots, and with one row per slot."""
+    for n, n_experts, n_used, n_cols, n_out in EXPERTS:
+        n_in = whole(weight_type, n_cols)
         weight = (weight_type, n_experts, n_out, n_in)
         for cols in dict.fromkeys((n_in, n_used * n_in)):
             yield row("linear_experts", y=(n, n_used * n_out), x=(n, cols), ids=chosen(n, n_experts, n_used),
@@ -57,13 +57,13 @@ def expert_rows(weight_type: str) -> Iterator[CaseRow]:
 
 
 def chosen(n: int, n_experts: int, n_used: int) -> F32:  # [n, used]
-    """Different experts for each row."""
+    """Expert ids, different in each row."""
     order = np.argsort(normal("experts", n, n_experts), axis=1)
     return order[:, :n_used].astype(np.float32)
 
 
 def table_rows(weight_type: str) -> Iterator[CaseRow]:
-    """Rows that are looked up."""
+    """Lookups of rows by token id and by position."""
     n_in = whole(weight_type, 256)
     ids = [0, 39, 7, 7, 21]
     yield row("embed", y=(5, n_in), weight=(weight_type, 40, n_in), token_ids=ids, scale=16.0)
@@ -71,11 +71,14 @@ def table_rows(weight_type: str) -> Iterator[CaseRow]:
 
 
 def rows() -> Iterator[CaseRow]:
-    """What has no weight type, or one alone."""
+    """Rows without a matrix, or with one fixed weight type."""
     yield from router_rows()
     for n, n_used, cols in ((3, 4, 100), (1, 1, 8), (2, 8, 64)):
         yield row("combine", y=(n, cols), x=(n, n_used * cols), probs=(n, n_used))
-    for n, ids in ((3, [3, 9, -1]), (300, [i % 40 for i in range(300)])):  # ids in the ring, and round it
+    for n, ids in (
+        (3, [3, 9, -1]),
+        (300, [i % 40 for i in range(300)]),
+    ):  # an id of the ring; more ids than it
         yield row("embed", y=(n, 32), weight=("f32", 40, 32), token_ids=ids,
                   positions=range(125, 125 + n), history=[i * 7 % 40 for i in range(130)])  # fmt: skip
     for act in ("gelu", "swiglu_oai"):
@@ -85,13 +88,13 @@ def rows() -> Iterator[CaseRow]:
 
 
 def router_rows() -> Iterator[CaseRow]:
-    """Each gate, few and many experts, ties, a bias that only chooses."""
+    """The router: each gate, few and many experts, ties, a bias for the choice only, groups of experts."""
     for gate in ("softmax", "sigmoid", "topk_softmax"):
         for n, n_experts, n_used in ((5, 8, 8), (1, 4, 2), (3, 130, 6), (2, 300, 64)):
             yield _router(normal("logits", n, n_experts, scale=2.0), n_used, gate, normalize=1, scale=2.5)
         bias = np.repeat(np.array([0.0, 3.0, -3.0, 0.5], np.float32), 4)
         yield _router(normal("biased", 4, 16), 5, gate, bias=bias)
-        tied = np.zeros((2, 70), np.float32)  # the lowest ids win
+        tied = np.zeros((2, 70), np.float32)  # ties: the lowest ids are chosen
         tied[1, [3, 64, 69]] = 1.0
         yield _router(tied, 7, gate)
     yield _router(normal("groups", 3, 32), 4, "sigmoid", n_groups=8, n_groups_used=3)
@@ -103,7 +106,7 @@ def _router(logits: F32, n_used: int, gate: str, **more: Any) -> CaseRow:
 
 
 def loaded() -> Iterator[Quantized]:
-    """Matrices that load ops make."""
+    """Matrices with load ops."""
     for stored in ("f32", "f16", "bf16"):
         raw = matrix(stored, 24, 16).raw
         yield Quantized("f32", (24, 16), raw, (LoadOp("cast", (stored,)), LoadOp("transpose", (16, 24))))

@@ -1,4 +1,4 @@
-"""Rows of `sample` and `candidates`: each link of the device's chain."""
+"""Rows of `sample` and `candidates`: each step of sampling on the device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from camelid.backends.common.op_runner import F32
 from camelid.backends.proof.inputs import CaseRow, normal, row
 from camelid.plan.step import StepSampling
 
-LARGE = 151936  # logits of one row
-HISTORY = tuple(i * i % 50 for i in range(200))  # with many ids more than once
+LARGE = 151936  # a large vocabulary
+HISTORY = tuple(i * i % 50 for i in range(200))  # many ids occur more than once
 CHAIN: tuple[dict[str, Any], ...] = (
     {"temperature": 0.7, "seed": 2**63 + 12345, "choice": 3, "offset": 77},
     {"top_k": 1},
@@ -28,7 +28,7 @@ CHAIN: tuple[dict[str, Any], ...] = (
 
 
 def rows() -> Iterator[CaseRow]:
-    """All of them."""
+    """All rows of this file."""
     yield row("sample", logits=tied())
     yield row("sample", logits=normal("noise", 4, 1024, scale=2.0), sampling=(how(),))
     yield row("sample", logits=broken(), sampling=(how(), how(top_k=7), how(min_p=0.1)))
@@ -45,13 +45,13 @@ def rows() -> Iterator[CaseRow]:
 
 
 def how(**values: Any) -> StepSampling:
-    """A way of drawing, warm unless it says otherwise."""
+    """Sampling params with a temperature of 1.5 unless `values` has another."""
     warm: dict[str, Any] = {"temperature": 1.5, "seed": 11}
     return StepSampling(**(warm | values))
 
 
 def tied() -> F32:
-    """The lowest id wins; a row of zeros is told by its status."""
+    """Logits with ties, where the lowest id is sampled, and a row of zeros, whose status is "zero"."""
     logits = normal("tied", 4, 1000)
     logits[:, [3, 77, 999]] = 9.0
     logits[3] = 0.0
@@ -59,7 +59,7 @@ def tied() -> F32:
 
 
 def broken() -> F32:
-    """NaN and what overflowed are told by the status; -inf is never drawn while another may be."""
+    """Logits with NaN and +inf, whose status is "nan", and with -inf, which must not be sampled."""
     logits = normal("broken", 6, 64)
     logits[1, 40], logits[4, 7] = np.nan, np.inf
     logits[2, np.arange(64) % 9 != 5] = -np.inf

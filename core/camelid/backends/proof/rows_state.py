@@ -1,4 +1,4 @@
-"""Rows of ops that read and write state, or other rows of the step."""
+"""Rows of ops that read and write state, and of ops that read other rows of the step."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from camelid.plan.tiers import BATCH, TAIL
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
 TAIL_TYPES = ("q8_0", "q4_0")
-# Widths of a head's keys and values: one of the two is no whole number of vectors of 8 or 16.
+# Widths of a head's keys and values: one of the two is not a multiple of a vector of 8 or 16.
 UNEVEN = ((24, 16), (16, 24), (20, 16), (40, 32))
-# Of three sequences: one that begins, one that decodes, one whose prompt goes on.
+# Three sequences: one starts, one decodes, one continues its prefill.
 LENGTHS: dict[str, Any] = {"lengths": (3, 1, 2), "positions": (0, 1, 2, 7, 4, 5)}
 
 ALONE: dict[str, Any] = {"lengths": (1,), "positions": (9,)}
 
 
 def rows() -> Iterator[CaseRow]:
-    """All of them."""
+    """All rows of this file."""
     for kv_type in KV_TYPES:
         yield from store_rows(kv_type)
     for n_heads, n_kv_heads, dim, at in ((4, 2, 64, [0]), (3, 1, 128, [63, 64, 65]), (8, 2, 256, [130])):
@@ -34,7 +34,7 @@ def rows() -> Iterator[CaseRow]:
 
 
 def store_rows(kv_type: str) -> Iterator[CaseRow]:
-    """What is written, copied and read in each type; 96 columns are an odd number of blocks."""
+    """Writes, copies and reads of a kv_type; 96 columns are an odd number of blocks."""
     for width, v_width in ((128, 128), (96, 32)):
         written: dict[str, Any] = {
             "k": rough(4, width), "v": rough(4, v_width), "positions": [15, 16, 17, 35],
@@ -53,7 +53,7 @@ def store_rows(kv_type: str) -> Iterator[CaseRow]:
 
 
 def rough(n: int, cols: int) -> F32:
-    """Rows that try a quantizer: small and large scales, exact halves, a tie for the largest, zeros."""
+    """Hard rows for a quantizer: small and large scales, exact halves, a tie for the largest, zeros."""
     made = normal("rough", n, cols)
     made[0] *= np.float32(1e-5)  # below float16's normal numbers
     made[1] *= np.float32(1e3)
@@ -66,7 +66,7 @@ def rough(n: int, cols: int) -> F32:
 def attention(
     positions: list[int], n_heads: int, n_kv_heads: int, head_dim: int, v_dim: int, **more: Any
 ) -> CaseRow:
-    """Rows at these positions, over keys up to the last of them."""
+    """Attention of rows at these positions, over keys up to the last position."""
     n = max(positions) + 1
     facts: dict[str, Any] = {
         "y": (len(positions), n_heads * v_dim), "q": (len(positions), n_heads * head_dim),
@@ -77,7 +77,7 @@ def attention(
 
 
 def way_rows() -> Iterator[CaseRow]:
-    """Windows at page borders, caps, sinks, masks, biases; with rows given up."""
+    """Windows at page borders, softcaps, sinks, masks and biases, without and with freed rows."""
     ways: tuple[dict[str, Any], ...] = (
         *({"window": n} for n in (1, 64, 67, 1000)),
         {"softcap": 2.0},
@@ -92,7 +92,7 @@ def way_rows() -> Iterator[CaseRow]:
 
 
 def tail_rows() -> Iterator[CaseRow]:
-    """Two tiers, on both sides of where the border moves, and with nothing in one of them."""
+    """Two tiers: positions on both sides of a move of the border, and with an empty store or a freed page."""
     border = TAIL + BATCH - 1  # the first row that reads the store
     for kv_type in TAIL_TYPES:
         tiers: dict[str, Any] = {"kv_type": kv_type, "has_tail": True}
@@ -102,7 +102,7 @@ def tail_rows() -> Iterator[CaseRow]:
 
 
 def recurrent_rows() -> Iterator[CaseRow]:
-    """Sequences that begin, decode and go on; what lies in the slot of one that begins is not its own."""
+    """Sequences that start (ignoring the contents of their slots), decode and continue a prefill."""
     falling = -np.abs(normal("decay", 4))
     for lengths in (LENGTHS, ALONE):
         n = sum(lengths["lengths"])
@@ -118,13 +118,13 @@ def recurrent_rows() -> Iterator[CaseRow]:
 
 
 def unit(n: int, n_heads: int, width: int) -> F32:  # [n, heads * width]
-    """Heads of length 1, as the delta rule wants its keys."""
+    """Heads of length 1, as the delta rule requires of its keys."""
     heads = normal("keys", n, n_heads, width)
     return (heads / np.linalg.norm(heads, axis=-1, keepdims=True)).reshape(n, -1)
 
 
 def encoder_rows() -> Iterator[CaseRow]:
-    """Rows that see rows of the same step, of their own sequence alone."""
+    """Encoder ops, whose rows attend to rows of their own sequence in the same step."""
     ways: tuple[dict[str, Any], ...] = (
         {}, {"mask": "causal"}, {"mask": "symmetric", "window": 2}, {"bias": (5, 4)},
     )  # fmt: skip

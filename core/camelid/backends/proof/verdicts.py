@@ -1,4 +1,4 @@
-"""What the short gate said of a device, kept so that `auto` asks once per build, device and driver."""
+"""Verdicts of the short gate, cached so that `auto` runs it once per build, device and driver."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid.version import __version__
 
 Opener: TypeAlias = Callable[[], Awaitable[Backend]]
-PASSING = (DeviceLostError, OutOfMemoryError)  # say something of the moment, nothing of the kernels
+PASSING = (DeviceLostError, OutOfMemoryError)  # temporary errors, no evidence against the kernels
 
 
 class Failure(Protocol):
-    """A case that failed; its text says how. `error` is what was raised, if anything was."""
+    """A failed case; its text is the failure. `error` is the raised exception, None if none was raised."""
 
     @property
     def error(self) -> Exception | None: ...
 
 
 async def verdict(backend: Backend, open_another: Opener) -> str:
-    """Why `auto` must not take this backend; "" if its short gate passed, now or the last time.
+    """The reason why `auto` must not use this backend; "" if its short gate passes or has passed before.
 
-    The gate runs on another of the same kind, so that none of its weights stay. In a browser it is not run:
-    there is no NumPy to compare with.
+    The gate runs on a second backend of the same kind, so that none of its weights stay loaded. It does not
+    run in a browser, which has no NumPy for the reference.
     """
     if sys.platform == "emscripten":
         return ""
     can = backend.capabilities()
-    known = stored(can)
-    if known is not None:
-        return known
+    cached = stored(can)
+    if cached is not None:
+        return cached
     try:
         another = await open_another()
     except BackendError as error:
-        return f"its gate cannot be run: {error.message}"
+        return f"its gate cannot run: {error.message}"
     try:
         failure = await import_module("camelid.backends.proof.gate").first_failure(another)
     finally:
@@ -51,7 +51,10 @@ async def verdict(backend: Backend, open_another: Opener) -> str:
 
 
 def keep(can: Capabilities, failure: Failure | None) -> str:
-    """The verdict that a failure of the short gate means, or none; stored, unless it may pass by itself."""
+    """The verdict of a failure of the short gate, "" without a failure.
+
+    Stores it, unless the error is temporary.
+    """
     reason = f"it fails its gate (camelid doctor shows more): {failure}" if failure else ""
     if not (failure and isinstance(failure.error, PASSING)):
         store(can, reason)
@@ -65,18 +68,18 @@ def cache_folder() -> Path:
 
 
 def stored(can: Capabilities) -> str | None:
-    """What was stored of this build, device and driver; None if that is nothing, or cannot be read."""
+    """The stored verdict of this build, device and driver; None if absent or unreadable."""
     try:
         found: Any = json.loads(_path(can).read_bytes())
         is_ours = found["key"] == _key(can) and isinstance(found["reason"], str)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # absent or damaged: it is made anew
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # absent or damaged: the gate runs again
         return None
     return found["reason"] if is_ours else None
 
 
 def store(can: Capabilities, reason: str) -> None:
-    """Keeps the verdict, if the cache can be written; else the gate just runs again."""
-    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
+    """Stores a verdict if the cache is writable. Otherwise the gate runs again next time."""
+    with suppress(OSError, RuntimeError):  # RuntimeError: the user has no home directory
         path = _path(can)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -85,7 +88,7 @@ def store(can: Capabilities, reason: str) -> None:
 
 
 def _key(can: Capabilities) -> dict[str, str]:
-    """`device` holds the driver's version, too."""
+    """The key of a verdict. `device` includes the driver's version."""
     return {"version": __version__, "backend": can.name, "device": can.device, "build": can.build}
 
 

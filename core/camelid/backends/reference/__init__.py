@@ -1,1 +1,1 @@
-"""The reference backend: NumPy, float64, one row at a time. Every other backend is held to it."""
+"""The reference backend: NumPy, float64, one row at a time. Other backends are tested against it."""

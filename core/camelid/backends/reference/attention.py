@@ -1,4 +1,4 @@
-"""Kernels of the reference: keys, values and attention."""
+"""Reference kernels of the KV cache: kv_write and attention."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def attend(
     sinks: F64 | None = None,
     bias: F64 | None = None,
 ) -> F64:  # q [H, D], k [keys, K, D], v [keys, K, V], sinks [H], bias [keys, H] -> [H*V]
-    """One row's heads."""
+    """Attention of one row, all heads."""
     n_keys, n_kv_heads, head_dim = k.shape
     groups = q.reshape(n_kv_heads, len(q) // n_kv_heads, head_dim)  # heads that share keys and values
     scores = (groups @ k.transpose(1, 2, 0)).reshape(len(q), n_keys)
@@ -74,7 +74,7 @@ def _bias(op: Op, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, H]
 
 
 def _keys(op: Op, f: Frame, row: StepRow) -> range:
-    """State rows that this row sees, in one tier or the other."""
+    """State rows that this row attends to, in either tier."""
     _, first_kept, held = f.sequence_words(row, op.state("state").group)
     if op.word("mask") == "held":
         return range(first_kept, held)
@@ -84,7 +84,7 @@ def _keys(op: Op, f: Frame, row: StepRow) -> range:
 
 
 def _tiers(op: Op, f: Frame, row: StepRow) -> list[tuple[StateRef, range]]:
-    """Where these state rows are read: the store's before the border, then the tail's."""
+    """Splits the attended state rows by tier: rows before the border are in the store, later in the tail."""
     keys = _keys(op, f, row)
     if not op.has("tail"):
         return [(op.state("state"), keys)]

@@ -1,8 +1,8 @@
-"""The oracle: every op of the plan in a few lines of NumPy, one row at a time.
+"""The oracle: every op in a few lines of NumPy, one row at a time.
 
-Each row is computed alone (a matrix-vector product of its own, stacked with others' but never merged, in
-float64, softmax over exactly the keys that the row sees), because a product of matrices is not row-invariant,
-in float32 nor in float64. So a row's bits depend on nothing but the row: the backend holds promises A and B.
+Each row is computed alone in float64: a matrix-vector product per row, and softmax over exactly the row's
+keys. A matrix-matrix product is not row-invariant, in float32 nor in float64. So the bits of a row depend on
+the row alone: the backend keeps promises A and B.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PREFIX = "op_"
 
 
 def _kernels(module: ModuleType) -> dict[str, Kernel]:
-    """A module's kernels by op: every function whose name starts with op_."""
+    """Kernels of a module by op: the functions whose names start with op_."""
     return {n.removeprefix(PREFIX): f for n, f in vars(module).items() if n.startswith(PREFIX)}
 
 
@@ -53,7 +53,7 @@ KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kern
 
 
 class ReferenceBackend(Backend):
-    """Interprets plans op by op in NumPy."""
+    """A backend that interprets plans op by op in NumPy."""
 
     def __init__(self) -> None:
         self._store = WeightStore()
@@ -72,7 +72,7 @@ class ReferenceBackend(Backend):
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Nothing to open: NumPy is always here."""
+        """No-op: NumPy needs no device."""
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
@@ -81,10 +81,10 @@ class ReferenceBackend(Backend):
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         try:
             self._state = StatePools.allocate(states, units)
-        except (MemoryError, ValueError) as error:  # ValueError: more than an array can ever hold
+        except (MemoryError, ValueError) as error:  # ValueError: larger than any array can be
             want = sum(units[s.name].units * s.unit_bytes for s in states)
             raise OutOfMemoryError(
-                f"the state of all sequences takes {want:,} bytes, which cannot be had; "
+                f"the state of all sequences needs {want:,} bytes, which cannot be allocated; "
                 "use a smaller context, or fewer sequences at once",
                 want_bytes=want,
             ) from error
@@ -100,7 +100,7 @@ class ReferenceBackend(Backend):
         return Ticket(program, len(frame.result), frame)
 
     def run_frame(self, plan: Plan, step: bytes, values: dict[str, Stored]) -> Frame:
-        """Runs with given buffer values and returns everything that was computed."""
+        """Runs a step with initial buffer values, and returns the frame with all computed values."""
         frame = Frame(plan, decode_step(step, plan.layout), self._store, self._state, values, [])
         for op in plan.ops:
             KERNELS[op.name](op, frame)
@@ -108,7 +108,7 @@ class ReferenceBackend(Backend):
         return frame
 
     async def read(self, ticket: Ticket) -> Result:
-        await asyncio.sleep(0)  # the work was done in `run`; let other tasks have their turn
+        await asyncio.sleep(0)  # `run` has computed the result; yield to other tasks
         frame: Frame = ticket.handle
         return frame.result
 
@@ -134,7 +134,7 @@ class ReferenceBackend(Backend):
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
-        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
         values = {view.buffer.name: of_bytes(data, view.buffer).copy() for view, data in inputs.items()}
         frame = self.run_frame(program.plan, step, values)
         ticket = Ticket(program, len(frame.result), frame)
@@ -154,5 +154,5 @@ class ReferenceBackend(Backend):
 
 
 def open_backend() -> ReferenceBackend:
-    """The row's entry in `select.BACKENDS`."""
+    """The entry point of this module for `registry.BACKENDS`."""
     return ReferenceBackend()

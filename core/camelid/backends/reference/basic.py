@@ -1,4 +1,4 @@
-"""Kernels of the reference: state changes, embeddings, norms, linear maps, RoPE, activations."""
+"""Reference kernels: state changes, embeddings, norms, linear maps, RoPE, activations."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def op_rope(op: Op, f: Frame) -> None:
     x = f.read(op.view("x"))
     heads = x.reshape(len(x), -1, head_dim)[..., op.integer("offset") :]  # [T, H, D]
     first, second = _pairs(heads[..., :dim], op.word("style"))
-    turned = (first + 1j * second) * (near * far)[:, None]
-    first[...], second[...] = turned.real, turned.imag
+    rotated = (first + 1j * second) * (near * far)[:, None]
+    first[...], second[...] = rotated.real, rotated.imag
     f.write(op.view("x"), x)
 
 
@@ -149,7 +149,7 @@ def _l2(x: F64, eps: float) -> F64:
 
 
 def _gelu_tanh(x: F64) -> F64:
-    """The tanh form (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    """GELU in its tanh form (Hendrycks and Gimpel, arXiv 1606.08415)."""
     return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
 
 
@@ -159,7 +159,7 @@ def _gelu_erf(x: F64) -> F64:
 
 
 def _swiglu_oai(gate: F64, up: F64) -> F64:
-    """gpt-oss: both clamped to 7, up from below too, sigmoid at slope 1.702, one added to up."""
+    """SwiGLU of gpt-oss: gate <= 7, -7 <= up <= 7, sigmoid of 1.702 * gate, factor up + 1."""
     gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
     return gate * sigmoid(1.702 * gate) * (up + 1.0)
 
@@ -174,4 +174,4 @@ ACTS: dict[str, Callable[[F64], F64]] = {
     "sigmoid": sigmoid,
     "tanh": np.tanh,
 }
-GATES: dict[str, Callable[[F64, F64], F64]] = {"swiglu_oai": _swiglu_oai}  # where up is not just a factor
+GATES: dict[str, Callable[[F64, F64], F64]] = {"swiglu_oai": _swiglu_oai}  # gates that also transform `up`

@@ -1,4 +1,4 @@
-"""Kernels of the reference: attention over the rows of the step, pooling, floats as results."""
+"""Reference kernels of encoders: attention over the rows of the step, pooling, floats as results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def op_attend_rows(op: Op, f: Frame) -> None:
         for t in range(sequence.first_row, sequence.first_row + sequence.rows):
             keys = _keys(op, sequence, t)
             near = None if bias is None else _by_distance(bias, keys, t)
-            here = slice(keys.start, keys.stop)
-            y[t] = attend(q[t], k[here], v[here], scale=op.number("scale"), bias=near)
+            seen = slice(keys.start, keys.stop)
+            y[t] = attend(q[t], k[seen], v[seen], scale=op.number("scale"), bias=near)
     f.write(op.view("y"), y)
 
 
@@ -43,7 +43,7 @@ def op_emit(op: Op, f: Frame) -> None:
 
 
 def _keys(op: Op, sequence: StepSequence, t: int) -> range:
-    """Rows of the step that row t sees."""
+    """Rows of the step that row t attends to."""
     first, end, reach = sequence.first_row, sequence.first_row + sequence.rows, op.integer("window") // 2
     if op.word("mask") == "symmetric":
         return range(max(first, t - reach), min(end, t + reach + 1))

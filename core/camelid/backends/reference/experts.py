@@ -1,4 +1,4 @@
-"""Kernels of the reference: mixtures of experts."""
+"""Reference kernels of mixtures of experts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def op_combine(op: Op, f: Frame) -> None:
 
 
 def _in_best_groups(scores: F64, n_groups: int, n_used: int) -> F64:  # [T, E]
-    """The scores, minus infinity outside the groups with the best pairs (DeepSeek-V3, arXiv 2412.19437)."""
+    """Sets scores to -inf outside the `n_used` groups with the best pairs (DeepSeek-V3, arXiv 2412.19437)."""
     if n_used == n_groups:
         return scores
     groups = scores.reshape(len(scores), n_groups, scores.shape[1] // n_groups)  # [T, G, E / G]

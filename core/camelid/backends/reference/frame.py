@@ -1,4 +1,4 @@
-"""One run of the reference: its plan, its decoded step, its state and the values of every buffer."""
+"""One run of the reference: the plan, the decoded step, the state and the values of all buffers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ U32 = npt.NDArray[np.uint32]
 
 @dataclass(slots=True)
 class StatePools:
-    """The memory of all state groups: pools by (group, layer, tensor), page tables by group."""
+    """Memory of all state groups: pools by (group, layer, tensor), page tables by group."""
 
     pools: dict[tuple[str, int, str], Stored]
     tables: dict[str, U32]
@@ -56,7 +56,7 @@ def _empty_pool(state: StateSpec, n_units: int, cols: int) -> Stored:
 
 @dataclass(slots=True)
 class Frame:
-    """One run: the plan, its decoded step, and the rows of every buffer so far, as its dtype stores them."""
+    """One run: the plan, the decoded step, and the rows of the buffers written so far, in their dtypes."""
 
     plan: Plan
     step: Step

@@ -1,4 +1,4 @@
-"""Kernels of the reference: ops that carry state from row to row in the slots of a recurrent group."""
+"""Reference kernels of recurrent ops, which carry state from row to row in slots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def op_conv1d(op: Op, f: Frame) -> None:
 
 
 def op_scan_mamba2(op: Op, f: Frame) -> None:
-    """The recurrent form of state space duality (Dao and Gu, arXiv 2405.21060)."""
+    """State space duality in recurrent form (Dao and Gu, arXiv 2405.21060)."""
     dt = _softplus(f, op)  # [T, H]
     n_rows, n_heads = dt.shape
     x = f.read(op.view("x")).reshape(n_rows, n_heads, -1)  # [T, H, P]
@@ -56,8 +56,8 @@ def op_scan_delta(op: Op, f: Frame) -> None:
 
     def step(flat: F64, t: int) -> tuple[F64, F64]:
         state = decay[t, :, None, None] * flat.reshape(n_heads, -1, k.shape[-1])  # [H, V, K]
-        wrong = v[t] - (state * k[t, :, None]).sum(axis=-1)
-        state = state + (beta[t, :, None] * wrong)[..., None] * k[t, :, None]
+        delta = v[t] - (state * k[t, :, None]).sum(axis=-1)
+        state = state + (beta[t, :, None] * delta)[..., None] * k[t, :, None]
         return state.ravel(), (state * (op.number("scale") * q[t, :, None])).sum(axis=-1).ravel()
 
     _each_row(op, f, step)
@@ -73,7 +73,9 @@ def _each_row(op: Op, f: Frame, step: RowStep) -> None:
         state = pool[read] if held else np.zeros_like(pool[read])
         for t in range(sequence.first_row, sequence.first_row + sequence.rows):
             after, y[t] = step(state.astype(np.float64), t)
-            state = after.astype(np.float32)  # after every row, or a chunk's end would show
+            state = after.astype(
+                np.float32
+            )  # rounded after every row, so that results do not depend on chunks
         pool[write] = state
     f.write(view, y)
 
@@ -85,5 +87,5 @@ def _softplus(f: Frame, op: Op) -> F64:  # [T, H]
 
 
 def _spread(x: F64, n: int, n_heads: int) -> F64:  # [T, n * K] -> [T, H, K]
-    """Each of n groups stands for so many neighbouring heads."""
+    """Repeats each of n groups for its n_heads / n neighbouring heads."""
     return np.repeat(x.reshape(len(x), n, -1), n_heads // n, axis=1)

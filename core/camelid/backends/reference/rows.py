@@ -1,4 +1,4 @@
-"""What is summed over the last axis: NumPy sums each row as it would alone, so the bits know of no batch."""
+"""Sums over the last axis. NumPy sums each row separately, so the bits do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def softmax(x: F64) -> F64:  # [..., n]
 
 
 def total(x: F64) -> F64:  # [..., n] -> [..., 1]
-    return np.add.reduce(x, axis=-1, keepdims=True)  # half the time of x.sum(), and the same bits
+    return np.add.reduce(x, axis=-1, keepdims=True)  # the bits of x.sum() in half the time
 
 
 def mean(x: F64) -> F64:  # [..., n] -> [..., 1]

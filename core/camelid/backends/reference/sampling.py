@@ -1,4 +1,4 @@
-"""Kernels of the reference: drawing tokens."""
+"""Reference kernels of sampling: sample and candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from camelid.plan.plan import Op
 from camelid.plan.step import CANDIDATES, STATUS, StepSampling
 
 U64 = npt.NDArray[np.uint64]
-DRAW = 0  # the purpose of noise
+DRAW = 0  # purpose word of the noise for sampling
 
 
 def op_sample(op: Op, f: Frame) -> None:
@@ -28,9 +28,9 @@ def op_sample(op: Op, f: Frame) -> None:
     ):
         sequence = f.step.sequences[number]
         ids = ring[sequence.groups[f.plan.group(op.state("tokens").group)][1], :, 0]  # [R]
-        how = f.step.sampling[sequence.sampling]
-        window = range(max(0, position - how.penalty_last_n), position)
-        token_id = _draw(logits, how, [int(ids[p % len(ids)]) for p in window], position)
+        params = f.step.sampling[sequence.sampling]
+        window = range(max(0, position - params.penalty_last_n), position)
+        token_id = _draw(logits, params, [int(ids[p % len(ids)]) for p in window], position)
         if last[number] == i:
             ids[position % len(ids)] = token_id
         f.result.append(_row(logits, token_id, keep=keep))
@@ -44,7 +44,7 @@ def op_candidates(op: Op, f: Frame) -> None:
 def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) -> U64:  # [n] u32 values
     """First word of Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed.
 
-    The counter is (token id, position, choice, purpose), so a draw depends on no order and no batch.
+    The counter is (token id, position, choice, purpose), so the noise does not depend on order or batch.
     """
     mask = np.uint64(0xFFFFFFFF)
     c = [token_ids, *(np.full_like(token_ids, word) for word in (position, choice, purpose))]
@@ -57,41 +57,41 @@ def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) 
     return c[0]
 
 
-def _draw(logits: F64, how: StepSampling, history: Sequence[int], position: int) -> int:
+def _draw(logits: F64, params: StepSampling, history: Sequence[int], position: int) -> int:
     with np.errstate(all="ignore"):
-        scores = _penalized(_biased(logits, how), how, history)
-        ids = np.sort(_survivors(scores, how))  # so that of equals the lowest id is the first
+        scores = _penalized(_biased(logits, params), params, history)
+        ids = np.sort(_survivors(scores, params))  # sorted, so that argmax breaks ties by the lowest id
         scores = scores[ids]
-        if how.temperature > 0.0:
-            words = philox(how.seed, ids.astype(np.uint64), position + how.offset, how.choice, DRAW)
+        if params.temperature > 0.0:
+            words = philox(params.seed, ids.astype(np.uint64), position + params.offset, params.choice, DRAW)
             u = ((words >> np.uint64(8)) + 0.5) * 2.0**-24
-            scores = scores / how.temperature - np.log(-np.log(u))
+            scores = scores / params.temperature - np.log(-np.log(u))
     return int(ids[np.argmax(scores)])
 
 
-def _biased(logits: F64, how: StepSampling) -> F64:
+def _biased(logits: F64, params: StepSampling) -> F64:
     scores = logits.copy()
-    for token_id, value in how.biases:
-        scores[token_id : token_id + 1] += value  # nothing where there is no such id
+    for token_id, value in params.biases:
+        scores[token_id : token_id + 1] += value  # no effect for an id beyond the vocabulary
     return scores
 
 
-def _penalized(scores: F64, how: StepSampling, history: Sequence[int]) -> F64:
+def _penalized(scores: F64, params: StepSampling, history: Sequence[int]) -> F64:
     for token_id, count in Counter(history).items():
         own = scores[token_id : token_id + 1]
-        own[:] = np.where(own > 0.0, own / how.repeat_penalty, own * how.repeat_penalty)
-        own -= count * how.frequency_penalty + how.presence_penalty
+        own[:] = np.where(own > 0.0, own / params.repeat_penalty, own * params.repeat_penalty)
+        own -= count * params.frequency_penalty + params.presence_penalty
     return scores
 
 
-def _survivors(scores: F64, how: StepSampling) -> npt.NDArray[np.intp]:
-    """Their ids, likeliest first; at least one, even where scores are NaN."""
-    ids = np.argsort(-scores, kind="stable")[: how.top_k or None]
-    if how.top_p < 1.0:
+def _survivors(scores: F64, params: StepSampling) -> npt.NDArray[np.intp]:
+    """Ids left by top-k, top-p and min-p, most likely first; at least one id, even if scores are NaN."""
+    ids = np.argsort(-scores, kind="stable")[: params.top_k or None]
+    if params.top_p < 1.0:
         sums = np.cumsum(softmax(scores[ids]))
-        ids = ids[: int(np.searchsorted(sums, how.top_p)) + 1]
-    if how.min_p > 0.0:
-        ids = ids[~(scores[ids] < scores[ids[0]] + np.log(how.min_p))]
+        ids = ids[: int(np.searchsorted(sums, params.top_p)) + 1]
+    if params.min_p > 0.0:
+        ids = ids[~(scores[ids] < scores[ids[0]] + np.log(params.min_p))]
     return ids
 
 

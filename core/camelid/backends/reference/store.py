@@ -1,7 +1,7 @@
 """Weights of the reference: mapped files, decoded to float64 a tile of rows at a time.
 
-No big matrix is ever whole in memory: an embedding decodes the rows that are looked up, a product decodes,
-multiplies and forgets one tile after another. A matrix that fits the cache stays decoded.
+A large matrix is never in memory as a whole: an embedding decodes the requested rows, a product decodes,
+multiplies and frees one tile after another. A matrix that fits the cache stays decoded.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from camelid.backends.reference.rows import F64
 from camelid.errors import ModelFormatError
 from camelid.plan.weights import INLINE, Part, Weight
 
-# A tile of 2**18 values is 2 MiB in float64, 1 MiB in float32 on its way there, and 1 MiB of bytes at most
-# if the file is quantized: it stays near the core for every row of a batch. 128 rows of 2048, one row of a
-# quarter of a million. Its borders come from the weight's shape alone, cached or not, whatever the batch:
-# BLAS may sum a row in another order when the matrix around it has another height. From 2**19 values on a
-# product took two to ten times as long (measured with 2048 columns on two cores).
+# A tile of 2**18 values (128 rows of 2048) has 2 MiB in float64, 1 MiB in float32 and at most 1 MiB of
+# quantized bytes, so it stays in the core's cache for all rows of a batch. Products with 2**19 values took 2
+# to 10 times as long (2048 columns, two cores). Tile borders depend on the weight's shape alone, cached or
+# not: BLAS may sum a row in another order when the height of the matrix differs.
 TILE_VALUES = 1 << 18
-CACHE_BYTES = 160 << 20  # of decoded matrices. First come stays: in a cycle, the oldest is needed next
-Tile: TypeAlias = tuple[int, F64]  # its first row within the matrix, [n, in]
+# Limit of decoded matrices. Nothing is evicted: with a cyclic access, the oldest matrix is needed next.
+CACHE_BYTES = 160 << 20
+Tile: TypeAlias = tuple[int, F64]  # first row within the matrix, values [n, in]
 U8: TypeAlias = npt.NDArray[np.uint8]
 
 
 class WeightStore:
-    """Weights by name. `matrix` and `vector` are for small ones, `rows` and the products for any."""
+    """Weights by name. `matrix` and `vector` are for small weights only."""
 
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
         self._files: dict[str, U8] = {}
-        self._inline: dict[str, U8] = {}  # by base64, which is longer and stays in the plan
-        self._decoded: dict[str, dict[tuple[int, int], list[Tile]]] = {}  # by name; first row and rows
+        self._inline: dict[str, U8] = {}  # by base64 text, which the plan keeps in memory anyway
+        self._decoded: dict[str, dict[tuple[int, int], list[Tile]]] = {}  # by name, then (first row, rows)
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
-        wanted = {part.source for weight in weights for part in weight.parts}
-        self._files |= {name: _mapped(path) for name, path in sources.items() if name in wanted}
+        used = {part.source for weight in weights for part in weight.parts}
+        self._files |= {name: _mapped(path) for name, path in sources.items() if name in used}
         for weight in weights:
             self.weights[weight.name] = weight
             self._forget(weight.name)
 
     def matrix(self, weight: Weight) -> F64:  # [out, in]
-        """All of it, decoded. Small weights only."""
+        """The whole matrix, decoded; for small weights only."""
         parts = [tile for _, tile in self._tiles(weight)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -57,23 +57,23 @@ class WeightStore:
         return self.matrix(weight).ravel()
 
     def rows(self, weight: Weight, numbers: Sequence[int]) -> F64:  # [n, in]
-        """Some rows: what an embedding looks up. Decodes these alone."""
+        """Rows of a matrix by number, for an embedding. Decodes no other rows."""
         found = np.empty((len(numbers), weight.cols))
         for at, number in enumerate(numbers):
             found[at] = load_rows(weight, self._read, number, 1)[0]
         return found
 
     def multiply(self, weight: Weight, x: F64) -> F64:  # x [T, in] -> [T, out]
-        """weight @ row for each row alone."""
+        """weight @ row for each row of x, each as a product of its own."""
         return products(self._tiles(weight), x, weight.rows)
 
     def multiply_expert(self, weight: Weight, expert: int, x: F64) -> F64:  # x [n, in] -> [n, out]
-        """The same with one matrix of a stack."""
+        """`multiply` with one matrix of a stack."""
         one = replace(weight, shape=weight.shape[1:])
         return products(self._tiles(one, expert * one.rows), x, one.rows)
 
     def _tiles(self, weight: Weight, first: int = 0) -> Iterable[Tile]:
-        """All tiles of a matrix; of a stack, that matrix whose first row is `first`."""
+        """Tiles of a matrix; in a stack, of the matrix whose first row is `first`."""
         decoded, key = self._decoded.setdefault(weight.name, {}), (first, weight.rows)
         if key not in decoded:
             n_bytes = 8 * weight.rows * weight.cols
@@ -84,7 +84,7 @@ class WeightStore:
         return decoded[key]
 
     def _forget(self, name: str) -> None:
-        """A weight that is loaded anew may have another shape, or lie in another file."""
+        """Drops decoded tiles of a weight: a reloaded weight may have another shape or file."""
         for decoded in self._decoded.pop(name, {}).values():
             self._decoded_bytes -= sum(tile.nbytes for _, tile in decoded)
 
@@ -103,7 +103,7 @@ class WeightStore:
 def _mapped(path: str) -> U8:
     try:
         return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
-    except (OSError, ValueError) as error:  # ValueError: it has become empty
+    except (OSError, ValueError) as error:  # ValueError: the file is empty
         raise ModelFormatError(
             f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
         ) from error
@@ -112,6 +112,6 @@ def _mapped(path: str) -> U8:
 def products(tiles: Iterable[Tile], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
     y = np.empty((len(x), n_out, 1))
     for start, tile in tiles:
-        # With columns of its own each row is a product of its own, whose bits know of no other row.
+        # x as columns makes one matrix-vector product per row, so its bits do not depend on the other rows.
         np.matmul(tile, x[:, :, None], out=y[:, start : start + len(tile)])
     return y[:, :, 0]

@@ -1,7 +1,7 @@
-"""Rows of state as their kv_type stores them: the bytes that GGUF would hold, row by row.
+"""Rows of the KV cache as their kv_type stores them: GGUF's bytes, row by row.
 
-A block takes its values from one row, and every step of a codec is a single IEEE operation on one value (or
-the exact maximum of a block), so rows quantized together have the bits that they have alone.
+A block has values of one row only, and each operation of a codec is one IEEE operation on one value (or the
+exact maximum of a block), so rows quantized together have the same bits as rows quantized alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLAIN = {"f32": np.float32, "f16": np.float16}
 
 
 def empty_rows(kv_type: str, *shape: int) -> Stored:
-    """Zeros of that type, [..., cols] or with blocks [..., bytes of a row]."""
+    """Zero rows of a type: [..., cols], or [..., bytes of a row] for a type with blocks."""
     *rows, cols = shape
     if kv_type in PLAIN:
         return np.zeros(shape, PLAIN[kv_type])
@@ -28,7 +28,7 @@ def empty_rows(kv_type: str, *shape: int) -> Stored:
 
 
 def store_rows(kv_type: str, values: F64) -> Stored:
-    """[T, cols] as stored rows. What is too large for a type, or no number, stays visible as such."""
+    """Stores values [T, cols] as rows of a type. Overflow becomes infinite; NaN stays NaN."""
     with np.errstate(all="ignore"):
         if kv_type in PLAIN:
             return values.astype(PLAIN[kv_type])
@@ -38,7 +38,7 @@ def store_rows(kv_type: str, values: F64) -> Stored:
 
 
 def load_rows(kv_type: str, rows: Stored) -> F64:
-    """Stored rows as values [n, cols], exactly."""
+    """Loads stored rows as values [n, cols], exactly."""
     if kv_type in PLAIN:
         return rows.astype(np.float64)
     codec = CODECS[kv_type]

@@ -1,4 +1,4 @@
-"""Kernels of the reference: heads that have matrices of their own, several vectors side by side in a row."""
+"""Reference kernels of heads with their own matrices, and of groups of columns as vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from camelid.plan.plan import Op
 def op_linear_heads(op: Op, f: Frame) -> None:
     weight = op.weight("weight")
     n_heads, _, n_in = weight.shape
-    x = f.read(op.view("x")).reshape(-1, n_heads, op.view("x").cols // n_heads)  # [T, H, in and more]
+    x = f.read(op.view("x")).reshape(-1, n_heads, op.view("x").cols // n_heads)  # [T, H, in + unchanged]
     each = [f.store.multiply_expert(weight, h, x[:, h, :n_in]) for h in range(n_heads)]
     y = np.concatenate([np.stack(each, axis=1), x[..., n_in:]], axis=2)
     f.write(op.view("y"), y.reshape(-1, op.view("y").cols))

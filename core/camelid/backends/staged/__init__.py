@@ -1,1 +1,1 @@
-"""Several devices as one backend."""
+"""The staged backend: several devices as one backend, each with its own layers."""

@@ -1,9 +1,9 @@
-"""Several devices as one backend: each runs the layers that are its own, as a stage of every plan.
+"""The staged backend: several devices as one backend, each running its own layers as a stage of every plan.
 
-A step goes through the stages in order, and one step is under way at a time. `run` begins its first stage;
-who reads the step takes each boundary from one device to the next. Sampled ids are drawn on the last device,
-and the first one embeds them again, so that its ring has every id: where a draw looks back, the last device
-is given the ring, too.
+A step runs its stages in order, and one step is in flight at a time. `run` starts the first stage; `read`
+runs the others, copying boundary buffers from device to device. The last device samples ids, and the first
+device embeds them, so the first device's ring has all ids; the ring is copied to the last device for
+penalties.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from camelid.plan.weights import Weight
 
 @dataclass(slots=True)
 class StagedStep:
-    """A step that was submitted: its stage under way with its ticket, and what the stages before made."""
+    """A submitted step: its current stage with its ticket, and the boundary buffers made so far."""
 
     programs: Sequence[Program]
     step: bytes
@@ -46,7 +46,7 @@ class StagedStep:
     made: dict[str, bytes] = field(default_factory=dict[str, bytes])
     result: Result | None = None
     error: Exception | None = None
-    turn: Lock = field(default_factory=Lock)  # of whoever takes it on
+    turn: Lock = field(default_factory=Lock)  # held by the reader that advances the step
 
     @property
     def is_done(self) -> bool:
@@ -54,8 +54,10 @@ class StagedStep:
 
 
 class StagedBackend(Backend):
-    """The model's `n_layers` layers cut before those of `cuts`, each part and its state on a backend of its
-    own; what comes before the layers is on the first, what comes after them on the last."""
+    """A model of `n_layers` layers, cut before each layer of `cuts`, with one backend per part and its state.
+
+    Ops before the first layer run on the first backend, ops after the last layer (the head) on the last.
+    """
 
     def __init__(self, backends: Sequence[Backend], cuts: Sequence[int], n_layers: int) -> None:
         self.backends, self.layers = tuple(backends), layer_ranges(cuts, n_layers)
@@ -67,8 +69,8 @@ class StagedBackend(Backend):
         self._boundary_bytes = 0
 
     def capabilities(self) -> Capabilities:
-        """What every stage promises; ops, types and dtypes of any, since `refuses` asks each for its own
-        part."""
+        """The intersection of the devices' promises, and the union of their ops, types and dtypes: `refuses`
+        checks each device for its own stage."""
         each = [backend.capabilities() for backend in self.backends]
         promises = set[str].intersection(*(set(can.promise.split("+")) for can in each)) - {"none"}
         limits = {name: value for can in each for name, value in can.limits.items()}
@@ -90,7 +92,7 @@ class StagedBackend(Backend):
         )
 
     def part(self, i: int) -> str:
-        """What the device of stage `i` has of the model."""
+        """The part of the model on the device of stage `i`, for messages."""
         own, is_last = self.layers[i], i == len(self.layers) - 1
         if not own:
             return "the head"
@@ -104,7 +106,7 @@ class StagedBackend(Backend):
         return ""
 
     async def open(self, spec: OpenSpec) -> None:
-        """Opens every device in the same way. What was opened is closed again if one fails."""
+        """Opens every device with the same spec. If one fails, the opened devices are closed."""
         async with AsyncExitStack() as opened:
             for i, backend in enumerate(self.backends):
                 with self._named(i):
@@ -113,8 +115,7 @@ class StagedBackend(Backend):
             opened.pop_all()
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
-        """Keeps where the bytes are. A device gets a weight when a stage of its own is compiled that reads
-        it."""
+        """Stores the sources. A device loads a weight when a stage that reads it is compiled."""
         self._sources = {**self._sources, **sources}
         for loaded in self._loaded:
             loaded.difference_update(weight.name for weight in weights)
@@ -126,7 +127,7 @@ class StagedBackend(Backend):
                 await backend.allocate(states_of(states, self.layers[i]), units)
 
     async def compile(self, plan: Plan) -> Program:
-        """Compiles each stage on its device, with the weights that it lacks."""
+        """Compiles each stage on its device, and loads the stage's missing weights."""
         programs: list[Program] = []
         for i, part in enumerate(self._split(plan)):
             with self._named(i):
@@ -152,11 +153,11 @@ class StagedBackend(Backend):
             self._loaded[i] |= missing.keys()
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Begins the first stage. BackendError while another step is under way."""
+        """Starts the first stage. Raises BackendError while another step is in flight."""
         checked_inputs(program, step, inputs, backend="staged")
         if self._flight:
             raise BackendError(
-                "a step is under way, and stages run one step at a time; read it before the next",
+                "a step is in flight, and stages run one step at a time; read it before the next",
                 backend="staged",
             )
         programs: Sequence[Program] = program.handle
@@ -167,21 +168,21 @@ class StagedBackend(Backend):
         return Ticket(program, n_outputs, self._flight)
 
     async def read(self, ticket: Ticket) -> Result:
-        """Goes through the stages that are left. Who was cancelled meanwhile may read again."""
+        """Runs the remaining stages. After a cancelled read the step can be read again."""
         flight: StagedStep = ticket.handle
         await self._finish(flight)
         if flight.result is None:
-            assert flight.error, "a step that has ended has a result or an error"
+            assert flight.error, "a finished step has a result or an error"
             raise flight.error
         return flight.result
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        """Nothing: no stage follows the last."""
+        """An empty mapping: no stage follows the last."""
         return {}
 
     async def _finish(self, flight: StagedStep) -> None:
-        """Runs a step to its end; an error of a stage ends it, and stays for whoever reads it. Who comes
-        meanwhile waits: no stage runs twice."""
+        """Runs a step to its end. An error of a stage ends the step and is raised to its readers. Concurrent
+        readers wait, so that no stage runs twice."""
         async with flight.turn:
             while not flight.is_done:
                 try:
@@ -196,20 +197,23 @@ class StagedBackend(Backend):
             await self._finish(self._flight)
 
     async def _advance(self, flight: StagedStep) -> None:
-        """One stage further. Nothing is changed before the last wait, so that it can be done again."""
+        """Advances a step by one stage.
+
+        State changes only after the last await, so a cancelled call can be repeated.
+        """
         i, device = flight.stage, self.backends[flight.stage]
         with self._named(i):
             if i == len(self.backends) - 1:
                 flight.result = await device.read(flight.ticket)
                 return
             made = await device.read_boundary(flight.ticket)
-            await device.read(flight.ticket)  # what it keeps for a reader
+            await device.read(flight.ticket)  # frees the device's result
         with self._named(i + 1):
             await self._pass_ring(flight, i + 1)
             self._begin(flight, i + 1, made)
 
     def _begin(self, flight: StagedStep, i: int, made: Mapping[str, bytes]) -> None:
-        """Begins stage `i` with what it takes of what the stages before have made."""
+        """Starts stage `i` with its inputs from the boundary buffers of earlier stages."""
         flight.made |= made
         self._boundary_bytes += sum(map(len, made.values()))
         flight.stage, program = i, flight.programs[i]
@@ -217,7 +221,7 @@ class StagedBackend(Backend):
         flight.ticket = self.backends[i].run(program, flight.step, inputs)
 
     async def _pass_ring(self, flight: StagedStep, i: int) -> None:
-        """The ids that draws look back at, from the device that embeds them to stage `i`, if that draws."""
+        """Copies the ring slots that penalties read from the first device to stage `i`, if it is the last."""
         if i < len(self.backends) - 1:
             return
         plan, first, last = flight.programs[i].plan, self.backends[0], self.backends[i]
@@ -226,15 +230,15 @@ class StagedBackend(Backend):
                 await last.write_state(ring.name, slot, await first.read_state(ring.name, slot))
 
     async def read_state(self, group: str, unit: int) -> bytes:
-        """BackendError for a group or a unit that there is not."""
+        """Reads a unit. Raises BackendError for an unknown group or unit."""
         await self._settle()
         holders = self._holders(group)
-        if not self._states[group].layers:  # all have it, and the first knows every id
+        if not self._states[group].layers:  # a ring is on every device; the first device's has all ids
             return await holders[0][1].read_state(group, unit)
         return b"".join([await backend.read_state(group, unit) for _, backend in holders])
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
-        """BackendError for a group or a unit that there is not, or bytes that are not a unit's."""
+        """Writes a unit. Raises BackendError for an unknown group or unit, and for data of a wrong size."""
         await self._settle()
         holders, at = self._holders(group), 0
         check_unit(group, data, self._states[group].unit_bytes, backend="staged")
@@ -243,7 +247,7 @@ class StagedBackend(Backend):
             at += state.unit_bytes if state.layers else 0
 
     def _holders(self, group: str) -> list[tuple[StateSpec, Backend]]:
-        """The devices that hold layers of a group, each with the group as it has it."""
+        """The devices that have layers of a group, each with its part of the group."""
         if group not in self._states:
             known = ", ".join(self._states) or "none"
             raise BackendError(f"state {group!r} was not allocated; allocated: {known}", backend="staged")
@@ -257,7 +261,7 @@ class StagedBackend(Backend):
         raise BackendError(f"an op runs on one device; run {name!r} on {names}", backend="staged")
 
     def memory(self) -> MemoryReport:
-        """Sums over the devices; among the counters are the bytes of each."""
+        """Sums over the devices; the counters include the bytes of each device."""
         each = [(backend.capabilities().name, backend.memory()) for backend in self.backends]
         counters = {"boundary_bytes": self._boundary_bytes}
         for name, report in each:
@@ -272,7 +276,7 @@ class StagedBackend(Backend):
         )
 
     async def close(self) -> None:
-        """Closes every device, also if one of them fails."""
+        """Closes every device, even if one of them fails."""
         self._flight = None
         self._loaded = [set() for _ in self.backends]
         async with AsyncExitStack() as closing:
@@ -281,7 +285,7 @@ class StagedBackend(Backend):
 
     @contextmanager
     def _named(self, i: int) -> Generator[None]:
-        """What goes wrong on a device is said to be of its stage."""
+        """Prefixes errors of a device with its stage."""
         try:
             yield
         except CamelidError as error:

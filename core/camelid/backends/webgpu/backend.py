@@ -1,4 +1,4 @@
-"""webgpu: lowers plans to a tape and hands it to a host, natively or in a browser."""
+"""The webgpu backend: lowers plans to a tape, which a host executes natively or in a browser."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
 
 @dataclass(frozen=True, slots=True)
 class WebGpuProgram(HostProgram):
-    """With the dispatches of a step, by what they need not to be empty (`Section.launches`)."""
+    """A compiled plan with its number of dispatches by non-empty parts of a step (`Section.launches`)."""
 
     launches: Mapping[frozenset[int], int]
 
 
 class WebGpuBackend(Backend):
-    """Plans as tapes on one WebGPU device. Holds promise A, and B within NMSE 1e-5."""
+    """Plans as tapes on one WebGPU device. Keeps promise A, and B within NMSE 1e-5."""
 
     def __init__(self, host: Host, api: str = "") -> None:
         self._host, self._api = host, api
@@ -85,16 +85,17 @@ class WebGpuBackend(Backend):
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Opens an adapter. Raises BackendError naming what was found if none fits."""
-        wanted = () if spec.default_limits else limits.WANTED
-        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(wanted)}
+        """Opens an adapter. Raises BackendError with the adapters found if none matches the spec."""
+        requested = () if spec.default_limits else limits.WANTED
+        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(requested)}
         with host_errors("webgpu"):
             info = await self._host.open(request)
         adapter = info["adapter"]
         self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(
             adapter
         )
-        # wgpu grants an adapter's limits unasked, a browser does not: a plan for the defaults holds to them.
+        # wgpu grants all limits of an adapter, a browser only requested limits: `default_limits` uses the
+        # defaults.
         granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
         self._steps.recording.tape["open"] = request
@@ -116,7 +117,8 @@ class WebGpuBackend(Backend):
         section = program_section(plan, self._pools, shaders.join, lanes)
         with host_errors("webgpu"):
             number = await self._host.compile(self._section(section))
-            # Drivers finish pipelines at their first dispatch (1.5 s on lavapipe): better now than later.
+            # Drivers compile pipelines at their first dispatch (1.5 s on lavapipe), so one dispatch runs
+            # here.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
         offsets = plan_arena(plan).offsets
         return Program(plan, WebGpuProgram(number, arena_name(plan), offsets, section.launches))
@@ -160,7 +162,7 @@ class WebGpuBackend(Backend):
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
-        """Runs with given bytes in some views and returns the bytes of others, for single ops."""
+        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
         own: WebGpuProgram = program.handle
         rows = program.plan.rows
         for view, data in inputs.items():
@@ -183,38 +185,38 @@ class WebGpuBackend(Backend):
         )
 
     def record(self) -> None:
-        """From now on every step is kept for `save_tape`; call it before `load`."""
+        """Starts recording for `save_tape`. Call it before `load`."""
         self._steps.recording.start()
 
     def save_tape(self, path: str) -> None:
-        """Writes all sections and recorded steps, which host_python.py replays without camelid."""
+        """Writes the recorded sections and steps as a tape, which host_python.py replays without camelid."""
         self._steps.recording.save(path)
 
     async def close(self) -> None:
         await self._host.close()
 
     def _section(self, section: Section) -> Json:
-        """The section as JSON data, checked against the device's limits, and kept if recording."""
+        """The section as JSON data, checked against the device's limits, and recorded if recording is on."""
         data = section.json()
         limits.check_buffers(data, self._limits)
         return self._steps.recording.section(data)
 
 
 def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:
-    """Dispatches whose grid is not empty in this step."""
+    """Number of dispatches with a non-empty grid in this step."""
     words = memoryview(step).cast("I")
     return sum(n for needed, n in launches.items() if all(words[word] for word in needed))
 
 
 def _trash_step(plan: Plan) -> Step:
-    """One row in unit 0 of every group, which nobody reads."""
+    """A step of one row in unit 0 of every group, which is never read."""
     row = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,) * plan.n_channels)
     sequence = StepSequence(first_row=0, rows=1, groups=((0, 0, 0),) * len(plan.states))
     return Step(rows=[row], sequences=[sequence], outputs=[(0, 0, 0)], sampling=[StepSampling()])
 
 
 def open_backend(api: str = "") -> WebGpuBackend:
-    """The row's entry in `select.BACKENDS`; `api` asks for Vulkan, Metal or D3D12."""
+    """The entry point of this module for `registry.BACKENDS`; `api` is Vulkan, Metal or D3D12, "" for any."""
     if sys.platform == "emscripten":
         host = import_module("camelid.backends.webgpu.host_browser").BrowserHost()
     else:

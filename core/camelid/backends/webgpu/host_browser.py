@@ -1,9 +1,8 @@
-"""Executes sections in a browser: hands each call to web/executor.js, or to web/wasm_executor.js.
+"""The browser's host: passes each call to web/executor.js or web/wasm_executor.js.
 
-The page's worker puts `Executor`, `WasmExecutor` and `openSource` into `globalThis.camelid`. A section
-crosses as one JSON string, which costs far less than converting nested objects; a step crosses as bytes, and
-that is all that crosses for a token besides its result. Weights go from the source to the device and never
-come here.
+The page's worker puts `Executor`, `WasmExecutor` and `openSource` into `globalThis.camelid`. A section is
+passed as one JSON string, which is far cheaper than converting nested objects; per token only a step's bytes
+and its result are passed. Weights go from the source to the device without Python.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ Json = dict[str, Any]
 
 
 class BrowserHost:
-    """An executor of this worker, by its name, as `host.Host`."""
+    """A `Host` over an executor of this worker, by its name."""
 
     def __init__(self, executor: str = "Executor") -> None:
         self._js: Any = import_module("js")
         self._ffi: Any = import_module("pyodide.ffi")
         self._executor: Any = getattr(self._js.camelid, executor).new()
-        self._step: Any = self._js.Uint8Array.new(0)  # reused, so that a step makes no object
+        self._step: Any = self._js.Uint8Array.new(0)  # reused, so that a step creates no JavaScript object
 
     async def open(self, spec: Json) -> Json:
         with self._errors():
@@ -62,7 +61,7 @@ class BrowserHost:
         await self._awaited(self._executor.writeState(buffer, offset, self._ffi.to_js(data)))
 
     def write(self, buffer: str, offset: int, data: bytes) -> None:
-        """Before the next step that is submitted, whose call tells what went wrong with this one."""
+        """Writes bytes before the next submitted step. An error is raised by the call of that step."""
         self._executor.writeState(buffer, offset, self._ffi.to_js(data))
 
     def memory(self) -> Mapping[str, int]:
@@ -87,7 +86,7 @@ class BrowserHost:
 
 
 def fail(name: str, message: str) -> NoReturn:
-    """Raises what a JavaScript error of this name stands for; the backend classes the others."""
+    """Raises the Python error of a JavaScript error. The backend classifies errors of other names."""
     if name == "DeviceLostError":
         raise DeviceLostError(f"webgpu: {message}; load the model again", backend="webgpu", reason=message)
     if name == "ModelFormatError":
@@ -96,16 +95,16 @@ def fail(name: str, message: str) -> NoReturn:
 
 
 class BrowserSource:
-    """A model's bytes in a browser, as `loading.ModelSource`. `handle` is what the executor reads from."""
+    """A model's bytes in a browser, as a `loading.ModelSource`. The executor reads from `handle`."""
 
     def __init__(self, handle: Any) -> None:
-        """`handle` is a Source of web/source.js, which `globalThis.camelid.openSource` gives."""
+        """`handle` is a Source of web/source.js, as `globalThis.camelid.openSource` returns it."""
         self.handle = handle
         self.name: str = handle.name
         self.size: int = handle.size
 
     async def read(self, offset: int, length: int) -> bytes:
-        """Exactly those bytes. Raises ModelFormatError if the source fails to give them."""
+        """Reads exactly `length` bytes. Raises ModelFormatError if the source fails."""
         ffi: Any = import_module("pyodide.ffi")
         try:
             return (await self.handle.read(offset, length)).to_bytes()

@@ -1,7 +1,7 @@
-"""Executes tapes natively through wgpu-py. Knows sections (see tape.py), nothing of models.
+"""The native host: executes sections (see tape.py) through wgpu-py, without any knowledge of models.
 
-Also a program of its own, where camelid is absent: `python host_python.py tape.json model.gguf` replays a
-saved tape, compares every token with the one that was recorded, and prints them.
+The file is also a program that runs without camelid: `python host_python.py tape.json model.gguf` replays a
+tape, compares every token with the recording, and prints the tokens.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ READ = wgpu.MapMode.READ
 
 
 class WgpuHost:
-    """One device. `hook` may wrap it, e.g. to count what is created."""
+    """A host on one device. `hook` may wrap the device, e.g. to count created objects."""
 
     def __init__(self, hook: Callable[[Any], Any] = lambda device: device) -> None:
         self._hook = hook
         self._device: Any = None
         self._buffers: dict[str, Any] = {}
-        self._pipelines: dict[str, Any] = {}  # by what they are made of: sections share them
+        self._pipelines: dict[str, Any] = {}  # by module, layout and constants; shared by sections
         self._programs: dict[int, Program] = {}
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Opens the adapter whose name contains `spec["adapter"]`; the strongest one if that is empty."""
+        """Opens the adapter whose name contains `spec["adapter"]`; the strongest adapter if that is empty."""
         adapter = choose_adapter(str(spec.get("adapter", "")), str(spec.get("api", "")))
-        wanted = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
-        self._device = self._hook(adapter.request_device_sync(required_limits=wanted))
-        self._pipelines.clear()  # which were another device's
+        required = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
+        self._device = self._hook(adapter.request_device_sync(required_limits=required))
+        self._pipelines.clear()  # pipelines belong to the previous device
         limits = {_camel(name): value for name, value in self._device.limits.items()}
         return {"adapter": {k: str(v) for k, v in dict(adapter.info).items()}, "limits": limits}
 
     async def load(self, section: Mapping[str, Any], sources: Mapping[str, Any]) -> None:
-        """Executes uploads and dispatches in order, each submitted at once."""
+        """Executes uploads and dispatches in order, each submitted immediately."""
         built = self._build(section)
         with ExitStack() as stack:
             files = {name: stack.enter_context(Path(path).open("rb")) for name, path in sources.items()}
@@ -67,21 +67,21 @@ class WgpuHost:
         self._build(section)
 
     async def compile(self, section: Mapping[str, Any]) -> int:
-        """A program's number. Everything that its steps need is created here."""
+        """Creates all objects that the program's steps need. Returns the program's number."""
         pipelines, groups = self._build(section)
         number = len(self._programs) + 1
         self._programs[number] = Program(self._device, section, pipelines, groups, self._buffers)
         return number
 
     def run(self, program: int, step: bytes) -> tuple[int, int, int]:
-        """Submits one step and returns a ticket. Never waits for the device."""
+        """Submits one step without waiting for the device, and returns a ticket."""
         slot, n_bytes = self._programs[program].submit(step)
         return program, slot, n_bytes
 
     async def read(self, ticket: tuple[int, int, int]) -> bytes:
-        """The step's results. A ticket can be read once."""
+        """Reads a step's results. A ticket can be read once."""
         program, slot, n_bytes = ticket
-        await asyncio.sleep(0)  # other tasks run between steps, although mapping below blocks
+        await asyncio.sleep(0)  # yield to other tasks: the mapping below blocks
         return self._programs[program].read(slot, n_bytes)
 
     async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
@@ -91,7 +91,7 @@ class WgpuHost:
         self.write(buffer, offset, data)
 
     def write(self, buffer: str, offset: int, data: bytes) -> None:
-        """Before the next step that is submitted."""
+        """Writes bytes before the next submitted step."""
         self._device.queue.write_buffer(self._buffers[buffer], offset, data)
 
     def memory(self) -> dict[str, int]:
@@ -122,7 +122,7 @@ class WgpuHost:
         return pipelines, groups
 
     def _compiled(self, section: Mapping[str, Any], layouts: Names) -> list[Any]:
-        """A section's pipelines. Those of an earlier one are taken again: compiling is what takes long."""
+        """Pipelines of a section. Pipelines of earlier sections are reused, since compilation is slow."""
         keys = [_key(section, entry) for entry in section["pipelines"]]
         todo = {k: e for k, e in zip(keys, section["pipelines"], strict=True) if k not in self._pipelines}
         modules = {
@@ -178,7 +178,7 @@ class WgpuHost:
 
 
 class Program:
-    """A compiled section: replays its dispatches, and reads results through a ring of mapped buffers."""
+    """A compiled section. It replays the dispatches, and reads results through a ring of mapped buffers."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class Program:
                 encoder.copy_buffer_to_buffer(buffer, offset, self._ring[slot], at, n_bytes)
             at += n_bytes
         self._device.queue.submit([encoder.finish()])
-        self._free.remove(slot)  # only now: a step that failed holds nothing
+        self._free.remove(slot)  # after the submission, so that a failed step occupies no slot
         return slot, at
 
     def read(self, slot: int, n_bytes: int) -> bytes:
@@ -230,7 +230,7 @@ class Program:
 
 
 def choose_adapter(name: str, api: str = "") -> Any:
-    """The adapter whose description contains `name` on API `api` (Vulkan, Metal, D3D12)."""
+    """The strongest adapter whose description contains `name`, on `api` (Vulkan, Metal, D3D12 or "")."""
     with _runtime_folder():
         every: list[Any] = list(wgpu.gpu.enumerate_adapters_sync())
     adapters = [a for a in every if a.info["backend_type"] in (api or "Vulkan Metal D3D12")]
@@ -245,7 +245,8 @@ def choose_adapter(name: str, api: str = "") -> Any:
 
 @contextmanager
 def _runtime_folder() -> Generator[None]:
-    """Without XDG_RUNTIME_DIR, as on servers, Mesa prints four lines of complaint as drivers are listed."""
+    """Sets XDG_RUNTIME_DIR in the block if it is missing, as on servers: Mesa would print four lines of
+    warnings while drivers are listed."""
     is_missing = "XDG_RUNTIME_DIR" not in os.environ
     if is_missing:
         os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
@@ -263,7 +264,7 @@ def _entries(access: list[str]) -> list[dict[str, Any]]:
 
 
 def _key(section: Names, entry: Names) -> str:
-    """What a pipeline is made of."""
+    """The cache key of a pipeline: its module, layout and constants."""
     parts = [section["modules"][entry["module"]], section["layouts"][entry["layout"]], entry["constants"]]
     return json.dumps(parts)
 
@@ -275,7 +276,7 @@ def _pipeline(device: Any, entry: Names, layouts: Names, modules: Names) -> Any:
 
 
 def _encode(encoder: Any, dispatches: list[Any], built: Built, words: Any) -> None:
-    """Records dispatches into one compute pass, leaving out those with an empty grid."""
+    """Records dispatches into one compute pass, without dispatches of an empty grid."""
     pipelines, groups = built
     compute = encoder.begin_compute_pass()
     for pipeline, group, grid in dispatches:
@@ -304,7 +305,7 @@ def _camel(name: str) -> str:
 
 
 async def replay(tape: Names, sources: Names, adapter: str = "") -> list[tuple[int, int]]:
-    """Executes a saved tape. Returns (recorded id, id now) for every output row."""
+    """Executes a tape. Returns (recorded id, replayed id) for every output row."""
     host = WgpuHost()
     info = await host.open({**tape["open"], "adapter": adapter or tape["open"].get("adapter", "")})
     print(f"adapter: {info['adapter'].get('device')}", file=sys.stderr)
@@ -325,14 +326,17 @@ async def replay(tape: Names, sources: Names, adapter: str = "") -> list[tuple[i
 
 
 def main(arguments: list[str]) -> int:
-    """`host_python.py tape.json model.gguf [adapter]`: 0 if every token is as recorded, else 1."""
+    """Runs `host_python.py tape.json model.gguf [adapter]`.
+
+    Returns 0 if every token equals the recording, else 1.
+    """
     if len(arguments) not in (2, 3):
         print("usage: python host_python.py TAPE.json MODEL.gguf [ADAPTER]", file=sys.stderr)
         return 2
     tape = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     pairs = asyncio.run(replay(tape, {"model": arguments[1]}, *arguments[2:]))
-    print(" ".join(str(now) for _, now in pairs))
-    wrong = sum(then != now for then, now in pairs)
+    print(" ".join(str(replayed) for _, replayed in pairs))
+    wrong = sum(recorded != replayed for recorded, replayed in pairs)
     print(f"{len(pairs)} tokens, {wrong} differ from the recording", file=sys.stderr)
     return 1 if wrong or not pairs else 0
 

@@ -1,4 +1,4 @@
-"""What a row of the kernel table is, and the constants and grids that rows share."""
+"""The row of the kernel table (`Kernel`), and the constants and grids that rows share."""
 
 from __future__ import annotations
 
@@ -15,35 +15,40 @@ Grid = tuple[GridEntry, GridEntry, GridEntry]
 Files = tuple[str, ...]
 
 LANES = 64
-GPU_LANES, SOFTWARE_LANES = 16, 2  # that share a weight row; see matvec.wgsl
-TOKENS = 8  # rows, prompt or generated, that share one reading of the weights; matvec.wgsl has room for these
+GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.wgsl
+TOKENS = 8  # token rows that share one read of the weights, the size of the arrays in matvec.wgsl
 ROW_WORDS = {"T": StepLayout.header_word("rows"), "O": StepLayout.header_word("outputs")}
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a kernel's constants may depend on besides its op."""
+    """Inputs of a kernel's constants and grid besides its op."""
 
     plan: Plan
     pools: dict[str, PoolSize]
     lanes: int = GPU_LANES
 
     def tokens(self, op: Op, role: str) -> int:
-        """Token rows that a workgroup takes; the bits of a row do not depend on it."""
+        """Token rows per workgroup; the bits of a row do not depend on this number."""
         return min(TOKENS, self.plan.rows[op.view(role).rows])
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One op on webgpu.
+    """The kernel of one op on webgpu.
 
-    `bindings` follow the step: a view, a weight, `state.<tensor>` (of a layer; `*`: all that it has),
-    `state.tables` (of all groups) or `result`. A trailing `+` marks state that is written, a trailing `?` an
-    operand that may be absent (the step stands in for it, and the constant HAS_<ROLE> says so), `a|b` a place
-    for one of two. `codec` names the weight whose codec is joined, `state_codec` the files of each type of
-    state, `acts` those of each activation. `attrs` are the attributes that the kernel obeys; of those in
-    `words` it knows these values, and the number beside each goes in as a constant. `vec4` lists views that
-    it reads four floats at a time. `refuses` gives the reason why an op cannot run, or "".
+    - `files` are the shader files that are joined to the module.
+    - `bindings` follow the binding of the step: a view, a weight, `state.<tensor>` (a tensor of a layer; `*`:
+      all tensors), `state.tables` (page tables of all groups) or `result`. A trailing `+` marks written
+      state, a trailing `?` an optional operand (if absent, the step is bound in its place and the constant
+      HAS_<ROLE> is 0); `a|b` is a binding for either of two operands.
+    - `constants` and `grid` compute the override constants and the dispatch grid.
+    - `codec` names the weight whose codec is joined; `state_codec` has the files by kv_type, `acts` the files
+      by activation function.
+    - `attrs` are the attributes that the kernel supports with all values; `words` maps other attributes to
+      their supported values, each with the number of its constant.
+    - `vec4` lists views that are read four floats at a time.
+    - `refuses` returns the reason why an op cannot run, or "".
     """
 
     files: Files
@@ -60,12 +65,12 @@ class Kernel:
 
     @property
     def operands(self) -> frozenset[str]:
-        """Every role that the kernel obeys."""
+        """Roles of all operands that the kernel supports."""
         return frozenset(role for binding in self.bindings for role in roles_of(binding))
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """The roles that may be absent."""
+        """Roles of optional operands."""
         return tuple(role for b in self.bindings if b.endswith("?") for role in roles_of(b))
 
 
@@ -74,7 +79,7 @@ def roles_of(binding: str) -> list[str]:
 
 
 def rows_of(op: Op, role: str, per: int = 1) -> GridEntry:
-    """As many workgroups as the step has rows of this view, `per` rows each."""
+    """A grid entry: one workgroup per `per` rows that the step has of this view."""
     return (ROW_WORDS[op.view(role).rows], per)
 
 
@@ -83,15 +88,15 @@ def tiles(n: int, per: int = LANES) -> int:
 
 
 def width_grid(role: str) -> Callable[[Op, Context], Grid]:
-    """A lane a float."""
+    """A grid with one lane per float of the view."""
     return lambda op, c: (tiles(op.view(role).cols), rows_of(op, role), 1)
 
 
 def row_grid(role: str) -> Callable[[Op, Context], Grid]:
-    """A workgroup a row."""
+    """A grid with one workgroup per row of the view."""
     return lambda op, c: (rows_of(op, role), 1, 1)
 
 
 def width(role: str) -> Callable[[Op, Context], Constants]:
-    """C is the view's columns."""
+    """The constant C: the number of columns of the view."""
     return lambda op, c: {"C": op.view(role).cols}

@@ -1,4 +1,4 @@
-"""The kernel table: what webgpu can run, the shader files of an op, and the reason where it cannot."""
+"""The kernel table of webgpu: shader files and constants of an op, and the reason why an op cannot run."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ UNIT = 8  # weights that a codec decodes at once
 
 
 def shader_files(op: Op, plan: Plan) -> tuple[str, ...]:
-    """The files that make this op's module, prelude first."""
+    """Shader files of the op's module, prelude first."""
     kernel = KERNELS[op.name]
     codec = (LAYOUTS[op.weight(kernel.codec).type].codec,) if kernel.codec else ()
-    held = kernel.state_codec[plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()
+    state = kernel.state_codec[plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()
     act = kernel.acts[op.word("act")] if kernel.acts else ()
-    return ("prelude", *codec, *held, *act, *kernel.files)
+    return ("prelude", *codec, *state, *act, *kernel.files)
 
 
 def op_constants(op: Op) -> Constants:
-    """What every kernel may ask of its op: `<ROLE>_STRIDE` and `<ROLE>_OFFSET` in floats of each view,
-    HAS_<ROLE> of each optional operand, and the number of each word."""
+    """Constants common to all kernels: `<ROLE>_STRIDE` and `<ROLE>_OFFSET` of each view in floats,
+    `HAS_<ROLE>` of each optional operand, and the number of each word attribute."""
     kernel = KERNELS[op.name]
     constants: Constants = {f"{role.upper()}_STRIDE": view.stride for role, view in op.views()}
     constants |= {f"{role.upper()}_OFFSET": view.offset for role, view in op.views()}
@@ -43,15 +43,18 @@ def op_constants(op: Op) -> Constants:
 
 
 def refusal(op: Op, plan: Plan) -> str:
-    """Why this backend cannot run the op, or "" if it can. What a kernel does not obey is never ignored."""
+    """The reason why this backend cannot run the op, "" if it can.
+
+    Unsupported operands and attributes are never ignored.
+    """
     if op.name not in KERNELS:
         return f"there is no webgpu kernel for the op {op.name!r}"
     reason = next(_reasons(op, KERNELS[op.name]), "") or KERNELS[op.name].refuses(op, plan)
-    return f"the webgpu kernel of {op.name} does not take {reason}" if reason else ""
+    return f"the webgpu kernel of {op.name} does not support {reason}" if reason else ""
 
 
 def plan_refusal(plan: Plan) -> str:
-    """The first reason against any of the plan's ops and weights, or ""."""
+    """The first reason why an op or a weight of the plan cannot run, or ""."""
     reasons = (refusal(op, plan) for op in plan.ops)
     loading = (_load_refusal(weight) for weight in plan.weights().values())
     return next((reason for reason in chain(reasons, loading) if reason), "")
@@ -72,17 +75,17 @@ def _reasons(op: Op, kernel: Kernel) -> Iterator[str]:
         if name not in known and value != OPS[op.name].defaults.get(name):
             yield f"{name} = {value!r}"
         elif name in kernel.words and value not in kernel.words[name]:
-            yield f"{name} = {value!r}; it knows {', '.join(kernel.words[name])}"
+            yield f"{name} = {value!r}; supported: {', '.join(kernel.words[name])}"
         elif name == "act" and value not in kernel.acts:
-            yield f"act = {value!r}; it knows {', '.join(kernel.acts)}"
+            yield f"act = {value!r}; supported: {', '.join(kernel.acts)}"
     yield from _layout_reasons(op, kernel)
 
 
 def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
     buffers = [view.buffer.name for _, view in op.views()]
-    if len({*buffers}) < len(buffers):  # a device may not bind one range twice for writing
+    if len({*buffers}) < len(buffers):  # WebGPU forbids two writable bindings of one range
         yield f"two views of one buffer: {', '.join(buffers)}"
-    yield from (f"{role} = {view}: it is no float32" for role, view in op.views() if view.dtype != F32)
+    yield from (f"{role} = {view}: it is not float32" for role, view in op.views() if view.dtype != F32)
     for role in kernel.vec4:
         view = op.view(role)
         if view.stride % 4 or view.offset % 4:
@@ -94,11 +97,11 @@ def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
 
 def _codec_reasons(weight: Weight) -> Iterator[str]:
     if weight.type not in LAYOUTS:
-        yield f"{weight.name} of type {weight.type}; it knows {', '.join(LAYOUTS)}"
+        yield f"{weight.name} of type {weight.type}; supported: {', '.join(LAYOUTS)}"
     elif weight.cols % UNIT:
-        yield f"{weight.name} with rows of {weight.cols} weights; they must be multiples of {UNIT}"
+        yield f"{weight.name} with rows of {weight.cols} weights; a multiple of {UNIT} is required"
 
 
 def _plain_reasons(weight: Weight) -> Iterator[str]:
     if weight.type != "f32":
-        yield f"{weight.name} of type {weight.type}; it reads f32 there, as files usually have it"
+        yield f"{weight.name} of type {weight.type}; f32 is required there"

@@ -1,4 +1,4 @@
-"""Kernels of elementwise work, norms, gathering and sampling."""
+"""Kernel rows of elementwise ops, norms, gathers and sampling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GATES: dict[str, Files] = {
     **{act: (*files, "gate_plain") for act, files in ACTS.items()},
     "swiglu_oai": ("gate_swiglu_oai",),
 }
-VOCAB_LANES = 256  # WebGPU's default limit: a workgroup goes over a whole vocabulary
+VOCAB_LANES = 256  # WebGPU's default limit; one workgroup reads a whole vocabulary
 NORM_KINDS = {"rms": 0, "layer": 1, "l2": 2}
 
 

@@ -1,4 +1,4 @@
-"""Kernels that read weight matrices: embeddings, linear maps, mixtures of experts."""
+"""Kernel rows of ops with weight matrices: embeddings, linear maps, mixtures of experts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from camelid.plan.plan import Op, Plan
 
 TILES_X = 32768
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
-MAX_EXPERTS, MAX_SLOTS = 1024, 64  # that router.wgsl has room for
+MAX_EXPERTS, MAX_SLOTS = 1024, 64  # array sizes in router.wgsl
 ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
 
 
@@ -47,7 +47,7 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
 
 
 def _pairs(c: Context) -> int:
-    """Pairs of weight rows that a workgroup takes."""
+    """Pairs of weight rows per workgroup."""
     return LANES // c.lanes
 
 

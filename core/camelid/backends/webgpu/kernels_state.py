@@ -1,4 +1,4 @@
-"""Kernels that know of positions and state: page tables, copies, RoPE, keys and values, attention."""
+"""Kernel rows of ops with positions or state: page tables, copies, RoPE, keys and values, attention."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from camelid.plan.plan import Op, Plan, StateSpec
 from camelid.plan.step import StepLayout
 from camelid.plan.tiers import BATCH, TAIL
 
-MAX_HEAD_DIM = 256  # attention.wgsl keeps a query of this size
-VECTOR = 4  # values of a state row that it reads at once
+MAX_HEAD_DIM = 256  # size of the query array in attention.wgsl
+VECTOR = 4  # values of a state row that attention.wgsl reads at once
 READ_STATE = {kv_type: (f"kv_{kv_type}", "pages") for kv_type in KV_TYPES}
 WRITE_STATE: dict[str, Files] = {
     "f32": ("kv_write_f32", "pages"),
@@ -55,11 +55,11 @@ def _refuses_state(op: Op, plan: Plan) -> str:
     spec = _spec(op, "state", plan)
     tensors = tuple(name for name, _ in spec.tensors)
     if tensors != ("k", "v"):
-        return f"state {spec.name!r} of tensors {tensors}; keys and values apart are needed"
+        return f"state {spec.name!r} of tensors {tensors}; separate tensors k and v are required"
     if spec.kv_type not in KV_TYPES:
-        return f"state {spec.name!r} of type {spec.kv_type}; it knows {', '.join(KV_TYPES)}"
+        return f"state {spec.name!r} of type {spec.kv_type}; supported: {', '.join(KV_TYPES)}"
     odd = [cols for _, cols in spec.tensors if cols % VECTOR]
-    return f"state {spec.name!r} with rows of {odd[0]}, no multiple of {VECTOR}" if odd else ""
+    return f"state {spec.name!r} with rows of {odd[0]} values, not a multiple of {VECTOR}" if odd else ""
 
 
 def _head_dims(op: Op) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def _head_dims(op: Op) -> tuple[int, int]:
 def _refuses_heads(op: Op, plan: Plan) -> str:
     dims = _head_dims(op)
     if max(dims) > MAX_HEAD_DIM or any(dim % VECTOR for dim in dims):
-        return f"heads of {max(dims)} floats, at most {MAX_HEAD_DIM} and a multiple of {VECTOR} are needed"
+        return f"heads of {max(dims)} floats; at most {MAX_HEAD_DIM} and a multiple of {VECTOR} are required"
     if op.has("sinks") and op.has("bias"):
         return "both sinks and a bias"
     return _refuses_state(op, plan) or (_refuses_tail(op, plan) if op.has("tail") else "")
@@ -80,9 +80,7 @@ def _refuses_tail(op: Op, plan: Plan) -> str:
     store, tail = (_spec(op, role, plan) for role in ("state", "tail"))
     if (tail.kv_type, tail.tensors, tail.unit_rows) == ("f16", store.tensors, store.unit_rows):
         return ""
-    return (
-        f"a tail {tail.name!r} of type {tail.kv_type}; one of f16 with rows and pages as in {store.name!r} is"
-    )
+    return f"a tail {tail.name!r} of type {tail.kv_type}; f16 in the form of {store.name!r} is required"
 
 
 def _attention_constants(op: Op, c: Context) -> Constants:

@@ -1,7 +1,7 @@
-"""Device layouts of weights: one row per quant type says how a file's blocks lie in a storage buffer.
+"""Device layouts of weights: one row per weight type, with its layout in a storage buffer.
 
-GGUF's blocks are aligned to two bytes. Quants and scales are taken apart once, while loading, by a WGSL
-kernel, so that a decode kernel reads whole words. The bytes stay as many as in the file.
+GGUF's blocks are aligned to two bytes. A WGSL kernel separates quants and scales once, while loading, so that
+compute kernels read whole words. The number of bytes stays the same as in the file.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from camelid.formats.quants import QUANTS
 from camelid.plan.weights import Weight
 
-STAGING, STAGING_BYTES = "staging", 4 << 20  # where bytes of a file wait for a load kernel
-TASK, TASK_BYTES = "task", 128  # what such a kernel is to do
+STAGING, STAGING_BYTES = "staging", 4 << 20  # buffer of uploaded bytes, the input of load kernels
+TASK, TASK_BYTES = "task", 128  # buffer of a load kernel's parameters
 READ_WRITE = ("storage", "copy_dst", "copy_src")
 
 
 @dataclass(frozen=True, slots=True)
 class WeightLayout:
-    """`repack` names the shader that fills the buffer; empty means that file bytes are used as they are.
+    """The device layout of a weight type.
 
-    `quant_words` counts u32 words of quants a block; scales follow all quants, two f16 a word.
+    `codec` names the shader that decodes it, `repack` the shader that fills the buffer (empty: the file's
+    bytes are used unchanged). `quant_words` is the number of u32 words of quants per block; all scales follow
+    all quants, two f16 per word.
     """
 
     codec: str
@@ -47,7 +49,7 @@ def scales_at(weight: Weight) -> int:
 
 
 def device_bytes(weight: Weight) -> int:
-    """Bytes of the weight's buffer; equal to the file's but for rounding."""
+    """Bytes of the weight's buffer: its bytes in the file, rounded up to whole words."""
     if not LAYOUTS[weight.type].repack:
         return weight.n_bytes
     return 4 * (scales_at(weight) + -(-n_blocks(weight) // 2))
@@ -58,5 +60,5 @@ def buffer_name(weight: Weight) -> str:
 
 
 def bound_bytes(weight: Weight) -> int:
-    """Bytes of the whole buffer, as it is bound."""
+    """Bytes of the binding of the whole buffer."""
     return -(-device_bytes(weight) // 16) * 16

@@ -1,4 +1,4 @@
-"""WebGPU's limits: what a plan may count on everywhere, and checks that name what does not fit."""
+"""WebGPU's limits: the defaults of every device, and the check of buffers against a device's limits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DEFAULTS: dict[str, int] = {
     "minStorageBufferOffsetAlignment": 256,
 }
 
-# Asked for beyond the defaults when the adapter has more: they decide how large a model fits.
+# Limits that are requested beyond the defaults if the adapter has more: they bound the size of a model.
 WANTED = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 
 def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None:
-    """Raises OutOfMemoryError naming the first buffer that the device cannot bind whole."""
+    """Raises OutOfMemoryError with the first buffer that exceeds the device's limits."""
     for buffer in section["buffers"]:
         bound = buffer.get("bound", buffer["bytes"])
         _check(f"{buffer['name']} binds", bound, limits["maxStorageBufferBindingSize"])
@@ -33,7 +33,7 @@ def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None
 def _check(what: str, want: int, limit: int) -> None:
     if want > limit:
         raise OutOfMemoryError(
-            f"{what} {want:,} bytes, this device takes at most {limit:,}; "
+            f"{what} {want:,} bytes, this device allows at most {limit:,}; "
             "use a smaller context or quantization, another device, or --backend reference",
             want_bytes=want,
             limit_bytes=limit,

@@ -1,8 +1,8 @@
-"""How a weight gets from its file to its buffer: as it is, repacked, or rearranged by its load ops.
+"""Loading of weights to device buffers: unchanged, repacked, or rearranged by load ops.
 
-Bytes go from the source to the device and are worked on there; Python only counts them. A tile of at most
-STAGING_BYTES is uploaded, and a kernel sends each of its elements to its place, so that a matrix of any size
-can be transposed.
+Bytes go from the source to the device and are transformed there; Python only computes offsets. Tiles of at
+most STAGING_BYTES are uploaded, and a kernel moves each element to its place, so a matrix of any size can be
+transposed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ from camelid.formats.quants import QUANTS
 from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
-Move = tuple[
-    int, int, int, int, int
-]  # keep n elements from start on, then swap axes 1 and 2 of [-1, b, c, d]
+# (start, n, b, c, d): select n elements from start, then swap axes 1 and 2 of [-1, b, c, d].
+Move = tuple[int, int, int, int, int]
 
 LANES = 64
-MOVABLE = {"f32": 0, "f16": 1, "bf16": 2}  # source types, as rearrange.wgsl counts them
+MOVABLE = {"f32": 0, "f16": 1, "bf16": 2}  # source type -> its number in rearrange.wgsl
 MAX_MOVES = (TASK_BYTES // 4 - 6) // 5
 
 
 def add_weight(section: Section, weight: Weight, join: Join) -> None:
-    """Appends what loads one weight: its buffer, uploads and dispatches. BackendError if no kernel can."""
+    """Appends a weight's buffer, uploads and dispatches.
+
+    Raises BackendError if no kernel can load the weight.
+    """
     moves = check_weight(weight)
     is_plain = _is_plain(weight, moves)
     if is_plain and not LAYOUTS[weight.type].repack and _fills_words(weight):
@@ -56,21 +58,23 @@ def add_weight(section: Section, weight: Weight, join: Join) -> None:
 
 
 def check_weight(weight: Weight) -> list[Move]:
-    """The moves that its load ops make. BackendError if no kernel can load it."""
+    """The moves of the weight's load ops. Raises BackendError if no kernel can load the weight."""
     moves = _moves(weight)
     if _is_plain(weight, moves):
         if LAYOUTS[weight.type].repack:
             _check_pairs(weight)
         return moves
-    is_kept = weight.type == weight.stored_type and not _addend(weight)
-    if weight.stored_type not in MOVABLE or not (weight.type == "f32" or is_kept):
-        done = ", ".join(op.name for op in weight.load_ops)
-        raise _refusal(weight, f"load ops ({done}) from {weight.stored_type} to {weight.type} have no kernel")
+    is_unchanged = weight.type == weight.stored_type and not _addend(weight)
+    if weight.stored_type not in MOVABLE or not (weight.type == "f32" or is_unchanged):
+        names = ", ".join(op.name for op in weight.load_ops)
+        raise _refusal(
+            weight, f"load ops ({names}) from {weight.stored_type} to {weight.type} have no kernel"
+        )
     return moves
 
 
 def _is_plain(weight: Weight, moves: Sequence[Move]) -> bool:
-    """Whether the numbers stay as they are and where they are."""
+    """True if loading changes neither the values nor their places."""
     return not moves and not _addend(weight) and weight.stored_type == weight.type
 
 
@@ -79,12 +83,12 @@ def _add_buffer(section: Section, weight: Weight, data: str = "") -> None:
 
 
 def _fills_words(weight: Weight) -> bool:
-    """Whether every part starts at a word of the buffer."""
+    """True if every part starts at a word of the buffer."""
     return all(part.n_bytes % 4 == 0 for part in weight.parts[:-1])
 
 
 def _copy(section: Section, weight: Weight) -> None:
-    """The file's bytes are the buffer's."""
+    """Uploads the file's bytes unchanged to the weight's buffer."""
     if len(weight.parts) == 1 and weight.parts[0].source == INLINE:
         _add_buffer(section, weight, weight.parts[0].data)
         return
@@ -103,13 +107,13 @@ def _upload(section: Section, part: Part, start: int, n_bytes: int, to: tuple[st
 
 
 def _tile(section: Section, part: Part, start: int, n_bytes: int, words: Sequence[int]) -> None:
-    """Bytes of a part to the staging buffer, and what to do with them."""
+    """Uploads bytes of a part to the staging buffer, and parameters to the task buffer."""
     _upload(section, part, start, n_bytes, (STAGING, 0))
     section.commands.append(("words", TASK, 0, list(words)))
 
 
 def _kernel(section: Section, weight: Weight, files: Sequence[str], join: Join) -> tuple[int, int]:
-    """(pipeline, bind group) of a load kernel: task, staging, the weight."""
+    """(pipeline, bind group) of a load kernel, whose bindings are task, staging and the weight."""
     layout = section.add_layout(("read", "read", "write"))
     places = [
         (TASK, 0, TASK_BYTES),
@@ -121,7 +125,7 @@ def _kernel(section: Section, weight: Weight, files: Sequence[str], join: Join) 
 
 
 def _check_pairs(weight: Weight) -> None:
-    """Scales lie in pairs, so a part of an odd number of blocks has no layout yet."""
+    """Raises BackendError for a part with an odd number of blocks: two scales share a word."""
     block_bytes = QUANTS[weight.type].block_bytes
     if any(part.n_bytes // block_bytes % 2 for part in weight.parts):
         raise _refusal(weight, f"an odd number of {weight.type} blocks does not fill whole words")
@@ -140,7 +144,7 @@ def _repack(section: Section, weight: Weight, part: Part, first_block: int, join
 
 
 def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Join) -> None:
-    """Every element of the parts finds its own place by the moves; 16-bit ones stay so unless cast to f32."""
+    """Moves every element to its place; 16-bit elements stay 16 bits wide unless cast to f32."""
     kernel = _kernel(section, weight, ("rearrange",), join)
     element = QUANTS[weight.stored_type].block_bytes
     add_bits = struct.unpack("<I", struct.pack("<f", sum(_addend(weight))))[0]
@@ -160,7 +164,7 @@ def _addend(weight: Weight) -> list[float]:
 
 
 def _moves(weight: Weight) -> list[Move]:
-    """The load ops that change places, as moves."""
+    """The moves of load ops that change the places of elements."""
     stored = QUANTS[weight.stored_type]
     total = sum(part.n_bytes for part in weight.parts) // stored.block_bytes * stored.block
     moves: list[Move] = []

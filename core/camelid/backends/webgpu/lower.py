@@ -1,4 +1,4 @@
-"""The one lowering: weights, state and plans become sections of a tape."""
+"""The lowering of weights, state and plans to sections of a tape."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 Binding = tuple[str, int, int]
 
 STATE_KINDS = ("paged", "window", "ring")
-# What comes back, in this order: its name among the bindings, the op that writes it, bytes an output.
+# Results in the order of reading: binding name -> (op that writes it, bytes per output).
 RESULTS = {"result": ("sample", 4 * RESULT_WORDS), "candidates": ("candidates", 4 * CANDIDATE_WORDS)}
-READBACK_RING = 3  # two steps in flight, one being read
+READBACK_RING = 3  # two steps in flight, and one step being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 
 
 def load_section(weights: Iterable[Weight], join: Join) -> Section:
-    """Buffers for all weights, filled from their sources and repacked on the device."""
+    """Section that creates the buffers of weights, fills them from their sources and repacks them."""
     section = Section("load", "load")
     section.add_buffer(TASK, TASK_BYTES, READ_WRITE, temporary=True)
     section.add_buffer(STAGING, STAGING_BYTES, READ_WRITE, temporary=True)
@@ -55,10 +55,10 @@ def load_section(weights: Iterable[Weight], join: Join) -> Section:
 
 
 def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> Section:
-    """Buffers for all state: one a layer, and one for all page tables."""
+    """Section that creates the buffers of state: one per layer, and one for all page tables."""
     section = Section("allocate", "allocate")
     for spec in states:
-        if not spec.tensors:  # all its layers are on other devices
+        if not spec.tensors:  # all layers of the group are on other devices
             continue
         _check_state(spec)
         units = pools[spec.name].units
@@ -74,8 +74,8 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize])
 def _check_state(spec: StateSpec) -> None:
     if spec.kind not in STATE_KINDS or spec.kv_type not in KV_TYPES:
         raise BackendError(
-            f"webgpu: state {spec.name!r} is {spec.kind} of type {spec.kv_type}; it holds state of kind "
-            f"{', '.join(STATE_KINDS)} of type {', '.join(KV_TYPES)}. Use the reference backend",
+            f"webgpu: state {spec.name!r} is {spec.kind} of type {spec.kv_type}; supported are kinds "
+            f"{', '.join(STATE_KINDS)} of types {', '.join(KV_TYPES)}. Use the reference backend",
             backend="webgpu",
         )
 
@@ -85,13 +85,16 @@ def arena_name(plan: Plan) -> str:
 
 
 def _results(plan: Plan) -> dict[str, int]:
-    """Bytes an output of each result that some op of the plan writes."""
+    """Bytes per output of each result that an op of the plan writes, by name."""
     ops = {op.name for op in plan.ops}
     return {name: n_bytes for name, (op, n_bytes) in RESULTS.items() if op in ops}
 
 
 def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes: int) -> Section:
-    """The dispatches of one plan, over an arena planned ahead. `lanes` share a weight row."""
+    """Section with the dispatches of a plan over its arena.
+
+    `lanes` is the number of lanes that share a weight row.
+    """
     section = Section(str(plan.key), "program")
     arena = plan_arena(plan)
     sizes = {
@@ -112,7 +115,7 @@ def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes
 
 
 class _Lowering:
-    """Turns ops into dispatches of one section."""
+    """Lowers the ops of a plan to dispatches of one section."""
 
     def __init__(
         self,
@@ -146,9 +149,9 @@ class _Lowering:
         word = StepLayout.header_word("outputs")
         for name, n_bytes in _results(self.plan).items():
             yield self.names[name], 0, word, n_bytes
-        drawn = next((op for op in self.plan.ops if op.name == "sample"), None)
-        if drawn and "all_logits" in self.plan.key.features:
-            logits = drawn.view("logits")
+        sample = next((op for op in self.plan.ops if op.name == "sample"), None)
+        if sample and "all_logits" in self.plan.key.features:
+            logits = sample.view("logits")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, logits.row_bytes
 
     def _constants(self, op: Op) -> Constants:
@@ -158,7 +161,7 @@ class _Lowering:
     def _dispatches(
         self, op: Op, roles: Sequence[str]
     ) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
-        """Bindings and further constants of each dispatch; `state.*` means one for each tensor and layer."""
+        """Bindings and additional constants of each dispatch; `state.*`: a dispatch per tensor and layer."""
         if roles == ("state.*+",):
             spec = self.plan.state(op.state("state").group)
             for layer in spec.layers:
@@ -177,13 +180,13 @@ class _Lowering:
             return access, (TABLES, 0, tables_bytes(self.plan.states, self.context.pools))
         present = next((one for one in roles_of(role) if op.has(one)), "")
         if role.endswith("?") and not present:
-            return "read", self._step()  # something must be bound; the kernel never reads it
+            return "read", self._step()  # WebGPU requires a binding; the kernel does not read it
         operand = dict(op.operands)[present]
         if isinstance(operand, View):
             return "write", self._view(operand)
         if isinstance(operand, Weight):
             return "read", (buffer_name(operand), 0, bound_bytes(operand))
-        # The ring is read by one kernel and written by another, never in one dispatch.
+        # No dispatch both reads and writes the ring.
         return access, self._state(operand, tensor)
 
     def _step(self) -> Binding:
@@ -194,7 +197,7 @@ class _Lowering:
         return self.names["arena"], self.arena.offsets[view.buffer.name], n_bytes
 
     def _state(self, ref: StateRef, tensor: str) -> Binding:
-        """One tensor of a layer, or with `*` all that the layer has."""
+        """The binding of one tensor of a layer, or with `*` of the whole layer."""
         spec = self.plan.state(ref.group)
         units = self.context.pools[spec.name].units
         if tensor == "*":
@@ -203,10 +206,10 @@ class _Lowering:
 
 
 def step_constants(layout: StepLayout) -> dict[str, float]:
-    """Widths of the step's records, by the names that prelude.wgsl declares."""
+    """Widths of the step's records, by their names in prelude.wgsl."""
     return {"ROW_WORDS": layout.row_words, "SEQUENCE_WORDS": layout.sequence_words}
 
 
 def _declared(wgsl: str, known: Constants) -> Constants:
-    """Every constant that the module declares; one it declares and nobody sets keeps its default."""
+    """The constants that the module declares. A declared constant without a value keeps its default."""
     return {name: known[name] for name in OVERRIDE.findall(wgsl) if name in known}

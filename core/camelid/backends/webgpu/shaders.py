@@ -1,8 +1,8 @@
-"""Finds WGSL text and joins it: prelude, then codec, then op.
+"""Shader files: finds WGSL text and joins it to modules: prelude, then codec, then op.
 
-A wheel, a zip and the browser's archive carry the files as `camelid/_shaders`; a checkout (also an
-editable install, which ignores that mapping) has them as `shaders/`. Order is free at WGSL's module
-scope, so joining with newlines is all the composition there is.
+A wheel, a zip and the browser's archive have the files as `camelid/_shaders`; a checkout (also an editable
+install, which ignores that mapping) has them as `shaders/`. Declarations at WGSL's module scope may come in
+any order, so files are simply joined with newlines.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from camelid.errors import BackendError
 
 @cache
 def folder() -> Traversable:
-    """The folder that holds the .wgsl files."""
+    """The folder of the .wgsl files. Raises BackendError if it is missing."""
     packaged = files("camelid") / "_shaders"
     checkout = Path(__file__).parents[4] / "shaders"
     for place in (packaged, checkout):
         if place.is_dir():
             return place
     raise BackendError(
-        f"no shaders at {packaged} nor {checkout}; is the installation complete?", backend="webgpu"
+        f"no shaders at {packaged} or {checkout}; is the installation complete?", backend="webgpu"
     )
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every shader's name, sorted, without the suffix."""
+    """Names of all shaders, sorted, without the suffix."""
     found = (item.name for item in folder().iterdir())
     return tuple(sorted(name.removesuffix(".wgsl") for name in found if name.endswith(".wgsl")))
 
@@ -44,5 +44,5 @@ def text(name: str) -> str:
 
 
 def join(*parts: str) -> str:
-    """One WGSL module from several files, in the order given."""
+    """Joins several files to one WGSL module, in order."""
     return "\n".join(text(name) for name in parts)

@@ -1,8 +1,8 @@
-"""How state lies on the device: buffers of its layers and of the page tables, rows as whole words.
+"""Device layout of state: buffers of layers and of page tables, with rows of whole words.
 
-A layer of a group has one buffer, with its tensors side by side. A row of a type with blocks holds the quants
-of all its blocks first and their f16 scales after them, filled up to a word: GGUF's blocks are aligned to two
-bytes only. All page tables share one buffer, as a kernel can bind eight.
+A layer of a group is one buffer, with its tensors one after the other. A row of a type with blocks has the
+quants of all blocks first, then their f16 scales, padded to a word, since GGUF's blocks are aligned to two
+bytes only. All page tables share one buffer, since a kernel has at most eight bindings.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from camelid.plan.plan import StateRef, StateSpec
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
 TABLES = "table/all"
 SCALE_BYTES = 2
-OFFSET_ALIGNMENT = 256  # of a range that is bound, by default; devices have this or less
+OFFSET_ALIGNMENT = 256  # alignment of a binding's offset; devices require this or less
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One tensor of one layer: a range of a buffer that holds `units` units of `unit_bytes`."""
+    """A range of a buffer with one tensor of one layer: `units` units of `unit_bytes` bytes."""
 
     buffer: str
     offset: int
@@ -43,12 +43,12 @@ class Region:
 
 
 def row_words(kv_type: str, cols: int) -> int:
-    """Words of one row on the device."""
+    """Words of one row of a tensor on the device."""
     return -(-row_bytes(kv_type, cols) // 4)
 
 
 def regions(spec: StateSpec, layer: int, units: int) -> dict[str, Region]:
-    """Where each tensor of a layer lies, in order."""
+    """Regions of the tensors of a layer, by name, in order."""
     name = f"state/{StateRef(spec.name, layer)}"
     sizes = [4 * row_words(spec.kv_type, cols) * spec.unit_rows for _, cols in spec.tensors]
     starts = accumulate((_aligned(units * size) for size in sizes), initial=0)
@@ -59,19 +59,19 @@ def regions(spec: StateSpec, layer: int, units: int) -> dict[str, Region]:
 
 
 def layer_binding(spec: StateSpec, layer: int, units: int) -> tuple[str, int, int]:
-    """The whole buffer of one layer."""
+    """The binding of the whole buffer of a layer."""
     last = list(regions(spec, layer, units).values())[-1]
     return last.buffer, 0, last.offset + last.n_bytes
 
 
 def unit_regions(spec: StateSpec, units: int) -> Iterator[Region]:
-    """Every tensor of every layer, in the order of a unit's bytes."""
+    """Yields the regions of all tensors of all layers, in the order of a unit's bytes."""
     for layer in spec.layers or (0,):
         yield from regions(spec, layer, units).values()
 
 
 def table_at(states: Sequence[StateSpec], pools: Mapping[str, PoolSize], group: str) -> int:
-    """The word where a group's page table begins; of no group, the words of all."""
+    """Word offset of a group's page table; for group "" the words of all page tables."""
     names = [spec.name for spec in states]
     before = names[: names.index(group)] if group else names
     return sum(pools[name].table_rows * pools[name].table_cols for name in before)
@@ -82,7 +82,7 @@ def tables_bytes(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> 
 
 
 def device_rows(kv_type: str, cols: int, data: bytes) -> bytes:
-    """Rows as GGUF holds them to rows of the device."""
+    """Converts rows from GGUF's layout to the device's layout."""
     quants, n_blocks = _quant_bytes(kv_type), cols // quant(kv_type).block
     if not quants:
         return data
@@ -92,7 +92,7 @@ def device_rows(kv_type: str, cols: int, data: bytes) -> bytes:
 
 
 def file_rows(kv_type: str, cols: int, data: bytes) -> bytes:
-    """Rows of the device to rows as GGUF holds them."""
+    """Converts rows from the device's layout to GGUF's layout."""
     quants, n_blocks = _quant_bytes(kv_type), cols // quant(kv_type).block
     if not quants:
         return data
@@ -103,7 +103,7 @@ def file_rows(kv_type: str, cols: int, data: bytes) -> bytes:
 
 
 def _quant_bytes(kv_type: str) -> int:
-    """Bytes of a block's quants; 0 where a type has no blocks."""
+    """Bytes of a block's quants; 0 for a type without blocks."""
     row = quant(kv_type)
     return row.block_bytes - SCALE_BYTES if row.block > 1 else 0
 

@@ -1,23 +1,22 @@
 """The tape: device work as plain data, ready for JSON.
 
-A section is self-contained. It creates buffers, names WGSL modules, bind-group layouts, pipelines and
-bind groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute sections and know
-nothing else:
+A section is self-contained. It creates buffers, defines WGSL modules, bind-group layouts, pipelines and bind
+groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute sections only:
 
     buffers    [{"name", "bytes", "usage": ["storage", ...], "data": base64 or absent, "temporary": bool,
-                 "bound": the largest range that is bound at once, where it is not the whole}]
+                 "bound": bytes of the largest binding, if it is not the whole buffer}]
     modules    {key: WGSL}
     layouts    {key: ["read" | "write", ...]}        one compute storage binding each, in binding order
     pipelines  [{"module", "layout", "constants": {name: number}}]        entry point "main"
     groups     [{"layout", "bindings": [[buffer, offset, bytes], ...]}]
     commands   ["upload", source, offset, bytes, buffer, at]      bytes of a source, read by the host;
-                                                                  it is a name or ["inline", base64]
+                                                                  source: a name or ["inline", base64]
                ["words", buffer, at, [u32, ...]]                  small data from the tape itself
                ["dispatch", pipeline, group, [x, y, z]]           a grid entry is a number or
                                                                   [word, per]: ceil(step[word] / per)
     step       [buffer, bytes]                       where `run` writes the step
-    results    [[buffer, offset, word, each], ...]   `read` returns step[word] * each bytes of each, joined
-    ring       how many steps may be between `run` and `read`
+    results    [[buffer, offset, word, each], ...]   `read` returns step[word] * each bytes per entry, joined
+    ring       the largest number of steps between `run` and `read`
 
 A dispatch with an empty grid is not launched.
 """
@@ -36,7 +35,7 @@ Command = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Section:
-    """One section under construction. The `add` methods return an index and never repeat an entry."""
+    """A section under construction. The `add` methods return an index or key, and never repeat an entry."""
 
     name: str
     kind: str  # load, allocate or program
@@ -81,12 +80,12 @@ class Section:
 
     @property
     def launches(self) -> Mapping[frozenset[int], int]:
-        """How many dispatches there are by the words of the step that must be above 0 to launch them."""
+        """Number of dispatches by the set of step words that must be above 0 to launch them."""
         grids = [command[3] for command in self.commands if command[0] == "dispatch"]
         return Counter(frozenset(e[0] for e in grid if not isinstance(e, int)) for grid in grids)
 
     def json(self) -> dict[str, Any]:
-        """The section as JSON data, after a round trip, so that nothing but data can pass."""
+        """The section as JSON data. The round trip through JSON ensures that it is plain data."""
         return json.loads(json.dumps(asdict(self)))
 
 

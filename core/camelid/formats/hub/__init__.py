@@ -1,1 +1,1 @@
-"""A model hub: ids and choices (pure), the fetch, and its failures."""
+"""Models from a hub: ids and the choice of files (pure), the fetch, and its failures."""

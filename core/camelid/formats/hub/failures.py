@@ -1,4 +1,4 @@
-"""Failures between a hub and the cache, as FetchErrors: one row per cause, each with the way out."""
+"""Failures of a fetch as FetchErrors: one row per cause, each with the way out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from camelid.formats.hub.ids import HubId
 
 
 def fail(hub_id: HubId, reason: str, text: str) -> NoReturn:
-    """Raises a FetchError; its message opens with the hub id."""
+    """Raises a FetchError with the hub id before its message."""
     raise FetchError(f"{hub_id}{text}", model=str(hub_id), reason=reason)
 
 
 @contextmanager
 def translated(hub_id: HubId, cache: Path) -> Generator[None]:
-    """Errors of huggingface_hub, its HTTP client and the disk, as FetchErrors."""
+    """Translates errors of huggingface_hub, its HTTP client and the disk to FetchErrors."""
     try:
         yield
     except CamelidError:

@@ -1,7 +1,8 @@
-"""A hub id resolves to files on disk, in the cache of `huggingface_hub`: other tools read the same files.
+"""The fetch of a model from a hub into the cache of `huggingface_hub`, which other tools share.
 
-Addresses, tokens, retries, locks and links are huggingface_hub's. One thing is added: a large file resumes in
-a later process, from `blobs/<sha256>.incomplete`, since huggingface_hub 2.4 deletes its partial files.
+Addresses, tokens, retries, locks and links are those of huggingface_hub. In addition, the download of a large
+file resumes in a later process, from `blobs/<sha256>.incomplete`: huggingface_hub 2.4 deletes its partial
+files.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from camelid.formats.hub.ids import HubId, choose_files, few, parse_hub_id
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # file name, bytes so far, total bytes
 Say: TypeAlias = Callable[[str], object]
-TIMEOUT = 30.0  # seconds for a listing; downloads take HF_HUB_DOWNLOAD_TIMEOUT
+TIMEOUT = 30.0  # seconds for a listing; downloads use HF_HUB_DOWNLOAD_TIMEOUT
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A model on disk; `path` is a .gguf file (the first of several parts) or a directory of safetensors."""
+    """A model on disk. `path` is a .gguf file (the first of several parts) or a directory of safetensors."""
 
     hub_id: HubId
     path: Path
@@ -46,7 +47,7 @@ class Fetched:
 
 
 class Remote(NamedTuple):
-    """A file in a listing; `sha256` is None for a small file, which git stores itself."""
+    """A file of a listing. `sha256` is None for a small file, which is in git and not in LFS."""
 
     size: int
     sha256: str | None
@@ -90,15 +91,15 @@ def fetch(
     cache_dir: str | os.PathLike[str] | None = None,
     say: Say = warnings.warn,
 ) -> Fetched:
-    """A model's files, downloaded unless cached; blocks until they are complete.
+    """Fetches the files of a model, downloading files that are not cached. Blocks until all are complete.
 
-    `offline` reads the cache alone, as HF_HUB_OFFLINE does. `progress` receives (file name, bytes so far,
-    total); an exception in it stops the fetch, and the partial file stays for the next one. `say` receives
-    notes, such as the quant chosen by default. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
+    `offline` reads the cache only, like HF_HUB_OFFLINE. `progress` receives (file name, bytes so far, total);
+    an exception in it stops the fetch, and the partial file stays for the next fetch. `say` receives notes,
+    such as the default quant. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
 
-    FetchError for network, access, disk and checksum failures; RequestError for an unknown id or quant;
-    UnsupportedModelError for a repository without a readable model; ModelFormatError for file names outside
-    the repository's folder.
+    Raises FetchError for network, access, disk and checksum failures; RequestError for an unknown id or
+    quant; UnsupportedModelError for a repository without a readable model; ModelFormatError for file names
+    outside the repository's folder.
     """
     from huggingface_hub import constants
 
@@ -121,7 +122,10 @@ def fetch(
 
 
 async def afetch(hub_id: HubId, *, progress: Progress | None = None) -> Fetched:
-    """`fetch` in a thread; the event loop runs on. Cancellation stops the download at its next chunk."""
+    """Runs `fetch` in a thread, without blocking the event loop.
+
+    Cancellation stops the download at its next chunk.
+    """
     stop = threading.Event()
 
     def report(name: str, done: int, total: int) -> None:
@@ -140,7 +144,7 @@ def _silent(name: str, done: int, total: int) -> None: ...
 
 
 def _list(job: Job) -> tuple[Listing, str]:
-    """The files of a revision, and its commit."""
+    """Lists the files of a revision. Returns the listing and the commit."""
     from huggingface_hub import HfApi
 
     try:
@@ -155,7 +159,7 @@ def _list(job: Job) -> tuple[Listing, str]:
 
 
 def _sha256(lfs: Any) -> str | None:
-    """The checksum in a listing, which becomes a file name."""
+    """The checksum in a listing. It becomes a file name, so only 64 hex digits are accepted."""
     return lfs.sha256 if lfs and _SHA256.fullmatch(lfs.sha256) else None
 
 
@@ -185,7 +189,7 @@ def _is_whole(path: Path, size: int) -> bool:
 
 
 def _check_room(job: Job, files: Sequence[Remote]) -> None:
-    """Free disk space for all files, less the partial ones; FetchError if short."""
+    """Raises FetchError if the disk has too little space for the files, less their partial downloads."""
     partials = [_partial(job, file.sha256) for file in files if file.sha256]
     needed = sum(f.size for f in files) - sum(path.stat().st_size for path in partials if path.is_file())
     free = shutil.disk_usage(next(p for p in job.storage.parents if p.exists())).free
@@ -198,8 +202,8 @@ def _partial(job: Job, sha256: str) -> Path:
     return job.storage / "blobs" / f"{sha256}.incomplete"
 
 
-def _bar(told: Callable[[int], object]) -> Any:
-    """A class with the part of tqdm's interface that plain HTTP downloads use; it reports to `told`."""
+def _bar(report: Callable[[int], object]) -> Any:
+    """A class with tqdm's interface for plain HTTP downloads, which calls `report(bytes so far)`."""
 
     class Bar:
         def __init__(self, *_: object, initial: int = 0, **__: object) -> None:
@@ -212,24 +216,24 @@ def _bar(told: Callable[[int], object]) -> Any:
 
         def update(self, n: float | None = 1) -> None:
             self.done += int(n or 0)
-            told(self.done)
+            report(self.done)
 
     return Bar
 
 
 def _fetch_file(job: Job, name: str, file: Remote, commit: str, bar: Any) -> None:
-    """One file in the cache. A cached file of another size is damaged, and replaced."""
+    """Fetches one file into the cache. A cached file of another size is damaged, and is replaced."""
     from huggingface_hub import constants, hf_hub_download  # pyright: ignore[reportUnknownVariableType]
 
     path = job.storage / "snapshots" / commit / name
     is_damaged = path.is_file()
     path.unlink(missing_ok=True)
-    # Plain HTTP carries files up to that size; hf_hub_download has another protocol for larger ones.
+    # hf_hub_download uses another protocol for files over this size.
     is_http = file.size <= constants.MAX_HTTP_DOWNLOAD_SIZE
     if is_http and not is_damaged and file.sha256:
         _fetch_blob(job, name, file.size, file.sha256, commit, bar)
     words: Any = {"cache_dir": job.storage.parent, "force_download": is_damaged}
-    if not file.sha256:  # a large file has huggingface_hub's own bar
+    if not file.sha256:  # huggingface_hub shows its own bar for a large file
         words["tqdm_class"] = bar
     hf_hub_download(job.hub_id.name, name, revision=commit, **words)
 
@@ -254,14 +258,17 @@ def _resume(url: str, partial: Path, size: int, bar: Any) -> None:
     from huggingface_hub.file_download import http_get  # pyright: ignore[reportUnknownVariableType]
     from huggingface_hub.utils import build_hf_headers  # pyright: ignore[reportUnknownVariableType]
 
-    held = partial.stat().st_size if partial.is_file() else 0
-    with partial.open("ab" if held <= size else "wb") as target:
+    n_done = partial.stat().st_size if partial.is_file() else 0
+    with partial.open("ab" if n_done <= size else "wb") as target:
         words: Any = {"resume_size": target.tell(), "headers": build_hf_headers()}
         http_get(url, target, expected_size=size, tqdm_class=bar, **words)
 
 
 def _check_sha256(job: Job, name: str, path: Path, want: str) -> None:
-    """huggingface_hub compares sizes only."""
+    """Raises FetchError and deletes the file if its checksum is wrong.
+
+    huggingface_hub compares sizes only.
+    """
     with path.open("rb") as file:
         got = hashlib.file_digest(file, "sha256").hexdigest()
     if got != want:
@@ -271,22 +278,22 @@ def _check_sha256(job: Job, name: str, path: Path, want: str) -> None:
 
 
 def _note_commit(job: Job, commit: str) -> None:
-    """The commit of a branch or tag, for use offline."""
+    """Stores the commit of a branch or tag in the cache, for offline use."""
     ref = job.storage / "refs" / job.revision
     if job.revision != commit:
-        with suppress(OSError):  # a read-only cache serves all the same
+        with suppress(OSError):  # the ref is optional: a read-only cache is usable without it
             ref.parent.mkdir(parents=True, exist_ok=True)
             ref.write_text(commit, "utf-8")
 
 
 def _from_cache(job: Job) -> Fetched | None:
-    """The model as fetched earlier; None if files are missing. Raises as `choose_files`."""
+    """The cached model, None if files are missing. Raises the errors of `choose_files`."""
     from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType]
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     words: Any = {"revision": job.revision, "cache_dir": job.storage.parent, "local_files_only": True}
     look = cast("Callable[..., str]", snapshot_download)
-    try:  # no pattern: other files of the repository need not be there
+    try:  # no pattern: files of the repository outside the model are not required
         folder = Path(look(job.hub_id.name, allow_patterns=[], **words))
     except LocalEntryNotFoundError:
         return None
@@ -305,7 +312,7 @@ def _not_cached(job: Job) -> NoReturn:
 
 
 def _without_network(job: Job, error: FetchError) -> Fetched:
-    """The cached model if the hub is out of reach; else that error."""
+    """Returns the cached model if the hub is unreachable; raises the error otherwise."""
     try:
         found = _from_cache(job) if error.facts["reason"] == "network" else None
     except CamelidError:  # the cache has another quant

@@ -1,7 +1,7 @@
-"""Hub ids, and the files of a model in a repository. Pure functions over names.
+"""Hub ids, and the choice of a model's files in a repository. Pure functions over names.
 
-`owner/repo`, `owner/repo:Q4_K_M`, `owner/repo:file.gguf`, `owner/repo@revision:Q4_K_M`, the same after
-`hf://`, `hf.co/` or `https://huggingface.co/`, and addresses of the website's pages.
+Accepted ids: `owner/repo`, `owner/repo:Q4_K_M`, `owner/repo:file.gguf`, `owner/repo@revision:Q4_K_M`; the
+same after `hf://`, `hf.co/` or `https://huggingface.co/`; and addresses of the website's pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
 
-_NAME = r"(?![\w.-]*(?:\.\.|--))[A-Za-z0-9](?:[\w.-]{0,94}\w)?"  # the hub's own rules
+_NAME = r"(?![\w.-]*(?:\.\.|--))[A-Za-z0-9](?:[\w.-]{0,94}\w)?"  # the hub's rules for names
 _PREFIX = re.compile(r"(?:hf://(?:models/)?|(?:https?://)?(?:www\.)?(?:hf\.co|huggingface\.co)/)", re.I)
 _ID = re.compile(rf"({_NAME})/({_NAME})(?:@([^:@\s]+))?(?::(\S.*))?", re.ASCII)
 _PAGE = re.compile(rf"({_NAME})/({_NAME})/(?:tree|blob|resolve)/([^/?#]+)(?:/([^?#]+))?(?:[?#].*)?", re.ASCII)
@@ -25,12 +25,12 @@ _TAG = re.compile(
     r"(?:^|[-._/])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4))(?=[-._/]|$)",
     re.I,
 )
-# One of several parts of a model. A "-00001-of-00001" is complete.
+# A part of a split model. A file "-00001-of-00001" is complete, not a part.
 _PART = re.compile(r"(.*-)\d{5}(-of-(?!0000[01])(\d{5})\.(?:gguf|safetensors))", re.I | re.ASCII | re.DOTALL)
 _NOT_A_MODEL = re.compile(r"(?:^|[-._/])(?:mmproj|imatrix)(?:[-._/]|$)", re.I)
-# The default quant, first match: quality for its size, as in other runtimes.
+# Default quants, best first by quality for size, as in other runtimes.
 PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "BF16", "F16", "F32")
-# The files beside safetensors. Never .bin or .pt: pickles are code.
+# Files that are fetched beside safetensors. Never .bin or .pt: loading a pickle runs code.
 _WITH_WEIGHTS = re.compile(
     r"(?:config|generation_config|tokenizer[\w.-]*|special_tokens_map|added_tokens|vocab)\.json"
     r"|tokenizer\.model|merges\.txt|chat_template\.(?:json|jinja)|[\w.-]+\.safetensors\.index\.json"
@@ -59,9 +59,9 @@ class HubId:
 
 
 def parse_hub_id(text: str) -> HubId | None:
-    """The hub id in a text, or None; `models/x.gguf` without a prefix is a path.
+    """Parses a hub id; None if the text is not a hub id. `models/x.gguf` without a prefix is a path.
 
-    RequestError for an impossible revision.
+    Raises RequestError for an impossible revision.
     """
     prefix = _PREFIX.match(text)
     rest = text[prefix.end() :].removesuffix("/") if prefix else text
@@ -78,12 +78,12 @@ def parse_hub_id(text: str) -> HubId | None:
 
 
 def choose_files(listing: Collection[str], quant: str | None, *, place: str) -> tuple[tuple[str, ...], str]:
-    """The files of the model: one .gguf or all its parts, or safetensors and the files beside them. Second, a
-    note for the user about a default; empty if there is none.
+    """Chooses the files of a model: one .gguf or all its parts, or safetensors and the files beside them.
 
-    `listing` holds paths in the repository, `place` is its name in messages; of a model in parts the listing
-    may lack some. RequestError if nothing matches `quant`, UnsupportedModelError for a repository without
-    readable weights, ModelFormatError for names outside the repository.
+    Returns the files, and a note for the user about a default quant (empty without a note). `listing` has
+    paths in the repository, and may lack parts of the model; `place` is the repository's name in messages.
+    Raises RequestError if no file matches `quant`, UnsupportedModelError for a repository without readable
+    weights, ModelFormatError for names outside the repository.
     """
     for name in listing:
         _check_name(name, place)
@@ -93,25 +93,25 @@ def choose_files(listing: Collection[str], quant: str | None, *, place: str) -> 
         name, note = (_named(models, quant, place), "") if quant else _preferred(models, place)
         return _parts(name), note
     if quant:
-        text = f"{place} holds no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
+        text = f"{place} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
         raise RequestError(text, field="model")
     return _directory(sorted(listing), place), ""
 
 
 def quant_tag(name: str) -> str:
-    """The last tag in a file's name, else in its path, in capitals; empty if there is none."""
+    """The last quant tag in a file's name, else in its path, in capitals; empty if there is none."""
     tags = _TAG.findall(PurePosixPath(name).name) or _TAG.findall(name)
     return tags[-1].upper() if tags else ""
 
 
 def few(names: Sequence[str]) -> str:
-    """Names for a message; past eight, their number."""
+    """Names for a message: the first eight, and the number of the others."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(names[:8]) + more
 
 
 def _check_name(name: str, place: str) -> None:
-    """A path inside the repository's folder, on any system."""
+    """Raises ModelFormatError for a name that is a path outside the repository's folder on some system."""
     parts = name.split("/")
     if not name.isprintable() or set("\\:") & set(name) or {"", ".", ".."} & set(parts):
         text = f"{place} lists a file named {name[:80]!r}, outside the repository; nothing was fetched"
@@ -129,42 +129,45 @@ def _parts(first: str) -> tuple[str, ...]:
 
 
 def _named(models: Sequence[str], quant: str, place: str) -> str:
-    """The model of a file name, a quant tag, or another word in a file's path."""
-    wanted = _first_part(quant).upper()
-    word = re.compile(rf"(?:^|[-._/]){re.escape(wanted)}[-./]")
+    """The model that matches `quant`: a file name, a quant tag, or another word in a file's path."""
+    target = _first_part(quant).upper()
+    word = re.compile(rf"(?:^|[-._/]){re.escape(target)}[-./]")
     found = (
-        [n for n in models if wanted in (n.upper(), PurePosixPath(n).name.upper())]
-        or [n for n in models if quant_tag(n) == wanted]
+        [n for n in models if target in (n.upper(), PurePosixPath(n).name.upper())]
+        or [n for n in models if quant_tag(n) == target]
         or [n for n in models if word.search(n.upper())]
     )
     if found:
         return _only(found, quant, place)
     tags = sorted({tag for n in models if (tag := quant_tag(n))})
-    offer = f"it has {', '.join(tags)}" if tags else f"its files are {few(models)}"
-    raise RequestError(f"{place} has no {quant}; {offer}", field="model", known=tuple(models))
+    available = f"it has {', '.join(tags)}" if tags else f"its files are {few(models)}"
+    raise RequestError(f"{place} has no {quant}; {available}", field="model", known=tuple(models))
 
 
 def _only(names: list[str], quant: str, place: str) -> str:
-    """The one model of a quant; a complete file before the same in parts."""
+    """The single model of a quant; a complete file takes precedence over parts.
+
+    Raises RequestError if ambiguous.
+    """
     found = [n for n in names if not _PART.fullmatch(n)] or names
     if len(found) == 1:
         return found[0]
-    text = f"{place} has {len(found)} files for {quant}: {few(found)}; name one of them after the colon"
+    text = f"{place} has {len(found)} files for {quant}: {few(found)}; name one file after the colon"
     raise RequestError(text, field="model", known=tuple(found))
 
 
 def _preferred(models: list[str], place: str) -> tuple[str, str]:
-    """The default model, and a note unless it was expected."""
+    """The default model, and a note if the model is neither the only one nor of the first preference."""
     tags = {tag: [n for n in models if quant_tag(n) == tag] for tag in map(quant_tag, models)}
     tag = next((t for p in PREFERRED for t in (p, f"UD-{p}") if t in tags), quant_tag(models[0]))
     name = _only(tags[tag], tag or "a file without a quant's name", place)
     if len(models) == 1 or tag == PREFERRED[0]:
         return name, ""
-    return name, f"{place} has no {PREFERRED[0]}; taking {name}"
+    return name, f"{place} has no {PREFERRED[0]}; using {name}"
 
 
 def _directory(listing: Sequence[str], place: str) -> tuple[str, ...]:
-    """The safetensors at the repository's root with all their shards, and the files beside them."""
+    """The safetensors at the repository's root with all their shards, and the settings beside them."""
     root = [n for n in listing if "/" not in n]
     weights = [n for n in root if _SHARD.fullmatch(n)] or [n for n in root if n.endswith(".safetensors")]
     if weights and "config.json" in root:
@@ -176,4 +179,4 @@ def _directory(listing: Sequence[str], place: str) -> tuple[str, ...]:
         reason = f"its weights are pickles ({few(pickles)}), which can run code and are never loaded"
     else:
         reason = "it has neither a .gguf model nor safetensors"
-    raise UnsupportedModelError(f"{place} holds no readable model: {reason}", kind="format", name=place)
+    raise UnsupportedModelError(f"{place} has no readable model: {reason}", kind="format", name=place)

@@ -1,7 +1,7 @@
-"""What Gemma 3n wraps around a layer: alternating updates (AltUp, arXiv 2301.13310) of several streams, a
-learned residual of low rank (LAuReL, arXiv 2411.07501), and an embedding of the token for every layer.
+"""Residual of Gemma 3n: alternating updates of several streams (AltUp, arXiv 2301.13310), a learned residual
+of low rank (LAuReL, arXiv 2411.07501), and an embedding of the token for every layer.
 
-The streams [T, N*C] lie side by side; the first is the one that layers compute on.
+The streams [T, N*C] are side by side in a row; layers compute on the first stream.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from camelid.model.lowering import Lowering
 from camelid.plan.plan import View
 from camelid.plan.weights import inline_f32
 
-LEAST_POWER = 1e-5  # mean square below which a stream is no longer brought to the length of the first
+LEAST_POWER = 1e-5  # least mean square of a stream for the scaling to the length of the first stream
 
 
 def layer_inputs(c: Lowering, x: View, tokens: str) -> View:
     """(embedding of the token + norm(per_layer_model_proj(x))) / sqrt(2), for every layer; [T, layers*P]."""
     size = c.weights["per_layer_proj_norm"].cols
     y = c.plan.embed(c.weights["per_layer_token_embd"], tokens, size**0.5)
-    seen = c.linear(x, "per_layer_model_proj", "seen")
-    c.plan.scale(seen, c.spec.hidden_size**-0.5)
-    c.plan.add(y, c.norm(seen, "per_layer_proj_norm", size))
+    projected = c.linear(x, "per_layer_model_proj", "seen")
+    c.plan.scale(projected, c.spec.hidden_size**-0.5)
+    c.plan.add(y, c.norm(projected, "per_layer_proj_norm", size))
     c.plan.scale(y, 0.5**0.5)
     return y
 
 
 def open_streams(c: Lowering, x: View) -> View:
-    """x and its projections, as long as x; [T, C] -> [T, N*C]."""
+    """x and its projections, scaled to the length of x; [T, C] -> [T, N*C]."""
     stack = c.weights["altup_proj"]  # [N-1, C, C]
     others = c.plan.linear(x, replace(stack, shape=(stack.rows, stack.cols)), "others")
     return c.plan.concat(x, _as_long(c, others, x), "streams")
 
 
 def close_streams(c: Lowering, x: View) -> View:
-    """The mean of the first and the others, projected back and as long as the first; [T, N*C] -> [T, C]."""
+    """Mean of all streams, the others projected back and scaled to the first; [T, N*C] -> [T, C]."""
     first, *rest = _streams(c, x)
     others = x.slice(first.cols, x.cols - first.cols)
     others = _as_long(c, c.plan.linear_heads(others, c.weights["altup_unembd_proj"], "others"), first)
@@ -45,7 +45,7 @@ def close_streams(c: Lowering, x: View) -> View:
 
 
 def predict(c: Lowering, x: View, i: int) -> View:
-    """Every stream plus a mixture of all, in place; returns the first."""
+    """Adds a mixture of all streams to each stream, in place. Returns the first stream."""
     first = _streams(c, x)[0]
     coefs = c.linear(_routed(c, first, i), f"blk.{i}.altup_predict_coef", "coefs")  # [T, N*N]
     c.plan.add(x, c.plan.mix(x, coefs, first.cols))
@@ -53,7 +53,7 @@ def predict(c: Lowering, x: View, i: int) -> View:
 
 
 def correct(c: Lowering, x: View, y: View, i: int) -> None:
-    """Every stream plus its share, around 1, of what the layer found: y less the prediction."""
+    """Adds to each stream its share (1 + a learned number) of the layer's result y minus the prediction."""
     coef = c.weights[f"blk.{i}.altup_correct_coef"]  # [N, N]
     one = inline_f32("altup_one", [1.0] * coef.rows, (coef.rows,))
     shares = c.plan.linear(_routed(c, y, i), coef, "shares", one)  # [T, N]
@@ -62,7 +62,7 @@ def correct(c: Lowering, x: View, y: View, i: int) -> None:
 
 
 def add_layer_input(c: Lowering, x: View, i: int) -> None:
-    """All streams but the first plus norm(proj(gelu(inp_gate(scale * first)) * the layer's input))."""
+    """Adds norm(proj(gelu(inp_gate(scale * first)) * the layer's input)) to all streams but the first."""
     assert c.layer_inputs is not None, "a layer with streams belongs to a model with inputs for every layer"
     first, *rest = _streams(c, x)
     blk = f"blk.{i}."
@@ -92,7 +92,7 @@ def _routed(c: Lowering, x: View, i: int) -> View:
 
 
 def _as_long(c: Lowering, others: View, x: View) -> View:
-    """Each of the others brought to the length of x."""
+    """Scales each of the other streams to the length of x."""
     y = c.plan.norm(others, None, (x.cols * LEAST_POWER) ** 0.5, kind="l2", size=x.cols)
     c.plan.mul(y, c.plan.length(x))
     return y

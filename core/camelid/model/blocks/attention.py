@@ -1,4 +1,4 @@
-"""Self-attention with grouped-query heads over a paged key/value state."""
+"""Self-attention with grouped-query heads over a paged KV cache."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from camelid.plan.plan import View
 def attention(c: Lowering, h: View, i: int) -> View:
     """attn_output(sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
 
-    Norms of queries and keys, biases, a bias by distance, sinks and the gate (`attn_gate`) take part where
-    the model has them; a norm as wide as a head works on each head by itself. A layer that shares another's
-    keys and values writes none.
+    Optional, by the model's weights: norms of queries and keys, biases, a bias by distance, sinks and the
+    gate (`attn_gate`). A norm as wide as a head applies to each head. A layer that shares the keys and values
+    of another layer writes none.
     """
     spec, layer, blk = c.spec, c.layer(i), f"blk.{i}."
     q = heads(c, h, i, "q")  # [T, H*D]
@@ -48,7 +48,7 @@ def values(c: Lowering, h: View, i: int) -> View:  # [T, K*D]
 
 
 def heads(c: Lowering, h: View, i: int, name: str) -> View:
-    """Queries or keys, normed and turned; [T, heads*D]."""
+    """Queries (`name` "q") or keys ("k"), normed and rotated; [T, heads*D]."""
     blk, spec = f"blk.{i}.attn_{name}", c.spec
     x = c.linear(h, blk, name)
     norm = f"{blk}_norm"

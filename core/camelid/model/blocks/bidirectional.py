@@ -1,4 +1,4 @@
-"""Self-attention that sees both sides: over the rows that a sequence has in the step, without a state."""
+"""Bidirectional self-attention over the rows that a sequence has in the step, without a KV cache."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from camelid.plan.plan import View
 def bidirectional(c: Lowering, h: View, i: int) -> View:
     """attn_output(attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
 
-    A window of the layer reaches half to each side. Norms, biases and a bias by distance take part where the
-    model has them.
+    The layer's window covers half its width on each side. Optional, by the model's weights: norms, biases and
+    a bias by distance.
     """
     spec, layer = c.spec, c.layer(i)
     y = c.plan.attend_rows(

@@ -1,6 +1,6 @@
-"""Attention of a decoder to the rows of its encoder (arXiv 1706.03762).
+"""Cross-attention of a decoder to the rows of its encoder (arXiv 1706.03762).
 
-Their keys and values lie in the static group `cross`: the encoder's last ops write them, once, and every
+The keys and values are in the static state group `cross`: the encoder's last ops write them once, and each
 layer of the decoder reads its own.
 """
 
@@ -10,11 +10,11 @@ from camelid.model.lowering import Lowering
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import StateRef, View
 
-CROSS = "cross"  # a state group, and the residual of layers that read it
+CROSS = "cross"  # name of the state group, and of the residual of layers that read it
 
 
 def cross_layers(spec: ModelSpec) -> tuple[int, ...]:
-    """The decoder's layers that read the encoder's rows."""
+    """Layers of the decoder that attend to the encoder's rows."""
     return tuple(i for i, layer in enumerate(spec.layers) if layer.residual == CROSS)
 
 
@@ -34,6 +34,6 @@ def cross_attention(c: Lowering, h: View, i: int) -> View:
 
 
 def write_cross(c: Lowering, x: View, i: int) -> None:
-    """What layer `i` of the decoder will read of the encoder's rows x [T, C]."""
+    """Writes the keys and values of the encoder's rows x [T, C] for layer `i` of the decoder."""
     blk = f"blk.{i}.cross_attn_"
     c.plan.kv_write(c.linear(x, blk + "k", "k"), c.linear(x, blk + "v", "v"), StateRef(CROSS, i))

@@ -1,4 +1,4 @@
-"""Gated DeltaNet: linear attention that corrects what it remembers (arXiv 2412.06464)."""
+"""Gated DeltaNet: linear attention with the gated delta rule (arXiv 2412.06464)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from camelid.plan.plan import StateRef, View
 def delta(c: Lowering, h: View, i: int) -> View:
     """ssm_out(norm(scan(q, k, v; decay, beta)) * silu(attn_gate(h))); [T, C] -> [T, C].
 
-    q, k, v = split(silu(conv(attn_qkv(h)))), q and k of length 1 a head; `ssm_beta` and `ssm_alpha` give
-    one number a head each: how much to correct, and (with `ssm_dt.bias` and `ssm_a`) how much to keep.
+    q, k, v = split(silu(conv(attn_qkv(h)))), with q and k normed to length 1 per head. `ssm_beta` and
+    `ssm_alpha` give one number per head each: the strength of the correction and (with `ssm_dt.bias` and
+    `ssm_a`) the decay of the state.
     """
     size, blk, state = _delta(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
     qkv = c.linear(h, blk + "attn_qkv", "qkv")  # [T, 2*keys + values]
@@ -36,17 +37,17 @@ def delta(c: Lowering, h: View, i: int) -> View:
 
 
 def delta_state(spec: ModelSpec) -> Tensors:
-    """What a layer keeps of a sequence: the convolution's last inputs, and a matrix a value head."""
+    """State tensors of a layer: the last inputs of the convolution, and one matrix per value head."""
     size = _delta(spec)
     conv = ("conv", (size.conv_width - 1) * (2 * size.key_size + size.value_size))
     return conv, ("scan", size.value_size * size.key_dim)
 
 
 def _unit(c: Lowering, x: View) -> View:
-    """Each key head's vector with length 1."""
+    """Norms the vector of each key head to length 1."""
     return c.plan.norm(x, None, c.spec.norm_eps, kind="l2", size=_delta(c.spec).key_dim)
 
 
 def _delta(spec: ModelSpec) -> DeltaSpec:
-    assert spec.delta is not None, "a delta layer belongs to a model that says its sizes"
+    assert spec.delta is not None, "a delta layer needs the sizes of spec.delta"
     return spec.delta

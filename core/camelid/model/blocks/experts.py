@@ -9,10 +9,10 @@ from camelid.plan.plan import View
 def experts(c: Lowering, h: View, i: int) -> View:
     """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts; [T, C] -> [T, C].
 
-    A shared expert joins them where the model has one.
+    The result of a shared expert is added if the model has one.
     """
     spec, blk = c.spec.experts, f"blk.{i}."
-    assert spec is not None, "a layer of experts belongs to a model that has some"
+    assert spec is not None, "a layer of experts needs the sizes of spec.experts"
     ids, probs = c.plan.router(
         c.linear(h, blk + "ffn_gate_inp", "router"),  # [T, E]
         spec.n_used,
@@ -32,7 +32,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
 
 
 def _shared(c: Lowering, h: View, i: int) -> View:
-    """The expert that every row takes, times sigmoid(ffn_gate_inp_shexp(h)) where the model has that."""
+    """The shared expert of all rows, times sigmoid(ffn_gate_inp_shexp(h)) if the model has that gate."""
     blk = f"blk.{i}.ffn_"
     gate, up = (c.linear(h, f"{blk}{name}_shexp", name) for name in ("gate", "up"))  # [T, F] each
     y = c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "down_shexp", "shared")  # [T, C]

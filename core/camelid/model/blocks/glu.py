@@ -14,7 +14,7 @@ def glu(c: Lowering, h: View, i: int) -> View:
 
 
 def sparse_glu(c: Lowering, h: View, i: int) -> View:
-    """glu whose gates count only where they stand out of their row (Gemma 3n); [T, C] -> [T, C]."""
+    """glu with gates cut off below mean + ffn_cutoff * std of their row (Gemma 3n); [T, C] -> [T, C]."""
     blk = f"blk.{i}."
     gate, up = c.linear(h, blk + "ffn_gate", "gate"), c.linear(h, blk + "ffn_up", "up")  # [T, F] each
     c.plan.cutoff(gate, c.spec.ffn_cutoff)

@@ -10,7 +10,7 @@ from camelid.plan.plan import StateRef, View
 def mamba2(c: Lowering, h: View, i: int) -> View:
     """ssm_out(norm(scan(silu(conv(x, B, C)), dt) * silu(z))), all five from ssm_in(h); [T, C] -> [T, C].
 
-    The norm works on each group of B and C by itself, each with its own gain (`ssm_norm` [groups, size]).
+    The norm applies to each group of the inner columns, with its own gain (`ssm_norm` [groups, size]).
     """
     ssm, blk, state = _ssm(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
     z, xbc, dt = c.split(c.linear(h, blk + "ssm_in", "ssm"), ssm.inner_size, ssm.conv_size, ssm.n_heads)
@@ -33,11 +33,11 @@ def mamba2(c: Lowering, h: View, i: int) -> View:
 
 
 def mamba2_state(spec: ModelSpec) -> Tensors:
-    """What a layer keeps of a sequence: the convolution's last inputs, and a matrix a head."""
+    """State tensors of a layer: the last inputs of the convolution, and one matrix per head."""
     ssm = _ssm(spec)
     return ("conv", (ssm.conv_width - 1) * ssm.conv_size), ("scan", ssm.inner_size * ssm.state_size)
 
 
 def _ssm(spec: ModelSpec) -> SsmSpec:
-    assert spec.ssm is not None, "a mamba2 layer belongs to a model that says its sizes"
+    assert spec.ssm is not None, "a mamba2 layer needs the sizes of spec.ssm"
     return spec.ssm

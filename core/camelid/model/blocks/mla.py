@@ -10,9 +10,9 @@ from camelid.plan.plan import View
 def mla(c: Lowering, h: View, i: int) -> View:
     """attn_output(v_b(attention(k_b(q), latent))); [T, C] -> [T, C].
 
-    All heads share one row of keys and values: the normed latent, then the rotated part. A head's queries
-    meet the latent through `attn_k_b` [H, rank, nope], and what they find becomes its values through
-    `attn_v_b` [H, value, rank], so that keys and values are never expanded.
+    All heads share one row of keys and values: the normed latent, then the rotated part. `attn_k_b` [H, rank,
+    nope] maps a head's queries to the latent space, and `attn_v_b` [H, value, rank] maps the attended latent
+    to the head's values, so keys and values are never expanded.
     """
     spec, size, blk = c.spec, _mla(c.spec), f"blk.{i}."
     q = _queries(c, h, i)  # [T, H*(nope + rope)]
@@ -33,13 +33,13 @@ def mla(c: Lowering, h: View, i: int) -> View:
 
 
 def mla_state(spec: ModelSpec) -> Tensors:
-    """What a layer keeps of a row: the latent, whose columns are values too, and the rotated part."""
+    """State tensor of a layer: the latent, whose columns are also the values, and the rotated part."""
     size = _mla(spec)
     return (("k", size.kv_rank + size.rope_dim),)
 
 
 def _queries(c: Lowering, h: View, i: int) -> View:
-    """By way of a narrow `attn_q_a` where the model has one."""
+    """Queries, through the low-rank `attn_q_a` if the model has it; [T, H*(nope + rope)]."""
     blk = f"blk.{i}.attn_q"
     if f"{blk}_a" not in c.weights:
         return c.linear(h, blk, "q")
@@ -48,11 +48,11 @@ def _queries(c: Lowering, h: View, i: int) -> View:
 
 def _keys(c: Lowering, h: View, i: int) -> View:  # [T, rank + rope]
     size, blk = _mla(c.spec), f"blk.{i}.attn_kv_a"
-    latent, turned = c.split(c.linear(h, f"{blk}_mqa", "kv"), size.kv_rank, size.rope_dim)
-    c.rope(turned, c.layer(i).rope, size.rope_dim)
-    return c.plan.concat(c.norm(latent, f"{blk}_norm"), turned, "k")
+    latent, rotated = c.split(c.linear(h, f"{blk}_mqa", "kv"), size.kv_rank, size.rope_dim)
+    c.rope(rotated, c.layer(i).rope, size.rope_dim)
+    return c.plan.concat(c.norm(latent, f"{blk}_norm"), rotated, "k")
 
 
 def _mla(spec: ModelSpec) -> MlaSpec:
-    assert spec.mla is not None, "a layer of latent attention belongs to a model that says its sizes"
+    assert spec.mla is not None, "a layer of latent attention needs the sizes of spec.mla"
     return spec.mla

@@ -1,8 +1,7 @@
-"""NumPy codecs: what the bits of a quantized block mean.
+"""NumPy codecs: encode and decode of the tensor types of GGUF.
 
-The rows of `CODECS` decide which tensor types the reference backend can execute. A codec works on
-[n_blocks, block_bytes] uint8 and [n_blocks, block] float32. Layouts: ggml-common.h of llama.cpp; values:
-the gguf package, bit for bit.
+The reference backend supports the types of `CODECS`. A codec converts between [n_blocks, block_bytes] uint8
+and [n_blocks, block] float32. Layouts: ggml-common.h of llama.cpp; values: the gguf package, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from camelid.backends.common.codecs.bits import Bytes, Floats
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.quants import QUANTS, QuantType, row_bytes
 
-CHUNK = 1 << 16  # values decoded at once: with its temporaries a chunk stays in the second-level cache
-# Types in which dot products hold their right-hand side for a moment; no file stores weights in them.
+CHUNK = 1 << 16  # values decoded at once: a chunk and its temporaries fit the second-level cache
+# Types of the temporary right-hand side of dot products; files store no weights in them.
 ACTIVATIONS = ("q8_1", "q8_k")
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Decode and encode of one tensor type, block by block."""
+    """The decoder and encoder of one tensor type, block by block."""
 
     quant: QuantType
     decode: Callable[[Bytes], Floats]
@@ -43,7 +42,9 @@ def _row(
 def _no_encoder(name: str) -> Callable[[Floats], Bytes]:
     def encode(_: Floats) -> Bytes:
         known = tuple(n for n, row in CODECS.items() if row.encodes)
-        message = f"no encoder for tensor type {name!r}, only a decoder; types with one: {', '.join(known)}"
+        message = (
+            f"no encoder for tensor type {name!r}, only a decoder; types with an encoder: {', '.join(known)}"
+        )
         raise UnsupportedModelError(message, kind="encoder", name=name, known=known)
 
     return encode
@@ -89,29 +90,33 @@ CODECS: dict[str, Codec] = dict(
 
 
 def codec(name: str) -> Codec:
-    """The codec of a tensor type; UnsupportedModelError names the types that have one."""
+    """The codec of a tensor type. Raises UnsupportedModelError for a type without a codec."""
     row = CODECS.get(name)
     if row is None:
         known = tuple(CODECS)
-        why = " (it holds activations, and no weights are stored in it)" if name in ACTIVATIONS else ""
-        message = f"no codec for tensor type {name!r}{why}; types with one: {', '.join(known)}"
+        why = " (it is for activations, not for stored weights)" if name in ACTIVATIONS else ""
+        message = f"no codec for tensor type {name!r}{why}; types with a codec: {', '.join(known)}"
         raise UnsupportedModelError(message, kind="codec", name=name, known=known)
     return row
 
 
 def decode(name: str, raw: bytes | bytearray | memoryview | Bytes, n: int) -> Floats:
-    """`n` stored values of a type as float32 [n]. ModelFormatError unless `raw` holds exactly `n`."""
+    """Decodes `n` values of a type to float32 [n].
+
+    Raises ModelFormatError unless `raw` has exactly their bytes.
+    """
     row = codec(name)
     data = np.frombuffer(raw, dtype=np.uint8)
     want = row_bytes(name, n)
     if data.size != want:
         raise ModelFormatError(
-            f"{n} {name} values take {want} bytes, got {data.size}", got=data.size, want=want
+            f"{n} {name} values need {want} bytes, got {data.size}", got=data.size, want=want
         )
     blocks = data.reshape(-1, row.quant.block_bytes)
     values = np.empty((len(blocks), row.quant.block), np.float32)
     step = CHUNK // row.quant.block
-    # inf * 0 in a broken block is NaN, and stays visible as NaN; so does what is too large for float32
+    # inf * 0 in a broken block becomes NaN, and overflow of float32 infinite: both stay visible in the
+    # values.
     with np.errstate(invalid="ignore", over="ignore"):
         for at in range(0, len(blocks), step):
             values[at : at + step] = row.decode(blocks[at : at + step])
@@ -119,10 +124,10 @@ def decode(name: str, raw: bytes | bytearray | memoryview | Bytes, n: int) -> Fl
 
 
 def encode(name: str, values: NDArray[Any]) -> Bytes:
-    """The bytes of `values` [..., row] in a type, uint8 [n_bytes]; a block never spans two rows.
+    """Encodes `values` [..., row] in a type as uint8 [n_bytes]; a block never spans two rows.
 
-    ModelFormatError if a value is infinite or no number: no scale can hold a block with such a value. Finite
-    values too large for a float16 scale do become infinite, as in every other writer of these types.
+    Raises ModelFormatError for an infinite value or NaN, since no scale can represent their block. Finite
+    values too large for a float16 scale become infinite, as in other writers of these types.
     """
     row = codec(name)
     row_bytes(name, values.shape[-1])
@@ -133,5 +138,5 @@ def encode(name: str, values: NDArray[Any]) -> Bytes:
         raise ModelFormatError(
             f"value {at} is {blocks.reshape(-1)[at]}: only finite values can be stored as {name}", offset=at
         )
-    with np.errstate(all="ignore"):  # scales that overflow or vanish, see above
+    with np.errstate(all="ignore"):  # scales may overflow or underflow, see the docstring
         return row.encode(blocks).reshape(-1)

@@ -1,6 +1,6 @@
-"""Activations as their dtype stores them: float32 rounded to nearest, ties to even.
+"""Activations in their dtypes: float32 rounded to nearest, ties to even.
 
-A number beyond the dtype's largest becomes infinite, and a NaN stays a NaN.
+A value beyond the dtype's largest becomes infinite, and NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BF16_NAN = 0x7FC0
 
 
 def empty(n_rows: int, buffer: Buffer) -> Stored:  # [n_rows, cols]
-    """Zeros of the buffer's dtype."""
+    """Rows of zeros in the buffer's dtype."""
     return np.zeros((n_rows, buffer.cols), FORMATS[buffer.dtype])
 
 
 def store(values: NDArray[Any], dtype: str) -> Stored:
-    """Values as elements of the dtype; a float64 is rounded to float32 first, as a device holds it."""
+    """Rounds values to the dtype. A float64 is rounded to float32 first, as on a device."""
     exact = np.asarray(values, np.float32)
     if dtype == "bf16":
         return _bf16(exact)
@@ -34,19 +34,19 @@ def store(values: NDArray[Any], dtype: str) -> Stored:
 
 
 def load(stored: Stored, dtype: str) -> Floats:
-    """Elements of the dtype as float32, exactly."""
+    """Converts elements of the dtype to float32, exactly."""
     if dtype == "bf16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     return stored.astype(np.float32, copy=False)
 
 
 def rounded(values: NDArray[Any], dtype: str) -> Floats:
-    """The float32 values that the dtype stores in the place of these."""
+    """Rounds values to the dtype, and returns them as float32."""
     return load(store(values, dtype), dtype)
 
 
 def of_bytes(data: bytes, buffer: Buffer) -> Stored:  # [rows, cols]
-    """Rows of the buffer."""
+    """Interprets bytes as rows of the buffer."""
     return np.frombuffer(data, FORMATS[buffer.dtype]).reshape(-1, buffer.cols)
 
 

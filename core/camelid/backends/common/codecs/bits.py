@@ -1,4 +1,4 @@
-"""What the codecs share: fields of a block, packed integers, half floats."""
+"""Helpers of the codecs: fields of a block, packed integers, half floats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float32]
 
 
 def fields(raw: Bytes, *widths: int) -> list[Bytes]:
-    """[n, sum(widths)] -> one [n, width] for each field of a block, as views."""
+    """[n, sum(widths)] -> one view [n, width] per field of a block."""
     borders = accumulate(widths, initial=0)
     return [raw[:, start:end] for start, end in pairwise(borders)]
 
@@ -24,7 +24,7 @@ def half(raw: Bytes) -> Floats:
 
 
 def half_bytes(values: Floats) -> Bytes:
-    """[n, k] -> [n, 2k]; float16, rounded to nearest, ties to even. Too large becomes infinite."""
+    """[n, k] -> [n, 2k]; float16, rounded to nearest, ties to even. Overflow becomes infinite."""
     with np.errstate(over="ignore"):
         return values.astype("<f2").view(np.uint8)
 
@@ -32,8 +32,8 @@ def half_bytes(values: Floats) -> Bytes:
 def unpack(packed: Bytes, *, bits: int, width: int = 1) -> Bytes:
     """[n, m] -> [n, m * 8 / bits]; unsigned integers, the lowest bits of a byte first.
 
-    In every run of `width` bytes, the first fields of all bytes come before their second fields; so with
-    `width` 1 the values of a byte are neighbours, and with 16 four-bit values are 16 places apart.
+    In each run of `width` bytes, the first fields of all bytes come before their second fields. With `width`
+    1 the values of a byte are neighbours; with `width` 16 and four bits, they are 16 values apart.
     """
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]  # [8 / bits, 1]
     runs = packed.reshape(len(packed), -1, 1, width)
@@ -41,5 +41,5 @@ def unpack(packed: Bytes, *, bits: int, width: int = 1) -> Bytes:
 
 
 def grouped(q: Bytes | Signed, scales: NDArray[np.generic]) -> Floats:
-    """[n, block] -> float32 [n, k, block / k]: the values that share each of the scales [n, k]."""
+    """[n, block] -> float32 [n, k, block / k]: the values grouped by their scale of `scales` [n, k]."""
     return q.reshape(*scales.shape, -1).astype(np.float32)

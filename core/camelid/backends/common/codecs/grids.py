@@ -1,7 +1,7 @@
-"""Codecs of the IQ types: points of a fixed grid, chosen by index, and signs; or a table of 16 values.
+"""Codecs of the IQ types: points of a fixed grid by index, and signs; or a table of 16 values.
 
-The grids are published constants (ggml-common.h) and lie in data/iq_grids.bin, which
-tests/tools/make_iq_grids.py writes. They are read when the first block of such a type is decoded.
+The grids are constants of ggml-common.h in data/iq_grids.bin, which tests/tools/make_iq_grids.py writes. They
+are read when the first block of such a type is decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from camelid.backends.common.codecs.bits import Bytes, Floats, fields, grouped, half, unpack
 
-# Name -> [points, values of a point], in the order of the file; one signed byte for each value.
+# Name -> (points, values per point), in the order of the file; one signed byte per value.
 GRIDS: dict[str, tuple[int, int]] = {
     "iq2_xxs": (256, 8),
     "iq2_xs": (512, 8),
@@ -32,7 +32,7 @@ IQ4 = np.array(
 
 @functools.cache
 def grid(name: str) -> Floats:
-    """[points, values of a point] of one grid."""
+    """A grid as [points, values per point]."""
     data = np.frombuffer(files("camelid").joinpath("data/iq_grids.bin").read_bytes(), np.int8)
     starts = dict(zip(GRIDS, accumulate((n * width for n, width in GRIDS.values()), initial=0), strict=False))
     points, width = GRIDS[name]
@@ -123,7 +123,7 @@ def decode_iq4_xs(raw: Bytes) -> Floats:
 
 
 def _signed(scale: Floats, points: Floats, signs: Floats) -> Floats:
-    """scale * point * sign of [n, k], [n, *, *] and [n, 32, 8] as [n, 256]; signs are exact in any order."""
+    """scale [n, k] * points [n, *, *] * signs [n, 32, 8] -> [n, 256]; products with signs are exact."""
     shape = (*scale.shape, 256 // scale.shape[1])
     return (scale[:, :, None] * points.reshape(shape) * signs.reshape(shape)).reshape(len(scale), 256)
 
@@ -145,13 +145,13 @@ def _threes(words: NDArray[np.uint16]) -> NDArray[np.uint16]:  # [n, k] -> [n, 4
 
 @functools.cache
 def _all_signs() -> Floats:
-    """[256, 8]; -1 where the bit of the index is set, lowest bit first."""
+    """[256, 8]; the sign is -1 if its bit of the index is set, lowest bit first."""
     return 1 - 2 * unpack(np.arange(256, dtype=np.uint8)[:, None], bits=1).astype(np.float32)
 
 
 @functools.cache
 def _even_signs() -> Floats:
-    """[128, 8]; seven signs are stored, and the eighth makes the number of minus signs even."""
+    """[128, 8]; seven stored signs, and an eighth that makes the number of minus signs even."""
     signs = _all_signs()[:128].copy()
     signs[:, 7] = signs[:, :7].prod(axis=1)
     return signs

@@ -1,4 +1,4 @@
-"""Codecs of the first generation: blocks of 32 with one scale, and for the _1 types one minimum."""
+"""Codecs of the legacy types: blocks of 32 values with one scale, and one minimum for the _1 types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def decode_q4_0(raw: Bytes) -> Floats:
 
 
 def encode_q4_0(values: Floats) -> Bytes:
-    """[n, 32] -> [n, 18]; d = (value of largest magnitude) / -8, so that it maps to q = 0 exactly."""
+    """[n, 32] -> [n, 18]; d = (value of largest magnitude) / -8, so this value maps to q = 0 exactly."""
     d = _largest(values) / np.float32(-8)  # [n, 1]
     q = _whole(values * _inverse(d) + np.float32(8.5), top=15)  # [n, 32]
     return np.concatenate([half_bytes(d), _pack_nibbles(q)], axis=1)
@@ -91,7 +91,7 @@ def _whole(x: Floats, *, top: int) -> Bytes:
     return np.trunc(x).astype(np.uint8).clip(0, top)
 
 
-def _pack_nibbles(q: Bytes) -> Bytes:  # [n, 32] -> [n, 16]; a fifth bit falls off
+def _pack_nibbles(q: Bytes) -> Bytes:  # [n, 32] -> [n, 16]; a fifth bit is dropped
     return (q[:, :16] & np.uint8(15)) | (q[:, 16:] << np.uint8(4))
 
 

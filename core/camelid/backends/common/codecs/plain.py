@@ -35,12 +35,12 @@ def decode_bf16(raw: Bytes) -> Floats:
 def encode_bf16(values: Floats) -> Bytes:
     """[n, 1] -> [n, 2]; rounds to nearest, ties to even, for finite values."""
     bits = values.view(np.uint32)
-    rounded = bits + (0x7FFF + ((bits >> 16) & 1))  # cannot wrap: no finite value has all exponent bits
+    rounded = bits + (0x7FFF + ((bits >> 16) & 1))  # no overflow: a finite value has a zero exponent bit
     return (rounded >> 16).astype("<u2").view(np.uint8)
 
 
 def decode_f64(raw: Bytes) -> Floats:
-    """[n, 8] -> [n, 1]; rounded to float32, infinite if too large for it."""
+    """[n, 8] -> [n, 1]; rounded to float32; overflow becomes infinite."""
     return raw.view("<f8").astype(np.float32)
 
 
@@ -55,10 +55,10 @@ def decode_i16(raw: Bytes) -> Floats:
 
 
 def decode_i32(raw: Bytes) -> Floats:
-    """[n, 4] -> [n, 1]; beyond 2**24 rounded to nearest."""
+    """[n, 4] -> [n, 1]; values beyond 2**24 are rounded to nearest."""
     return raw.view("<i4").astype(np.float32)
 
 
 def decode_i64(raw: Bytes) -> Floats:
-    """[n, 8] -> [n, 1]; beyond 2**24 rounded to nearest, once."""
+    """[n, 8] -> [n, 1]; values beyond 2**24 are rounded to nearest, once."""
     return raw.view("<i8").astype(np.float32)

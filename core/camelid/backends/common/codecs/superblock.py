@@ -1,6 +1,6 @@
-"""Codecs of the K types: super-blocks of 256 values whose groups have quantized scales of their own.
+"""Codecs of the K types: super-blocks of 256 values, in groups with quantized scales.
 
-Every product and sum is float32, in the order of the expression; another order gives other bits.
+Products and sums are float32 in the order of the expression; another order gives other bits.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from camelid.backends.common.codecs.bits import Bytes, Floats, Signed, fields, g
 
 
 def decode_q2_k(raw: Bytes) -> Floats:
-    """[n, 84] -> [n, 256]; block = {scales: u8[16], q: u8[64], d: f16, dmin: f16}; low nibbles of `scales`
-    scale, high nibbles shift: value = (d * scale) * q - dmin * minimum, 16 values in a group."""
+    """[n, 84] -> [n, 256]; block = {scales: u8[16], q: u8[64], d: f16, dmin: f16}; the low nibbles of
+    `scales` are scales, the high nibbles minimums; value = (d * scale) * q - dmin * minimum, 16 values in a
+    group."""
     scales, packed, d, dmin = fields(raw, 16, 64, 2, 2)
     return _affine(half(d) * (scales & 15), half(dmin) * (scales >> 4), unpack(packed, bits=2, width=32))
 
@@ -35,7 +36,7 @@ def decode_q4_k(raw: Bytes) -> Floats:
 
 
 def decode_q5_k(raw: Bytes) -> Floats:
-    """[n, 176] -> [n, 256]; q4_k with the fifth bits in u8[32] before q."""
+    """[n, 176] -> [n, 256]; block of q4_k with the fifth bits as u8[32] before q."""
     d, dmin, scales, high, packed = fields(raw, 2, 2, 12, 32, 128)
     scale, minimum = _scales_and_minimums(scales)
     fifth = unpack(high, bits=1, width=32) << np.uint8(4)  # [n, 256]
@@ -60,15 +61,16 @@ def _affine(scale: Floats, minimum: Floats, q: Bytes) -> Floats:  # [n, k] twice
 
 
 def _six_bits_of_12(scales: Bytes) -> Signed:
-    """[n, 12] -> [n, 16]; 16 nibbles in the first 8 bytes, 16 pairs of upper bits in the last 4; minus 32."""
+    """[n, 12] -> [n, 16]; scale - 32, from nibbles in the first 8 bytes and upper bit pairs in the last 4."""
     low, high = fields(scales, 8, 4)
     upper = unpack(high, bits=2, width=4) << np.uint8(4)
     return (unpack(low, bits=4, width=8) | upper).view(np.int8) - np.int8(32)
 
 
 def _scales_and_minimums(scales: Bytes) -> tuple[Bytes, Bytes]:
-    """[n, 12] -> [n, 8] twice. The first four of each are the low six bits of bytes 0-3 and 4-7; the last
-    four have their low bits in the nibbles of bytes 8-11 and their high bits on top of the first four."""
+    """[n, 12] -> scales [n, 8] and minimums [n, 8]. The first four scales (minimums) are the low six bits of
+    bytes 0-3 (4-7). The last four have their low bits in the low (high) nibbles of bytes 8-11, and their high
+    bits in the top two bits of bytes 0-3 (4-7)."""
     first, second, nibbles = fields(scales, 4, 4, 4)
     low, high, six = np.uint8(0x0F), np.uint8(0x30), np.uint8(0x3F)
     scale = (nibbles & low) | (first >> np.uint8(2) & high)

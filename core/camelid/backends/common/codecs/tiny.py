@@ -1,4 +1,4 @@
-"""Codecs of 1 to 4 bits without a grid: floats of 4 bits, ternary and binary types."""
+"""Codecs of 1 to 4 bits without a grid: 4-bit floats, ternary and binary types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from camelid.backends.common.codecs.bits import Bytes, Floats, fields, grouped, half, unpack
 
-# E2M1 of the OCP microscaling formats 1.0, doubled, so that all 16 are whole; the scales are halved.
+# E2M1 of the OCP microscaling formats 1.0, doubled to make all 16 values whole; the scales are halved.
 E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.int8)
 POWERS_OF_3 = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
 
@@ -27,8 +27,8 @@ def decode_nvfp4(raw: Bytes) -> Floats:
 
 
 def decode_tq1_0(raw: Bytes) -> Floats:
-    """[n, 54] -> [n, 256]; block = {q: u8[48], high: u8[4], d: f16}; a byte holds 5 (in `high` 4) digits of
-    base 3 as a fraction of 256, so that multiplying takes the next one out; value = (digit - 1) * d."""
+    """[n, 54] -> [n, 256]; block = {q: u8[48], high: u8[4], d: f16}; a byte is a fraction of 256 with 5 (in
+    `high` 4) base-3 digits; a multiplication by 3 extracts the next digit; value = (digit - 1) * d."""
     first, second, last, d = fields(raw, 32, 16, 4, 2)
     runs = ((first, POWERS_OF_3), (second, POWERS_OF_3), (last, POWERS_OF_3[:4]))
     shifted = np.hstack([(q[:, None] * powers[:, None]).reshape(len(raw), -1) for q, powers in runs])
@@ -42,7 +42,7 @@ def decode_tq2_0(raw: Bytes) -> Floats:
 
 
 def decode_q1_0(raw: Bytes) -> Floats:
-    """[n, 18] -> [n, 128]; block = {d: f16, q: u8[16]}, lowest bit first, value = d where set, else -d."""
+    """[n, 18] -> [n, 128]; block = {d: f16, q: u8[16]}, lowest bit first; value = d if set, else -d."""
     d, packed = fields(raw, 2, 16)
     scale = half(d)
     return np.where(unpack(packed, bits=1).view(np.bool_), scale, -scale)
@@ -56,13 +56,13 @@ def decode_q2_0(raw: Bytes) -> Floats:
 
 @functools.cache
 def _e8m0() -> Floats:
-    """[256]; half of 2**(e - 127), which is subnormal for e = 0."""
+    """[256]; half of 2**(e - 127); the value of e = 0 is subnormal."""
     return np.ldexp(np.float32(1), np.arange(256) - 128, dtype=np.float32)
 
 
 @functools.cache
 def _ue4m3() -> Floats:
-    """[256]; half of the E4M3 in the low 7 bits. The code of NaN, 0x7F, means 0, but 0xFF does not."""
+    """[256]; half of the E4M3 value in the low 7 bits. Code 0x7F (NaN in E4M3) is 0, but 0xFF is not."""
     code = np.arange(256)
     exponent, mantissa = code >> 3 & 15, code & 7
     whole = np.where(exponent == 0, mantissa, mantissa + 8)
