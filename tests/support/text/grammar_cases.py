@@ -1,6 +1,6 @@
-"""Grammars in GBNF with texts that they match and texts that they do not; a small vocabulary; recognisers.
+"""Grammars in GBNF with texts that they match and texts that they do not; a small vocabulary; recognizers.
 
-The recognisers share nothing with the engine: derivatives (Brzozowski 1964) of the rules, by characters.
+The recognizers share nothing with the engine: derivatives (Brzozowski 1964) of the rules, by characters.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ CASES = [
 ]  # fmt: skip
 
 
-class Recogniser:
+class Recognizer:
     """Texts read character by character: what is left of the rules, as an expression."""
 
     def __init__(self, rules: Rules) -> None:

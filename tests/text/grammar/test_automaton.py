@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 from tests.support.exhaustive import share_of
-from tests.support.text.grammar_cases import CASES, Case, Recogniser, small_vocab
+from tests.support.text.grammar_cases import CASES, Case, Recognizer, small_vocab
 
 from camelid.errors import RequestError
 from camelid.text.grammar.automaton import Automaton, compile_rules
@@ -58,13 +58,13 @@ def test_regular_grammars_match_what_re_matches(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.matched], ids=str)
 def test_grammars_match_what_derivatives_match(case: Case) -> None:
-    automaton, recogniser = compile_rules(rules(case)), Recogniser(rules(case))
+    automaton, recognizer = compile_rules(rules(case)), Recognizer(rules(case))
     rng = random.Random(2)
     for text in [*case.matched, *case.refused]:
         for _ in range(20):
             at = rng.randrange(len(text) + 1)
             changed = text[:at] + rng.choice(["", *'abc"1,)(}']) + text[at + rng.randrange(2) :]
-            assert matches(automaton, changed) == recogniser.accepts(changed), repr(changed)
+            assert matches(automaton, changed) == recognizer.accepts(changed), repr(changed)
 
 
 def random_rules(rng: random.Random) -> Rules:
@@ -103,8 +103,8 @@ def compilable(seed: int, n_rules: int) -> list[tuple[Rules, Automaton]]:
 def test_random_grammars_match_what_derivatives_match() -> None:
     texts = ["".join(chars) for n in range(6) for chars in product("abé" if n < 5 else "ab", repeat=n)]
     for drawn, automaton in compilable(3, 150):
-        recogniser = Recogniser(drawn)
-        expected = {text for text in texts if recogniser.accepts(text)}
+        recognizer = Recognizer(drawn)
+        expected = {text for text in texts if recognizer.accepts(text)}
         assert {text for text in texts if matches(automaton, text)} == expected, drawn
 
 

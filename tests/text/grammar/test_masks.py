@@ -11,7 +11,7 @@ from tests.support.text.grammar_cases import (
     NOTHING,
     Case,
     FakeTokenizer,
-    Recogniser,
+    Recognizer,
     small_vocab,
 )
 from tests.text.grammar.test_automaton import compilable, rules
@@ -74,23 +74,23 @@ def test_a_token_that_is_text_and_named_by_id_goes_on_both_ways(grammar: str) ->
 @pytest.mark.conformance
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in DERIVED], ids=str)
 def test_tokens_are_allowed_where_derivatives_go_on(case: Case) -> None:
-    rng, automaton, recogniser = random.Random(2), compile_rules(rules(case)), Recogniser(rules(case))
+    rng, automaton, recognizer = random.Random(2), compile_rules(rules(case)), Recognizer(rules(case))
     for _ in range(3):
-        matcher, data, rest = Matcher(automaton, TABLE), b"", recogniser.root
+        matcher, data, rest = Matcher(automaton, TABLE), b"", recognizer.root
         for _ in range(7):
             goes_on = [
-                i for i, d in enumerate(TOKENIZER.tokens) if i > 2 and recogniser.goes_on(rest, data + d)
+                i for i, d in enumerate(TOKENIZER.tokens) if i > 2 and recognizer.goes_on(rest, data + d)
             ]
             found = allowed(matcher)
             assert [i for i in found if i != EOS] == goes_on, data
-            assert (EOS in found) == (not data and recogniser.is_nullable(rest))
+            assert (EOS in found) == (not data and recognizer.is_nullable(rest))
             if not goes_on:
                 break
             token_id = rng.choice(goes_on)
             matcher.accept(token_id)
             data += TOKENIZER.tokens[token_id]
             whole = data.decode("utf-8", "ignore")
-            rest, data = recogniser.after(whole, rest), data[len(whole.encode()) :]
+            rest, data = recognizer.after(whole, rest), data[len(whole.encode()) :]
 
 
 def test_random_grammars_allow_what_derivatives_allow() -> None:
@@ -110,14 +110,14 @@ def test_random_grammars_allow_what_derivatives_allow() -> None:
     ]
     table = TokenTable.of(FakeTokenizer(tokens, frozenset({0}), frozenset({0})))
     for drawn, automaton in compilable(5, 120):
-        rng, recogniser = random.Random(6), Recogniser(drawn)
+        rng, recognizer = random.Random(6), Recognizer(drawn)
         matcher, data = Matcher(automaton, table), b""
         for _ in range(5):
-            rest = recogniser.after(data.decode("utf-8", "ignore"))
+            rest = recognizer.after(data.decode("utf-8", "ignore"))
             part = data[len(data.decode("utf-8", "ignore").encode()) :]
-            goes_on = [i for i, d in enumerate(tokens) if i and recogniser.goes_on(rest, part + d)]
+            goes_on = [i for i, d in enumerate(tokens) if i and recognizer.goes_on(rest, part + d)]
             assert [i for i in allowed(matcher, len(tokens)) if i] == goes_on, (drawn, data)
-            assert matcher.is_complete == (not part and rest != NOTHING and recogniser.is_nullable(rest))
+            assert matcher.is_complete == (not part and rest != NOTHING and recognizer.is_nullable(rest))
             if not goes_on:
                 break
             token_id = rng.choice(goes_on)

@@ -277,7 +277,7 @@ def test_added_tokens_that_no_embedding_has_a_row_for_are_left_out() -> None:
     assert "<image_soft_token>" in read(made, vocab_size=n + 1)["tokens"]
 
 
-def test_a_named_token_steers_though_no_list_says_so() -> None:
+def test_a_token_that_only_the_small_files_name_is_a_control_token() -> None:
     made = published(byte_level("gpt-2"), added_tokens=[])
     facts = read(made, {"bos_token": "<s>", "pad_token": "!", "unk_token": "Ġthe"})
     kinds = dict(zip(facts["tokens"], facts["token_type"], strict=True))

@@ -96,15 +96,15 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a merge into one": (lambda t: t["model"]["merges"].append(["!", "?"]), "needs '!\\?', which is not"),
     "a merge of three": (lambda t: t["model"]["merges"].append("a b c"), "has 3 parts"),
     "a merge of one": (lambda t: t["model"]["merges"].append(["a"]), "has 1 parts"),
-    "a merge of nothing": (lambda t: t["model"]["merges"].append(["", "a"]), "want two tokens"),
-    "a merge of numbers": (lambda t: t["model"]["merges"].append([1, 2]), "want two tokens"),
+    "a merge of nothing": (lambda t: t["model"]["merges"].append(["", "a"]), "expected two tokens"),
+    "a merge of numbers": (lambda t: t["model"]["merges"].append([1, 2]), "expected two tokens"),
     "no merges": (lambda t: t["model"].pop("merges") and t["model"].update(type="BPE"), "merges is NoneType"),
     "no vocabulary": (lambda t: t["model"].pop("vocab"), "vocab is NoneType"),
     "a lone surrogate": (lambda t: t["model"]["vocab"].update({"\ud800": 1500}), "is not Unicode text"),
     "a frame of no token": (lambda t: t.update(post_processor=single("[qq]", None)), "adds '.qq.', which"),
     "deep sequences": (lambda t: t.update(normalizer=nested(100_000)), "normalizer.type is NoneType"),
     "a deep id": (lambda t: t["model"]["vocab"].update(qq=nested(100_000)), "value of type dict"),
-    "a deep piece of a merge": (lambda t: t["model"]["merges"].append([nested(100_000), "a"]), "want two"),
+    "a deep piece of a merge": (lambda t: t["model"]["merges"].append([nested(100_000), "a"]), "two tokens"),
 }  # fmt: skip
 
 

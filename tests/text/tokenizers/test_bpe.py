@@ -23,7 +23,7 @@ from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 NO_IDS: dict[str, object] = {"eos_token_id": None, "bos_token_id": None}
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x")
-NAMED = ("<tool>", "   ")  # user-defined: recognised in every text
+NAMED = ("<tool>", "   ")  # user-defined: recognized in every text
 PATTERNS = {
     "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "llama-bpe": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -273,11 +273,11 @@ def test_a_byte_without_a_token_is_refused_by_name() -> None:
 
 FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "types too short": ({"token_type": [1]}, "1 token types for"),
-    "no tokens": ({"tokens": None}, "tokens is NoneType, want an array"),
+    "no tokens": ({"tokens": None}, "tokens is NoneType, expected an array"),
     "empty": ({"tokens": [], "token_type": [], "merges": []}, "0 tokens"),
-    "tokens of another type": ({"tokens": ["a", 1]}, r"tokens\[1\] is 1, want str"),
-    "types of another type": ({"token_type": ["1"]}, "want int"),
-    "bool as type": ({"token_type": [True]}, "want int"),
+    "tokens of another type": ({"tokens": ["a", 1]}, r"tokens\[1\] is 1, expected str"),
+    "types of another type": ({"token_type": ["1"]}, "expected int"),
+    "bool as type": ({"token_type": [True]}, "expected int"),
     "no merges": ({"merges": None}, "merges is NoneType"),
     "merge of an unknown token": ({"merges": ["a qqq"]}, "'qqq' is not a text token"),
     "merge into an unknown token": ({"merges": ["! ?"]}, r"'!\?' is not a text token"),
@@ -294,7 +294,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
         {"tokens": ["a", "b", "ab"], "token_type": [1, 1, 1], "merges": ["a b", "a b"], **NO_IDS},
         "listed twice",
     ),
-    "eos out of range": ({"eos_token_id": 10**6}, "eos_token_id is 1000000, want an id below"),
+    "eos out of range": ({"eos_token_id": 10**6}, "eos_token_id is 1000000, expected an id below"),
     "negative bos": ({"bos_token_id": -1}, "bos_token_id is -1"),
     "bool as id": ({"eot_token_id": True}, "eot_token_id is True"),
     "add_bos without bos": ({"bos_token_id": None, "add_bos_token": True}, "add_bos_token is True"),

@@ -95,7 +95,7 @@ def test_ids_and_text_equal_sentencepieces(name: str) -> None:
 
 
 @pytest.mark.conformance
-def test_only_normalisation_is_left_out() -> None:
+def test_only_normalization_is_left_out() -> None:
     """As in llama.cpp. With it in front the ids are sentencepiece's."""
     normalizer = sentencepiece.SentencePieceNormalizer(
         rule_name="nmt_nfkc", add_dummy_prefix=False, remove_extra_whitespaces=False
@@ -243,7 +243,7 @@ def test_what_has_no_token_is_bytes_else_unknown_else_an_error() -> None:
         without.encode("漢")
 
 
-def test_steering_and_byte_tokens_never_come_from_text() -> None:
+def test_control_and_byte_tokens_never_come_from_text() -> None:
     tokens = [*BASE, "<", "s>", "0", "x", "<0x", "C3", "C3>", "<0"]
     tokenizer = sentencepiece_bpe(
         tokens, [*SCORES, *[-1.0] * 8], types=[*BASE_TYPES, *[NORMAL] * 8], add_space_prefix=False
@@ -284,11 +284,11 @@ def test_equal_scores_join_the_leftmost_pair_and_best_scores_come_first() -> Non
 BAD: dict[str, tuple[dict[str, object], str]] = {
     "one score less": ({"scores": SCORES[1:]}, "9 numbers for 10 tokens"),
     "NaN": ({"scores": [float("nan"), *SCORES[1:]]}, "or NaN among them"),
-    "scores of text": ({"scores": ["1"] * 10}, "want float"),
+    "scores of text": ({"scores": ["1"] * 10}, "expected float"),
     "byte token": ({"tokens": [*BASE[:-1], "<0xA>"]}, "byte token '<0xA>', expected <0x00> to <0xFF>"),
     "merge": ({"merges": ["a c"]}, "merge 0 is 'a c', but 'c' is not a text token"),
     "merge twice": ({"merges": ["a b", "a b"]}, "'a b' is listed twice"),
-    "steering merge": ({"merges": ["a b", "▁ a"]}, "'▁a' is not a text token"),
+    "control merge": ({"merges": ["a b", "▁ a"]}, "'▁a' is not a text token"),
 }
 
 

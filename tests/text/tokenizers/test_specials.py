@@ -48,7 +48,7 @@ def json_of(judge: Tokenizer) -> dict[str, object]:
 
 
 def parts(names: list[str], text: str, trusted: list[tuple[int, int]] | None = None) -> list[str | int]:
-    named = [Named(name, i, steering=trusted is not None) for i, name in enumerate(names)]
+    named = [Named(name, i, is_control=trusted is not None) for i, name in enumerate(names)]
     return list(Specials(named).partition(text, trusted or []))
 
 
@@ -65,8 +65,8 @@ def padded(text: str) -> str:
     return text if text == "<s>" else "____" + text
 
 
-def test_trust_is_not_carried_through_what_normalising_mixes() -> None:
-    specials = Specials([Named("<s>", 0, steering=True, normalized=True)], padded)
+def test_trust_is_not_carried_through_what_normalizing_mixes() -> None:
+    specials = Specials([Named("<s>", 0, is_control=True, normalized=True)], padded)
     assert list(specials.partition("ca<s>", [(1, 2)])) == ["____ca<s>"]
 
 

@@ -31,7 +31,7 @@ UNSUPPORTED: dict[str, tuple[str, Change, str]] = {
     "a pre-tokenizer": ("gpt2", lambda t: t.update(pre_tokenizer={"type": "Guess"}), "pre-tokenizer 'Guess'"),
     "a processor": ("gpt2", lambda t: t.update(post_processor={"type": "Odd"}), "post-processor 'Odd'"),
     "a decoder": ("gpt2", lambda t: t.update(decoder={"type": "CTC"}), "decoder 'CTC' .*known: BPEDecoder"),
-    "a behaviour": (
+    "a behavior": (
         "glm4", lambda t: t["pre_tokenizer"]["pretokenizers"][0].update(behavior="Odd"), "behavior 'Odd'"
     ),
     "a regex": ("gpt2", lambda t: t.update(regex(r"(a)\1")), "regex .* unsupported escape"),
@@ -65,7 +65,7 @@ DAMAGED: dict[str, tuple[str, Change, str]] = {
         "charsmap",
     ),
     "deep sequences": ("gpt2", lambda t: t.update(normalizer=nested(100_000)), "normalizer.type is NoneType"),
-    "a far id": ("gpt2", lambda t: t["added_tokens"].append({"id": 10**12, "content": "q"}), "ids end at"),
+    "a far id": ("gpt2", lambda t: t["added_tokens"].append({"id": 10**12, "content": "q"}), "highest id is"),
     "a long name": ("gpt2", lambda t: t["added_tokens"][0].update(content="a" * 2000), "has 2000 characters"),
     "half a character": (
         "gpt2", lambda t: t["added_tokens"][0].update(content="\ud800"), "is not Unicode text"

@@ -68,8 +68,8 @@ def test_ids_are_those_of_tokenizers(case: str) -> None:
 
 
 @pytest.mark.parametrize("special", [True, False])
-def test_unless_it_says_so_a_special_token_is_not_found_in_normalised_text(special: bool) -> None:
-    """As AddedToken has it where files leave the field out. The normaliser changes the token's text."""
+def test_unless_it_says_so_a_special_token_is_not_found_in_normalized_text(special: bool) -> None:
+    """As AddedToken has it where files leave the field out. The normalizer changes the token's text."""
     made = {**published("gpt2"), "normalizer": {"type": "Lowercase"}}
     token_id = len(made["model"]["vocab"]) + len(made["added_tokens"])
     config = {"added_tokens_decoder": {str(token_id): {"content": "Xq", "special": special}}}

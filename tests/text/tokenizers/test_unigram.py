@@ -152,8 +152,8 @@ def test_words_apart_are_cut_as_within_their_text() -> None:
     assert list(ours("across words")._split("▁a▁b")) == ["▁a▁b"]
 
 
-def test_named_tokens_are_found_before_and_after_normalising() -> None:
-    """llama.cpp's way: each stretch between them is normalised as a text for itself."""
+def test_named_tokens_are_found_before_and_after_normalizing() -> None:
+    """llama.cpp's way: each stretch between them is normalized as a text for itself."""
     made = ours("with named tokens")
     tokens = made.vocab.tokens
     spelled = [tokens[i] for i in made.encode("to <tool> to")]
@@ -200,19 +200,19 @@ def small(**changes: object) -> dict[str, object]:
 
 
 FAULTS: dict[str, tuple[dict[str, object], str]] = {
-    "no scores": ({"scores": None}, "scores is NoneType, want an array"),
+    "no scores": ({"scores": None}, "scores is NoneType, expected an array"),
     "too few scores": ({"scores": [0.0]}, "1 scores for 4 tokens"),
-    "scores of another type": ({"scores": [0, 0, 0, 1]}, "want float"),
+    "scores of another type": ({"scores": [0, 0, 0, 1]}, "expected float"),
     "a score that is no number": ({"scores": [0.0, 0.0, 0.0, float("nan")]}, "score of 'a' is nan"),
     "a score without bound": ({"scores": [0.0, 0.0, 0.0, -float("inf")]}, "score of 'a' is -inf"),
-    "unknown out of range": ({"unknown_token_id": 4}, "unknown_token_id is 4, want an id below 4"),
+    "unknown out of range": ({"unknown_token_id": 4}, "unknown_token_id is 4, expected an id below 4"),
     "end out of range": ({"eos_token_id": 4}, "eos_token_id is 4"),
     "a long token": ({"tokens": ["<pad>", "</s>", "<unk>", "a" * 257]}, "has 257 characters; at most 256"),
     "a map that is damaged": ({"precompiled_charsmap": [1, 0, 0, 0, 7]}, "a trie of 1 bytes"),
     "a map of no bytes": ({"precompiled_charsmap": [256, 0, 0, 0]}, "numbers that are not bytes"),
-    "a map of another type": ({"precompiled_charsmap": "abc"}, "is str, want an array"),
+    "a map of another type": ({"precompiled_charsmap": "abc"}, "is str, expected an array"),
     "a byte token that is none": ({"token_type": [CONTROL, CONTROL, UNKNOWN, 6]}, "byte token 'a'"),
-    "a flag that is none": ({"add_space_prefix": 1}, "add_space_prefix is 1, want bool"),
+    "a flag that is none": ({"add_space_prefix": 1}, "add_space_prefix is 1, expected bool"),
 }  # fmt: skip
 
 

@@ -164,12 +164,12 @@ def test_words_are_cut_greedily_or_not_at_all() -> None:
 
 
 FAULTS: dict[str, tuple[dict[str, object], str]] = {
-    "no such unknown": ({"unknown_token_id": 6}, "unknown_token_id is 6, want an id below 6"),
+    "no such unknown": ({"unknown_token_id": 6}, "unknown_token_id is 6, expected an id below 6"),
     "unknown is no id": ({"unknown_token_id": None}, "unknown_token_id is missing"),
     "no such start": ({"cls_token_id": -1}, "cls_token_id is -1"),
     "the usual end, which the file lacks": ({"seperator_token_id": 102}, "seperator_token_id is 102"),
     "a long token": ({"tokens": [*"abcde", "▁" + "a" * 256]}, "has 257 characters; at most 256"),
-    "a flag that is none": ({"normalizer.lowercase": "yes"}, "normalizer.lowercase is 'yes', want bool"),
+    "a flag that is none": ({"normalizer.lowercase": "yes"}, "normalizer.lowercase is 'yes', expected bool"),
 }  # fmt: skip
 
 

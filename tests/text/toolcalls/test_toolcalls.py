@@ -68,7 +68,7 @@ def cuts(text: str, rng: random.Random, size: int) -> Iterator[str]:
 
 
 def merged(parts: Parts) -> Parts:
-    """The parts with neighbouring deltas joined: what must not depend on how the text was cut."""
+    """The parts with neighboring deltas joined: what must not depend on how the text was cut."""
     joined: Parts = []
     for part in parts:
         last = joined[-1] if joined else None

@@ -22,7 +22,7 @@ Spell: TypeAlias = Callable[[Ranges], Expr]
 
 
 def in_order(*parts: Expr | str) -> Expr:
-    """A sequence of the parts; nested sequences are flattened, neighbouring texts are joined."""
+    """A sequence of the parts; nested sequences are flattened, neighboring texts are joined."""
     flat: list[Expr] = []
     for part in parts:
         expr = Text(part) if isinstance(part, str) else part

@@ -49,7 +49,7 @@ class Loop:
         self._budget = budget
         self._seen: tuple[object, ...] | None = None
 
-    def neighbour(self, distance: int) -> object:
+    def neighbor(self, distance: int) -> object:
         index = self.index0 + distance
         if 0 <= index < len(self.values):
             return self.values[index]
@@ -76,8 +76,8 @@ LOOP: dict[str, Callable[[Loop], object]] = {
     "length": lambda loop: len(loop.values),
     "depth": lambda loop: loop.depth,
     "depth0": lambda loop: loop.depth - 1,
-    "previtem": lambda loop: loop.neighbour(-1),
-    "nextitem": lambda loop: loop.neighbour(1),
+    "previtem": lambda loop: loop.neighbor(-1),
+    "nextitem": lambda loop: loop.neighbor(1),
     "cycle": lambda loop: Bound("cycle", loop.cycle),
     "changed": lambda loop: Bound("changed", loop.changed),
 }

@@ -1,7 +1,7 @@
 """Chat templates: parsed once, rendered to spans of trusted and untrusted text.
 
 A rendering is a list of (text, trusted) spans. Text of the template itself is trusted, text of the request is
-not: `Tokenizer.encode_spans` recognises control tokens in trusted text only.
+not: `Tokenizer.encode_spans` recognizes control tokens in trusted text only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STANDARD = {"messages", "tools", "documents", "add_generation_prompt"} | TOKEN_V
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A rendered conversation as (text, trusted) spans; neighbouring spans differ in trust.
+    """A rendered conversation as (text, trusted) spans; neighboring spans differ in trust.
 
     `generated` lists (start, end) in characters of the whole text: the parts in {% generation %} blocks,
     which the assistant wrote, for training on them alone. Blocks within a macro, a set block or a filter

@@ -66,7 +66,7 @@ def losses_of_added(of: Published) -> Iterator[str]:
     flags = {
         "the spaces beside them (lstrip, rstrip)": [one for one in added if one.lstrip or one.rstrip],
         "whole words only (single_word)": [one for one in added if one.single_word],
-        "normalised text (normalized)": [one for one in added if one.normalized and normalizes],
+        "normalized text (normalized)": [one for one in added if one.normalized and normalizes],
     }
     for what, tokens in flags.items():
         if tokens:
@@ -80,7 +80,7 @@ def losses_of_spaces(added: list[Added], by_merges: set[str], prefixed: bool) ->
     differs only where a space is put in front.
     """
     marks = (SPACE, " ") if prefixed else (SPACE,)
-    spelled = [one for one in added if not one.steers and any(mark in one.content for mark in marks)]
+    spelled = [one for one in added if not one.is_control and any(mark in one.content for mark in marks)]
     if tokens := [one for one in spelled if one.content.replace(" ", SPACE) not in by_merges]:
         yield f"readers of GGUF treat {SPACE} as a space in added tokens: {names(tokens)}"
 

@@ -3,8 +3,8 @@
 Types, ids and flags follow converters (the gguf package's vocab.py), with three differences. Where names,
 flags and the post-processor disagree about BOS and EOS, the post-processor counts, since it does the
 encoding. The scores of SentencePiece-style vocabularies are -rank of the merges instead of -1000 for all. A
-token that the rules of tokenizers/steering.py match is of type CONTROL. Information that GGUF cannot express
-is refused, or listed as a loss (losses.py).
+token that the rules of tokenizers/control_tokens.py match is of type CONTROL. Information that GGUF cannot
+express is refused, or listed as a loss (losses.py).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from camelid.text.to_gguf.bpe import bpe_fields
 from camelid.text.to_gguf.losses import WAY_OUT, GgufFields, Published, not_in_gguf
 from camelid.text.to_gguf.unigram import unigram_fields
 from camelid.text.to_gguf.wordpiece import wordpiece_fields
+from camelid.text.tokenizers.control_tokens import ENDS
 from camelid.text.tokenizers.hf.models import kind_of
 from camelid.text.tokenizers.hf.processors import read_processor
-from camelid.text.tokenizers.hf.roles import Settings, read_settings, role_ids, steered
+from camelid.text.tokenizers.hf.roles import Settings, read_settings, role_ids, with_control_tokens
 from camelid.text.tokenizers.hf.tokenizer import checked_size
 from camelid.text.tokenizers.hf.values import Json, mapping, unicode
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary, vocabulary
-from camelid.text.tokenizers.steering import ENDS
 
 Value: TypeAlias = str | int | bool | list[str] | list[int] | list[float]
 
@@ -141,7 +141,8 @@ def _published(
     vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
     around = read_processor(tokenizer)
     frame = (*around.before, *around.after)
-    return Published(tokenizer, model, settings, steered(vocab, settings, frame, templates.values()))
+    vocab = with_control_tokens(vocab, settings, frame, templates.values())
+    return Published(tokenizer, model, settings, vocab)
 
 
 def _writer(tokenizer: Json) -> Callable[[Published], GgufFields]:
@@ -181,7 +182,7 @@ def _frame(of: Published) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _ends(ids: list[int], vocab: Vocabulary) -> dict[str, int]:
-    """The ids that end a text: EOS and up to two more. Tokens that readers recognise by name need no key."""
+    """The ids that end a text: EOS and up to two more. Tokens that readers recognize by name need no key."""
     others = sorted(ids[1:], key=lambda i: vocab.tokens[i] in ENDS)
     keys = ("eos_token_id", "eot_token_id", "eom_token_id")
     dropped = [i for i in others[2:] if vocab.tokens[i] not in ENDS]

@@ -49,7 +49,8 @@ def unigram_fields(of: Published) -> GgufFields:
     fields = {key: value for effect in effects for key, value in effect.fields.items() if value}
     _check(of, fields)
     unknown = of.vocab.tokens[_unk_id(of.model)]
-    types = token_types(of, [], unknown if _steers(of, unknown) else None, flag(of.model, "byte_fallback"))
+    unknown_control = unknown if _is_control(of, unknown) else None
+    types = token_types(of, [], unknown_control, flag(of.model, "byte_fallback"))
     values = [score for _, score in scored(of.model)]
     losses = [effect.loss for effect in effects if effect.loss]
     losses += [*_losses_of_spaces(of, fields), *_losses_of_scores(of, values, types), *losses_of_added(of)]
@@ -97,8 +98,8 @@ def _unk_id(model: Json) -> int:
     return count(model, "unk_id", 0, sum(1 for _ in scored(model)) - 1)
 
 
-def _steers(of: Published, token: str | None) -> bool:
-    return any(one.content == token and one.steers for one in of.vocab.added.values())
+def _is_control(of: Published, token: str | None) -> bool:
+    return any(one.content == token and one.is_control for one in of.vocab.added.values())
 
 
 def _losses_of_spaces(of: Published, fields: Effects) -> Iterator[str]:

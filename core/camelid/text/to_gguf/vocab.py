@@ -10,7 +10,7 @@ from camelid.text.to_gguf.losses import WAY_OUT, Published
 from camelid.text.tokenizers.hf.roles import named_tokens
 from camelid.text.tokenizers.hf.values import shown
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary
-from camelid.text.tokenizers.vocab import BYTE, CONTROL, NORMAL, STEERING, UNKNOWN, UNUSED, USER_DEFINED
+from camelid.text.tokenizers.vocab import BYTE, CONTROL, CONTROL_TYPES, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 
 MAX_SCORED_CHARS = 256  # longer tokens are not checked split by split
 TEXT = frozenset({NORMAL, USER_DEFINED})  # may be merged: Gemma's ▁▁ is added and merged
@@ -45,10 +45,10 @@ def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool)
     """tokenizer.ggml.token_type of every id."""
     vocab, merged = of.vocab, {left + right for left, right in merges}
     # A one-character padding token such as "!" is text too, and so is a token that merges make.
-    steering = {token for token in _named(of) if len(token) > 1 and token not in merged}
+    control = {token for token in _named(of) if len(token) > 1 and token not in merged}
     # By text, since a token may occur twice in Unigram's vocabulary.
-    steering |= {one.content for one in vocab.added.values() if one.steers and len(one.content) > 1}
-    steering |= vocab.steering
+    control |= {one.content for one in vocab.added.values() if one.is_control and len(one.content) > 1}
+    control |= vocab.control_texts
 
     def kind(token_id: int, token: str | None) -> int:
         if token is None:
@@ -56,17 +56,17 @@ def token_types(of: Published, merges: Merges, unknown: object, has_bytes: bool)
         if token == unknown:
             return UNKNOWN
         if (added := vocab.added.get(token_id)) is not None:
-            return CONTROL if added.steers else USER_DEFINED
+            return CONTROL if added.is_control else USER_DEFINED
         if has_bytes and BYTE_TOKEN.fullmatch(token):
             return BYTE
-        return CONTROL if token in steering else NORMAL
+        return CONTROL if token in control else NORMAL
 
     return [kind(token_id, token) for token_id, token in enumerate(vocab.tokens)]
 
 
 def text_merges(merges: Merges, vocab: Vocabulary, types: list[int]) -> Merges:
     """The merges that text takes part in: readers refuse one of a token that no text may become."""
-    hidden = {token for token, kind in zip(vocab.tokens, types, strict=True) if kind in STEERING}
+    hidden = {token for token, kind in zip(vocab.tokens, types, strict=True) if kind in CONTROL_TYPES}
     return [pair for pair in merges if hidden.isdisjoint((*pair, "".join(pair)))]
 
 

@@ -80,7 +80,7 @@ def _losses(of: Published, prefix: str) -> Iterator[str]:
     yield f"GGUF cannot express that words of more than {most} characters are unknown"
     yield f"readers of GGUF treat {SPACE} within a word of the text as the start of another word"
     yield from losses_of_added(of)
-    if tokens := [one for one in of.vocab.added.values() if not one.steers]:
+    if tokens := [one for one in of.vocab.added.values() if not one.is_control]:
         yield f"readers of GGUF also match added tokens within words: {names(tokens)}"
     decoders = steps(of.tokenizer, "decoder", "decoders")
     usual = [kind == "WordPiece" and flag(step, "cleanup", default=True) for kind, step in decoders] == [True]

@@ -20,7 +20,7 @@ class ByteLevelBpe:
     """Encodes words. `merges` are "left right" in the byte alphabet, lowest rank first.
 
     With `ignore_merges`, a word that is a token is encoded as this token without any merge. Merges of tokens
-    in `steering` are left out. Raises ModelFormatError if tokens and merges contradict each other.
+    in `control` are left out. Raises ModelFormatError if tokens and merges contradict each other.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class ByteLevelBpe:
         merges: Sequence[str],
         *,
         ignore_merges: bool = False,
-        steering: Container[str] = frozenset(),
+        control: Container[str] = frozenset(),
     ) -> None:
         self._ignore_merges = ignore_merges
         # Control tokens are left out: no merge and no whole word may make one from ordinary text.
         self._ids = vocab.text_ids()
-        self.merges = text_merges(merges, self._ids, steering)
+        self.merges = text_merges(merges, self._ids, control)
         self._ranks = {pair: rank for rank, pair in enumerate(self.merges)}
 
     def encode_word(self, word: str) -> Sequence[int]:
@@ -64,8 +64,8 @@ def bpe_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
     if not row.spells_bytes:
         return characters_from_gguf(metadata, row)
     vocab, merges = Vocab(*tokens_and_types(metadata)), array(metadata, "merges", str)
-    steering = retyped(metadata, vocab)
-    model = ByteLevelBpe(vocab, merges, ignore_merges=row.ignore_merges, steering=steering)
+    control = retyped(metadata, vocab)
+    model = ByteLevelBpe(vocab, merges, ignore_merges=row.ignore_merges, control=control)
     return Pipeline(
         vocab,
         model.encode_word,

@@ -56,12 +56,11 @@ def halves(pair: str) -> tuple[str, str]:
 
 
 def text_merges(
-    merges: Sequence[str], ids: Mapping[str, int], steering: Container[str] = frozenset()
+    merges: Sequence[str], ids: Mapping[str, int], control: Container[str] = frozenset()
 ) -> list[str]:
-    """The merges of text tokens, each checked: listed once, of two tokens to a third. Raises
-    ModelFormatError.
+    """The merges of text tokens, without the merges that make or need a token in `control`.
 
-    Merges that make or need a token in `steering` are left out.
+    Raises ModelFormatError for a repeated merge and for a token outside the vocabulary.
     """
     kept: list[str] = []
     if len(set(merges)) < len(merges):
@@ -72,7 +71,7 @@ def text_merges(
         unknown = [token for token in (left, right, left + right) if token not in ids]
         if not unknown:
             kept.append(pair)
-        elif not all(token in steering for token in unknown):
+        elif not all(token in control for token in unknown):
             raise ModelFormatError(
                 f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown[0]!r:.80} is not a text token of the "
                 "vocabulary",

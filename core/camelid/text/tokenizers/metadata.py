@@ -1,4 +1,4 @@
-"""Facts of `tokenizer.ggml.*`, checked: what every kind of tokenizer reads from GGUF metadata."""
+"""Checked reading of `tokenizer.ggml.*`: the keys of GGUF metadata that all kinds of tokenizer share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TypeVar, cast
 
 from camelid.errors import ModelFormatError
+from camelid.text.tokenizers.control_tokens import END_KEYS, ENDS, KEYS, control_texts, overridden
 from camelid.text.tokenizers.pipeline import Frame, Roles
-from camelid.text.tokenizers.steering import END_KEYS, ENDS, KEYS, overridden, steering_texts
-from camelid.text.tokenizers.vocab import CONTROL, NORMAL, STEERING, Vocab
+from camelid.text.tokenizers.vocab import CONTROL, CONTROL_TYPES, NORMAL, Vocab
 
 T = TypeVar("T")
 
@@ -18,15 +18,15 @@ def key(name: str) -> str:
 
 
 def array(metadata: Mapping[str, object], name: str, kind: type[T]) -> list[T]:
-    """An array of the metadata whose items are all of one kind. Raises ModelFormatError."""
+    """An array of the metadata with items of one type. Raises ModelFormatError."""
     value = metadata.get(key(name))
     if not isinstance(value, list):
-        raise ModelFormatError(f"{key(name)} is {type(value).__name__}, want an array", key=key(name))
+        raise ModelFormatError(f"{key(name)} is {type(value).__name__}, expected an array", key=key(name))
     items = cast("list[object]", value)
     if set(map(type, items)) <= {kind}:
         return cast("list[T]", items)
     i = next(i for i, item in enumerate(items) if type(item) is not kind)
-    raise ModelFormatError(f"{key(name)}[{i}] is {items[i]!r:.40}, want {kind.__name__}", key=key(name))
+    raise ModelFormatError(f"{key(name)}[{i}] is {items[i]!r:.40}, expected {kind.__name__}", key=key(name))
 
 
 def flag(metadata: Mapping[str, object], name: str, *, default: bool) -> bool:
@@ -34,40 +34,39 @@ def flag(metadata: Mapping[str, object], name: str, *, default: bool) -> bool:
     value = metadata.get(key(name), default)
     if isinstance(value, bool):
         return value
-    raise ModelFormatError(f"{key(name)} is {value!r:.80}, want bool", key=key(name))
+    raise ModelFormatError(f"{key(name)} is {value!r:.80}, expected bool", key=key(name))
 
 
 def tokens_and_types(metadata: Mapping[str, object]) -> tuple[list[str], list[int]]:
-    """The tokens by id, and their types: CONTROL for a token that steers. Raises ModelFormatError."""
+    """Tokens and types by id; the types follow the rules of control_tokens.py. Raises ModelFormatError."""
     tokens = array(metadata, "tokens", str)
     check_vocab_size(metadata, len(tokens))
     types = stored_types(metadata, len(tokens))
     if len(types) != len(tokens):
-        return tokens, types  # refused by Vocab
+        return tokens, types  # Vocab raises the error
     ids = [i for name in KEYS if (i := stored_id(metadata, name, len(tokens))) is not None]
-    steering = steering_texts(tokens, types, ids, templates(metadata))
-    return tokens, overridden(types, tokens, steering)
+    return tokens, overridden(types, tokens, control_texts(tokens, types, ids, templates(metadata)))
 
 
 def templates(metadata: Mapping[str, object]) -> list[str]:
-    """Sources of the chat templates; one that is no text is refused where it is rendered."""
-    found = (value for name, value in metadata.items() if name.startswith("tokenizer.chat_template"))
-    return [value for value in found if isinstance(value, str)]
+    """Sources of the chat templates. A template that is not a string is refused when it is rendered."""
+    values = (value for name, value in metadata.items() if name.startswith("tokenizer.chat_template"))
+    return [value for value in values if isinstance(value, str)]
 
 
 def stored_types(metadata: Mapping[str, object], n_tokens: int) -> list[int]:
-    """The file's own types: all normal where there are none. Raises ModelFormatError."""
+    """The types that the file states, all NORMAL if it states none. Raises ModelFormatError."""
     return array(metadata, "token_type", int) if key("token_type") in metadata else [NORMAL] * n_tokens
 
 
 def retyped(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[str]:
-    """Steering tokens that have a type of text in the file, whose merges may make one."""
+    """Control tokens with a text type in the file; the merges of the file may make them."""
     rows = zip(vocab.tokens, stored_types(metadata, len(vocab)), vocab.types, strict=True)
-    return frozenset(token for token, stored, kind in rows if kind != stored and kind in STEERING)
+    return frozenset(token for token, stored, kind in rows if kind != stored and kind in CONTROL_TYPES)
 
 
 def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
-    """The architecture's own count, where the file has one, must be the number of tokens."""
+    """Raises ModelFormatError if the architecture's vocab_size differs from the number of tokens."""
     size = metadata.get(f"{metadata.get('general.architecture')}.vocab_size", n_tokens)
     if size != n_tokens or n_tokens == 0:
         raise ModelFormatError(
@@ -78,18 +77,21 @@ def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
 
 
 def stored_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int | None:
-    """The id under this key; None beyond the vocabulary, where padding often lies."""
+    """The id under a key; None for an id outside the vocabulary, as padding often is."""
     token_id = metadata.get(key(name))
     return token_id if type(token_id) is int and 0 <= token_id < n_tokens else None
 
 
 def special_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int | None:
-    """The id under this key, such as "unknown_token_id", if there is one. Raises ModelFormatError."""
+    """The id under a key such as "unknown_token_id", or None without the key.
+
+    Raises ModelFormatError for a value that is not an id of the vocabulary.
+    """
     token_id = metadata.get(key(name))
     if token_id is None or stored_id(metadata, name, n_tokens) is not None:
         return cast("int | None", token_id)
     raise ModelFormatError(
-        f"{key(name)} is {token_id!r:.80}, want an id below {n_tokens}",
+        f"{key(name)} is {token_id!r:.80}, expected an id below {n_tokens}",
         key=key(name),
         got=token_id,
         want=n_tokens,
@@ -99,7 +101,7 @@ def special_id(metadata: Mapping[str, object], name: str, n_tokens: int) -> int 
 def roles(
     metadata: Mapping[str, object], vocab: Vocab, *, add_bos: bool = False, add_eos: bool = False
 ) -> Roles:
-    """Which tokens open and end texts. `add_bos`, `add_eos`: what the kind does unless the file says.
+    """The roles of the tokens. `add_bos`, `add_eos`: defaults of the kind, for files without the flag.
 
     Raises ModelFormatError.
     """
@@ -111,26 +113,26 @@ def roles(
 def framing(
     metadata: Mapping[str, object], role: str, n_tokens: int, *, default: bool
 ) -> tuple[int | None, tuple[int, ...]]:
-    """The id of "bos" or "eos", and the ids that every text gets on its account. Raises ModelFormatError."""
+    """The id of "bos" or "eos", and the ids that it adds to every text. Raises ModelFormatError."""
     token_id = special_id(metadata, f"{role}_token_id", n_tokens)
     adds = metadata.get(key(f"add_{role}_token"), default)
     if isinstance(adds, bool) and (token_id is not None or not adds):
         return token_id, (token_id,) if adds and token_id is not None else ()
     raise ModelFormatError(
         f"{key(f'add_{role}_token')} is {adds!r:.80} with {key(f'{role}_token_id')} {token_id}; "
-        "want bool and id",
+        "expected a bool, and an id if it is true",
         key=key(f"add_{role}_token"),
     )
 
 
 def eos_ids(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[int]:
-    """The ids that the file names, and control tokens known by name to end a turn."""
+    """Ids that end a turn: by a key of the file, or by the text of the token."""
     named = {special_id(metadata, name, len(vocab)) for name in END_KEYS} - {None}
     return frozenset(cast("set[int]", named)) | known_ends(vocab)
 
 
 def known_ends(vocab: Vocab) -> frozenset[int]:
-    """Control tokens that are known by name to end a turn."""
+    """Ids of the control tokens whose text is in ENDS."""
     known = {t: i for t, i in vocab.specials.ids.items() if t in ENDS and vocab.types[i] == CONTROL}
     if "<|return|>" in known and "<|call|>" in known:
         known.pop("<|end|>", None)  # gpt-oss: closes a message, not the turn

@@ -1,5 +1,7 @@
-"""The one tokenizer. Named tokens are cut out of a text; each stretch between them is prepared (normalised),
-split into words, and every word becomes ids. The kinds differ in these functions only.
+"""The tokenizer of all kinds.
+
+Named tokens are cut out of a text. Each stretch between them is prepared (normalized) and split into words,
+and each word becomes token ids. The kinds differ in these functions only.
 """
 
 from __future__ import annotations
@@ -14,19 +16,19 @@ from camelid.text.tokenizers.fast import FAST_CHARS
 from camelid.text.tokenizers.specials import Run
 from camelid.text.tokenizers.vocab import Vocab
 
-CACHED_WORDS = 16_384  # at most CACHED_WORDS * CACHED_CHARS characters of text are kept
+CACHED_WORDS = 16_384  # the cache holds at most CACHED_WORDS * CACHED_CHARS characters
 CACHED_CHARS = 64
 
-Prepare: TypeAlias = Callable[[str, bool], str]  # a stretch, and whether the whole text opens with it
-Split: TypeAlias = Callable[[str], Iterable[str]]  # joined, the words are the stretch, or what is kept of it
+Prepare: TypeAlias = Callable[[str, bool], str]  # (stretch, True if it opens the text) -> prepared stretch
+Split: TypeAlias = Callable[[str], Iterable[str]]  # prepared stretch -> words, without removed characters
 EncodeWord: TypeAlias = Callable[[str], Sequence[int]]
-Opening: TypeAlias = Callable[[bytes], bytes]  # what the first token of a text stands for there
-Fast: TypeAlias = Callable[[str], list[int]]  # a prepared stretch, to the ids that words would give
+Opening: TypeAlias = Callable[[bytes], bytes]  # bytes of a token -> its bytes at the start of a text
+Fast: TypeAlias = Callable[[str], list[int]]  # prepared stretch -> the same ids as word by word
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Ids that a model was trained to read around every text."""
+    """Token ids before and after every text, as in the model's training."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -34,36 +36,36 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Which tokens open and end texts."""
+    """Ids of the tokens that open and end texts."""
 
     bos_id: int | None = None
     eos_id: int | None = None
-    eos_ids: frozenset[int] = frozenset()  # any of them ends a turn
+    eos_ids: frozenset[int] = frozenset()  # each of them ends a turn
     frame: Frame = Frame()
 
 
 def unchanged(text: str, opens: bool) -> str:  # noqa: ARG001
-    """For kinds that do not normalise."""
+    """`prepare` of kinds without normalization."""
     return text
 
 
 def whole(text: str) -> Iterable[str]:
-    """For kinds that do not cut words."""
+    """`split` of kinds without words."""
     return (text,) if text else ()
 
 
 def as_it_is(piece: bytes) -> bytes:
-    """For kinds whose tokens stand for the same bytes everywhere."""
+    """`opening` of kinds whose tokens have the same bytes everywhere."""
     return piece
 
 
 def without_space(piece: bytes) -> bytes:
-    """For kinds that put a space before the first word, which the text did not have."""
+    """`opening` of kinds that put a space before the first word: removes the space."""
     return piece.removeprefix(b" ")
 
 
 class Pipeline:
-    """A tokenizer of any kind (the `Tokenizer` of text/tokenizer.py). Immutable, apart from its caches."""
+    """A tokenizer of any kind (see `Tokenizer`). Immutable, apart from its caches."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Pipeline:
         self.eos_ids = roles.eos_ids
         self.frame = roles.frame
         self._prepare = prepare
-        self._joined = joined or prepare  # for a text that goes on with another
+        self._joined = joined or prepare  # for a text that continues another text
         self._split = split
         self._encode_word = encode_word
         self._cached_word = lru_cache(CACHED_WORDS)(encode_word)
@@ -96,23 +98,26 @@ class Pipeline:
 
     @cached_property
     def fast(self) -> Fast | None:
-        """Another way to the same ids, for long texts; None where there is none."""
+        """The fast encoder of long stretches, or None."""
         return self._make_fast()
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What the token stands for. Raises RequestError for an id out of range."""
+        """The token's bytes. Raises RequestError for an id out of range."""
         return self.vocab.token_bytes(token_id)
 
     def opening_bytes(self, token_id: int) -> bytes:
-        """What the token stands for where it opens a text. Raises RequestError for an id out of range."""
+        """The token's bytes at the start of a text. Raises RequestError for an id out of range."""
         return self._opening(self.vocab.token_bytes(token_id))
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the token steers the model instead of standing for text. Raises RequestError."""
+        """True for a control token. Raises RequestError for an id out of range."""
         return self.vocab.is_control(token_id)
 
     def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
-        """The text of `token_ids`, U+FFFD for what is not UTF-8. Raises RequestError."""
+        """The text of `token_ids`, with U+FFFD for invalid UTF-8; control tokens only with `special`.
+
+        Raises RequestError for an id out of range.
+        """
         shown = [i for i in token_ids if special or not self.is_control(i)]
         pieces = list(map(self.token_bytes, shown))
         first = next((i for i, piece in enumerate(pieces) if piece), None)
@@ -121,17 +126,17 @@ class Pipeline:
         return b"".join(pieces).decode("utf-8", "replace")
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of `text`; with `special`, control tokens that it names are recognised.
+        """Token ids of `text`; with `special`, control tokens in the text are recognized.
 
         Raises RequestError for a lone surrogate.
         """
         return self.encode_spans([(text, special)])
 
     def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
-        """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only.
+        """Token ids of the joined (text, trusted) spans; control tokens are recognized in trusted text only.
 
-        Borders of spans leave no trace: words run across them, as if one string had been encoded. Without
-        `opens` the text goes on with another, so that kinds which put a space before a first word do not.
+        Words cross the borders of spans, as in one string. With `opens=False` the text continues another
+        text, so no space is put before its first word. Raises RequestError for a lone surrogate.
         """
         text, trusted = join(spans)
         check_surrogates(text)
@@ -154,7 +159,7 @@ class Pipeline:
 
 
 def join(spans: Iterable[tuple[str, bool]]) -> tuple[str, list[Run]]:
-    """The text of all spans, and where it is trusted: sorted runs that do not touch."""
+    """The text of all spans, and its trusted runs, sorted and not adjacent."""
     texts: list[str] = []
     runs: list[Run] = []
     end = 0
@@ -169,7 +174,7 @@ def join(spans: Iterable[tuple[str, bool]]) -> tuple[str, list[Run]]:
 
 
 def check_surrogates(text: str) -> None:
-    """Raises RequestError for a lone surrogate, with its place."""
+    """Raises RequestError for a lone surrogate, with its offset."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -21,8 +21,8 @@ from camelid.text.tokenizers.pipeline import Pipeline, as_it_is, whole, without_
 from camelid.text.tokenizers.pretokenize import Splitter
 from camelid.text.tokenizers.vocab import (
     BYTE,
+    CONTROL_TYPES,
     NORMAL,
-    STEERING,
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
@@ -47,7 +47,7 @@ HARMLESS: dict[str, object] = {
 
 def piece_bytes(token: str, token_type: int) -> bytes:
     """The bytes of one token, with ▁ as a space in text tokens. Raises ModelFormatError."""
-    if token_type in STEERING:
+    if token_type in CONTROL_TYPES:
         return literal(token, token_type)
     if token_type != BYTE:
         return literal(token.replace(SPACE, " "), token_type)
@@ -181,9 +181,9 @@ def by_scores(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
 
 def by_merges(metadata: Mapping[str, object], vocab: Vocab) -> SentencePieceBpe:
     """The model of files with listed merges. Raises ModelFormatError."""
-    steering = {t.replace(" ", SPACE) for t in retyped(metadata, vocab)}
+    control = {t.replace(" ", SPACE) for t in retyped(metadata, vocab)}
     ids = spelled_ids(vocab, TEXT_TYPES)
-    merges = text_merges(array(metadata, "merges", str), ids, steering)
+    merges = text_merges(array(metadata, "merges", str), ids, control)
     ranks: dict[str, float | None] = {pair: rank for rank, pair in enumerate(merges)}
     return SentencePieceBpe(ids, *fallbacks(vocab), ranks=ranks, joiner=" ")
 

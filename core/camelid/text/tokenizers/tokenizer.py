@@ -1,4 +1,4 @@
-"""What the engine asks of a tokenizer, and the door that makes one from a file's metadata."""
+"""The `Tokenizer` protocol, and its construction from GGUF metadata."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ class Tokenizer(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """How many token ids there are; valid ids are 0 … vocab_size - 1."""
+        """Number of token ids; valid ids are 0 … vocab_size - 1."""
         ...
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """The ids that end a turn or a text."""
+        """Ids of the tokens that end a turn or a text."""
         ...
 
     @property
     def bos_id(self) -> int | None:
-        """The id that opens a text, if the vocabulary has one."""
+        """Id of the token that opens a text, or None."""
         ...
 
     @property
     def eos_id(self) -> int | None:
-        """The id that closes a text, if the file names one."""
+        """Id of the token that closes a text, or None."""
         ...
 
     @property
     def frame(self) -> Frame:
-        """What the model was trained to read around every text; only `framed` adds it."""
+        """Token ids before and after every text, as in the model's training; only `framed` adds them."""
         ...
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of `text`; control tokens written in it are recognised only with `special`."""
+        """Token ids of `text`; control tokens in it are recognized only with `special`."""
         ...
 
     def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
-        """Token ids of the joined (text, trusted) spans; control tokens count in trusted text only.
+        """Token ids of the joined (text, trusted) spans; control tokens are recognized in trusted text only.
 
-        Without `opens` the text goes on with another.
+        With `opens=False` the text continues another text.
         """
         ...
 
@@ -58,27 +58,27 @@ class Tokenizer(Protocol):
         ...
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What one token stands for: not always whole characters."""
+        """The bytes of one token, which may end within a character."""
         ...
 
     def opening_bytes(self, token_id: int) -> bytes:
-        """The same where the token opens a text: some kinds drop a space that they put there."""
+        """The token's bytes at the start of a text, without a space that `encode` puts there."""
         ...
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the token steers the model instead of standing for text."""
+        """True for a control token, which stands for no text."""
         ...
 
 
 def framed(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[int]:
-    """A whole text's ids with what goes around them, as far as the file asks for it: BOS, EOS.
+    """Token ids of a whole text with the tokenizer's frame, such as BOS and EOS, around them.
 
-    What llama.cpp's llama_tokenize does with `add_special`; chat templates write their own.
+    Equals llama.cpp's llama_tokenize with `add_special`. Chat templates write these tokens themselves.
     """
     return [*tokenizer.frame.before, *token_ids, *tokenizer.frame.after]
 
 
-# tokenizer.ggml.model -> what builds it.
+# tokenizer.ggml.model -> its builder.
 KINDS = {
     "bert": wordpiece_from_gguf,
     "gpt2": bpe_from_gguf,
@@ -89,9 +89,9 @@ KINDS = {
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Pipeline:
-    """Build the tokenizer that GGUF metadata describes.
+    """Builds the tokenizer of GGUF metadata.
 
-    Raises UnsupportedModelError for a kind or pre-tokenizer that has no row, ModelFormatError for arrays
+    Raises UnsupportedModelError for a kind or pre-tokenizer without a row, and ModelFormatError for arrays
     that contradict each other.
     """
     kind = metadata.get("tokenizer.ggml.model")

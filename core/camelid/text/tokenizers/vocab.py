@@ -1,4 +1,4 @@
-"""Tokens and what they stand for: bytes, types, and the tokens that text may name outright."""
+"""Tokens by id: their types, their bytes, and the tokens that text may name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from camelid.text.tokenizers.specials import Named, Specials
 
 # tokenizer.ggml.token_type (ggml-org/ggml docs/gguf.md).
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-STEERING = frozenset({UNKNOWN, CONTROL})  # never text: hidden by decode, recognised in trusted text only
+CONTROL_TYPES = frozenset({UNKNOWN, CONTROL})  # decode leaves them out; only trusted text names them
 
 
 def byte_alphabet() -> list[str]:
@@ -27,21 +27,21 @@ OUTSIDE = re.compile(f"[^{re.escape(''.join(ALPHABET))}]")
 
 
 def byte_level_piece(token: str, token_type: int) -> bytes:
-    """The bytes of one token; only tokens of text are written in the byte alphabet."""
-    if token_type in STEERING or token_type == USER_DEFINED or OUTSIDE.search(token):
+    """The bytes of one token; only text tokens are spelled in the byte alphabet."""
+    if token_type in CONTROL_TYPES or token_type == USER_DEFINED or OUTSIDE.search(token):
         return literal(token, token_type)
     return token.translate(TO_LATIN1).encode("latin-1")
 
 
 def literal(token: str, token_type: int) -> bytes:  # noqa: ARG001
-    """The token's own bytes: parsers keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
+    """The token's own bytes; parsers keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
     return token.encode("utf-8", "surrogateescape")
 
 
 class Vocab:
-    """Tokens by id, with their types checked, and what each stands for, found when first asked for.
+    """Tokens by id, with checked types; the bytes of a token are computed at first use.
 
-    `piece` gives the bytes of a token of a type; `specials` are by default all tokens whose type says so.
+    `piece`: the bytes of a token of a type. `specials`: by default the user-defined and control tokens.
     Raises ModelFormatError.
     """
 
@@ -69,23 +69,23 @@ class Vocab:
         return len(self.tokens)
 
     def text_ids(self) -> dict[str, int]:
-        """Ids of the tokens that ordinary text may become: all but the steering ones. The lowest id wins."""
+        """Ids of all tokens except control tokens, by token. The lowest id of equal tokens counts."""
         pairs = zip(reversed(self.tokens), reversed(self.types), range(len(self) - 1, -1, -1), strict=True)
-        return {token: i for token, kind, i in pairs if token and kind not in STEERING}
+        return {token: i for token, kind, i in pairs if token and kind not in CONTROL_TYPES}
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What the token stands for. Raises RequestError for an id out of range."""
-        found = self._pieces[self.checked(token_id)]
-        if found is None:
-            found = self._pieces[token_id] = self._piece(self.tokens[token_id], self.types[token_id])
-        return found
+        """The token's bytes. Raises RequestError for an id out of range."""
+        piece = self._pieces[self.checked(token_id)]
+        if piece is None:
+            piece = self._pieces[token_id] = self._piece(self.tokens[token_id], self.types[token_id])
+        return piece
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the token steers the model. Raises RequestError for an id out of range."""
-        return self.types[self.checked(token_id)] in STEERING
+        """True for a control token. Raises RequestError for an id out of range."""
+        return self.types[self.checked(token_id)] in CONTROL_TYPES
 
     def checked(self, token_id: int) -> int:
-        """`token_id`, or RequestError when the vocabulary has no such id."""
+        """`token_id` itself. Raises RequestError for an id out of range."""
         if 0 <= token_id < len(self.tokens):
             return token_id
         raise RequestError(
@@ -97,17 +97,17 @@ class Vocab:
 
 
 def named(tokens: Sequence[str], types: Sequence[int]) -> list[Named]:
-    """The tokens that text may name: user-defined ones everywhere, steering ones where it is trusted.
+    """The tokens that text may name: user-defined tokens in any text, control tokens in trusted text.
 
-    Of two with one name the later one counts.
+    The highest id of equal tokens counts.
     """
-    kinds = {USER_DEFINED, *STEERING}
-    found = {t: i for i, t in enumerate(tokens) if types[i] in kinds}
-    return [Named(token, i, types[i] in STEERING) for token, i in found.items()]
+    kinds = {USER_DEFINED, *CONTROL_TYPES}
+    ids = {token: i for i, token in enumerate(tokens) if types[i] in kinds}
+    return [Named(token, i, types[i] in CONTROL_TYPES) for token, i in ids.items()]
 
 
 def check_unicode(tokens: Sequence[str]) -> None:
-    """Raises ModelFormatError for a token with a surrogate that stands for no byte."""
+    """Raises ModelFormatError for a token with a surrogate that does not stand for a byte."""
     try:
         "".join(tokens).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -116,7 +116,7 @@ def check_unicode(tokens: Sequence[str]) -> None:
 
 
 def is_encodable(token: str) -> bool:
-    """Whether the token is text, or bytes kept as surrogates."""
+    """True if the token is Unicode text; surrogates of surrogateescape count as bytes."""
     try:
         token.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -13,7 +13,7 @@ from camelid.text.tokenizers.normalize import bert
 from camelid.text.tokenizers.piece_trie import Branch, trie
 from camelid.text.tokenizers.pipeline import Frame, Pipeline, Roles, without_space
 from camelid.text.tokenizers.sentencepiece import SPACE
-from camelid.text.tokenizers.vocab import STEERING, Vocab, literal
+from camelid.text.tokenizers.vocab import CONTROL_TYPES, Vocab, literal
 from camelid.text.tokenizers.words import bert_words
 
 MAX_CHARS = 100
@@ -70,7 +70,7 @@ def longest(root: Branch[int], word: str, start: int) -> tuple[int, int | None]:
 
 def wordpiece_piece(token: str, token_type: int) -> bytes:
     """The bytes of one token: ▁ begins a word, and a space separates it from the previous word."""
-    if token_type in STEERING or not token.startswith(SPACE):
+    if token_type in CONTROL_TYPES or not token.startswith(SPACE):
         return literal(token, token_type)
     word = token.removeprefix(SPACE)
     return literal(word if word.startswith(SPACELESS) else " " + word, token_type)

@@ -1,6 +1,6 @@
 """Pre-tokenizers of tokenizer.json that cut text into words by character classes.
 
-Matches and the gaps between them are pieces; a behaviour keeps, drops or joins them. Byte-level tokenizers
+Matches and the gaps between them are pieces; a behavior keeps, drops or joins them. Byte-level tokenizers
 cut by the regexes of pretokenize.py instead.
 Source: huggingface/tokenizers, docs of `pre_tokenizers` and of SplitDelimiterBehavior.
 """

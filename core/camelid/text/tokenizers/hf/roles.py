@@ -1,4 +1,4 @@
-"""Which tokens open and end texts, from the small files around a tokenizer.json."""
+"""Roles of tokens (BOS, EOS, padding, …), from the small files beside a tokenizer.json."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from camelid.errors import ModelFormatError
+from camelid.text.tokenizers.control_tokens import FIELDS, control_texts
 from camelid.text.tokenizers.hf.values import Json, array, mapping, shown, typed
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary
-from camelid.text.tokenizers.steering import FIELDS, steering_texts
 from camelid.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -29,7 +29,7 @@ class Settings:
 def read_settings(
     tokenizer_config: object, special_tokens: object, config: object, generation: object
 ) -> Settings:
-    """The files, each of which must be an object. Raises ModelFormatError."""
+    """The files as Settings. Raises ModelFormatError for a file that is not an object."""
     return Settings(
         mapping(tokenizer_config, "tokenizer_config.json"),
         mapping(special_tokens, "special_tokens_map.json"),
@@ -39,7 +39,7 @@ def read_settings(
 
 
 def token_of(settings: Settings, role: str) -> str | None:
-    """The token of a role, such as "bos": a string, or an added token. Raises ModelFormatError."""
+    """The token of a role such as "bos", given as a string or as an added token. Raises ModelFormatError."""
     for file in (settings.tokenizer, settings.special_tokens):
         value = _content(file.get(f"{role}_token"))
         if value is not None:
@@ -52,7 +52,7 @@ def _content(value: object) -> object:
 
 
 def named_tokens(settings: Settings) -> Iterator[str]:
-    """Every token that the files name as special."""
+    """Yields the tokens that the files name as special."""
     for role in ROLES:
         token = token_of(settings, role)
         if token is not None:
@@ -63,33 +63,33 @@ def named_tokens(settings: Settings) -> Iterator[str]:
 
 
 def _listed(value: object, key: str) -> Iterator[str]:
-    """A list of tokens, or an object of them by name."""
-    found = list(cast(Json, value).values()) if isinstance(value, Mapping) else array(value or [], key)
-    return (typed(_content(item), str, key) for item in found)
+    """The tokens of a list, or of an object from names to tokens."""
+    items = list(cast(Json, value).values()) if isinstance(value, Mapping) else array(value or [], key)
+    return (typed(_content(item), str, key) for item in items)
 
 
-def steered(
-    found: Vocabulary, settings: Settings, frame: Iterable[str], templates: Iterable[str]
+def with_control_tokens(
+    vocab: Vocabulary, settings: Settings, frame: Iterable[str], templates: Iterable[str]
 ) -> Vocabulary:
-    """The vocabulary, with a mark on each steering token that the files call ordinary.
+    """The vocabulary with `overridden` and `control_texts` set by the rules of control_tokens.py.
 
     `frame`: the tokens around every text; `templates`: sources of the chat templates.
     """
-    ids = {*every_role_id(settings, found), *(found.ids[name] for name in frame if name in found.ids)}
-    tokens = ["" if token is None else token for token in found.tokens]
-    steering = steering_texts(tokens, ordinary_types(found), ids, templates)
-    added = {i: replace(one, overridden=one.content in steering) for i, one in found.added.items()}
-    return replace(found, added=added, steering=steering)
+    ids = {*every_role_id(settings, vocab), *(vocab.ids[name] for name in frame if name in vocab.ids)}
+    tokens = ["" if token is None else token for token in vocab.tokens]
+    control = control_texts(tokens, ordinary_types(vocab), ids, templates)
+    added = {i: replace(token, overridden=token.content in control) for i, token in vocab.added.items()}
+    return replace(vocab, added=added, control_texts=control)
 
 
-def ordinary_types(found: Vocabulary) -> list[int]:
-    """The type of every id before any rule: added tokens are user-defined, the model's own normal."""
-    rows = enumerate(found.tokens)
-    return [UNUSED if t is None else USER_DEFINED if i in found.added else NORMAL for i, t in rows]
+def ordinary_types(vocab: Vocabulary) -> list[int]:
+    """Types by id before the rules: USER_DEFINED for added tokens, NORMAL for the model's own tokens."""
+    rows = enumerate(vocab.tokens)
+    return [UNUSED if t is None else USER_DEFINED if i in vocab.added else NORMAL for i, t in rows]
 
 
 def every_role_id(settings: Settings, vocab: Vocabulary) -> Iterator[int]:
-    """Ids of all roles, by name and from every file, none beyond the vocabulary."""
+    """Yields the ids of all roles, by token and by id, from all files, without ids outside the vocabulary."""
     inner = mapping(settings.config.get("text_config") or {}, "text_config")
     for field in FIELDS:
         if (name := token_of(settings, field)) in vocab.ids:
@@ -101,7 +101,10 @@ def every_role_id(settings: Settings, vocab: Vocabulary) -> Iterator[int]:
 
 
 def role_ids(settings: Settings, vocab: Vocabulary, role: str) -> list[int]:
-    """Ids of a role: by the token's name, then from generation_config.json, else from config.json."""
+    """Ids of a role: by its token, then from generation_config.json, else from config.json.
+
+    Raises ModelFormatError for an id outside the vocabulary.
+    """
     name = token_of(settings, role)
     ids = [vocab.ids[name]] if name in vocab.ids else []
     key = f"{role}_token_id"
@@ -114,12 +117,12 @@ def role_ids(settings: Settings, vocab: Vocabulary, role: str) -> list[int]:
 
 
 def _checked_ids(value: object, key: str, size: int) -> list[int]:
-    """One id or a list of them; -1 stands for none in old files."""
+    """An id or a list of ids; old files write -1 for no id. Raises ModelFormatError."""
     ids = cast("list[object]", value) if isinstance(value, list) else [value]
     for token_id in ids:
         if type(token_id) is not int or not -1 <= token_id < size:
             raise ModelFormatError(
-                f"{key} is {shown(token_id)}, want an id below vocab_size, {size}",
+                f"{key} is {shown(token_id)}, expected an id below vocab_size, {size}",
                 key=key,
                 got=token_id,
                 want=size,

@@ -1,4 +1,4 @@
-"""The vocabulary of a tokenizer.json: tokens, ids, added tokens and merges, checked against each other."""
+"""The vocabulary of a tokenizer.json: tokens, ids, added tokens and merges, with consistency checks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import cast
 from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.hf.values import Json, array, flag, mapping, shown, text, unicode
 
-MAX_VOCAB = 1 << 22  # sixteen times the largest known; every id costs memory, also without a token
+MAX_VOCAB = 1 << 22  # 16 times the largest known; an id without a token costs memory too
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A token that text may name outright, with the fields of `tokenizers`' AddedToken.
+    """A token that text may name, with the fields of `tokenizers`' AddedToken.
 
-    `overridden`: a rule of text/tokenizers/steering.py makes the token steer.
+    `overridden`: a rule of control_tokens.py makes it a control token.
     """
 
     content: str
@@ -29,29 +29,29 @@ class Added:
     overridden: bool = False
 
     @property
-    def steers(self) -> bool:
-        """Whether it steers the model: then only trusted text may name it, and decoding leaves it out."""
+    def is_control(self) -> bool:
+        """True for a control token: only trusted text may name it, and decoding leaves it out."""
         return self.special or self.overridden
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Tokens by id, ids by token, and what was added to the model's own.
+    """Tokens by id, ids by token, and the added tokens by id.
 
-    `steering`: texts of the tokens that the rules of text/tokenizers/steering.py make steer.
+    `control_texts`: texts of the control tokens by the rules of control_tokens.py.
     """
 
     tokens: list[str | None]
     ids: dict[str, int]
     added: dict[int, Added]
-    steering: frozenset[str] = frozenset()
+    control_texts: frozenset[str] = frozenset()
 
 
 def vocabulary(tokenizer: Json, model: Json, tokenizer_config: Json, size: int) -> Vocabulary:
-    """Tokens of the model and those added to it, with ids below `size`. Raises ModelFormatError.
+    """The vocabulary of the model's own and added tokens, with ids below `size`. Raises ModelFormatError.
 
-    Added tokens with ids from `size` on are left out, as converters do: no embedding has a row for them.
-    Gemma 3's text-only models share a file with those that see, and so list a token for images.
+    Added tokens with ids from `size` on are left out, as converters do: the embedding has no row for them.
+    Gemma 3's text-only models share a file with the vision models, which lists a token for images.
     """
     tokens: list[str | None] = [None] * size
     for token, token_id in own_tokens(model):
@@ -72,7 +72,7 @@ def vocabulary(tokenizer: Json, model: Json, tokenizer_config: Json, size: int) 
 
 
 def own_tokens(model: Json) -> Iterator[tuple[object, object]]:
-    """(token, id) of the model: an object of them, or Unigram's list of [token, score] in order."""
+    """Yields (token, id) of the model: items of an object, or of Unigram's list of [token, score]."""
     vocab = model.get("vocab")
     if isinstance(vocab, list):
         for i, item in enumerate(cast("list[object]", vocab)):
@@ -82,23 +82,24 @@ def own_tokens(model: Json) -> Iterator[tuple[object, object]]:
 
 
 def size_of(tokenizer: Json, model: Json, tokenizer_config: Json) -> int:
-    """One more than the highest id that the files name. Raises ModelFormatError if that cannot be."""
-    named = [token_id for _, token_id in own_tokens(model)]
-    named += [token_id for token_id, _ in _added(tokenizer, tokenizer_config)]
-    size = max((token_id for token_id in named if type(token_id) is int), default=-1) + 1
+    """The highest id in the files plus one. Raises ModelFormatError for 0 and for more than MAX_VOCAB."""
+    ids = [token_id for _, token_id in own_tokens(model)]
+    ids += [token_id for token_id, _ in _added(tokenizer, tokenizer_config)]
+    size = max((token_id for token_id in ids if type(token_id) is int), default=-1) + 1
     if 0 < size <= MAX_VOCAB:
         return size
     raise ModelFormatError(
-        f"tokenizer: its ids end at {size - 1}, want 0 to {MAX_VOCAB - 1}", key="model.vocab"
+        f"tokenizer: the highest id is {size - 1}, expected 0 to {MAX_VOCAB - 1}", key="model.vocab"
     )
 
 
 def _place(tokens: list[str | None], token: object, token_id: object) -> None:
-    """Put a token in its place, which must be free, or its own already."""
+    """Puts a token at its id. Raises ModelFormatError for an invalid id and for the id of another token."""
     name = unicode(token)
     if type(token_id) is not int or not 0 <= token_id < len(tokens):
         raise ModelFormatError(
-            f"tokenizer: {shown(name)} has id {shown(token_id)}, want one below vocab_size, {len(tokens)}",
+            f"tokenizer: {shown(name)} has id {shown(token_id)}, expected an id below vocab_size, "
+            f"{len(tokens)}",
             token=name,
             got=token_id,
             want=len(tokens),
@@ -111,7 +112,7 @@ def _place(tokens: list[str | None], token: object, token_id: object) -> None:
 
 
 def _added(tokenizer: Json, tokenizer_config: Json) -> Iterator[tuple[object, Added]]:
-    """Added tokens of tokenizer.json, then those of tokenizer_config.json, which has its ids as strings."""
+    """Yields (id, token) from tokenizer.json, then from tokenizer_config.json, where ids are strings."""
     for value in array(tokenizer.get("added_tokens") or [], "added_tokens"):
         item = mapping(value, "added_tokens")
         yield item.get("id"), _added_token(item)
@@ -129,7 +130,10 @@ def _added_token(item: Json) -> Added:
 
 
 def pairs(model: Json, ids: Mapping[str, int], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The merges, lowest rank first; what a merge makes drops the `prefix` of its right half."""
+    """Yields the merges, lowest rank first; the merged token is left + right without `prefix`.
+
+    Raises ModelFormatError for a token outside the vocabulary.
+    """
     for rank, value in enumerate(array(model.get("merges"), "model.merges")):
         left, right = _pair(value, rank)
         for token in (left, right, left + right.removeprefix(prefix)):
@@ -142,15 +146,15 @@ def pairs(model: Json, ids: Mapping[str, int], prefix: str = "") -> Iterator[tup
 
 
 def _pair(value: object, rank: int) -> tuple[str, str]:
-    """Both forms: "a b", and ["a", "b"] of newer files."""
+    """The two tokens of a merge: "a b", or ["a", "b"] in newer files."""
     parts: list[object] = [*value.split(" ")] if isinstance(value, str) else array(value, "model.merges")
     if len(parts) != 2 or not all(isinstance(part, str) and part for part in parts):
         raise ModelFormatError(
-            f"tokenizer: merge {rank} has {len(parts)} parts, want two tokens", key="model.merges"
+            f"tokenizer: merge {rank} has {len(parts)} parts, expected two tokens", key="model.merges"
         )
     return cast("tuple[str, str]", tuple(parts))
 
 
 def merged(merges: Iterable[tuple[str, str]]) -> set[str]:
-    """What merges make."""
+    """The merged tokens."""
     return {left + right for left, right in merges}

@@ -1,8 +1,8 @@
-"""Steering tokens, whatever type a file states: one table of rules for GGUF and tokenizer.json.
+"""Control tokens, whatever type a file states: one table of rules for GGUF and tokenizer.json.
 
-A token steers by one of four rules: a role's key has its id, ROLES has its text, SHAPES matches its text, or
-a chat template writes its text. The token's type is then CONTROL, and untrusted text never becomes it.
-Ordinary text keeps its ids: one character, white space, a byte and a model's own word never steer.
+A token is a control token by one of four rules: a role's key has its id, ROLES has its text, SHAPES matches
+its text, or a chat template writes its text. Its type is then CONTROL, and untrusted text never becomes it.
+Ordinary text keeps its ids: one character, whitespace, a byte and a model's own word are no control tokens.
 Source: ggml-org/llama.cpp src/llama-vocab.cpp, where a published text overrides the file's type too.
 """
 
@@ -22,7 +22,7 @@ class Role:
 
     `keys`: ids in GGUF, after tokenizer.ggml.; `fields`: tokens and ids in Hugging Face's files, before
     _token and _token_id; `ends`: published texts that end a turn; `texts`: the other published texts;
-    `prose`: published texts that prose has too, so that a NORMAL token may be a word of the model's own.
+    `prose`: published texts that occur in prose too, so that a NORMAL token may be an ordinary word.
     """
 
     keys: tuple[str, ...] = ()
@@ -85,13 +85,13 @@ ROLES: Mapping[str, Role] = {
     ),
 }  # fmt: skip
 
-# <|im_start|>, <｜User｜>, <|fim_prefix|>: no vocabulary of ordinary text has such a word.
+# <|im_start|>, <｜User｜>, <|fim_prefix|>: ordinary text has no such word.
 SHAPES = re.compile(r"<\|.+\|>|<｜.+｜>|<unused[0-9]+>", re.DOTALL)
-# Tags of HTML, which Gemma's vocabularies have as text beside BOS and EOS of other names.
+# HTML tag -> the token that has its role, if the tag is text: Gemma's vocabularies have both.
 HTML = {"<s>": "<bos>", "</s>": "<eos>"}
-# A name between brackets, as markers of a format have it.
+# A name between brackets: a marker of a chat format.
 MARKER = re.compile(r"""[<>\[\]|｜](?=.*[A-Za-z~\u0080-\U0010ffff]).+[<>\[\]|｜]""", re.DOTALL)
-# A byte's token, and strings within a template's own code.
+# Exceptions: byte tokens, and string literals of a template's code.
 NO_MARKER = re.compile("""<0x[0-9A-Fa-f]{2}>|.*['"].*""", re.DOTALL)
 SUBSCRIPT = re.compile(r"[A-Za-z0-9_]\[")
 LEAST_WRITTEN = 4  # characters of a token that a template writes; [x] and <b> are prose
@@ -105,41 +105,41 @@ FIELDS = tuple(field for role in ROLES.values() for field in role.fields)
 TEXT_KINDS = frozenset({NORMAL, USER_DEFINED, UNUSED})  # bytes stay bytes, and the unknown token unknown
 
 
-def steering_texts(
+def control_texts(
     tokens: Sequence[str], types: Sequence[int], role_ids: Iterable[int], templates: Iterable[str]
 ) -> frozenset[str]:
-    """Texts of the tokens that steer although their type is one of text.
+    """Texts of the control tokens that have a text type.
 
-    `role_ids`: the ids that the files give to roles; `templates`: sources of the chat templates. Beside a
-    control token of the same text a NORMAL token is a word.
+    `role_ids`: the ids of roles in the files; `templates`: sources of the chat templates. A NORMAL token is
+    an ordinary word if a token of type CONTROL has the same text.
     """
     kinds = dict(zip(tokens, types, strict=True))
     shaped = (token for token in kinds if token[:1] == "<" and SHAPES.fullmatch(token))
-    found = {*published(kinds), *shaped, *written(tokens, templates)}
-    found -= texts_of(tokens, types, CONTROL) - texts_of(tokens, types, USER_DEFINED)
-    found |= {tokens[i] for i in role_ids if not is_text(tokens[i], types[i])}
-    return frozenset(found)
+    control = {*published(kinds), *shaped, *written(tokens, templates)}
+    control -= texts_of(tokens, types, CONTROL) - texts_of(tokens, types, USER_DEFINED)
+    control |= {tokens[i] for i in role_ids if not is_text(tokens[i], types[i])}
+    return frozenset(control)
 
 
-def overridden(types: Sequence[int], tokens: Sequence[str], steering: Collection[str]) -> list[int]:
-    """The types, CONTROL for the tokens of these texts."""
+def overridden(types: Sequence[int], tokens: Sequence[str], control: Collection[str]) -> list[int]:
+    """The types, with CONTROL for text tokens whose text is in `control`."""
     rows = zip(types, tokens, strict=True)
-    return [CONTROL if token in steering and kind in TEXT_KINDS else kind for kind, token in rows]
+    return [CONTROL if token in control and kind in TEXT_KINDS else kind for kind, token in rows]
 
 
 def texts_of(tokens: Sequence[str], types: Sequence[int], kind: int) -> set[str]:
-    """The texts of one type."""
+    """Texts of the tokens of one type."""
     return {token for token, each in zip(tokens, types, strict=True) if each == kind}
 
 
 def is_text(token: str, kind: int) -> bool:
-    """True of ordinary text, which no role makes steer: "!" as padding, or RWKV's EOT of two line ends."""
+    """True for ordinary text that a role may have too: "!" as padding, or RWKV's EOT of two line ends."""
     blank = not token.replace("▁", " ").strip()
     return len(token) < 2 or blank or (kind == NORMAL and not is_marker(token))
 
 
 def published(kinds: Mapping[str, int]) -> Iterator[str]:
-    """The texts of ROLES among the tokens; an HTML tag only where no other text has the tag's role."""
+    """Yields the texts of ROLES among the tokens; an HTML tag only if no other token has its role."""
     yield from PUBLISHED & kinds.keys()
     for text in PROSE & kinds.keys():
         if kinds[text] != NORMAL and HTML.get(text) not in kinds:
@@ -147,7 +147,7 @@ def published(kinds: Mapping[str, int]) -> Iterator[str]:
 
 
 def written(tokens: Iterable[str], templates: Iterable[str]) -> Iterator[str]:
-    """The tokens that chat templates name outside of comments, found as in a trusted text."""
+    """Yields the tokens that chat templates write outside of comments."""
     sources = [uncommented(source) for source in templates]
     finder = Finder(Named(token, 0) for token in set(tokens) if sources and may_be_written(token))
     for source in sources:
@@ -157,16 +157,16 @@ def written(tokens: Iterable[str], templates: Iterable[str]) -> Iterator[str]:
 
 
 def may_be_written(token: str) -> bool:
-    """True of a token that is a mark of a chat format, not a word of a template's prose."""
+    """True for a marker of a chat format, false for a word of a template's prose."""
     return LEAST_WRITTEN <= len(token) <= MAX_NAME and is_marker(token)
 
 
 def is_marker(token: str) -> bool:
-    """True of a name between brackets."""
+    """True for a name between brackets."""
     return MARKER.fullmatch(token) is not None and not NO_MARKER.fullmatch(token)
 
 
 def uncommented(source: str) -> str:
-    """A template without its comments. The code stays: its strings are all that looks like a marker."""
+    """A template without its comments. The code stays, since its strings contain the markers."""
     first, *rest = source.split("{#")
     return first + "".join(part.partition("#}")[2] if "#}" in part else part for part in rest)

@@ -1,6 +1,6 @@
-"""Steering tokens that a file types as text: untrusted text never becomes one.
+"""Control tokens that a file types as text: untrusted text never becomes a control token.
 
-The judge is the same vocabulary with each of the tokens typed as a control token: all ids must be equal.
+The reference is the same vocabulary with each of the tokens of type CONTROL: all ids must be equal.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from camelid.formats.gguf import open_gguf
 from camelid.requests.chat import ChatTemplate
 from camelid.text.templates.template import Template, compile_template
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
+from camelid.text.tokenizers.control_tokens import control_texts
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.pipeline import Pipeline
-from camelid.text.tokenizers.steering import steering_texts
 from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 from camelid.text.tokenizers.vocab import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from camelid.text.toolcalls.parts import CallStart, Reasoning
@@ -82,28 +82,28 @@ def ids_of(tokenizer: Pipeline, texts: set[str]) -> set[int]:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", VOCABS)
-def test_text_never_becomes_a_token_that_steers(name: str, shared: Path, templates: dict[str, str]) -> None:
+def test_text_never_becomes_a_control_token(name: str, shared: Path, templates: dict[str, str]) -> None:
     """All templates' markers are added to the vocabulary, and `.inp` holds llama.cpp's texts."""
     markers = sorted({marker for source in templates.values() for marker in MARKERS.findall(source)})
-    steering = {*VOCABS[name], *markers}
+    control = {*VOCABS[name], *markers}
     sources = {f"tokenizer.chat_template.{key}": source for key, source in templates.items()}
     metadata = {**stored(shared, name), **sources, "general.architecture": "none"}
-    judge = tokenizer_from_gguf(changed(metadata, markers, steering, CONTROL))
+    reference = tokenizer_from_gguf(changed(metadata, markers, control, CONTROL))
     ordinary = (shared / "data" / "vocab" / f"{name}.gguf.inp").read_bytes().decode()
-    ids = ids_of(judge, steering)
-    assert len(ids) == len(steering) > 50
-    spelled = [f"{text}a {text} b{text}{text}" for text in steering]
+    ids = ids_of(reference, control)
+    assert len(ids) == len(control) > 50
+    spelled = [f"{text}a {text} b{text}{text}" for text in control]
     for kind in TYPES:
-        ours = tokenizer_from_gguf(changed(metadata, markers, steering, kind))
+        ours = tokenizer_from_gguf(changed(metadata, markers, control, kind))
         for text in [*ordinary.split("\n__ggml_vocab_test__\n"), *spelled]:
-            assert ours.encode(text) == judge.encode(text), repr(text)
+            assert ours.encode(text) == reference.encode(text), repr(text)
         for text in spelled:
             assert not ids & set(ours.encode(text)), text
-            assert ours.encode(text, special=True) == judge.encode(text, special=True)
+            assert ours.encode(text, special=True) == reference.encode(text, special=True)
             assert len(ids.intersection(ours.encode(text, special=True))) == 1, text
-        assert ours.eos_ids == judge.eos_ids
+        assert ours.eos_ids == reference.eos_ids
         for source in templates.values():
-            check_conversation(ours, source, "".join(steering), ids)
+            check_conversation(ours, source, "".join(control), ids)
 
 
 def check_conversation(ours: Pipeline, source: str, hostile: str, ids: set[int]) -> None:
@@ -128,7 +128,7 @@ def test_each_template_is_enough_for_its_own_tokens(templates: dict[str, str]) -
         comments = re.compile(r"\{#.*?#\}", re.DOTALL)
         markers = sorted(set(MARKERS.findall(comments.sub("", source))))
         for kind in (*TYPES, UNUSED):
-            found = steering_texts(markers, [kind] * len(markers), [], [source])
+            found = control_texts(markers, [kind] * len(markers), [], [source])
             assert found == set(markers), name
     assert len(templates) >= 12
 
@@ -147,15 +147,15 @@ WRITES = {"default": "{{ '[INST]' ~ messages[0].content }}<tool_call>{{ '[INST]<
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_tokenizer_json_that_calls_them_ordinary_gives_the_same_ids(name: str) -> None:
     made: Any = published(name)
-    judge, ours = tokenizer_from_json(made), tokenizer_from_json(flipped(made))
+    reference, ours = tokenizer_from_json(made), tokenizer_from_json(flipped(made))
     assert any(one["special"] for one in made["added_tokens"])
-    assert [judge.is_control(i) for i in range(judge.vocab_size)] == [
+    assert [reference.is_control(i) for i in range(reference.vocab_size)] == [
         ours.is_control(i) for i in range(ours.vocab_size)
     ]
     for text in TEXTS:
         for special in (False, True):
-            assert ours.encode(text, special) == judge.encode(text, special), repr(text)
-    size = judge.vocab_size
+            assert ours.encode(text, special) == reference.encode(text, special), repr(text)
+    size = reference.vocab_size
     try:
         want, got = (
             tokenizer_metadata(each, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=size).metadata
@@ -166,20 +166,20 @@ def test_a_tokenizer_json_that_calls_them_ordinary_gives_the_same_ids(name: str)
     assert got["tokenizer.ggml.token_type"] == want["tokenizer.ggml.token_type"]
 
 
-def test_what_a_template_writes_steers_in_a_directory_too() -> None:
+def test_markers_of_a_template_are_control_tokens_in_a_directory_too() -> None:
     made: Any = published("qwen2")
     plain, ours = tokenizer_from_json(made), tokenizer_from_json(made, chat_templates=WRITES)
     words = tokenizer_metadata(made, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=ours.vocab_size)
     calls = ids_of(ours, {"<tool_call>", "</tool_call>"})
     assert len(calls) == 2
-    for steered in (ours, tokenizer_from_gguf(words.metadata)):
+    for tokenizer in (ours, tokenizer_from_gguf(words.metadata)):
         assert calls <= set(plain.encode("<tool_call></tool_call>"))
-        assert not calls & set(steered.encode("<tool_call></tool_call>"))
-        assert calls == set(steered.encode("<tool_call></tool_call>", special=True))
-        assert steered.encode("a tEST é") == plain.encode("a tEST é")
+        assert not calls & set(tokenizer.encode("<tool_call></tool_call>"))
+        assert calls == set(tokenizer.encode("<tool_call></tool_call>", special=True))
+        assert tokenizer.encode("a tEST é") == plain.encode("a tEST é")
 
 
-def test_config_alone_names_a_token_that_steers() -> None:
+def test_config_alone_names_a_control_token() -> None:
     made: Any = flipped(published("gemma"))
     added = [*made["added_tokens"], {"id": 2000, "content": "STOP", "special": False}]
     stop = {"eos_token_id": [2, 2000], "pad_token_id": 2001}  # the padding is beyond the vocabulary
@@ -188,7 +188,7 @@ def test_config_alone_names_a_token_that_steers() -> None:
     assert 2000 not in ours.encode("STOP")
 
 
-def test_merges_that_make_a_token_that_steers_are_left_out() -> None:
+def test_merges_that_make_a_control_token_are_left_out() -> None:
     tokens = ["<unk>", "<", "s", ">", "<s", "<s>", "<s>s"]
     facts = {"merges": ["< s", "<s >", "<s> s"], "bos_token_id": 5, "add_space_prefix": False}
     stored = sentencepiece_bpe(tokens, [0.0] * 7, types=[UNKNOWN, *[NORMAL] * 6], **facts)
@@ -209,20 +209,20 @@ def test_ordinary_text_keeps_its_ids_whatever_names_it() -> None:
     assert made.encode("ab!") == [9, 1]
 
 
-def test_prose_of_a_template_is_no_token_that_steers() -> None:
+def test_prose_of_a_template_is_no_control_token() -> None:
     """Words that a template writes, a box of a list, and the tags of HTML beside BOS and EOS."""
     words = ["user", "\n", "[x]", "<b>", "<0x0A>", "Human:", "->", "<s>", "</s>", "<bos>", "<eos>", "<|x|>"]
     words += ["<end>", "[last]", "['role']"]
     source = "{{ 'user' }}\n- [x] <b>Human:</b> -> <0x0A> {# <end> #}{{ messages[last].content['role'] }}"
     kinds = [USER_DEFINED] * len(words)
-    assert steering_texts(words, kinds, [], [source]) == {"<bos>", "<eos>", "<|x|>"}
-    assert steering_texts(["<s>", "</s>"], [USER_DEFINED] * 2, [], []) == {"<s>", "</s>"}
-    assert steering_texts(["<s>", "</s>", "[INST]"], [NORMAL] * 3, [1], []) == {"</s>"}
+    assert control_texts(words, kinds, [], [source]) == {"<bos>", "<eos>", "<|x|>"}
+    assert control_texts(["<s>", "</s>"], [USER_DEFINED] * 2, [], []) == {"<s>", "</s>"}
+    assert control_texts(["<s>", "</s>", "[INST]"], [NORMAL] * 3, [1], []) == {"</s>"}
     twice = ["<|im_end|>"] * 2
-    assert steering_texts(twice, [CONTROL, NORMAL], [], []) == set()
+    assert control_texts(twice, [CONTROL, NORMAL], [], []) == set()
     assert (
-        steering_texts(twice, [CONTROL, USER_DEFINED], [], [])
-        == steering_texts(twice, [3, 1], [1], [])
+        control_texts(twice, [CONTROL, USER_DEFINED], [], [])
+        == control_texts(twice, [3, 1], [1], [])
         != set()
     )
 
