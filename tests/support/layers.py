@@ -1,6 +1,6 @@
-"""The rooms of `core/camelid` and the arrows between them: each import points down this table.
+"""The packages of `core/camelid` and their allowed imports: each import points down this table.
 
-`tests/test_layers.py` holds every import to it; `tests/tools/draw_layers.py` draws it.
+`tests/test_layers.py` checks every import; `tests/tools/draw_layers.py` draws the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 CORE = Path(__file__).parents[2] / "core" / "camelid"
 
-# Room -> the rooms that it may import, besides itself, `errors` and `version`. A room's name is a path.
+# Package -> packages that it may import, besides itself, `errors` and `version`. A name is a path.
 ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {
@@ -51,7 +51,7 @@ EVERYWHERE = {"errors", "version"}
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module; `lazy` inside a function or for the type checker only."""
+    """One imported module; `lazy` for an import inside a function or for the type checker only."""
 
     file: str  # relative to core/camelid
     line: int
@@ -63,7 +63,7 @@ class Import:
 
 
 def imports_of(tree: ast.AST, file: str, lazy: bool = False) -> Iterator[Import]:
-    """Every import below a syntax node, the string argument of `import_module` included."""
+    """Every import below a syntax node, including the string argument of `import_module`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (Import(file, node.lineno, alias.name, lazy) for alias in node.names)
@@ -80,7 +80,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def from_modules(node: ast.ImportFrom) -> list[str]:
-    """The modules of a from-import: an imported name may be a module itself."""
+    """Modules of a from-import: an imported name may be a module itself."""
     base = node.module or "." * node.level
     named = [f"{base}.{alias.name}" for alias in node.names]
     modules = [name if is_module(name) else base for name in named]
@@ -110,14 +110,14 @@ def all_imports() -> list[Import]:
 
 
 def room_of_file(file: str) -> str:
-    """The room of a path below core/camelid: the longest one in the table."""
+    """The package of a path below core/camelid: the longest matching table entry."""
     parts = file.removesuffix(".py").split("/")
     names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
     return next((name for name in names if name in ARROWS), parts[0])
 
 
 def room_of_module(module: str) -> str:
-    """The room of a dotted module; `camelid` itself is the room `__init__`."""
+    """The package of a dotted module; `camelid` itself is the package `__init__`."""
     return room_of_file("/".join(module.split(".")[1:]) or "__init__")
 
 
@@ -126,13 +126,13 @@ def is_own(module: str) -> bool:
 
 
 def room_arrows() -> set[tuple[str, str]]:
-    """The arrows between rooms that imports really draw."""
+    """The imports between packages."""
     pairs = {(room_of_file(i.file), room_of_module(i.module)) for i in all_imports() if is_own(i.module)}
     return {(a, b) for a, b in pairs if a != b and b not in EVERYWHERE}
 
 
 def file_arrows() -> set[tuple[str, str]]:
-    """The arrows between files, lazy imports included."""
+    """The imports between files, lazy imports included."""
     return {(i.file, file_of_module(i.module)) for i in all_imports() if is_own(i.module)}
 
 

@@ -1,4 +1,4 @@
-"""One sequence in state of any kv_type, whose rows are taken away as soon as nobody may need them."""
+"""One sequence in state of any kv_type, whose rows are destroyed as soon as no query needs them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ PAGE_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """After each step, rows that no later query may look back at become NaN, and `n_more` beyond them.
-
-    `is_told`: the step says from which row on rows are kept, so that kernels do not read before.
+    """After each step, rows outside all later windows become NaN, and `n_more` rows after these. `is_told`:
+    the step declares its first kept row, so kernels read no earlier row.
     """
 
     n_more: int = 0
@@ -36,7 +35,7 @@ class _Run:
     backend: ReferenceBackend
     program: Program
     prompt: Sequence[int]
-    gone: dict[str, int] = field(default_factory=dict[str, int])  # rows lost, by group
+    gone: dict[str, int] = field(default_factory=dict[str, int])  # destroyed rows, by group
 
     @property
     def states(self) -> tuple[StateSpec, ...]:
@@ -48,7 +47,7 @@ class _Run:
 
 
 def run(model: Model, prompt: Sequence[int], chunk: int, kv_type: str, loss: Loss | None = None) -> Any:
-    """Logits [T, V] of every row, `chunk` rows a step."""
+    """Logits [T, V] of every row, `chunk` rows per step."""
     return asyncio.run(_run(model, prompt, chunk, kv_type, loss))
 
 
@@ -85,7 +84,7 @@ def _step(this: _Run, held: int, token_ids: Sequence[int], is_told: bool) -> Ste
 
 
 async def _lose(this: _Run, state: StateSpec, end: int) -> None:
-    """Rows before `end` become NaN, if the group has a window; bytes 255 mean that in every kv_type."""
+    """Fills rows before `end` with bytes 255, NaN in every kv_type, if the group has a window."""
     first = this.gone.get(state.name, 0)
     if not state.window or end <= first:
         return
@@ -99,7 +98,7 @@ async def _lose(this: _Run, state: StateSpec, end: int) -> None:
 
 
 def _tensors(state: StateSpec) -> Iterator[tuple[int, int]]:
-    """Where each tensor of each layer begins in a unit's bytes, and the bytes of its rows."""
+    """Offset of each layer's tensors in a unit's bytes, and the bytes of a row."""
     at = 0
     for _, cols in state.tensors * len(state.layers):
         each = row_bytes(state.kv_type, cols)
