@@ -1,4 +1,4 @@
-"""The README's table of architectures says what the code has."""
+"""The README's table of architectures equals the table in the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| `(\w+)` \| .* \| (\d+) \| [\d.]+e-\d+ \| [\d.]+e-\d+ \|$"
 
 
 def row_lines() -> dict[str, int]:
-    """Lines of both tables' rows, by architecture."""
+    """Line counts of both tables' rows, by architecture."""
     lines = dict.fromkeys(archs.ARCHS, 0)
     for node in ast.parse(Path(archs.__file__).read_text()).body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.Dict):
@@ -26,5 +26,5 @@ def row_lines() -> dict[str, int]:
     return lines
 
 
-def test_the_table_of_architectures_is_true() -> None:
+def test_the_table_of_architectures_matches_the_code() -> None:
     assert {name: int(n) for name, n in ROW.findall(README.read_text())} == row_lines()

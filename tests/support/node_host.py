@@ -99,7 +99,7 @@ class NodeHost:
             piece = os.read(pipe, n_bytes - len(data)) if ready else b""
             if not piece:
                 self._node.kill()
-                raise RuntimeError(f"node ended, or said nothing for {LIMIT_S} s; its words are above")
+                raise RuntimeError(f"node exited or sent no answer within {LIMIT_S} s; its stderr is above")
             data += piece
         return bytes(data)
 
