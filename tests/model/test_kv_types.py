@@ -87,7 +87,7 @@ def test_chunks_give_identical_bits(name: str, kv_type: str, chunk: int, wholes:
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("name", MODELS)
-def test_company_changes_no_bit(name: str, kv_type: str, wholes: Any) -> None:
+def test_a_batch_changes_no_bit(name: str, kv_type: str, wholes: Any) -> None:
     ids, other = prompt_of(kv_type), LONG[7:50]
     found, _ = run_all(MODELS[name], [ids, other], cuts(100, len(ids), len(other)), kv_type=kv_type)
     assert np.array_equal(found, wholes[name, kv_type])

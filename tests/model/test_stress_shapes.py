@@ -53,7 +53,7 @@ def test_a_dropped_step_leaves_no_trace(name: str, wholes: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_company_changes_no_bit(name: str, wholes: Any) -> None:
+def test_a_batch_changes_no_bit(name: str, wholes: Any) -> None:
     shape, steps = SHAPES[name], [(5, 1), (1, 12), (0, 3), (33, 9), (1, 15)]
     other = shape.token_ids[::-1]
     first, second = run(shape.model(), [shape.token_ids, other], steps)

@@ -154,7 +154,7 @@ def alone_on_reference(model: Path) -> list[Answer]:
 
 
 @pytest.mark.parametrize("name", share_of(DRIVERS))
-def test_company_changes_no_bit(name: str, model: Path) -> None:
+def test_a_batch_changes_no_bit(name: str, model: Path) -> None:
     """Promise A: three requests that share steps get the ids and the very bits that each gets alone."""
     alone, together = asyncio.run(alone_and_together(webgpu, model, need_driver(name)))
     assert together == alone

@@ -1,4 +1,4 @@
-"""What of a conversation's ids is kept: text and ids of every turn, over published templates."""
+"""Reuse of a conversation's token ids: text and ids of every turn, over published templates."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from camelid.text.tokenizers.pipeline import Frame
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 CONTROL = 1000
-# Their prompts open thoughts that later prompts leave out.
+# Their prompts open a reasoning block that later prompts omit.
 LOSE_ALL = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}
-# Its control tokens stand within answers, where SentencePiece would write spaces that nobody asked for.
+# Its control tokens occur within answers, where SentencePiece would insert unwanted spaces.
 PAIRS = [(n, v) for n in TEMPLATES for v in VOCABULARIES if (n, v) != ("openai-gpt-oss-120b", "llama-spm")]
-random.Random(1).shuffle(PAIRS)  # so that the first of a template is not always of the same vocabulary
+random.Random(1).shuffle(PAIRS)  # pairs templates with varying first vocabularies
 
 
 def plain(text: str, vocabulary: str) -> str:
-    """The text; without its spaces where SentencePiece puts one behind each control token."""
+    """The text; without its spaces where SentencePiece inserts one after each control token."""
     return text.replace(" ", "") if vocabulary == "llama-spm" else text
 
 
 def turns(name: str, chat: ChatTemplate, messages: Talk) -> Iterator[tuple[Past, Past, Rendering]]:
-    """(past before, past after, rendering) of each prompt; answers have ids of the model's own choice."""
+    """(past before, past after, rendering) of each prompt; answer ids are the model's own choice."""
     past: Past = ()
     rng, tools = random.Random(name), tools_of(name)
     for i, message in enumerate(messages):
@@ -56,8 +56,10 @@ def turns(name: str, chat: ChatTemplate, messages: Talk) -> Iterator[tuple[Past,
 
 @pytest.mark.conformance
 @pytest.mark.parametrize(("name", "vocabulary"), first_of_each(PAIRS, itemgetter(0)))
-def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str, shared: Path) -> None:
-    """The text is that of a full tokenization, answers that still stand keep their ids, and most do."""
+def test_kept_and_new_ids_decode_to_the_templates_text(name: str, vocabulary: str, shared: Path) -> None:
+    """The text equals a full tokenization, unchanged answers keep their ids, and most answers are
+    unchanged.
+    """
     chat = chat_of(shared, name, vocabulary)
     n_answers = n_kept = 0
     for _, messages in talks():
@@ -80,7 +82,7 @@ def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str,
 
 
 class Letters:
-    """A tokenizer of one id a character and `<x>` for a control token, if it is trusted."""
+    """A tokenizer with one id per character, and `<x>` for a control token in trusted text."""
 
     frame = Frame(before=(1,))
 
@@ -109,8 +111,8 @@ def talk(*spans: tuple[str, bool]) -> Rendering:
 
 T, F = True, False
 FIRST = talk(("<u>", T), ("hi", F), ("<e><a>", T))
-OWN = (9001, 9002)  # ids that no text has
-# What comes after FIRST and the answer OWN, and how many ids are kept of 1, <u>, h, i, <e>, <a>, OWN.
+OWN = (9001, 9002)  # ids outside any text
+# The rendering after FIRST and the answer OWN, and the number of kept ids of 1, <u>, h, i, <e>, <a>, OWN.
 LATER: dict[str, tuple[Rendering, int]] = {
     "goes on": (
         talk(("<u>", T), ("hi", F), ("<e><a>", T), ("so", F), ("<e><u>", T), ("b", F), ("<a>", T)),
@@ -142,41 +144,41 @@ def test_pasts_are_cut_where_the_rendering_differs(case: str) -> None:
     ]
 
 
-def test_a_name_that_a_person_wrote_is_no_place_to_cut() -> None:
+def test_untrusted_control_token_text_is_no_cut() -> None:
     past = renewed((), talk(("<u>", T), ("a<e>bc", F), ("<e><a>", T)), LETTERS)
     later = talk(("<u>", T), ("a<e>bd", F), ("<e><a>", T))
     assert held(past, later, LETTERS) == ()
 
 
 class Hungry(Letters):
-    """Control tokens take the space before them."""
+    """A tokenizer whose control tokens absorb a preceding space."""
 
     def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
         ids = super().encode_spans(spans, opens=opens)
         return [i for i, after in zip(ids, [*ids[1:], 0], strict=True) if i != ord(" ") or after < CONTROL]
 
 
-def test_an_earlier_cut_is_tried_where_ids_reach_over_a_later_one() -> None:
+def test_an_earlier_cut_is_tried_where_ids_span_a_later_one() -> None:
     hungry = cast(Tokenizer, Hungry())
     past = renewed((), talk(("<u>a<u>b <e>c", T)), hungry)
     later = talk(("<u>a<u>b <e>d", T))
     assert ids_of(held(past, later, hungry)) == [1, CONTROL + ord("u"), ord("a")]
 
 
-def test_nothing_holds_behind_a_cut() -> None:
-    """Not even an answer that reads as what stands there now: its ids may be others."""
+def test_no_ids_are_kept_after_a_cut() -> None:
+    """Even an answer with equal text is dropped: its ids may differ."""
     past = (*renewed((), FIRST, LETTERS), Piece("<e>", OWN[:1], is_answer=True))
     later, n_kept = LATER["other end"]
     assert later.text.startswith("<e>", len("<u>hi"))
     assert len(ids_of(held(past, later, LETTERS))) == n_kept
 
 
-def test_what_a_template_wrote_before_all_else_is_not_written_twice() -> None:
+def test_a_templates_preamble_is_not_repeated() -> None:
     for begin in ("", chr(*Letters.frame.before)):
         assert ids_of(renewed((), talk((begin + "<u>", T)), LETTERS)) == [1, CONTROL + ord("u")]
 
 
-# The answer's text, what a stop string left of the next token, what the template makes of it, ids kept.
+# The answer's text, the next token's text before a stop string, the template's rendering, kept ids.
 SPACES: list[tuple[str, str, str, int]] = [
     ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),
     (" so", "", "so", 0), ("so", "x", "sox", 2), ("so", "x", "so", 0), ("so", "x", "soxx", 0),
@@ -185,7 +187,7 @@ SPACES: list[tuple[str, str, str, int]] = [
 
 
 @pytest.mark.parametrize(("text", "tail", "shown", "n_kept"), SPACES)
-def test_answers_stand_whole_or_without_the_space_behind_them(
+def test_answers_are_kept_whole_or_without_trailing_space(
     text: str, tail: str, shown: str, n_kept: int
 ) -> None:
     past = answered(renewed((), FIRST, LETTERS), [ord(c) for c in text], LETTERS, tail=tail)
@@ -193,22 +195,22 @@ def test_answers_stand_whole_or_without_the_space_behind_them(
     assert len(ids_of(held(past, later, LETTERS))) == 6 + n_kept
     after = renewed(past, later, LETTERS)
     assert ids_of(after) == ids_of(renewed((), later, LETTERS))
-    assert held(after, later, LETTERS) == after, "nothing is tokenized twice"
+    assert held(after, later, LETTERS) == after, "kept text was tokenized again"
 
 
 @pytest.mark.parametrize("token_ids", [(), (ord(" "),), (ord("y"),)])
-def test_a_files_answer_that_is_not_its_ids_does_not_stand(token_ids: tuple[int, ...]) -> None:
+def test_a_files_answer_that_differs_from_its_ids_is_dropped(token_ids: tuple[int, ...]) -> None:
     assert held((Piece("other", token_ids, is_answer=True),), talk(("so", F), ("<e>", T)), LETTERS) == ()
 
 
 class Spaced(Letters):
-    """Puts a space before a first word, and leaves it out of its text."""
+    """A tokenizer that inserts a space before a first word, and omits it when decoding."""
 
     def opening_bytes(self, token_id: int) -> bytes:
         return self.token_bytes(token_id).removeprefix(b" ")
 
 
-def test_the_space_before_a_first_word_is_no_difference() -> None:
+def test_the_space_before_a_first_word_is_ignored() -> None:
     spaced = cast(Tokenizer, Spaced())
     past = answered(renewed((), FIRST, spaced), [ord(c) for c in " so"], spaced)
     for shown in ("so", " so"):
@@ -218,7 +220,7 @@ def test_the_space_before_a_first_word_is_no_difference() -> None:
 
 
 class Words:
-    """A tokenizer whose ids are whole words."""
+    """A tokenizer with a whole word per id."""
 
     PIECES = (b"one ", b"two", b" thr", b"ee", b"\xc3", b"\xa9")
 
@@ -231,7 +233,7 @@ class Words:
         return token_id < 0
 
 
-# Ids, stop strings, how the answer ended -> ids that count, text of a part of the next one.
+# Ids, stop strings, finish reason -> ids that count, text of the partial next id.
 SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
     ([0, 1, 2, 3], (), "stop", ([0, 1, 2, 3], "")),
     ([0, 1, 2, 3], (), "cancelled", ([0, 1, 2, 3], "")),
@@ -239,7 +241,7 @@ SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
     ([0, 1, 2], (" thr",), "stop", ([0, 1], "")),
     ([0, 1, 2, 3], ("three",), "stop", ([0, 1], " ")),
     ([0, 1, 2, 3], ("four",), "length", ([0, 1, 2, 3], "")),
-    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back, in case the stop would follow
+    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back as a possible stop string
     ([0, 4], (), "cancelled", ([0], "")),  # half a character
     ([0, 4, 5], (), "cancelled", ([0, 4, 5], "")),
     ([0, 4, 5, 1], ("\u00e9t",), "stop", ([0], "")),
@@ -248,7 +250,7 @@ SPOKEN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
 
 
 @pytest.mark.parametrize(("token_ids", "stops", "reason", "want"), SPOKEN)
-def test_only_ids_that_were_shown_count(
+def test_only_emitted_ids_count(
     token_ids: list[int], stops: tuple[str, ...], reason: str, want: tuple[list[int], str]
 ) -> None:
     past = (Piece("<a>", (CONTROL,)),)
