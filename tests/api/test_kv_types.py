@@ -117,7 +117,7 @@ def test_rows_that_blocks_do_not_fill_are_refused_before_a_backend_is_opened(
 
 
 @pytest.mark.parametrize("word", ["f64", "", None, ["f16"]])
-def test_a_word_that_there_is_not_is_refused(word: Any, files: dict[str, str]) -> None:
+def test_an_unknown_kv_type_is_refused(word: Any, files: dict[str, str]) -> None:
     with pytest.raises(RequestError, match=r"kv_type is .*, expected one of f32, f16, q8_0, q4_0, two-tier"):
         camelid.load(files["full"], backend="reference", kv_type=word)
 

@@ -227,7 +227,7 @@ def test_what_run_refuses(verb: tuple[str, ...], words: tuple[str, ...], said: s
     assert done.exit_code == 2 and said in done.stderr and not done.stdout
 
 
-def test_layers_that_share_keys_are_not_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_share_keys_are_not_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last layer reads the first one's."""
     spec = PRESETS["8b"]
     layers = (*spec.layers[:-1], replace(spec.layers[-1], kv_layer=0))
