@@ -1,4 +1,4 @@
-"""The exported names are sorted, documented in the README, and really there."""
+"""The exported names are sorted, documented in the README, and exist."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def documented_names() -> list[str]:
-    """The names in the first cell of each row of README's API table, which stands under a marker."""
+    """Names in the first cell of each row of README's API table, which follows a marker."""
     table = (ROOT / "README.md").read_text("utf-8").split("<!-- exported names -->")[1].split("\n\n")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     return [name for cell in cells for name in re.findall(r"`(\w+)", cell)]
 
 
-def test_all_is_sorted_without_doubles() -> None:
+def test_all_is_sorted_without_duplicates() -> None:
     # Ruff's order (RUF022): CONSTANTS, then Classes, then functions.
     def kind(name: str) -> tuple[int, str]:
         return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
@@ -45,7 +45,7 @@ def test_unknown_name_is_refused_by_name() -> None:
 
 
 def test_import_has_no_side_effects() -> None:
-    """In a fresh interpreter: no third-party module, and nothing of camelid but the package itself."""
+    """In a fresh interpreter: no third-party module, and no module of camelid except the package."""
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'core')!r}); before = set(sys.modules); import camelid; "
         "new = set(sys.modules) - before; "
@@ -58,7 +58,7 @@ def test_import_has_no_side_effects() -> None:
 
 
 def test_a_prompt_of_text_imports_no_chat() -> None:
-    """Templates, tool calls, sessions and grammars come with their first use: imports delay a first token."""
+    """Templates, tool calls, sessions and grammars are imported on first use: imports delay a first token."""
     chat = ("chat", "sessions", "grammars", "text.templates", "text.toolcalls.parser", "text.grammar")
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'core')!r}); import camelid\n"

@@ -214,7 +214,7 @@ def test_cpu_takes_what_was_predicted(
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("context", "parallel"), [(1024, 1), (100, 3)])
-def test_webgpu_takes_what_was_predicted_but_for_padding(context: int, parallel: int) -> None:
+def test_webgpu_uses_the_predicted_bytes_plus_padding(context: int, parallel: int) -> None:
     """Each buffer is padded to 16 bytes: multiples of that are met exactly, the others to their padding."""
     show_drivers()
     adapter = need_driver("llvmpipe")

@@ -282,7 +282,7 @@ REFUSED: dict[str, tuple[Callable[[CpuBackend], Awaitable[object]], str]] = {
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_refuses(call: str) -> None:
+def test_refuses_invalid_calls(call: str) -> None:
     refused, message = REFUSED[call]
 
     async def run(backend: CpuBackend) -> None:
@@ -308,7 +308,7 @@ def test_refuses_unless_open(call: str) -> None:
         asyncio.run(close_after(UNOPENED[call]))
 
 
-def test_units_lie_apart() -> None:
+def test_units_do_not_overlap() -> None:
     async def run(backend: CpuBackend) -> list[bytes]:
         await backend.open(OpenSpec(threads=1))
         await backend.allocate([KV], POOLS)

@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_refuses(project: Project, wrong: str) -> None:
+def test_refuses_invalid_calls(project: Project, wrong: str) -> None:
     breaks, message = WRONG[wrong]
     breaks(project)
     said = project.python("-c", REFUSED)

@@ -1,6 +1,6 @@
-"""Every architecture on lavapipe: the logits of its golden model are the reference's.
+"""Every architecture on lavapipe: the logits of its golden model equal the reference's.
 
-Ordinary runs hold one shape of each model type, exhaustive runs the others.
+Ordinary runs test one shape of each model type, exhaustive runs the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parity
 
 CASES = load_cases()
 MAX_NMSE = 1e-10  # measured: up to about 1e-12
-CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step
 
 
 @pytest.mark.parametrize("dtype", ["bf16", exhaustive("f32")])

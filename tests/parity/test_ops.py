@@ -1,6 +1,6 @@
 """Every op of the webgpu backend against the reference: on lavapipe, and in exhaustive runs on SwiftShader.
 
-Ordinary runs hold the cases of `sample_of_types`, exhaustive runs the others.
+Ordinary runs test the cases of `sample_of_types`, exhaustive runs the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from camelid.plan.ops import OPS
 
 pytestmark = pytest.mark.parity
 
-# Ops that the reference alone has so far: webgpu refuses them by name.
+# Ops of the reference alone: webgpu refuses them by name.
 REFERENCE_ONLY = {
     "affine", "attend_rows", "concat", "conv1d", "cutoff", "emit", "length", "linear_heads", "mix", "pool",
     "scan_delta", "scan_mamba2",
@@ -49,5 +49,5 @@ def test_op_matches_reference(i: int, results: dict[int, OpResult]) -> None:
 
 
 def test_every_op_has_a_kernel_and_a_case() -> None:
-    covered: set[str] = {case.op for case in OP_CASES} | {"tables", "candidates"}  # which other cases hold
+    covered: set[str] = {case.op for case in OP_CASES} | {"tables", "candidates"}  # covered by other cases
     assert set(KERNELS) == set(OPS) - REFERENCE_ONLY == covered
