@@ -178,7 +178,7 @@ def test_kernels_that_round_must_announce_it(op: str, type_name: str, rounded: A
 
 
 def test_no_activation_is_a_tie() -> None:
-    """Where 127 / largest and its inverse differ in the last bit, kernels would round ties differently."""
+    """Kernels may round ties differently: 127 / largest and its inverse can differ in the last bit."""
     case = next(p.made() for p in all_cases(["q4_0"], "linear") if p.weight_type == "q4_0").case
     x = np.arange(-128, 128, dtype=np.float32)[None] / np.float32(2.0)  # halves of each code
     x[:, ::32] = 127.0

@@ -113,7 +113,7 @@ def test_ids_equal_the_definitions(seed: int) -> None:
 
 
 def test_top_p_stops_where_the_sum_is_p_exactly() -> None:
-    """Of four equal tokens the first two reach half of the probability."""
+    """The first two of four equal tokens reach half of the probability."""
     how = StepSampling(temperature=9.0, top_k=4, top_p=0.5, seed=3)
     rows = run(OpCase(op="sample", views={"logits": np.zeros((60, 4), np.float32)}, sampling=(how,))).rows
     assert {row.token_id for row in rows} == {0, 1}

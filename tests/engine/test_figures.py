@@ -37,7 +37,7 @@ def answer(engine: StepEngine, n: int) -> Completion:
 
 
 def test_no_second_is_counted_for_two_steps() -> None:
-    """Of two steps in flight, the second counts from the end of the first."""
+    """A step that overlaps another counts from the end of the other."""
     ticks, seen = Ticks(), list[StepStats]()
     engine = ticking(ticks)
     engine.hooks.append(seen.append)

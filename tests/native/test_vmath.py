@@ -121,7 +121,7 @@ def test_errors_over_all_of_float32(vmath: ctypes.CDLL, inputs: F32, name: str) 
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_functions_are_monotone_at_their_ends(vmath: ctypes.CDLL, name: str) -> None:
-    """Where functions vanish, overflow or saturate, they stay monotone."""
+    """Functions stay monotone at underflow, overflow and saturation."""
     low = 0.0 if name == "log" else -120.0
     for ends in ((low, 120.0), (1e4, 3e38), (0.0, 1e-37), *([(-3e38, -1e4)] if name != "log" else [])):
         x = np.linspace(*ends, 4096, dtype=np.float64).astype(np.float32)
