@@ -1,5 +1,5 @@
 /* The host joins between ops and leaves at the ends of runs, beside one thread and beside three. Each item is
- * computed once, after all items of the previous op, in the pool's float mode, also on the host. Exits with 0. */
+ * computed once, after all items of the previous op, in the pool's float mode (the host's, too). */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdint.h>

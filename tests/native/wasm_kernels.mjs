@@ -1,5 +1,5 @@
-// The WASM modules of the kernels without the page's executor: a module in a memory, its threads, and programs
-// of matrix products. For tests and measurements, in Node.
+// The WASM modules of the kernels without the page's executor: a module in a memory, its threads, and
+// programs of matrix products. For tests and measurements, in Node.
 
 import { readFileSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";

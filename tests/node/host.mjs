@@ -1,5 +1,5 @@
 // Serves an executor of the page to Python, over standard input and output: `node host.mjs --executor wasm`.
-// A message is two lengths (u32), a call as JSON, then bytes; an answer has the same form. Calls run in order.
+// A message is two lengths (u32), a call as JSON, then bytes; so is an answer. Calls run in order.
 
 import { open, readFile } from "node:fs/promises";
 import { setFlagsFromString } from "node:v8";

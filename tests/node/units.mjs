@@ -128,7 +128,7 @@ function takeOne(memory, held, bytes, mark) {
 
 function giveOne(memory, held, random) {
   const [at, { bytes, mark }] = [...held][random(held.size)];
-  assert.ok(memory.bytes.subarray(at, at + bytes).every((byte) => byte === mark), "another block's write overlaps");
+  assert.ok(memory.bytes.subarray(at, at + bytes).every((byte) => byte === mark), "two blocks overlap");
   memory.give(at, bytes);
   held.delete(at);
 }

@@ -2,7 +2,7 @@
 // [--variant simd|relaxed] [--threads n] [--cols n]`; reads the modules in native/camelid_native/lib.
 //
 // Like tests/perf/cpu_matrix.py: decode is one row by a matrix larger than the caches, in GB/s of
-// panels; prefill 512 rows, in GOPS (two operations a weight and row). Best of several runs. The native figure:
+// panels; prefill 512 rows, in GOPS (two operations a weight and row). Best of several runs. Native figure:
 // `python -m tests.perf.cpu_matrix --variant avx2`.
 
 import { parseArgs } from "node:util";

@@ -1,6 +1,6 @@
 // Calls a function of a Python file inside Pyodide: node pyodide.mjs SITE FILE FUNCTION DATA
-// SITE holds the page's own archives, so that the test runs the page's code. FUNCTION receives the path of DATA
-// and returns JSON text, which is printed; {"error"} after a failure.
+// SITE holds the page's own archives, so that the page's code runs. FUNCTION receives DATA's path and
+// returns JSON text, which is printed; {"error"} after a failure.
 import { readFileSync } from "node:fs";
 import { loadPyodide } from "../../node_modules/pyodide/pyodide.mjs";
 
