@@ -14,13 +14,13 @@ from tests.support.layers import (
     EVERYWHERE,
     Import,
     all_imports,
-    circles,
+    cycles,
     file_arrows,
     imports_of,
     is_own,
-    room_arrows,
-    room_of_file,
-    room_of_module,
+    package_arrows,
+    package_of_file,
+    package_of_module,
 )
 
 # File (or a folder with its slash) -> third-party modules that it may import.
@@ -58,7 +58,7 @@ def breaks_arrow(found: Import) -> str | None:
         return None
     if found.file in ALONE:
         return f"{found}, but must run where camelid is absent"
-    source, target = room_of_file(found.file), room_of_module(found.module)
+    source, target = package_of_file(found.file), package_of_module(found.module)
     if target in {source, *EVERYWHERE} | ARROWS[source]:
         return None
     return f"{found}: {source} may import {sorted(ARROWS[source] | EVERYWHERE)}, not {target}"
@@ -68,8 +68,8 @@ def breaks_door(found: Import) -> str | None:
     top = found.module.split(".")[0]
     if top == "camelid" or top == "__future__":
         return None
-    for room, modules in FORBIDDEN.items():
-        if top in modules and found.file.startswith(room):
+    for package, modules in FORBIDDEN.items():
+        if top in modules and found.file.startswith(package):
             return f"{found}: {modules[top]}"
     if top in sys.stdlib_module_names:
         return None
@@ -82,7 +82,7 @@ def breaks_door(found: Import) -> str | None:
 
 def test_every_file_is_in_a_listed_package() -> None:
     files = (path.relative_to(CORE).as_posix() for path in CORE.rglob("*.py") if path.name != "__init__.py")
-    lost = [file for file in files if room_of_file(file) not in ARROWS]
+    lost = [file for file in files if package_of_file(file) not in ARROWS]
     assert not lost, f"{lost}: add the package to tests/support/layers.py"
 
 
@@ -91,19 +91,19 @@ def test_imports_point_down() -> None:
 
 
 def test_every_allowed_import_exists() -> None:
-    declared = {(room, below) for room, rooms in ARROWS.items() for below in rooms}
-    assert sorted(declared - room_arrows()) == [], "the table allows imports that do not exist"
+    declared = {(package, below) for package, packages in ARROWS.items() for below in packages}
+    assert sorted(declared - package_arrows()) == [], "the table allows imports that do not exist"
 
 
 def test_no_import_cycles() -> None:
-    declared = {(room, below) for room, rooms in ARROWS.items() for below in rooms}
-    assert circles(declared) == []
-    assert circles(room_arrows()) == []
-    assert circles(file_arrows()) == [], "files import each other in a cycle (lazy imports included)"
+    declared = {(package, below) for package, packages in ARROWS.items() for below in packages}
+    assert cycles(declared) == []
+    assert cycles(package_arrows()) == []
+    assert cycles(file_arrows()) == [], "files import each other in a cycle (lazy imports included)"
 
 
 def test_cycles_are_detected() -> None:
-    assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == [["a", "b", "c"]]
+    assert cycles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == [["a", "b", "c"]]
 
 
 def test_third_party_imports_are_in_allowed_files() -> None:

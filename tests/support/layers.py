@@ -1,6 +1,6 @@
 """The packages of `core/camelid` and their allowed imports: each import points down this table.
 
-`tests/test_layers.py` checks every import; `tests/tools/draw_layers.py` draws the table.
+`tests/test_layers.py` checks every import against the table.
 """
 
 from __future__ import annotations
@@ -109,25 +109,27 @@ def all_imports() -> list[Import]:
     return found
 
 
-def room_of_file(file: str) -> str:
+def package_of_file(file: str) -> str:
     """The package of a path below core/camelid: the longest matching table entry."""
     parts = file.removesuffix(".py").split("/")
     names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
     return next((name for name in names if name in ARROWS), parts[0])
 
 
-def room_of_module(module: str) -> str:
+def package_of_module(module: str) -> str:
     """The package of a dotted module; `camelid` itself is the package `__init__`."""
-    return room_of_file("/".join(module.split(".")[1:]) or "__init__")
+    return package_of_file("/".join(module.split(".")[1:]) or "__init__")
 
 
 def is_own(module: str) -> bool:
     return module.split(".")[0] == "camelid"
 
 
-def room_arrows() -> set[tuple[str, str]]:
+def package_arrows() -> set[tuple[str, str]]:
     """The imports between packages."""
-    pairs = {(room_of_file(i.file), room_of_module(i.module)) for i in all_imports() if is_own(i.module)}
+    pairs = {
+        (package_of_file(i.file), package_of_module(i.module)) for i in all_imports() if is_own(i.module)
+    }
     return {(a, b) for a, b in pairs if a != b and b not in EVERYWHERE}
 
 
@@ -142,7 +144,7 @@ def file_of_module(module: str) -> str:
     return found.relative_to(CORE).as_posix()
 
 
-def circles(arrows: set[tuple[str, str]]) -> list[list[str]]:
+def cycles(arrows: set[tuple[str, str]]) -> list[list[str]]:
     """Groups of nodes that reach each other (Tarjan, 1972), each sorted."""
     targets: dict[str, list[str]] = {}
     for a, b in sorted(arrows):
