@@ -1,4 +1,4 @@
-"""Run-ahead depth: short decode-only steps run further ahead than two, all other steps do not."""
+"""Run-ahead depth: only short decode steps run more than two ahead."""
 
 from __future__ import annotations
 

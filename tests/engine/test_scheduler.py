@@ -94,7 +94,7 @@ def test_seat_is_kept_while_a_step_is_in_flight() -> None:
     assert made.state.is_idle
 
 
-def test_all_logits_takes_its_own_program_and_turns() -> None:
+def test_all_logits_has_its_own_program_and_turns() -> None:
     made = scheduler(12, 2, all_logits=1)
     assert advance(made) == (ALL_LOGITS, [(0, 8, 8)])
     assert advance(made) == (MIXED, [(1, 2, 1)])

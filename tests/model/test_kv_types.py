@@ -54,7 +54,7 @@ PLAIN = [
 
 @pytest.mark.parametrize(("name", "kv_type"), [*PLAIN, ("gemma3n", "f16")])
 def test_logits_equal_the_plain_model_s(name: str, kv_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Much closer than logits over float32 keys and values."""
+    """The error is far below the difference to float32 keys and values."""
     shape = SHAPES[name]
     exact = shape.oracle()
     monkeypatch.setattr(plain, "attend", through(kv_type))
@@ -94,11 +94,11 @@ def test_a_batch_changes_no_bit(name: str, kv_type: str, wholes: Any) -> None:
     assert np.array_equal(found, wholes[name, kv_type])
 
 
-@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("is_declared", [False, True])
 @pytest.mark.parametrize("kv_type", KV_TYPES)
-def test_rows_outside_a_window_are_never_read(kv_type: str, is_told: bool, wholes: Any) -> None:
+def test_rows_outside_a_window_are_never_read(kv_type: str, is_declared: bool, wholes: Any) -> None:
     """Sliding-window layers and the tail: rows outside the window become NaN, and no bit changes."""
-    lossy = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(is_told=is_told))
+    lossy = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(is_declared=is_declared))
     assert np.array_equal(lossy, wholes["mixed", kv_type])
 
 
@@ -120,13 +120,15 @@ def test_a_short_text_is_read_from_the_tail_alone(name: str, wholes: Any) -> Non
 
 @pytest.mark.parametrize(("kv_type", "n_more"), [("f32", 1), ("q8_0", 1), ("two-tier", 1)])
 def test_a_window_has_no_excess_row(kv_type: str, n_more: int) -> None:
-    assert not np.isfinite(run(MODELS["mixed"], SHORT, 7, kv_type, Loss(n_more=n_more, is_told=False))).all()
+    assert not np.isfinite(
+        run(MODELS["mixed"], SHORT, 7, kv_type, Loss(n_more=n_more, is_declared=False))
+    ).all()
 
 
 @pytest.mark.parametrize(("n_more", "is_enough"), [(1, True), (2, False)])
 def test_the_tail_s_window(n_more: int, is_enough: bool) -> None:
     """At most 319 of the 320 rows are read: the border moves when the 64th row leaves."""
-    found = run(MODELS["latent"], LONG, 1, "two-tier", Loss(n_more=n_more, is_told=False))
+    found = run(MODELS["latent"], LONG, 1, "two-tier", Loss(n_more=n_more, is_declared=False))
     assert np.isfinite(found).all() == is_enough
 
 

@@ -10,7 +10,7 @@ from camelid_native.cpu.api import Library
 
 
 @pytest.fixture(autouse=True)
-def threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def pool_without_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps the waiting host from computing: in short ops it arrives too late, so that a test requesting a
     thread per processor would have one fewer.
     """

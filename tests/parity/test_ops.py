@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import DRIVERS, need_driver
-from tests.support.parity.case_numbers import asked, numbers
+from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, sample_of_types
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
@@ -34,7 +34,7 @@ REFERENCE_ONLY = {
 @pytest.fixture(scope="module", params=share_of(DRIVERS))
 def results(request: Any) -> dict[int, OpResult]:
     """The result of each case in this run."""
-    chosen, backend = asked(request), open_backend("Vulkan")
+    chosen, backend = requested(request), open_backend("Vulkan")
     spec = OpenSpec(adapter=need_driver(request.param), default_limits=True)
     results = asyncio.run(run_on(backend, spec, [OP_CASES[i] for i in chosen]))
     assert request.param in backend.capabilities().device

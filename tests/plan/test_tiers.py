@@ -76,7 +76,7 @@ def test_bytes_are_counted_by_tier() -> None:
     assert moved(tiered, "attention", n_rows=2, keys=300) == 300 * HALF
 
 
-def test_a_window_bounds_what_attention_reads() -> None:
+def test_a_window_bounds_the_rows_read_by_attention() -> None:
     plan = attention_plan((LOCAL,), "window", window=8)
     assert moved(plan, "attention", n_rows=3, keys=1500) == 3 * 8 * HALF
     assert moved(plan, "attention", n_rows=3, keys=6) == 6 * HALF

@@ -22,12 +22,13 @@ PAGE_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """After each step, rows outside all later windows become NaN, and `n_more` rows after these. `is_told`:
-    the step declares its first kept row, so kernels read no earlier row.
+    """Rows outside all later windows, and the next `n_more` rows, become NaN after each step.
+
+    With `is_declared`, the step declares its first kept row, so that kernels read no earlier row.
     """
 
     n_more: int = 0
-    is_told: bool = True
+    is_declared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ async def _run(model: Model, prompt: Sequence[int], chunk: int, kv_type: str, lo
     this = _Run(backend, await backend.compile(plan), prompt)
     logits: list[Any] = []
     for held in range(0, len(prompt), chunk):
-        step = _step(this, held, prompt[held : held + chunk], loss is not None and loss.is_told)
+        step = _step(this, held, prompt[held : held + chunk], loss is not None and loss.is_declared)
         rows = await backend.read(backend.run(this.program, encode_step(step, plan.layout)))
         logits += [np.array(row.logits) for row in rows]
         for state in plan.states if loss else ():
@@ -68,13 +69,13 @@ async def _run(model: Model, prompt: Sequence[int], chunk: int, kv_type: str, lo
     return np.stack(logits)
 
 
-def _step(this: _Run, held: int, token_ids: Sequence[int], is_told: bool) -> Step:
+def _step(this: _Run, held: int, token_ids: Sequence[int], is_declared: bool) -> Step:
     step = Step(outputs=[(i, 0, held + i + 1) for i in range(len(token_ids))], sampling=[StepSampling()])
     step.rows = [
         StepRow(source=FROM_ID, value=token, sequence=0, state_row=held + i, positions=(held + i,))
         for i, token in enumerate(token_ids)
     ]
-    groups = tuple((1, this.gone.get(s.name, 0) if is_told else 0, held) for s in this.states)
+    groups = tuple((1, this.gone.get(s.name, 0) if is_declared else 0, held) for s in this.states)
     step.sequences = [StepSequence(first_row=0, rows=len(token_ids), groups=groups)]
     if not held:
         paged = [group for group, state in enumerate(this.states) if state.kind != "ring"]
