@@ -73,7 +73,7 @@ def show(tallies: dict[str, Tally], seconds: float, seed: int) -> int:
         print(f"{name:<20}{tally.kinds.total():>9}  {worst}  {kinds}")
     for name, tally in tallies.items():
         for why, path in tally.findings.items():
-            print(f"FINDING in {name}: {why}; file kept as {path}")
+            print(f"FINDING in {name}: {why}; file stored as {path}")
     n_cases = sum(tally.kinds.total() for tally in tallies.values())
     n_findings = sum(len(tally.findings) for tally in tallies.values())
     print(f"{n_cases} cases in {seconds:.0f} s, {n_findings} different findings, seed {seed}")

@@ -71,4 +71,4 @@ def _tensors(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
 
 
 def _no_bytes(offset: int, n: int) -> bytes:
-    raise AssertionError(f"{n} bytes at {offset} were asked for")
+    raise AssertionError(f"{n} bytes at {offset} were requested")

@@ -139,7 +139,9 @@ def main() -> None:
     parser.add_argument("-n", "--pairs", type=int, default=10)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["cria", "q4_0", "engine"])
-    parser.add_argument("--null", action="store_true", help="The base beside itself: the spread alone.")
+    parser.add_argument(
+        "--null", action="store_true", help="Compare the base with itself, to measure the spread."
+    )
     args = parser.parse_args()
     sides = [args.base.resolve(), (args.base if args.null else args.other).resolve()]
     rows = measure(sides, args.parts, args.pairs, args.threads)

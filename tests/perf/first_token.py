@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-p", "--n-prompt", type=int, nargs="+", default=[8, 512])
-    parser.add_argument("--imports", action="store_true", help="Also what Camelid's imports take.")
+    parser.add_argument("--imports", action="store_true", help="Also the time of Camelid's imports.")
     args = parser.parse_args()
     print("| prompt | side | seconds to the first token | of which |\n|---|---|---|---|", flush=True)
     for n_prompt in args.n_prompt:

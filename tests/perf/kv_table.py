@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=CRIA)
     parser.add_argument("--backend", nargs="+", default=["reference", "webgpu"])
     parser.add_argument("--kv-type", nargs="+", default=list(KV_TYPES))
-    parser.add_argument("--items", type=int, default=20, help="of each skill; 0 grades nothing")
+    parser.add_argument("--items", type=int, default=20, help="graded items of each skill; 0 grades none")
     parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=5)
     options = parser.parse_args()

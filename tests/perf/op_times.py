@@ -154,7 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("-t", "--threads", type=int)
-    parser.add_argument("-d", "--depth", type=int, default=512, help="Rows held, in whole chunks.")
+    parser.add_argument("-d", "--depth", type=int, default=512, help="Rows in the KV cache, in whole chunks.")
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--passes", type=int, default=9)
     args = parser.parse_args()

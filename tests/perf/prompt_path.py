@@ -56,8 +56,8 @@ def lists(files: Mapping[str, Sequence[str]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, nargs="?", default=HERE)
-    parser.add_argument("--backend", choices=BACKENDS, help="Only this one.")
-    parser.add_argument("--short", action="store_true", help="Numbers alone.")
+    parser.add_argument("--backend", choices=BACKENDS, help="Only this backend.")
+    parser.add_argument("--short", action="store_true", help="Only the numbers of files.")
     args = parser.parse_args()
     for backend in [args.backend] if args.backend else BACKENDS:
         found = trace(args.checkout.resolve(), backend)

@@ -137,8 +137,8 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("--per-shape", type=int, default=4, help="Types for each shape.")
-    parser.add_argument("--minutes", type=float, default=8, help="No file is begun after these.")
-    parser.add_argument("--json", type=Path, help="Also write all figures there.")
+    parser.add_argument("--minutes", type=float, default=8, help="No file starts after this time.")
+    parser.add_argument("--json", type=Path, help="Also write all figures to this file.")
     args = parser.parse_args()
     setting = Setting(
         cases=(PREFILL, DECODE), threads=args.threads, repetitions=args.repetitions, flash=("auto",)

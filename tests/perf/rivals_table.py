@@ -88,10 +88,10 @@ def main() -> None:
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-p", "--n-prompt", type=int, default=512)
     parser.add_argument("-n", "--n-gen", type=int, default=64)
-    parser.add_argument("--n-deep", type=int, default=16, help="Tokens generated at the depth.")
+    parser.add_argument("--n-deep", type=int, default=16, help="Tokens decoded at the depth.")
     parser.add_argument("-d", "--depth", type=int, default=DEEP)
     parser.add_argument("--kv-type", default="f16")
-    parser.add_argument("--json", type=Path, help="Also write all figures there.")
+    parser.add_argument("--json", type=Path, help="Also write all figures to this file.")
     args = parser.parse_args()
     wanted = targets(args.n_prompt, args.n_gen, args.n_deep, args.depth)
     setting = Setting(

@@ -111,7 +111,9 @@ def main() -> None:
     parser.add_argument("--backend", nargs="+", default=["reference", "webgpu"])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--hidden", type=int, help="of a random llama with 8 layers, instead of cria")
+    parser.add_argument(
+        "--hidden", type=int, help="a random llama of this hidden size and 8 layers instead of cria"
+    )
     options = parser.parse_args()
     show_drivers()
     with tempfile.TemporaryDirectory() as folder:

@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, metavar="N")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
-        "--folder", type=Path, default=ROOT / "build" / "shapes", help="Where files are kept."
+        "--folder", type=Path, default=ROOT / "build" / "shapes", help="Folder of the model files."
     )
     how = vars(parser.parse_args())
     asyncio.run(compare(shape_file(how["shape"], how["folder"]), how))

@@ -104,7 +104,7 @@ def fuzz(seeds: Iterable[int]) -> tuple[Counter[str], Failure | None]:
     for seed in seeds:
         outcome = attempt(draw_scenario(seed))
         if isinstance(outcome, Failure):
-            print(f"seed {seed} failed; making it smaller", file=sys.stderr)
+            print(f"seed {seed} failed; shrinking", file=sys.stderr)
             return seen, shrunk(outcome)
         seen += outcome
         seen["scenarios"] += 1
@@ -113,8 +113,8 @@ def fuzz(seeds: Iterable[int]) -> tuple[Counter[str], Failure | None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=10_000, help="scenarios")
-    parser.add_argument("--seed", type=int, default=0, help="of the first; each next has one more")
+    parser.add_argument("--n", type=int, default=10_000, help="number of scenarios")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first scenario, counting up")
     options = parser.parse_args()
     start = perf_counter()
     seen, failure = fuzz(range(options.seed, options.seed + options.n))

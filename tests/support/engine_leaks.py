@@ -30,7 +30,7 @@ def _units(state: KVCacheManager) -> Iterator[str]:
         if len(pool._free) + len(idle) != pool.n_units or set(pool._free) & idle:
             yield f"{group}: {len(pool._free)} free + {len(idle)} cached units of {pool.n_units}"
         if any(pool._references):
-            yield f"{group}: nobody is left, and units are held"
+            yield f"{group}: units are held without a sequence"
         known = {unit for name, unit in named if name == group}
         if known != idle:
             yield f"{group}: units {sorted(known ^ idle)} are cached or known to the cache, not both"

@@ -72,7 +72,7 @@ def print_speeds(folder: Path, shared: Path | None) -> int:
     native: list[tuple[str, float]] = json.loads(speed.report_json(str(path)))
     package = package_times(given)
     pyodide: list[tuple[str, float]] = inside_pyodide("speed.py", "report_json", path)
-    print("| what | native Python | tokenizers | Pyodide |\n|---|---|---|---|")
+    print("| task | native Python | tokenizers | Pyodide |\n|---|---|---|---|")
     for (what, seconds), (_, inside) in zip(native, pyodide, strict=True):
         other = next((f"{t * 1000:.1f} ms" for name, t in package.items() if what.startswith(name)), "")
         print(f"| {what} | {seconds * 1000:.1f} ms | {other} | {inside * 1000:.1f} ms |")

@@ -48,7 +48,7 @@ def load_gguf(path: Path) -> Loaded:
 
 
 def _no_bytes(offset: int, n: int) -> bytes:
-    raise AssertionError("a directory's facts travel inside its checkpoint")
+    raise AssertionError("a directory's facts are part of its checkpoint")
 
 
 async def run(
