@@ -1,4 +1,4 @@
-"""Bugs planted in the engine, one at a time: each must turn a guard red that is green without it."""
+"""Bugs planted in the engine, one at a time: each must fail a guard that passes without it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scenario(*actions: Action, **config: Any) -> Scenario:
 READ, FINISH = Action("read", n=3), Action("finish", n=20)
 FEW: dict[str, Any] = {"n_pages": 6, "context": 24}  # pages for one request
 LONG: dict[str, Any] = {"max_tokens": 11}
-# Each is green as it is. What shows a bug: the oracle's ids, or what an idle engine must have given back.
+# Guards pass without a bug. A bug shows in the oracle's ids or as unfreed units of an idle engine.
 GUARDS = {
     "two at once": scenario(submit(), submit(OTHER), Action("gather", n=20)),
     "second turn": scenario(submit(), FINISH, Action("again", n=3)),
@@ -68,7 +68,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def patched(owner: object, name: str, wrap: Callable[[Any], Any]) -> Plant:
-    """Puts what `wrap` makes of a function in its place."""
+    """Replaces a function by `wrap` of it."""
     return lambda monkeypatch: monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
 
 
@@ -78,7 +78,7 @@ def nothing(right: object) -> Callable[..., None]:
 
 def no_history(write: object) -> Callable[..., Any]:
     async def wrong(*args: Any) -> None:
-        """The ring holds what somebody else left there."""
+        """The ring holds another request's tokens."""
 
     return wrong
 
@@ -100,7 +100,7 @@ def later_draw(build: Any) -> Any:
 
 
 def swapped_pages(grow: Any) -> Any:
-    """The device is told of two pages the other way round than the cache."""
+    """The device receives two pages in swapped order."""
 
     def wrong(self: KVCacheManager, *args: Any) -> Any:
         change = grow(self, *args)
@@ -113,7 +113,7 @@ def swapped_pages(grow: Any) -> Any:
 
 
 def page_of_another(grow: Any) -> Any:
-    """Every second page is that of whoever took one before."""
+    """Every second page is the one last allocated to another sequence."""
     units: list[int] = []
 
     def wrong(self: KVCacheManager, *args: Any) -> Any:
@@ -128,7 +128,7 @@ def page_of_another(grow: Any) -> Any:
 
 
 def at_once(drop: Any) -> Any:
-    """A unit is free when the first of its holders lets it go; the last one says nothing."""
+    """A unit is freed at the first release; the last release does nothing."""
 
     def wrong(self: UnitPool, unit: int) -> None:
         if self._references[unit]:
@@ -139,7 +139,7 @@ def at_once(drop: Any) -> Any:
 
 
 def one_page_early(give_back: Any) -> Any:
-    """A window gives back a page that the next row still looks at."""
+    """A window frees a page that the next row still reads."""
 
     def wrong(self: KVCacheManager, allocation: Any, state: Any, first: int) -> None:
         give_back(self, allocation, state, first + 1)
@@ -148,7 +148,7 @@ def one_page_early(give_back: Any) -> Any:
 
 
 def in_place(own_pages: Any) -> Any:
-    """A page that two hold is written to without a copy."""
+    """A shared page is written without a copy."""
 
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         return []
@@ -177,7 +177,7 @@ def without(*names: str) -> Callable[[Any], Any]:
 
 
 def rows_kept(attach: Any) -> Any:
-    """Who lost its allocation goes on as if its rows were still there."""
+    """A preempted request continues as if its rows were still stored."""
 
     def wrong(self: Sequence, allocation: Any) -> None:
         attach(self, allocation)
@@ -192,12 +192,12 @@ def uncounted(most_updates: object) -> Callable[..., int]:
 
 
 def not_retired(n_valid: property) -> property:
-    """Rows count that no step has computed yet."""
+    """Rows of unfinished steps count as valid."""
     return property(lambda self: min(self.n_rows, len(self.token_ids)))
 
 
 def unhidden(own_pages: Any) -> Any:
-    """The cache still names a page that its only holder writes to."""
+    """The prefix cache still lists a page that its only holder writes."""
 
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -209,7 +209,7 @@ def unhidden(own_pages: Any) -> Any:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, the guard that must see it, and how it is planted."""
+    """A bug, the guard that must detect it, and the patch that plants it."""
 
     name: str
     guard: str
@@ -252,5 +252,5 @@ def test_guard_is_green(guard: str) -> None:
 def test_planted_bug_turns_its_guard_red(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
     outcome = attempt(GUARDS[bug.guard])
-    assert isinstance(outcome, Failure), f"{bug.guard} did not see it"
-    assert isinstance(outcome.error, AssertionError | PlanError), "the bug was not even planted"
+    assert isinstance(outcome, Failure), f"{bug.guard} did not detect it"
+    assert isinstance(outcome.error, AssertionError | PlanError), "the patched code never ran"

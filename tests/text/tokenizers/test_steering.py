@@ -1,6 +1,6 @@
-"""Steering tokens that a file types as text: untrusted text never becomes one.
+"""Control tokens that a file types as text: untrusted text never becomes such a token.
 
-The judge is the same vocabulary with each of the tokens typed as a control token: all ids must be equal.
+The oracle is the same vocabulary with each of the tokens typed as a control token: all ids must be equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from camelid.text.tokenizers.vocab import CONTROL, NORMAL, UNKNOWN, UNUSED, USER
 from camelid.text.toolcalls.parts import CallStart, Reasoning
 
 TYPES = (NORMAL, USER_DEFINED)
-# Vocabulary of the shared data -> its tokens that end, open, pad and fill, by its publisher's word.
+# Vocabulary of the shared data -> its end, begin, padding and infill tokens, by its publisher.
 VOCABS = {
     "bert-bge": ["[PAD]", "[CLS]", "[SEP]", "[MASK]"],
     "deepseek-coder": [
@@ -58,7 +58,7 @@ def stored(shared: Path, name: str) -> Mapping[str, Any]:
 def changed(metadata: Mapping[str, Any], markers: list[str], texts: set[str], kind: int) -> dict[str, Any]:
     """The metadata with more tokens, and one type for all of `texts`.
 
-    What begins a marker becomes a token too: SentencePiece joins them to it letter by letter.
+    Prefixes of a marker become tokens too: SentencePiece joins them letter by letter.
     """
     begun = {text[:end] for text in texts for end in range(2, len(text))}
     tokens, types = (metadata[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type"))
@@ -82,7 +82,7 @@ def ids_of(tokenizer: Pipeline, texts: set[str]) -> set[int]:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", VOCABS)
-def test_text_never_becomes_a_token_that_steers(name: str, shared: Path, templates: dict[str, str]) -> None:
+def test_text_never_becomes_a_control_token(name: str, shared: Path, templates: dict[str, str]) -> None:
     """All templates' markers are added to the vocabulary, and `.inp` holds llama.cpp's texts."""
     markers = sorted({marker for source in templates.values() for marker in MARKERS.findall(source)})
     steering = {*VOCABS[name], *markers}
@@ -107,7 +107,7 @@ def test_text_never_becomes_a_token_that_steers(name: str, shared: Path, templat
 
 
 def check_conversation(ours: Pipeline, source: str, hostile: str, ids: set[int]) -> None:
-    """The template's own tokens are those of a harmless conversation, whatever the user writes."""
+    """The template's own tokens equal those of a harmless conversation, for any user text."""
 
     def written(content: str) -> list[int]:
         message = {"role": "user", "content": content}
@@ -117,13 +117,13 @@ def check_conversation(ours: Pipeline, source: str, hostile: str, ids: set[int])
 
     try:
         harmless = written("hi")
-    except TemplateError:  # it wants tools
+    except TemplateError:  # it needs tools
         return
     assert written(hostile) == harmless != []
 
 
 @pytest.mark.conformance
-def test_each_template_is_enough_for_its_own_tokens(templates: dict[str, str]) -> None:
+def test_each_template_suffices_for_its_own_tokens(templates: dict[str, str]) -> None:
     for name, source in templates.items():
         comments = re.compile(r"\{#.*?#\}", re.DOTALL)
         markers = sorted(set(MARKERS.findall(comments.sub("", source))))
@@ -134,7 +134,7 @@ def test_each_template_is_enough_for_its_own_tokens(templates: dict[str, str]) -
 
 
 def flipped(made: Any) -> Any:
-    """The file with each special token called ordinary, but for the unknown one."""
+    """The file with each special token typed as ordinary, except the unknown token."""
     added = [{**one, "special": one["content"] in ("<unk>", "[UNK]")} for one in made["added_tokens"]]
     return {**made, "added_tokens": added}
 
@@ -145,7 +145,7 @@ WRITES = {"default": "{{ '[INST]' ~ messages[0].content }}<tool_call>{{ '[INST]<
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_tokenizer_json_that_calls_them_ordinary_gives_the_same_ids(name: str) -> None:
+def test_a_tokenizer_json_with_ordinary_types_gives_equal_ids(name: str) -> None:
     made: Any = published(name)
     judge, ours = tokenizer_from_json(made), tokenizer_from_json(flipped(made))
     assert any(one["special"] for one in made["added_tokens"])
@@ -161,12 +161,12 @@ def test_a_tokenizer_json_that_calls_them_ordinary_gives_the_same_ids(name: str)
             tokenizer_metadata(each, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=size).metadata
             for each in (made, flipped(made))
         )
-    except UnsupportedModelError:  # GGUF has no words for it
+    except UnsupportedModelError:  # beyond GGUF
         return
     assert got["tokenizer.ggml.token_type"] == want["tokenizer.ggml.token_type"]
 
 
-def test_what_a_template_writes_steers_in_a_directory_too() -> None:
+def test_a_templates_text_is_a_control_token_in_a_directory_too() -> None:
     made: Any = published("qwen2")
     plain, ours = tokenizer_from_json(made), tokenizer_from_json(made, chat_templates=WRITES)
     words = tokenizer_metadata(made, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=ours.vocab_size)
@@ -179,7 +179,7 @@ def test_what_a_template_writes_steers_in_a_directory_too() -> None:
         assert steered.encode("a tEST é") == plain.encode("a tEST é")
 
 
-def test_config_alone_names_a_token_that_steers() -> None:
+def test_a_config_alone_names_a_control_token() -> None:
     made: Any = flipped(published("gemma"))
     added = [*made["added_tokens"], {"id": 2000, "content": "STOP", "special": False}]
     stop = {"eos_token_id": [2, 2000], "pad_token_id": 2001}  # the padding is beyond the vocabulary
@@ -188,7 +188,7 @@ def test_config_alone_names_a_token_that_steers() -> None:
     assert 2000 not in ours.encode("STOP")
 
 
-def test_merges_that_make_a_token_that_steers_are_left_out() -> None:
+def test_merges_into_a_control_token_are_dropped() -> None:
     tokens = ["<unk>", "<", "s", ">", "<s", "<s>", "<s>s"]
     facts = {"merges": ["< s", "<s >", "<s> s"], "bos_token_id": 5, "add_space_prefix": False}
     stored = sentencepiece_bpe(tokens, [0.0] * 7, types=[UNKNOWN, *[NORMAL] * 6], **facts)
@@ -201,7 +201,7 @@ def test_merges_that_make_a_token_that_steers_are_left_out() -> None:
     assert [way.encode("<s>") for way in ways] == [[2000, ways[0].vocab.tokens.index(">")]] * 2
 
 
-def test_ordinary_text_keeps_its_ids_whatever_names_it() -> None:
+def test_ordinary_text_keeps_its_ids() -> None:
     lines = rwkv(["<s>", "\\n", "\\n\\n", "a"], eot_token_id=2)
     assert (lines.encode("a\n\na"), lines.eos_ids) == ([3, 2, 3], {2})
     facts = {"tokens": [*"a!<s>x[] ", "ab"], "merges": ["a b"], "padding_token_id": 1, "eos_token_id": 9}
@@ -209,8 +209,8 @@ def test_ordinary_text_keeps_its_ids_whatever_names_it() -> None:
     assert made.encode("ab!") == [9, 1]
 
 
-def test_prose_of_a_template_is_no_token_that_steers() -> None:
-    """Words that a template writes, a box of a list, and the tags of HTML beside BOS and EOS."""
+def test_prose_of_a_template_is_no_control_token() -> None:
+    """Words in a template, a list's checkbox, and HTML tags beside BOS and EOS."""
     words = ["user", "\n", "[x]", "<b>", "<0x0A>", "Human:", "->", "<s>", "</s>", "<bos>", "<eos>", "<|x|>"]
     words += ["<end>", "[last]", "['role']"]
     source = "{{ 'user' }}\n- [x] <b>Human:</b> -> <0x0A> {# <end> #}{{ messages[last].content['role'] }}"
