@@ -73,7 +73,7 @@ def answer(engine: StepEngine, n: int) -> None:
 def test_steps_by_the_time_they_took(most: int, seconds: tuple[float, ...], steps: int) -> None:
     ahead = RunAhead(most)
     for each in seconds:
-        ahead.note(each)
+        ahead.observe(each)
     assert ahead.steps() == steps
 
 

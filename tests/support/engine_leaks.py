@@ -24,12 +24,12 @@ def _units(state: KVCacheManager) -> Iterator[str]:
     """Pools by group, and the prefix cache: it names each unit that is kept for it, and no other."""
     if state.n_free_allocations != state.n_sequences:
         yield f"{state.n_sequences - state.n_free_allocations} allocations are held"
-    named = state._reuse._cache._holders
+    named = state._reuse._cache._entries
     for group, pool in state._pools.items():
-        idle = set(pool._idle)
+        idle = set(pool._evictable)
         if len(pool._free) + len(idle) != pool.n_units or set(pool._free) & idle:
             yield f"{group}: {len(pool._free)} free + {len(idle)} cached units of {pool.n_units}"
-        if any(pool._references):
+        if any(pool._ref_counts):
             yield f"{group}: nobody is left, and units are held"
         known = {unit for name, unit in named if name == group}
         if known != idle:

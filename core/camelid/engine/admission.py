@@ -11,7 +11,7 @@ from camelid.engine.programs import Limits
 from camelid.engine.sequence import OVERFLOWS, Request
 from camelid.errors import ContextOverflowError, PlanError, RequestError, shown
 
-MOST_SECONDS = 1e9
+MAX_TIMEOUT_S = 1e9
 # Fields that are integers, with the least and the most.
 INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
 
@@ -39,7 +39,7 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
             f"{limits.chunk - limits.parallel + 1} besides others' rows; load with a larger chunk",
             field="is_atomic",
         )
-    if request.proposer and (request.sampler_waits or request.sampling.logprobs):
+    if request.proposer and (request.samples_on_host or request.sampling.logprobs):
         raise RequestError(
             "speculation needs sampling that the device does by itself; leave out the grammar, logprobs, and "
             "the samplers that it does not have",
@@ -76,14 +76,14 @@ def check_integer(name: str, n: object, least: float = -inf, most: float = inf) 
 
 
 def _check_seconds(name: str, seconds: object) -> None:
-    if seconds is None or (type(seconds) in (int, float) and 0 < cast("float", seconds) <= MOST_SECONDS):
+    if seconds is None or (type(seconds) in (int, float) and 0 < cast("float", seconds) <= MAX_TIMEOUT_S):
         return
     raise RequestError(
-        f"{name} is {shown(seconds)}, expected seconds above 0 and up to {MOST_SECONDS:g}", field=name
+        f"{name} is {shown(seconds)}, expected seconds above 0 and up to {MAX_TIMEOUT_S:g}", field=name
     )
 
 
-def most_tokens(request: Request, context: int) -> int:
+def max_answer_tokens(request: Request, context: int) -> int:
     """The most tokens that the answer may have. ContextOverflowError if prompt and answer do not fit."""
     n_prompt, asked = request.n_prompt, request.max_tokens
     if request.all_logits:

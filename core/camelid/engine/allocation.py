@@ -21,7 +21,7 @@ class CacheAllocation:
 
     `n_steps` counts the steps built for it: each reads the recurrent slot that the one before wrote, and
     `slot_rows` says after how many rows a slot was written. `pending` are table changes that no step has
-    carried yet. `key` is that of the last of its `n_known` pages that the prefix cache was told of.
+    carried yet. `key` is that of the last of its `n_hashed` pages that the prefix cache was told of.
     """
 
     table_row: int
@@ -31,9 +31,9 @@ class CacheAllocation:
     first_page: dict[str, int]
     static_rows: int = 0
     n_steps: int = 0
-    n_known: int = 0
+    n_hashed: int = 0
     n_cached: int = 0  # rows that it found computed
-    n_own: int = -1  # rows whose pages nobody else holds; -1 before the first step
+    n_writable: int = -1  # rows whose pages nobody else holds; -1 before the first step
     pending: list[Update] = field(default_factory=list[Update])
     slot_rows: dict[int, int] = field(default_factory=dict[int, int])
 

@@ -34,14 +34,14 @@ TRASH = 1  # unit 0, table row 0: written by unused rows, never read
 
 
 @dataclass(frozen=True, slots=True)
-class TableChange:
+class CacheUpdate:
     """What a step must do to the page tables and units before its rows are written."""
 
     updates: Sequence[Update] = ()
     copies: Sequence[Copy] = ()
 
 
-NO_CHANGE = TableChange()
+NO_UPDATE = CacheUpdate()
 
 
 class KVCacheManager:
@@ -77,7 +77,7 @@ class KVCacheManager:
 
     def _pool(self, state: StateSpec, n_pages: int | None) -> UnitPool:
         def evicted(unit: int) -> None:
-            self._reuse.forget(state.name, unit)
+            self._reuse.on_evict(state.name, unit)
 
         return UnitPool(self._n_units(state, n_pages), evicted)
 
@@ -86,9 +86,9 @@ class KVCacheManager:
             return self.n_sequences
         if state.kind == RECURRENT:
             return self.n_sequences * (N_SLOTS + 1)  # one more each, for what ended requests leave
-        a_seat = self._most_pages(state, self.context)
-        fewest = a_seat if state.window else 1  # other groups bound the length of a sequence instead
-        return max(min(n_pages or self.n_sequences * a_seat, self.n_sequences * a_seat), fewest)
+        per_sequence = self._most_pages(state, self.context)
+        fewest = per_sequence if state.window else 1  # other groups bound the length of a sequence instead
+        return max(min(n_pages or self.n_sequences * per_sequence, self.n_sequences * per_sequence), fewest)
 
     def _n_pages(self, n_rows: int) -> int:
         return -(-n_rows // self.page_rows)
@@ -119,9 +119,9 @@ class KVCacheManager:
         return self._rows.n_free
 
     @property
-    def n_let_go(self) -> int:
+    def n_freed(self) -> int:
         """Grows whenever there is more room than before."""
-        return self._rows.n_let_go + sum(pool.n_let_go for pool in self._pools.values())
+        return self._rows.n_freed + sum(pool.n_freed for pool in self._pools.values())
 
     @property
     def n_evicted(self) -> int:
@@ -155,7 +155,7 @@ class KVCacheManager:
         pools = [self._rows, *self._pools.values()]
         return all(pool.n_available == pool.n_units for pool in pools)
 
-    # Seats
+    # Allocations
 
     def allocate(
         self, token_ids: Sequence[int], *, salt: str = "", reuses: bool = True, static_rows: int = 0
@@ -163,41 +163,41 @@ class KVCacheManager:
         """An allocation for these tokens, with their cached prefix; None without free units."""
         if not self._rows.n_free:
             return None
-        hit = self._reuse.find(token_ids, salt, len(token_ids) - 1 if reuses else 0)
+        hit = self._reuse.match_prefix(token_ids, salt, len(token_ids) - 1 if reuses else 0)
         self._reuse.pin(hit)
         if not self._has_room(len(token_ids), hit, static_rows):
             self._reuse.unpin(hit)
             return None
-        return self._allocated(hit, static_rows)
+        return self._new_allocation(hit, static_rows)
 
     def _has_room(self, n_rows: int, hit: PrefixHit, static_rows: int) -> bool:
         """Whether the groups have units for all these rows, a hit's being pinned."""
-        wants = {s.name: N_SLOTS - bool(hit.n_rows) for s in self._recurrent}
-        wants |= {s.name: self._still_wants(s, n_rows, hit) for _, s in self._paged if not s.window}
-        wants |= {s.name: self._n_pages(static_rows) for _, s in self._tabled if s.kind == STATIC}
-        return all(self._pools[name].n_available >= n for name, n in wants.items())
+        needed = {s.name: N_SLOTS - bool(hit.n_rows) for s in self._recurrent}
+        needed |= {s.name: self._n_missing(s, n_rows, hit) for _, s in self._paged if not s.window}
+        needed |= {s.name: self._n_pages(static_rows) for _, s in self._tabled if s.kind == STATIC}
+        return all(self._pools[name].n_available >= n for name, n in needed.items())
 
-    def _still_wants(self, state: StateSpec, n_rows: int, hit: PrefixHit) -> int:
+    def _n_missing(self, state: StateSpec, n_rows: int, hit: PrefixHit) -> int:
         """Pages for the rows that a pinned hit does not have; a page that others hold will be copied."""
         found = hit.units.get(state.name, [])
-        is_copied = hit.n_rows % self.page_rows and self._pools[state.name].references(found[-1]) > 1
+        is_copied = hit.n_rows % self.page_rows and self._pools[state.name].ref_count(found[-1]) > 1
         return self._n_pages(n_rows) - len(found) + bool(is_copied)
 
-    def _allocated(self, hit: PrefixHit, static_rows: int = 0) -> CacheAllocation:
+    def _new_allocation(self, hit: PrefixHit, static_rows: int = 0) -> CacheAllocation:
         """An allocation that holds the pinned units of a hit."""
         allocation = CacheAllocation(
-            self._rows.take(),
+            self._rows.allocate(),
             hit.key,
             pages={s.name: list(hit.units.get(s.name, ())) for _, s in self._tabled},
-            slots={s.name: self._take(s.name, 1) for s in self._rings},
+            slots={s.name: self._allocate_units(s.name, 1) for s in self._rings},
             first_page={s.name: hit.first_page.get(s.name, 0) for _, s in self._tabled},
             static_rows=static_rows,
-            n_known=hit.n_full,
+            n_hashed=hit.n_full,
             n_cached=hit.n_rows,
         )
         for state in self._recurrent:
             start = hit.units.get(state.name, [])
-            allocation.slots[state.name] = start + self._take(state.name, N_SLOTS - len(start))
+            allocation.slots[state.name] = start + self._allocate_units(state.name, N_SLOTS - len(start))
         for group, state in self._tabled:
             units = enumerate(allocation.pages[state.name])
             allocation.pending += [(group, allocation.table_row, i, unit) for i, unit in units if unit]
@@ -213,34 +213,34 @@ class KVCacheManager:
             return None
         units = {s.name: allocation.pages[s.name][: self._n_pages(n_rows)] for _, s in self._paged}
         units |= {s.name: [allocation.read_slot(s.name)] for s in self._recurrent}
-        hit = PrefixHit(n_rows, allocation.n_known, allocation.key, units, dict(allocation.first_page))
+        hit = PrefixHit(n_rows, allocation.n_hashed, allocation.key, units, dict(allocation.first_page))
         self._reuse.pin(hit)
-        allocation.n_own = -1
-        return self._allocated(hit)
+        allocation.n_writable = -1
+        return self._new_allocation(hit)
 
-    def find(self, token_ids: Sequence[int], salt: str) -> PrefixHit:
+    def match_prefix(self, token_ids: Sequence[int], salt: str) -> PrefixHit:
         """What is known of these tokens."""
-        return self._reuse.find(token_ids, salt, len(token_ids))
+        return self._reuse.match_prefix(token_ids, salt, len(token_ids))
 
     @contextmanager
-    def held(self, token_ids: Sequence[int], salt: str) -> Generator[PrefixHit]:
+    def pinned_prefix(self, token_ids: Sequence[int], salt: str) -> Generator[PrefixHit]:
         """The same, kept from being evicted meanwhile."""
-        hit = self.find(token_ids, salt)
+        hit = self.match_prefix(token_ids, salt)
         self._reuse.pin(hit)
         try:
             yield hit
         finally:
             self._reuse.unpin(hit)
 
-    def adopt(self, n_rows: int, salt: str) -> CacheAllocation | None:
+    def allocate_imported(self, n_rows: int, salt: str) -> CacheAllocation | None:
         """An allocation with units for `n_rows` imported rows; None without free units."""
         first = {s.name: first_page(s, n_rows) for _, s in self._paged}
-        wants = {name: self._n_pages(n_rows) - start for name, start in first.items()}
-        if not self._rows.n_free or any(n > self._pools[name].n_available for name, n in wants.items()):
+        needed = {name: self._n_pages(n_rows) - start for name, start in first.items()}
+        if not self._rows.n_free or any(n > self._pools[name].n_available for name, n in needed.items()):
             return None
-        units = {name: [0] * first[name] + self._take(name, n) for name, n in wants.items()}
-        units |= {s.name: self._take(s.name, 1) for s in self._recurrent}
-        allocation = self._allocated(PrefixHit(n_rows, 0, root_key(salt), units, first))
+        units = {name: [0] * first[name] + self._allocate_units(name, n) for name, n in needed.items()}
+        units |= {s.name: self._allocate_units(s.name, 1) for s in self._recurrent}
+        allocation = self._new_allocation(PrefixHit(n_rows, 0, root_key(salt), units, first))
         allocation.slot_rows |= {allocation.read_slot(s.name): n_rows for s in self._recurrent}
         return allocation
 
@@ -249,8 +249,8 @@ class KVCacheManager:
         pages = {s.name: [unit for unit in allocation.pages[s.name] if unit] for _, s in self._paged}
         return pages | {s.name: [allocation.read_slot(s.name)] for s in self._recurrent}
 
-    def _take(self, name: str, n: int) -> list[int]:
-        return [self._pools[name].take() for _ in range(n)]
+    def _allocate_units(self, name: str, n: int) -> list[int]:
+        return [self._pools[name].allocate() for _ in range(n)]
 
     def free(
         self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int, *, keeps: bool = True
@@ -260,84 +260,84 @@ class KVCacheManager:
         Only once no step in flight touches it.
         """
         if keeps:
-            self._reuse.learn_end(allocation, token_ids, n_rows)
+            self._reuse.cache_finished(allocation, token_ids, n_rows)
         for name, pages in allocation.pages.items():
             for unit in reversed(pages):  # the last pages are the first to be evicted
                 if unit:
-                    self._pools[name].drop(unit)
+                    self._pools[name].free(unit)
         for name, slots in allocation.slots.items():
             for unit in slots:
-                self._pools[name].drop(unit)
-        self._rows.drop(allocation.table_row)
+                self._pools[name].free(unit)
+        self._rows.free(allocation.table_row)
 
     # Steps
 
-    def grow(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> TableChange | None:
+    def grow(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> CacheUpdate | None:
         """Units of its own for rows `first_row` .. `n_rows` - 1; None, and no change, if there are none."""
-        if n_rows <= allocation.n_own and not self._recurrent:
-            return NO_CHANGE
-        wants = {s.name: self._wants(allocation, s, first_row, n_rows) for s in self.states}
-        if any(n > self._pools[name].n_available for name, n in wants.items()):
+        if n_rows <= allocation.n_writable and not self._recurrent:
+            return NO_UPDATE
+        needed = {s.name: self._n_needed(allocation, s, first_row, n_rows) for s in self.states}
+        if any(n > self._pools[name].n_available for name, n in needed.items()):
             return None
         copies = [
-            copy for group, s in self._paged for copy in self._own_pages(allocation, group, s, first_row)
+            copy for group, s in self._paged for copy in self._make_writable(allocation, group, s, first_row)
         ]
         for group, state in self._tabled:
             pages = allocation.pages[state.name]
             for index in range(len(pages), self._n_pages(self._rows_of(allocation, state, n_rows))):
-                pages.append(self._pools[state.name].take())
+                pages.append(self._pools[state.name].allocate())
                 allocation.pending.append((group, allocation.table_row, index, pages[-1]))
         for state in self._recurrent:
-            self._own_slot(allocation, state.name)
+            self._make_slot_writable(allocation, state.name)
         updates, allocation.pending = allocation.pending, []
-        allocation.n_own = self._n_pages(n_rows) * self.page_rows
-        return TableChange(updates, copies)
+        allocation.n_writable = self._n_pages(n_rows) * self.page_rows
+        return CacheUpdate(updates, copies)
 
     def most_updates(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> int:
         """Table changes that `grow` may come to."""
         n_new = self._n_pages(n_rows) - first_row // self.page_rows  # the first of them may be copied
-        return len(allocation.pending) + (n_new * len(self._tabled) if n_rows > allocation.n_own else 0)
+        return len(allocation.pending) + (n_new * len(self._tabled) if n_rows > allocation.n_writable else 0)
 
     @staticmethod
     def _rows_of(allocation: CacheAllocation, state: StateSpec, n_rows: int) -> int:
         return allocation.static_rows if state.kind == STATIC else n_rows
 
-    def _wants(self, allocation: CacheAllocation, state: StateSpec, first_row: int, n_rows: int) -> int:
+    def _n_needed(self, allocation: CacheAllocation, state: StateSpec, first_row: int, n_rows: int) -> int:
         """Units that `grow` would take of a group."""
         pool = self._pools[state.name]
         if state.kind == RECURRENT:
-            return int(pool.references(allocation.write_slot(state.name)) > 1)
+            return int(pool.ref_count(allocation.write_slot(state.name)) > 1)
         if state.kind == RING:
             return 0
         pages = allocation.pages[state.name]
-        shared = sum(pool.references(unit) > 1 for unit in pages[first_row // self.page_rows :] if unit)
+        shared = sum(pool.ref_count(unit) > 1 for unit in pages[first_row // self.page_rows :] if unit)
         return max(self._n_pages(self._rows_of(allocation, state, n_rows)) - len(pages), 0) + shared
 
-    def _own_pages(
+    def _make_writable(
         self, allocation: CacheAllocation, group: int, state: StateSpec, first_row: int
     ) -> list[Copy]:
         """Makes the pages from `first_row` on its own: copies what others hold, hides the rest."""
         pool, pages, copies = self._pools[state.name], allocation.pages[state.name], list[Copy]()
         for index in range(first_row // self.page_rows, len(pages)):
             unit = pages[index]
-            if pool.references(unit) == 1:
-                self._reuse.uncache(state.name, unit)
+            if pool.ref_count(unit) == 1:
+                self._reuse.invalidate(state.name, unit)
                 continue
-            pages[index] = pool.take()
+            pages[index] = pool.allocate()
             copies.append((group, unit, pages[index], first_row - index * self.page_rows))
             allocation.pending.append((group, allocation.table_row, index, pages[index]))
-            pool.drop(unit)
+            pool.free(unit)
         return [copy for copy in copies if copy[3] > 0]
 
-    def _own_slot(self, allocation: CacheAllocation, name: str) -> None:
+    def _make_slot_writable(self, allocation: CacheAllocation, name: str) -> None:
         """The slot that the next step writes is its own, or another takes its place."""
         pool, slots = self._pools[name], allocation.slots[name]
         at = (allocation.n_steps + 1) % len(slots)
-        if pool.references(slots[at]) > 1:
-            shared, slots[at] = slots[at], pool.take()
-            pool.drop(shared)
+        if pool.ref_count(slots[at]) > 1:
+            shared, slots[at] = slots[at], pool.allocate()
+            pool.free(shared)
         else:
-            self._reuse.uncache(name, slots[at])
+            self._reuse.invalidate(name, slots[at])
 
     def words(self, allocation: CacheAllocation, held: int) -> tuple[GroupWords, ...]:
         """A sequence's words for each group in its next step, which finds `held` rows."""
@@ -354,7 +354,7 @@ class KVCacheManager:
         allocation.n_steps += 1
 
     @staticmethod
-    def retreat(allocation: CacheAllocation) -> None:
+    def rollback(allocation: CacheAllocation) -> None:
         """The last step's rows will be run again: what it wrote to recurrent slots is not read."""
         allocation.n_steps -= 1
 
@@ -363,16 +363,16 @@ class KVCacheManager:
         """Whether rows can only be taken back a whole step at a time."""
         return bool(self._recurrent)
 
-    def settle(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
+    def retire_rows(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
         """`n_rows` rows are retired: the cache learns full pages, windows give back what they passed."""
-        self._reuse.learn(allocation, token_ids, n_rows)
+        self._reuse.cache_pages(allocation, token_ids, n_rows)
         for _, state in self._paged:
             if state.window:
-                self._give_back(allocation, state, first_page(state, n_rows))
+                self._free_window_pages(allocation, state, first_page(state, n_rows))
 
-    def _give_back(self, allocation: CacheAllocation, state: StateSpec, first: int) -> None:
+    def _free_window_pages(self, allocation: CacheAllocation, state: StateSpec, first: int) -> None:
         pages = allocation.pages[state.name]
         for index in range(allocation.first_page[state.name], min(first, len(pages))):
-            self._pools[state.name].drop(pages[index])
+            self._pools[state.name].free(pages[index])
             pages[index] = 0
         allocation.first_page[state.name] = max(first, allocation.first_page[state.name])

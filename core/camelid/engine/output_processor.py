@@ -16,11 +16,11 @@ STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares ker
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedRows:
     """So many rows of a sequence's share counted; `reason` if it has ended."""
 
     n_rows: int
-    reason: FinishReason | None = None
+    finish_reason: FinishReason | None = None
 
 
 class OutputProcessor:
@@ -31,7 +31,7 @@ class OutputProcessor:
         self._vocab_size = vocab_size
         self._counters = counters
 
-    def take(self, s: Sequence, rows: Seq[OutputRow], n_rows: int) -> Accepted:
+    def process(self, s: Sequence, rows: Seq[OutputRow], n_rows: int) -> AcceptedRows:
         """Takes these `n_rows` rows in order until one is not what was drafted, or the answer ends.
 
         BackendError for rows that no working device gives, NeedsAllLogits where candidates prove nothing.
@@ -46,9 +46,9 @@ class OutputProcessor:
             self._check(row, s)
             reason = accept(s, row)
             if reason or (n < len(drafts) and s.token_ids[-1] != drafts[n]):
-                return Accepted(n + 1, reason)
+                return AcceptedRows(n + 1, reason)
             self._counters.accepted += n < len(drafts)
-        return Accepted(len(rows))
+        return AcceptedRows(len(rows))
 
     def _check(self, row: OutputRow, s: Sequence) -> None:
         name = self._name

@@ -46,7 +46,7 @@ class PrefixCache:
         self.page_rows = page_rows
         self._pages: dict[bytes, CachedPage] = {}
         self._tails: dict[bytes, CachedPage] = {}  # by parent: the last one written
-        self._holders: dict[tuple[str, int], CachedPage] = {}
+        self._entries: dict[tuple[str, int], CachedPage] = {}
 
     def walk(self, token_ids: Sequence[int], salt: str) -> Iterator[tuple[bytes, CachedPage | None]]:
         """Key and entry of each full page of these tokens; no entry where the page is not known."""
@@ -82,14 +82,14 @@ class PrefixCache:
         self._tails[parent] = entry
         return entry, former
 
-    def hold(self, entry: CachedPage, group: str, unit: int) -> None:
+    def add_unit(self, entry: CachedPage, group: str, unit: int) -> None:
         """The entry's state in this group is in this unit."""
         entry.units[group] = unit
-        self._holders[group, unit] = entry
+        self._entries[group, unit] = entry
 
-    def forget(self, group: str, unit: int) -> None:
+    def remove_unit(self, group: str, unit: int) -> None:
         """The unit holds something else from now on. An entry without units is gone."""
-        entry = self._holders.pop((group, unit), None)
+        entry = self._entries.pop((group, unit), None)
         if entry is None:
             return
         del entry.units[group]

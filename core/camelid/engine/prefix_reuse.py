@@ -42,27 +42,27 @@ class PrefixReuse:
         self._paged = sorted((s for s in states if s.kind in PAGED), key=lambda s: not s.window)
         self._whole = [s.name for s in states if s.kind == "paged"]
         self._recurrent = [s.name for s in states if s.kind == RECURRENT]
-        self._is_possible = bool(self._paged or self._recurrent) and all(s.kind != STATIC for s in states)
+        self._is_enabled = bool(self._paged or self._recurrent) and all(s.kind != STATIC for s in states)
 
-    def forget(self, group: str, unit: int) -> None:
+    def on_evict(self, group: str, unit: int) -> None:
         """The unit is about to hold something else."""
-        self._cache.forget(group, unit)
+        self._cache.remove_unit(group, unit)
 
-    def uncache(self, group: str, unit: int) -> None:
+    def invalidate(self, group: str, unit: int) -> None:
         """A holder is about to write to a unit, so that nobody may find it any longer."""
-        self._cache.forget(group, unit)
-        self._pools[group].forget(unit)
+        self._cache.remove_unit(group, unit)
+        self._pools[group].unmark_cached(unit)
 
     # Finding
 
-    def find(self, token_ids: Sequence[int], salt: str, most: int) -> PrefixHit:
+    def match_prefix(self, token_ids: Sequence[int], salt: str, most: int) -> PrefixHit:
         """The longest known prefix of at most `most` rows."""
         miss = PrefixHit(0, 0, root_key(salt), {}, {s.name: 0 for s in self._paged})
-        if not self._is_possible or most < 1:
+        if not self._is_enabled or most < 1:
             return miss
         known = token_ids[:most]
         walk = self._walk(known, salt)
-        hits = (self._serve(walk, n, known, miss.key) for n in range(len(walk), -1, -1))
+        hits = (self._match_pages(walk, n, known, miss.key) for n in range(len(walk), -1, -1))
         return next((hit for hit in hits if hit), miss)
 
     def _walk(self, token_ids: Sequence[int], salt: str) -> PageWalk:
@@ -74,19 +74,19 @@ class PrefixReuse:
             walk.append((key, entry))
         return walk
 
-    def _serve(self, walk: PageWalk, n: int, token_ids: Sequence[int], root: bytes) -> PrefixHit | None:
+    def _match_pages(self, walk: PageWalk, n: int, token_ids: Sequence[int], root: bytes) -> PrefixHit | None:
         """What goes on from the first `n` full pages and the tail behind them, or from the pages alone."""
         key, at = walk[n - 1][0] if n else root, n * self.page_rows
         tail = self._cache.tail(key, token_ids[at : at + self.page_rows])
-        if tail and self._goes_on(tail[0], tail[1] == len(tail[0].tokens)):
+        if tail and self._can_resume(tail[0], tail[1] == len(tail[0].tokens)):
             hit = self._hit(walk, PrefixHit(at + tail[1], n, key, {}, {}), tail[0])
             if hit:
                 return hit
-        if n and self._goes_on(walk[n - 1][1], True):
+        if n and self._can_resume(walk[n - 1][1], True):
             return self._hit(walk, PrefixHit(at, n, key, {}, {}), None)
         return None
 
-    def _goes_on(self, last: CachedPage | None, is_whole: bool) -> bool:
+    def _can_resume(self, last: CachedPage | None, is_whole: bool) -> bool:
         """Whether the recurrent groups, if any, were left exactly here."""
         if not self._recurrent:
             return True
@@ -114,34 +114,34 @@ class PrefixReuse:
 
     def unpin(self, hit: PrefixHit) -> None:
         for group, unit in _units(hit):
-            self._pools[group].drop(unit)
+            self._pools[group].free(unit)
 
     # Learning
 
-    def learn(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
+    def cache_pages(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
         """Adds the full pages among an allocation's first `n_rows` retired rows to the cache."""
-        while self._is_possible and (allocation.n_known + 1) * self.page_rows <= n_rows:
-            at = allocation.n_known * self.page_rows
+        while self._is_enabled and (allocation.n_hashed + 1) * self.page_rows <= n_rows:
+            at = allocation.n_hashed * self.page_rows
             tokens = tuple(token_ids[at : at + self.page_rows])
-            units = self._page_units(allocation, allocation.n_known)
+            units = self._page_units(allocation, allocation.n_hashed)
             units |= (
                 self._slot_units(allocation, at + self.page_rows) if at + self.page_rows == n_rows else {}
             )
             if units:
-                self._hold(self._cache.add_page(allocation.key, tokens), units)
+                self._insert(self._cache.add_page(allocation.key, tokens), units)
             allocation.key = page_key(allocation.key, tokens)
-            allocation.n_known += 1
+            allocation.n_hashed += 1
 
-    def learn_end(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
+    def cache_finished(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
         """Tells the cache of all that an ending sequence holds: also of the page that is not full."""
-        self.learn(allocation, token_ids, n_rows)
-        at = allocation.n_known * self.page_rows
-        units = self._page_units(allocation, allocation.n_known) | self._slot_units(allocation, n_rows)
-        if self._is_possible and at < n_rows and units:
+        self.cache_pages(allocation, token_ids, n_rows)
+        at = allocation.n_hashed * self.page_rows
+        units = self._page_units(allocation, allocation.n_hashed) | self._slot_units(allocation, n_rows)
+        if self._is_enabled and at < n_rows and units:
             entry, former = self._cache.add_tail(allocation.key, tuple(token_ids[at:n_rows]))
             for group, unit in list(former.units.items()) if former else ():
-                self.uncache(group, unit)
-            self._hold(entry, units)
+                self.invalidate(group, unit)
+            self._insert(entry, units)
 
     def _page_units(self, allocation: CacheAllocation, page: int) -> dict[str, int]:
         return {s.name: unit for s in self._paged if (unit := _at(allocation.pages[s.name], page))}
@@ -154,12 +154,12 @@ class PrefixReuse:
         )
         return {group: unit for group, unit in found if unit}
 
-    def _hold(self, entry: CachedPage, units: Mapping[str, int]) -> None:
+    def _insert(self, entry: CachedPage, units: Mapping[str, int]) -> None:
         for group, unit in units.items():
             if group not in entry.units:
-                self.uncache(group, unit)  # it may have been a tail
-                self._cache.hold(entry, group, unit)
-                self._pools[group].keep(unit)
+                self.invalidate(group, unit)  # it may have been a tail
+                self._cache.add_unit(entry, group, unit)
+                self._pools[group].mark_cached(unit)
 
 
 def first_page(state: StateSpec, n_rows: int) -> int:

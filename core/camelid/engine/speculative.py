@@ -24,7 +24,7 @@ class Proposer(Protocol):
         ...
 
 
-async def drafts_of(
+async def propose_drafts(
     proposer: Proposer, token_ids: Sequence[int], most: int, sampling: SamplingParams, vocab_size: int
 ) -> tuple[int, ...]:
     """What it proposes, at most so many ids. RequestError where it fails, or they are no ids of the model."""

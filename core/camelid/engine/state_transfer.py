@@ -30,7 +30,7 @@ async def export_rows(
     backend: Backend, state: KVCacheManager, token_ids: Sequence[int], salt: str
 ) -> ExportedState:
     """As much of these tokens' state as the prefix cache knows."""
-    with state.held(token_ids, salt) as hit:
+    with state.pinned_prefix(token_ids, salt) as hit:
         units: dict[str, list[bytes]] = {}
         for group, numbers in hit.units.items():
             units[group] = [await backend.read_state(group, number) for number in numbers if number]
@@ -48,7 +48,7 @@ async def import_rows(
         raise RequestError(
             f"the session holds {exported.n_rows} rows of {len(token_ids)} tokens", field="session"
         )
-    allocation = state.adopt(exported.n_rows, salt)
+    allocation = state.allocate_imported(exported.n_rows, salt)
     if allocation is None:
         raise RequestError(
             f"there is no room for {exported.n_rows} rows of a session now; try again when requests have "
@@ -65,7 +65,7 @@ async def import_rows(
         is_whole = True
     finally:
         state.free(allocation, token_ids, exported.n_rows, keeps=is_whole)
-    return state.find(token_ids, salt).n_rows
+    return state.match_prefix(token_ids, salt).n_rows
 
 
 async def write_history(

@@ -21,7 +21,7 @@ class PrefillBudget:
         self._step_s = step_s
         self._row_s = 0.0
 
-    def note(self, n_rows: int, seconds: float) -> None:
+    def observe(self, n_rows: int, seconds: float) -> None:
         """A step with prompt rows took so long."""
         row_s = seconds / max(n_rows, 1)
         self._row_s += (row_s - self._row_s) * (SMOOTHING if self._row_s else 1.0)
@@ -49,7 +49,7 @@ class RunAhead:
         self._most = most
         self._step_s = 0.0
 
-    def note(self, seconds: float) -> None:
+    def observe(self, seconds: float) -> None:
         """A step that only generated took so long."""
         self._step_s += (seconds - self._step_s) * (SMOOTHING if self._step_s else 1.0)
 

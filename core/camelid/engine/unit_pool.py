@@ -18,12 +18,12 @@ class UnitPool:
     def __init__(self, n_units: int, on_evict: Callable[[int], object] = lambda unit: None) -> None:
         self.n_units = n_units
         self.n_evicted = 0
-        self.n_let_go = 0  # times that a unit's last holder dropped it
+        self.n_freed = 0  # times that a unit's last holder dropped it
         self._on_evict = on_evict
         self._free = list(range(n_units, 0, -1))
-        self._references = [0] * (n_units + 1)
+        self._ref_counts = [0] * (n_units + 1)
         self._is_cached = [False] * (n_units + 1)
-        self._idle: dict[int, None] = {}  # cached and held by nobody, the first to go first
+        self._evictable: dict[int, None] = {}  # cached and held by nobody, the first to go first
 
     @property
     def n_free(self) -> int:
@@ -32,27 +32,27 @@ class UnitPool:
     @property
     def n_cached(self) -> int:
         """Units that nobody holds and that may still be found again."""
-        return len(self._idle)
+        return len(self._evictable)
 
     @property
     def n_available(self) -> int:
         """What `take` can give."""
-        return len(self._free) + len(self._idle)
+        return len(self._free) + len(self._evictable)
 
-    def references(self, unit: int) -> int:
-        return self._references[unit]
+    def ref_count(self, unit: int) -> int:
+        return self._ref_counts[unit]
 
-    def take(self) -> int:
+    def allocate(self) -> int:
         """A unit for one holder. PlanError if there is none: callers look at `n_available` first."""
         if not self.n_available:
             raise PlanError(f"all {self.n_units} units are held", op="state")
         unit = self._free.pop() if self._free else self._evict()
-        self._references[unit] = 1
+        self._ref_counts[unit] = 1
         return unit
 
     def _evict(self) -> int:
-        unit = next(iter(self._idle))
-        del self._idle[unit]
+        unit = next(iter(self._evictable))
+        del self._evictable[unit]
         self._is_cached[unit] = False
         self.n_evicted += 1
         self._on_evict(unit)
@@ -60,33 +60,33 @@ class UnitPool:
 
     def share(self, unit: int) -> None:
         """One more holder of a unit that is held or cached."""
-        if not self._references[unit] and unit not in self._idle:
+        if not self._ref_counts[unit] and unit not in self._evictable:
             raise PlanError(f"unit {unit} was shared although it is free", op="state")
-        self._idle.pop(unit, None)
-        self._references[unit] += 1
+        self._evictable.pop(unit, None)
+        self._ref_counts[unit] += 1
 
-    def drop(self, unit: int) -> None:
+    def free(self, unit: int) -> None:
         """One holder less; without the last one the unit is free, or idle if it is cached."""
-        if self._references[unit] < 1:
+        if self._ref_counts[unit] < 1:
             raise PlanError(f"unit {unit} was dropped although nobody holds it", op="state")
-        self._references[unit] -= 1
-        if self._references[unit]:
+        self._ref_counts[unit] -= 1
+        if self._ref_counts[unit]:
             return
-        self.n_let_go += 1
+        self.n_freed += 1
         if self._is_cached[unit]:
-            self._idle[unit] = None
+            self._evictable[unit] = None
         else:
             self._free.append(unit)
 
-    def keep(self, unit: int) -> None:
+    def mark_cached(self, unit: int) -> None:
         """The cache knows a held unit: without holders it will be idle, not free."""
-        if self._references[unit] < 1:
+        if self._ref_counts[unit] < 1:
             raise PlanError(f"unit {unit} was cached although nobody holds it", op="state")
         self._is_cached[unit] = True
 
-    def forget(self, unit: int) -> None:
+    def unmark_cached(self, unit: int) -> None:
         """The cache knows it no longer."""
         self._is_cached[unit] = False
-        if unit in self._idle:
-            del self._idle[unit]
+        if unit in self._evictable:
+            del self._evictable[unit]
             self._free.append(unit)
