@@ -144,7 +144,7 @@ def test_rows_that_a_device_does_not_give_back_are_an_error() -> None:
 
     async def work() -> None:
         engine = await engine_of(Short())
-        with pytest.raises(BackendError, match="gave back 0 of 1 rows"):
+        with pytest.raises(BackendError, match="returned 0 rows, expected 1"):
             await collect(engine.submit(request([6], 12)))
         await end(engine)
 

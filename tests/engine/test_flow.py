@@ -210,7 +210,7 @@ def test_a_higher_priority_overtakes_and_the_other_loses_nothing() -> None:
     ({"overflow": "roll"}, "overflow is 'roll'"),
     ({"timeout_s": 0}, "timeout_s is 0"),
     ({"queue_timeout_s": "soon"}, "queue_timeout_s is 'soon'"),
-    ({"is_atomic": True}, "an atomic prompt has 13 tokens, and a step holds 6"),
+    ({"is_atomic": True}, "an atomic prompt has 13 tokens, but a step has room for 6"),
     ({"proposer": NgramLookup, "sampling": SamplingParams(seed=0, typical_p=0.5)}, "speculation needs"),
 ])  # fmt: skip
 def test_what_cannot_be_done_is_refused_at_once(more: dict[str, Any], words: str) -> None:
@@ -223,7 +223,7 @@ def test_an_atomic_prompt_must_fit_beside_the_rows_of_all_others() -> None:
     """Of 8 rows two may be those of the other streams in each step, for as long as they go on."""
     ids, _ = run(engine_of(), PROMPT[:6], is_atomic=True)
     assert ids == expected_ids(PROMPT[:6], 8)
-    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, and a step holds 6"):
+    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, but a step has room for 6"):
         run(engine_of(), PROMPT[:7], is_atomic=True)
 
 

@@ -55,7 +55,7 @@ def test_bookkeeping_errors_are_found_where_they_happen() -> None:
         with pytest.raises(PlanError, match="unit 1 was"):
             wrong(1)
     pool.allocate()
-    with pytest.raises(PlanError, match="all 1 units are held"):
+    with pytest.raises(PlanError, match="all 1 units are allocated"):
         pool.allocate()
 
 

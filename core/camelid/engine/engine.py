@@ -183,7 +183,7 @@ class StepEngine:
     async def step(self) -> bool:
         """Submits the steps that can be submitted, then retires the older half.
 
-        False if there was nothing to do.
+        Returns False if there was nothing to do.
         """
         async with self._turn:
             return await self._step()
@@ -246,7 +246,7 @@ class StepEngine:
 
     async def _propose(self, s: Sequence) -> None:
         """Sets the sequence's drafts, at most as many as its context can hold."""
-        assert s.proposer is not None, "only sequences that speculate come here"
+        assert s.proposer is not None, "the sequence has a proposer"
         most = min(self.limits.drafts, s.limit - len(s.token_ids) - 1)
         if most > 0:
             s.drafts = await propose_drafts(
@@ -326,10 +326,7 @@ class StepEngine:
                 self._deliver(pending.batch, pending.result or ())
 
     def _note_time(self, pending: PendingStep, seconds: float) -> None:
-        """Counts a retired step.
-
-        Its time starts at its submission or at the previous retirement, the later one.
-        """
+        """Counts a retired step, timed from its submission or from the previous retirement, the later one."""
         self.counters.steps_retired += 1
         self.counters.retired_decode_rows += pending.n_decode
         n_rows = sum(item.n_rows for item in pending.batch.scheduled)

@@ -1,9 +1,8 @@
-"""All state of one engine: allocations, page tables and slots within a hard bound, and what may be reused.
+"""The state of one engine: allocations, page tables and slots within a hard bound, and the prefix cache.
 
-A group's `kind` says how it is held. Pages (paged, window, static) are listed in a table row, and window
-groups give pages back as rows leave the window. Slots hold a sequence as a whole: a ring its last ids, a
-recurrent group its state, of which each step reads one slot and writes the next, so that a step can be
-dropped.
+A group's `kind` determines its units. Pages (paged, window, static) are listed in a page-table row; window
+groups free pages as rows leave the window. Slots belong to a whole sequence: a ring of its last token ids, or
+recurrent state, of which each step reads one slot and writes the next, so that a step can be rolled back.
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ from camelid.engine.prefix_reuse import PrefixHit, PrefixReuse, first_page
 from camelid.engine.unit_pool import UnitPool
 from camelid.plan.plan import StateSpec
 
-N_SLOTS = 2  # of an allocation in a recurrent group: what the last two steps left
-TRASH = 1  # unit 0, table row 0: written by unused rows, never read
+N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps
+# number of trash units and trash table rows: unit 0 and row 0, written by unused rows and never read
+TRASH = 1
 
 
 @dataclass(frozen=True, slots=True)
 class CacheUpdate:
-    """What a step must do to the page tables and units before its rows are written."""
+    """Page-table updates and unit copies that a step applies before its rows are written."""
 
     updates: Sequence[Update] = ()
     copies: Sequence[Copy] = ()
@@ -45,12 +45,12 @@ NO_UPDATE = CacheUpdate()
 
 
 class KVCacheManager:
-    """All state groups of one engine, within a bound set here.
+    """All state groups of one engine, within bounds set here.
 
-    `n_sequences` allocations of at most `context` rows each. A paged group has `n_pages` pages (default:
-    enough for every allocation); a window group has at most the pages of its window and of `chunk` rows a
-    step. An allocation takes units as its rows come, evicting cached units where none is free. `grow` returns
-    None where no unit can be had, and the scheduler preempts a sequence.
+    At most `n_sequences` allocations of `context` rows each. A paged group has `n_pages` pages (default: a
+    full context for every allocation); a window group at most the pages of its window and of `chunk` rows per
+    step. An allocation receives units as its rows come; cached units are evicted where none is free. `grow`
+    returns None if no unit is available, and the scheduler preempts a sequence.
     """
 
     def __init__(
@@ -76,30 +76,34 @@ class KVCacheManager:
         self._reuse = PrefixReuse(self.states, self._pools, self.page_rows)
 
     def _pool(self, state: StateSpec, n_pages: int | None) -> UnitPool:
-        def evicted(unit: int) -> None:
+        def on_evict(unit: int) -> None:
             self._reuse.on_evict(state.name, unit)
 
-        return UnitPool(self._n_units(state, n_pages), evicted)
+        return UnitPool(self._n_units(state, n_pages), on_evict)
 
     def _n_units(self, state: StateSpec, n_pages: int | None) -> int:
         if state.kind == RING:
             return self.n_sequences
         if state.kind == RECURRENT:
-            return self.n_sequences * (N_SLOTS + 1)  # one more each, for what ended requests leave
+            return self.n_sequences * (N_SLOTS + 1)  # one more slot per sequence for the prefix cache
         per_sequence = self._most_pages(state, self.context)
-        fewest = per_sequence if state.window else 1  # other groups bound the length of a sequence instead
+        # other groups bound the length of a sequence by their pages
+        fewest = per_sequence if state.window else 1
         return max(min(n_pages or self.n_sequences * per_sequence, self.n_sequences * per_sequence), fewest)
 
     def _n_pages(self, n_rows: int) -> int:
         return -(-n_rows // self.page_rows)
 
     def _most_pages(self, state: StateSpec, n_rows: int) -> int:
-        """Pages that an allocation of `n_rows` rows holds at once: of a window, it and the rows of a step."""
+        """The most pages that an allocation of `n_rows` rows references at once.
+
+        A window group references the pages of its window and of one step.
+        """
         pages = self._n_pages(n_rows)
         return min(pages, self._n_pages(state.window + self._chunk) + 2) if state.window else pages
 
     def sizes(self) -> Mapping[str, PoolSize]:
-        """What the backend allocates, trash included."""
+        """Pool sizes for `Backend.allocate`, trash units included."""
         return {s.name: self._size(s) for s in self.states}
 
     def _size(self, state: StateSpec) -> PoolSize:
@@ -110,48 +114,49 @@ class KVCacheManager:
 
     @property
     def max_rows(self) -> int:
-        """The most rows that one sequence can ever hold."""
+        """The most rows that one sequence can have."""
         paged = [s.unit_rows * self._pools[s.name].n_units for _, s in self._paged if not s.window]
         return min([self.context, *paged])
 
     @property
     def n_free_allocations(self) -> int:
+        """Allocations that may still be made, by page-table rows."""
         return self._rows.n_free
 
     @property
     def n_freed(self) -> int:
-        """Grows whenever there is more room than before."""
+        """A counter that grows whenever a unit or a page-table row is freed."""
         return self._rows.n_freed + sum(pool.n_freed for pool in self._pools.values())
 
     @property
     def n_evicted(self) -> int:
-        """Units that were taken from the prefix cache so far."""
+        """Units evicted from the prefix cache so far."""
         return sum(pool.n_evicted for pool in self._pools.values())
 
     @property
     def n_cached(self) -> int:
-        """Units that nobody holds and that the prefix cache may still serve."""
+        """Cached units without references."""
         return sum(pool.n_cached for pool in self._pools.values())
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the units that somebody holds."""
+        """Bytes of the referenced units."""
         pools = ((s, self._pools[s.name]) for s in self.states)
         return sum((pool.n_units - pool.n_available) * s.unit_bytes for s, pool in pools)
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the units that nobody holds and that may be found again."""
+        """Bytes of the cached units without references."""
         return sum(self._pools[s.name].n_cached * s.unit_bytes for s in self.states)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all units that sequences may hold."""
+        """Bytes of all units except trash."""
         return sum(self._pools[s.name].n_units * s.unit_bytes for s in self.states)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody holds a unit: all are free or cached."""
+        """True if no unit is referenced: all are free or cached."""
         pools = [self._rows, *self._pools.values()]
         return all(pool.n_available == pool.n_units for pool in pools)
 
@@ -171,20 +176,20 @@ class KVCacheManager:
         return self._new_allocation(hit, static_rows)
 
     def _has_room(self, n_rows: int, hit: PrefixHit, static_rows: int) -> bool:
-        """Whether the groups have units for all these rows, a hit's being pinned."""
+        """True if every group has units for all these rows, given a pinned hit."""
         needed = {s.name: N_SLOTS - bool(hit.n_rows) for s in self._recurrent}
         needed |= {s.name: self._n_missing(s, n_rows, hit) for _, s in self._paged if not s.window}
         needed |= {s.name: self._n_pages(static_rows) for _, s in self._tabled if s.kind == STATIC}
         return all(self._pools[name].n_available >= n for name, n in needed.items())
 
     def _n_missing(self, state: StateSpec, n_rows: int, hit: PrefixHit) -> int:
-        """Pages for the rows that a pinned hit does not have; a page that others hold will be copied."""
-        found = hit.units.get(state.name, [])
-        is_copied = hit.n_rows % self.page_rows and self._pools[state.name].ref_count(found[-1]) > 1
-        return self._n_pages(n_rows) - len(found) + bool(is_copied)
+        """Pages for the rows beyond a pinned hit, and for a copy of its shared last page."""
+        pages = hit.units.get(state.name, [])
+        is_copied = hit.n_rows % self.page_rows and self._pools[state.name].ref_count(pages[-1]) > 1
+        return self._n_pages(n_rows) - len(pages) + bool(is_copied)
 
     def _new_allocation(self, hit: PrefixHit, static_rows: int = 0) -> CacheAllocation:
-        """An allocation that holds the pinned units of a hit."""
+        """An allocation with the units of a pinned hit, and new slots."""
         allocation = CacheAllocation(
             self._rows.allocate(),
             hit.key,
@@ -204,9 +209,10 @@ class KVCacheManager:
         return allocation
 
     def fork(self, allocation: CacheAllocation, n_rows: int) -> CacheAllocation | None:
-        """An allocation that shares what another holds of its `n_rows` rows; None while there is none free.
+        """An allocation that shares the units of another one's first `n_rows` rows; None if no allocation is
+        free.
 
-        No step of the other may be in flight. Whoever writes to a shared unit first gets one of its own.
+        No step of the other may be in flight. The first sequence to write to a shared unit receives a copy.
         """
         n_new = N_SLOTS - 1
         if not self._rows.n_free or any(self._pools[s.name].n_available < n_new for s in self._recurrent):
@@ -219,12 +225,12 @@ class KVCacheManager:
         return self._new_allocation(hit)
 
     def match_prefix(self, token_ids: Sequence[int], salt: str) -> PrefixHit:
-        """What is known of these tokens."""
+        """The longest cached prefix of these tokens."""
         return self._reuse.match_prefix(token_ids, salt, len(token_ids))
 
     @contextmanager
     def pinned_prefix(self, token_ids: Sequence[int], salt: str) -> Generator[PrefixHit]:
-        """The same, kept from being evicted meanwhile."""
+        """The longest cached prefix, pinned against eviction inside the `with` block."""
         hit = self.match_prefix(token_ids, salt)
         self._reuse.pin(hit)
         try:
@@ -233,7 +239,7 @@ class KVCacheManager:
             self._reuse.unpin(hit)
 
     def allocate_imported(self, n_rows: int, salt: str) -> CacheAllocation | None:
-        """An allocation with units for `n_rows` imported rows; None without free units."""
+        """An allocation with units for `n_rows` imported rows; None if too few units are available."""
         first = {s.name: first_page(s, n_rows) for _, s in self._paged}
         needed = {name: self._n_pages(n_rows) - start for name, start in first.items()}
         if not self._rows.n_free or any(n > self._pools[name].n_available for name, n in needed.items()):
@@ -255,14 +261,14 @@ class KVCacheManager:
     def free(
         self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int, *, keeps: bool = True
     ) -> None:
-        """Gives everything back; with `keeps`, what its first `n_rows` rows left is remembered.
+        """Frees an allocation's units; with `keeps`, its first `n_rows` rows stay in the prefix cache.
 
-        Only once no step in flight touches it.
+        No step in flight may use the allocation.
         """
         if keeps:
             self._reuse.cache_finished(allocation, token_ids, n_rows)
         for name, pages in allocation.pages.items():
-            for unit in reversed(pages):  # the last pages are the first to be evicted
+            for unit in reversed(pages):  # the last pages are evicted first
                 if unit:
                     self._pools[name].free(unit)
         for name, slots in allocation.slots.items():
@@ -273,7 +279,10 @@ class KVCacheManager:
     # Steps
 
     def grow(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> CacheUpdate | None:
-        """Units of its own for rows `first_row` .. `n_rows` - 1; None, and no change, if there are none."""
+        """Allocates units for rows `first_row` ..
+
+        `n_rows` - 1 and copies shared ones; None, and no change, if units lack.
+        """
         if n_rows <= allocation.n_writable and not self._recurrent:
             return NO_UPDATE
         needed = {s.name: self._n_needed(allocation, s, first_row, n_rows) for s in self.states}
@@ -294,16 +303,17 @@ class KVCacheManager:
         return CacheUpdate(updates, copies)
 
     def most_updates(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> int:
-        """Table changes that `grow` may come to."""
-        n_new = self._n_pages(n_rows) - first_row // self.page_rows  # the first of them may be copied
+        """An upper bound of the page-table updates of `grow`."""
+        n_new = self._n_pages(n_rows) - first_row // self.page_rows  # the first page may be copied
         return len(allocation.pending) + (n_new * len(self._tabled) if n_rows > allocation.n_writable else 0)
 
     @staticmethod
     def _rows_of(allocation: CacheAllocation, state: StateSpec, n_rows: int) -> int:
+        """Rows of a group's pages, when a sequence has `n_rows` rows."""
         return allocation.static_rows if state.kind == STATIC else n_rows
 
     def _n_needed(self, allocation: CacheAllocation, state: StateSpec, first_row: int, n_rows: int) -> int:
-        """Units that `grow` would take of a group."""
+        """Units that `grow` allocates of a group."""
         pool = self._pools[state.name]
         if state.kind == RECURRENT:
             return int(pool.ref_count(allocation.write_slot(state.name)) > 1)
@@ -316,7 +326,7 @@ class KVCacheManager:
     def _make_writable(
         self, allocation: CacheAllocation, group: int, state: StateSpec, first_row: int
     ) -> list[Copy]:
-        """Makes the pages from `first_row` on its own: copies what others hold, hides the rest."""
+        """Makes the pages from `first_row` on writable: copies shared pages, and uncaches the others."""
         pool, pages, copies = self._pools[state.name], allocation.pages[state.name], list[Copy]()
         for index in range(first_row // self.page_rows, len(pages)):
             unit = pages[index]
@@ -330,7 +340,7 @@ class KVCacheManager:
         return [copy for copy in copies if copy[3] > 0]
 
     def _make_slot_writable(self, allocation: CacheAllocation, name: str) -> None:
-        """The slot that the next step writes is its own, or another takes its place."""
+        """Makes the slot that the next step writes exclusive: a shared one is replaced, another uncached."""
         pool, slots = self._pools[name], allocation.slots[name]
         at = (allocation.n_steps + 1) % len(slots)
         if pool.ref_count(slots[at]) > 1:
@@ -339,15 +349,16 @@ class KVCacheManager:
         else:
             self._reuse.invalidate(name, slots[at])
 
-    def words(self, allocation: CacheAllocation, held: int) -> tuple[GroupWords, ...]:
-        """A sequence's words for each group in its next step, which finds `held` rows."""
-        return tuple(allocation.words(state, held) for state in self.states)
+    def words(self, allocation: CacheAllocation, n_held: int) -> tuple[GroupWords, ...]:
+        """A sequence's step words for each group, in a step after `n_held` rows."""
+        return tuple(allocation.words(state, n_held) for state in self.states)
 
     def advance(self, allocation: CacheAllocation, n_rows: int) -> None:
-        """The step that `words` described will run: the next one reads what it writes, after `n_rows` rows.
+        """Records that the step built from `words` will be submitted: the next step reads the slots that it
+        writes.
 
-        A device runs steps in order, so that several may be in flight. Until this is called, a step can be
-        built anew from the same slots.
+        A device runs steps in order, so several may be in flight. Before this call a step may be rebuilt from
+        the same slots.
         """
         for state in self._recurrent:
             allocation.slot_rows[allocation.write_slot(state.name)] = n_rows
@@ -355,22 +366,23 @@ class KVCacheManager:
 
     @staticmethod
     def rollback(allocation: CacheAllocation) -> None:
-        """The last step's rows will be run again: what it wrote to recurrent slots is not read."""
+        """Rolls back the last step of an allocation: the recurrent slots that it wrote are not read."""
         allocation.n_steps -= 1
 
     @property
     def has_recurrent(self) -> bool:
-        """Whether rows can only be taken back a whole step at a time."""
+        """True if rows can only be rolled back a whole step at a time."""
         return bool(self._recurrent)
 
     def retire_rows(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
-        """`n_rows` rows are retired: the cache learns full pages, windows give back what they passed."""
+        """Adds the full pages of `n_rows` retired rows to the prefix cache and frees passed window pages."""
         self._reuse.cache_pages(allocation, token_ids, n_rows)
         for _, state in self._paged:
             if state.window:
                 self._free_window_pages(allocation, state, first_page(state, n_rows))
 
     def _free_window_pages(self, allocation: CacheAllocation, state: StateSpec, first: int) -> None:
+        """Frees a window group's pages before page `first`."""
         pages = allocation.pages[state.name]
         for index in range(allocation.first_page[state.name], min(first, len(pages))):
             self._pools[state.name].free(pages[index])

@@ -1,6 +1,4 @@
-"""The engine's output: tokens, the result of a sequence with its timings, and the protocol of an output
-reader.
-"""
+"""The engine's output: tokens, the result and timings of a sequence, and the protocol of an output reader."""
 
 from __future__ import annotations
 

@@ -65,8 +65,7 @@ class Request:
 
     @property
     def uses_prefix_cache(self) -> bool:
-        """True if cached rows may replace prefill; never with `all_logits`, which needs every row computed.
-        """
+        """True if cached rows may replace prefill. With `all_logits` every row is computed."""
         return self.reuses and not self.all_logits
 
     @property
@@ -158,8 +157,9 @@ class Sequence:
 
     @property
     def can_run_ahead(self) -> bool:
-        """True if a row can be submitted before the previous token is read: neither host sampling nor drafts
-        need it.
+        """True if a row can be submitted before the previous token is read.
+
+        Host sampling and drafts need the previous token.
         """
         return self.sampler is None and self.proposer is None
 
