@@ -101,8 +101,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """A row's `CANDIDATES` largest raw logits (all, if the vocabulary is smaller), in descending order, ties
-    by id.
+    """A row's `CANDIDATES` largest raw logits in descending order, ties by id; all of a smaller vocabulary.
 
     `mean` and `variance` (over n, not n - 1) cover all the row's logits above -inf.
     """

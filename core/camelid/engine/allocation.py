@@ -39,7 +39,7 @@ class CacheAllocation:
 
     @property
     def is_fresh(self) -> bool:
-        """True if no step has carried all of its page-table updates."""
+        """True if page-table updates are pending, or if no step was built on the allocation."""
         return bool(self.pending) or not self.n_steps
 
     def read_slot(self, group: str) -> int:

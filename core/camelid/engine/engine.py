@@ -236,9 +236,9 @@ class StepEngine:
     async def _start(self, s: Sequence) -> None:
         """Writes a new sequence's token history and counts its prefix hit.
 
-        The sequence leaves `newly_running` last, so that a cancelled task repeats the work.
+        The sequence leaves `newly_running` after the write, so that a cancelled task repeats the write.
         """
-        if s.allocation and s.n_rows and s.words.penalty_last_n:
+        if s.allocation and s.n_rows and s.step_sampling.penalty_last_n:
             await write_history(self.backend, self.state, s.allocation, s.token_ids[: s.n_rows])
         self._scheduler.newly_running.popleft()
         self.counters.cached_rows += s.n_hit_rows
@@ -381,7 +381,7 @@ class StepEngine:
         self.counters.full_logits_rows += 1
         s.needs_all = True
         s.rollback(1)
-        assert s.allocation is not None, "a sequence whose row has just retired holds an allocation"
+        assert s.allocation is not None, "a sequence has an allocation when its row retires"
         self.state.rollback(s.allocation)
         self._scheduler.requeue_if_preempted(s)
 
@@ -389,13 +389,13 @@ class StepEngine:
         """Rolls back the rows of rejected drafts; recurrent state rolls back the whole step."""
         s = item.sequence
         if self.state.has_recurrent:
-            assert s.allocation is not None, "a sequence whose rows have just retired holds an allocation"
+            assert s.allocation is not None, "a sequence has an allocation when its rows retire"
             self.state.rollback(s.allocation)
         s.rollback(item.n_rows if self.state.has_recurrent else n_rejected)
 
     def _retire_rows(self, s: Sequence) -> None:
         """Caches retired pages, shifts a full context, and requeues a preempted sequence."""
-        assert s.allocation is not None, "a sequence whose rows have just retired holds an allocation"
+        assert s.allocation is not None, "a sequence has an allocation when its rows retire"
         self.state.retire_rows(s.allocation, s.token_ids, s.n_valid)
         if s.shifts_context and len(s.token_ids) == s.limit:
             self._scheduler.preempt(s)

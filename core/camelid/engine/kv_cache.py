@@ -29,7 +29,7 @@ from camelid.engine.unit_pool import UnitPool
 from camelid.plan.plan import StateSpec
 
 N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps
-# number of trash units and trash table rows: unit 0 and row 0, written by unused rows and never read
+# The number of trash units and of trash table rows: unit 0 and row 0, written by unused rows and never read.
 TRASH = 1
 
 
@@ -165,7 +165,7 @@ class KVCacheManager:
     def allocate(
         self, token_ids: Sequence[int], *, salt: str = "", reuses: bool = True, static_rows: int = 0
     ) -> CacheAllocation | None:
-        """An allocation for these tokens, with their cached prefix; None without free units."""
+        """An allocation for these tokens, with their cached prefix; None if too few units are available."""
         if not self._rows.n_free:
             return None
         hit = self._reuse.match_prefix(token_ids, salt, len(token_ids) - 1 if reuses else 0)
@@ -209,8 +209,7 @@ class KVCacheManager:
         return allocation
 
     def fork(self, allocation: CacheAllocation, n_rows: int) -> CacheAllocation | None:
-        """An allocation that shares the units of another one's first `n_rows` rows; None if no allocation is
-        free.
+        """An allocation that shares the units of another one's first `n_rows` rows; None if none is free.
 
         No step of the other may be in flight. The first sequence to write to a shared unit receives a copy.
         """
@@ -279,9 +278,9 @@ class KVCacheManager:
     # Steps
 
     def grow(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> CacheUpdate | None:
-        """Allocates units for rows `first_row` ..
+        """Allocates and copies units so that rows `first_row` to `n_rows` - 1 are writable.
 
-        `n_rows` - 1 and copies shared ones; None, and no change, if units lack.
+        Returns None, without a change, if too few units are available.
         """
         if n_rows <= allocation.n_writable and not self._recurrent:
             return NO_UPDATE
@@ -354,8 +353,7 @@ class KVCacheManager:
         return tuple(allocation.words(state, n_held) for state in self.states)
 
     def advance(self, allocation: CacheAllocation, n_rows: int) -> None:
-        """Records that the step built from `words` will be submitted: the next step reads the slots that it
-        writes.
+        """Records that the step of `words` will be submitted: the next step reads the slots that it writes.
 
         A device runs steps in order, so several may be in flight. Before this call a step may be rebuilt from
         the same slots.

@@ -41,7 +41,7 @@ class PrefixReuse:
         self._cache = PrefixCache(page_rows)
         # Windows first: their pages are missing more often, and one missing page ends the check.
         self._paged = sorted((s for s in states if s.kind in PAGED), key=lambda s: not s.window)
-        self._whole = [s.name for s in states if s.kind == "paged"]
+        self._windowless = [s.name for s in states if s.kind == "paged"]
         self._recurrent = [s.name for s in states if s.kind == RECURRENT]
         self._is_enabled = bool(self._paged or self._recurrent) and all(s.kind != STATIC for s in states)
 
@@ -70,7 +70,7 @@ class PrefixReuse:
         """Keys and entries of full pages, up to the first page that a paged group lacks."""
         walk: PageWalk = []
         for key, entry in self._cache.walk(token_ids, salt):
-            if self._whole and not (entry and all(name in entry.units for name in self._whole)):
+            if self._windowless and not (entry and all(name in entry.units for name in self._windowless)):
                 break
             walk.append((key, entry))
         return walk
@@ -88,7 +88,7 @@ class PrefixReuse:
         return None
 
     def _can_resume(self, last: CachedPage | None, is_complete: bool) -> bool:
-        """True if no group is recurrent, or if the entry has the slots as they were after its last row."""
+        """True if no group is recurrent, or if every recurrent slot is cached at exactly this row."""
         if not self._recurrent:
             return True
         return is_complete and last is not None and all(group in last.units for group in self._recurrent)

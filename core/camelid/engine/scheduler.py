@@ -92,7 +92,7 @@ class Scheduler:
     def _free(self, s: Sequence) -> None:
         """Frees a sequence's allocation; valid rows stay in the prefix cache."""
         self.running.remove(s)
-        assert s.allocation is not None, "running sequences hold an allocation"
+        assert s.allocation is not None, "a running sequence has an allocation"
         keeps = s.request.reuses and s.outbox.error is None and not s.is_failed
         self.state.free(s.allocation, s.token_ids, s.n_valid, keeps=keeps)
         s.detach()
@@ -158,6 +158,7 @@ class Scheduler:
         self.preempt(victim)
 
     def _batch(self, program: str) -> Batch:
+        """The step's batch of one program, perhaps empty; `mixed` without prefill rows becomes `decode`."""
         batch = Batch(program)
         if program == MIXED:
             self._add_generated(batch, DECODE)
@@ -172,10 +173,7 @@ class Scheduler:
         return batch
 
     def _schedulable(self) -> Iterator[Sequence]:
-        """The running sequences that a step may include.
-
-        A copy of the list, since some may be preempted meanwhile.
-        """
+        """The running sequences that a step may include; sequences may be preempted during the iteration."""
         return (s for s in list(self.running) if s.is_schedulable)
 
     def _add_logits(self, batch: Batch) -> None:
@@ -204,9 +202,12 @@ class Scheduler:
                 room, budget = room - n, budget - n
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
-        """Adds rows of a sequence if units are available, or become so by preempting sequences behind it."""
+        """Adds rows of a sequence if units are available, or can be freed by preempting the last sequences.
+
+        Returns False if the rows were not added.
+        """
         allocation = s.allocation
-        assert allocation is not None, "running sequences hold an allocation"
+        assert allocation is not None, "a running sequence has an allocation"
         end = s.n_rows + n_rows
         if (
             batch.n_updates + self.state.most_updates(allocation, s.n_rows, end)
@@ -225,9 +226,9 @@ class Scheduler:
         return True
 
     def _victim(self, batch: Batch) -> Sequence | None:
-        """The last running sequence outside the batch, to be preempted; None while another is on its way out.
+        """The sequence to preempt: the last running one outside the batch. None while a sequence is leaving.
 
-        None also for a batch with copies: preemption could free a copy's source, and reuse it as a
+        None also for a batch with copies: preemption could free a copy's source and reuse it as a
         destination.
         """
         if any(s.is_preempted or s.is_finished for s in self.running):
@@ -239,7 +240,7 @@ class Scheduler:
 
 
 def _n_prefill_rows(s: Sequence, room: int, budget: int) -> int:
-    """Prompt rows of a sequence in a step: an atomic prompt goes in whole or not at all, at any budget."""
+    """Prompt rows of a sequence in a step. An atomic prompt ignores the budget and is never split."""
     n = 0 if s.request.all_logits else s.n_prefill
     if s.is_atomic_prefill:
         return n if n <= room else 0
@@ -257,13 +258,13 @@ def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
 def _add_scheduled(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
     """Adds one sequence's rows, state words, sampling and outputs to a step."""
     s, first, n_held = item.sequence, len(step.rows), item.sequence.n_rows
-    assert s.allocation is not None, "scheduled sequences hold an allocation"
+    assert s.allocation is not None, "a scheduled sequence has an allocation"
     step.updates += item.cache_update.updates
     step.copies += item.cache_update.copies
     step.rows += [s.row(number, n_held + i) for i in range(item.n_rows)]
     groups = state.words(s.allocation, n_held)
     state.advance(s.allocation, n_held + item.n_rows)
     step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
-    step.sampling.append(s.words)
+    step.sampling.append(s.step_sampling)
     sampled = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
     step.outputs += [(first + i, number, n_held + i + 1) for i in sampled]

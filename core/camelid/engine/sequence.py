@@ -121,7 +121,7 @@ class Sequence:
     constraint: Constraint | None = None
     sampler: HostSampler | None = None
     proposer: Proposer | None = None
-    words: StepSampling = field(init=False)
+    step_sampling: StepSampling = field(init=False)
 
     def __post_init__(self) -> None:
         request = self.request
@@ -134,7 +134,7 @@ class Sequence:
         self.token_ids = list(request.prompt_ids)
         self.n_prompt = request.n_prompt
         self.reader = request.reader()
-        self.words = request.sampling.words(choice=request.choice)
+        self.step_sampling = request.sampling.words(choice=request.choice)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -260,7 +260,7 @@ class Sequence:
         del self.token_ids[keep : keep + n]
         self.n_shifted += n
         self.n_prompt = len(self.token_ids)
-        self.words = self.request.sampling.words(choice=self.request.choice, offset=self.n_shifted)
+        self.step_sampling = self.request.sampling.words(choice=self.request.choice, offset=self.n_shifted)
         return n
 
     def accept(
@@ -325,7 +325,7 @@ class Sequence:
         child = replace(self, id=id, request=request, n_rows=0, n_retired=0, n_cached=0, **own)
         child.token_ids, child.answer_ids = list(self.token_ids), list(self.answer_ids)
         child.n_prompt = self.n_prompt
-        child.words = request.sampling.words(choice=choice, offset=self.n_shifted)
+        child.step_sampling = request.sampling.words(choice=choice, offset=self.n_shifted)
         if self.sampler and child.sampler:
             child.sampler.mu = self.sampler.mu
         child._feed(self.answer_ids)

@@ -36,14 +36,14 @@ async def propose_drafts(
     except CamelidError:
         raise
     except Exception as error:  # a proposer may be user code
-        raise _misbehaved(proposer, f"raised {type(error).__name__}: {error}") from error
+        raise _proposer_error(proposer, f"raised {type(error).__name__}: {error}") from error
     for i in drafts:
         if type(i) is not int or not 0 <= i < vocab_size:
-            raise _misbehaved(proposer, f"proposed {shown(i)}, expected ids from 0 to {vocab_size - 1}")
+            raise _proposer_error(proposer, f"proposed {shown(i)}, expected ids from 0 to {vocab_size - 1}")
     return drafts
 
 
-def _misbehaved(proposer: Proposer, fault: str) -> RequestError:
+def _proposer_error(proposer: Proposer, fault: str) -> RequestError:
     """The error for a proposer that failed or proposed invalid ids."""
     name = type(proposer).__name__
     return RequestError(f"speculation: {name} {fault}; fix it, or leave out speculate", field="speculate")
@@ -53,14 +53,14 @@ class NgramLookup:
     """Prompt lookup (Saxena, 2023): proposes the tokens after the previous occurrence of the last n-gram."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, ...], int] = {}  # n-gram -> index of the token after it
+        self._index: dict[tuple[int, ...], int] = {}  # n-gram -> index of the token after it
         self._n_read = 0
 
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:  # noqa: ARG002
         """The tokens that followed the latest previous occurrence of the longest n-gram at the end."""
         self._read(token_ids)
         for n in range(LONGEST, SHORTEST - 1, -1):
-            at = self._seen.get(tuple(token_ids[-n:]))
+            at = self._index.get(tuple(token_ids[-n:]))
             if at is not None and len(token_ids) > n:
                 return token_ids[at : at + most]
         return ()
@@ -71,7 +71,7 @@ class NgramLookup:
             self.__init__()
         for end in range(max(self._n_read, SHORTEST), len(token_ids)):
             for n in range(SHORTEST, min(LONGEST, end) + 1):
-                self._seen[tuple(token_ids[end - n : end])] = end
+                self._index[tuple(token_ids[end - n : end])] = end
         self._n_read = len(token_ids)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 BUSY_STEPS = 2  # steps in flight that keep a device busy, whatever they do
-# Seconds of steps in flight where two take less: about the delay of an end, a new or a cancelled request.
+# Total seconds of the steps in flight, if two take less: about the delay of a stop, a new or a cancelled
+# request.
 RUN_AHEAD_S = 0.03
 MIN_PREFILL_ROWS = 32  # fewer rows cost a matrix product most of its speed (a 1B model on two cores)
 SMOOTHING = 0.2  # weight of the latest step in the moving average
@@ -41,7 +42,7 @@ class RunAhead:
     """The number of steps in flight, by the measured time of steps that only generate.
 
     Short steps run further ahead, so that the host reads several results at once: a read takes 0.4 ms, during
-    which a CPU step may have one thread less, and each further token of a read 0.1 ms.
+    which a CPU step may have one thread less, and 0.1 ms for each further token.
     """
 
     def __init__(self, most: int) -> None:

@@ -53,7 +53,7 @@ def _device(backend: Backend, layers: range, part: str) -> Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenBackend:
     """An open backend, the model's deployment on it, and a note.
 
     The note states the backend's device, and the reasons against other backends.
@@ -64,41 +64,43 @@ class Chosen:
     note: str
 
 
-async def choose_backend(options: LoadOptions, model: Model) -> Chosen:
+async def choose_backend(options: LoadOptions, model: Model) -> ChosenBackend:
     """Opens the backend of the load options."""
     if options.gpu_layers is not None:
         backend, note = await open_layers(options, options.gpu_layers, model)
     elif options.backend != "auto":
         backend = await open_named(options.backend, options.adapter, options.threads)
-        note = _named(backend)
+        note = _describe(backend)
     else:
         return await _open_auto(options, model)
-    return await _chosen(backend, options, model, note)
+    return await _deploy(backend, options, model, note)
 
 
-async def _chosen(backend: Backend, options: LoadOptions, model: Model, note: str) -> Chosen:
+async def _deploy(backend: Backend, options: LoadOptions, model: Model, note: str) -> ChosenBackend:
     """Plans the model's deployment on an open backend; closes the backend if the plan fails."""
     try:
-        return Chosen(backend, Deployment.of(model, options, backend.capabilities()), note)
+        return ChosenBackend(backend, Deployment.of(model, options, backend.capabilities()), note)
     except BaseException:
         await backend.close()
         raise
 
 
-async def _open_auto(options: LoadOptions, model: Model) -> Chosen:
+async def _open_auto(options: LoadOptions, model: Model) -> ChosenBackend:
     """Opens the first suitable backend of `auto`, else the oracle."""
     reasons: list[str] = []
     for name in auto_names():
-        chosen = await _suitable(name, options, model, reasons)
+        chosen = await _try_backend(name, options, model, reasons)
         if chosen:
             return chosen
     if sys.platform == "emscripten":  # a page has no NumPy, and so no oracle
         raise BackendError(f"no backend can run this model here: {'; '.join(reasons)}", backend="auto")
     fallback = await open_named(oracle_name())
-    return await _chosen(fallback, options, model, "; ".join([_named(fallback), *reasons]))
+    return await _deploy(fallback, options, model, "; ".join([_describe(fallback), *reasons]))
 
 
-async def _suitable(name: str, options: LoadOptions, model: Model, reasons: list[str]) -> Chosen | None:
+async def _try_backend(
+    name: str, options: LoadOptions, model: Model, reasons: list[str]
+) -> ChosenBackend | None:
     """The open backend; or None, with one more reason, if it cannot run the model or fails its gate."""
     row = row_of(name)
     if row.role == "gpu" and not may_have_gpu():
@@ -113,7 +115,7 @@ async def _suitable(name: str, options: LoadOptions, model: Model, reasons: list
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
-        chosen = await _chosen(backend, options, model, "; ".join([_named(backend), *reasons]))
+        chosen = await _deploy(backend, options, model, "; ".join([_describe(backend), *reasons]))
         reason = chosen.deployment.reason_against() or await verdict(backend, open_one)
         if not reason:
             return chosen
@@ -157,7 +159,7 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> tu
     n_layers = len(model.spec.layers)
     if not cuts:
         backend = await open_named(names[0], options.adapter, options.threads)
-        return backend, f"{_named(backend)}, which has all {n_layers} layers"
+        return backend, f"{_describe(backend)}, which has all {n_layers} layers"
     how = (("", options.threads), (options.adapter, None))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
@@ -209,7 +211,7 @@ def _split_note(backend: StagedBackend, deployment: Deployment) -> str:
     return f"{', '.join(parts)}, boundary {row_bytes(last.inputs) / 1000:.3g} kB a row"
 
 
-def _named(backend: Backend) -> str:
+def _describe(backend: Backend) -> str:
     """Name and device of an open backend."""
     capabilities = backend.capabilities()
     return f"{capabilities.name} on {capabilities.device}"

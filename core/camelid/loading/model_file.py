@@ -120,7 +120,7 @@ def _unreadable(name: str, error: OSError) -> ModelFormatError:
 
 def _not_found(name: str) -> Exception:
     return ModelFormatError(
-        f"{name}: there is no such file; give a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
+        f"{name}: there is no such file; expected a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
     )
 
 
