@@ -41,7 +41,7 @@ def page_key(parent: bytes, tokens: Sequence[int]) -> bytes:
 
 
 class PrefixCache:
-    """Entries by key, and by unit."""
+    """The cached pages by key, the tails by parent key, and both by unit."""
 
     def __init__(self, page_rows: int) -> None:
         self.page_rows = page_rows

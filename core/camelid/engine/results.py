@@ -93,7 +93,7 @@ class TokenReader:
     stopped = False
 
     def push(self, token_id: int) -> None:
-        """Does nothing: tokens are events as they are."""
+        """Does nothing: tokens need no state."""
 
     def event(self, token: Token | None, *, is_last: bool) -> Token | None:  # noqa: ARG002 - the protocol's
         """The token itself."""

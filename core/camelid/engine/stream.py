@@ -1,4 +1,4 @@
-"""A running request as its consumer sees it."""
+"""The stream of a running request, for its consumer."""
 
 from __future__ import annotations
 

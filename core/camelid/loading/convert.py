@@ -64,22 +64,22 @@ def convert(
         raise RequestError(f"type {to!r} cannot be written; known: {', '.join(FILE_TYPES)}", field="type")
     file = asyncio.run(open_model(model))
     _check_target(file, Path(target))
-    plan = _TypeMix(to, pure, "output.weight" if not file.model.spec.is_tied else "token_embd.weight")
+    mix = _TypeMix(to, pure, "output.weight" if not file.model.spec.is_tied else "token_embd.weight")
     weights = list(file.checkpoint.tensors.values())
-    chosen = {w.name: plan.type_of(w) for w in weights}
-    metadata = _metadata(file, chosen, to)
-    outs = [_out(w, chosen[w.name], file.sources) for w in weights]
+    types = {w.name: mix.type_of(w) for w in weights}
+    metadata = _metadata(file, types, to)
+    tensors = [_out(w, types[w.name], file.sources) for w in weights]
     kinds = infer_kinds(metadata, {k: v for k, v in file.gguf.kinds.items() if k in metadata})
-    write_gguf(target, metadata=metadata, kinds=kinds, tensors=outs, progress=progress)
-    types = {name: sum(t == name for t in chosen.values()) for name in dict.fromkeys(chosen.values())}
-    notes = tuple(_notes(file, chosen, to))
-    return Conversion(Path(target), file.n_bytes, Path(target).stat().st_size, types, notes)
+    write_gguf(target, metadata=metadata, kinds=kinds, tensors=tensors, progress=progress)
+    counts = {name: sum(t == name for t in types.values()) for name in dict.fromkeys(types.values())}
+    notes = tuple(_notes(file, types, to))
+    return Conversion(Path(target), file.n_bytes, Path(target).stat().st_size, counts, notes)
 
 
 def _check_target(file: ModelFile, target: Path) -> None:
     """Raises RequestError for a target that is a source, which writing would destroy, and for a directory."""
-    places = [Path(handle) for handle in file.sources.values() if isinstance(handle, str)]
-    if target.exists() and any(target.samefile(place) for place in places if place.exists()):
+    paths = [Path(handle) for handle in file.sources.values() if isinstance(handle, str)]
+    if target.exists() and any(target.samefile(path) for path in paths if path.exists()):
         raise RequestError(f"{target}: the target is the source; give another name", field="target")
     if target.is_dir():
         raise RequestError(f"{target} is a directory; give the name of a .gguf file", field="target")
@@ -100,9 +100,8 @@ class _TypeMix:
             return "f32"
         if not self.to:
             return weight.type
-        is_spared = weight.name == self.output and not self.pure and self.to in SMALL
-        want = "q8_0" if is_spared else self.to
-        return type_at(weight.shape, want)
+        is_output = weight.name == self.output and not self.pure and self.to in SMALL
+        return type_at(weight.shape, "q8_0" if is_output else self.to)
 
 
 def _metadata(file: ModelFile, types: Mapping[str, str], to: str) -> dict[str, MetadataValue]:
@@ -121,7 +120,7 @@ def _metadata(file: ModelFile, types: Mapping[str, str], to: str) -> dict[str, M
 
 
 def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
-    """Yields losses and differences of the result."""
+    """Yields the losses of the conversion, and differences to llama.cpp."""
     if "tokenizer.ggml.model" not in file.gguf.metadata:
         yield "there is no tokenizer.json, so the file has no tokenizer"
     yield from file.checkpoint.losses
@@ -138,8 +137,8 @@ def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
 
 def _out(weight: Weight, to: str, sources: Mapping[str, Any]) -> TensorOut:
     """One tensor of the result, copied or encoded."""
-    keeps = to == weight.type and not _changes_values(weight)
-    chunks = _copied(weight, sources) if keeps else _encoded(weight, to, sources)
+    is_copy = to == weight.type and not _changes_values(weight)
+    chunks = _copied(weight, sources) if is_copy else _encoded(weight, to, sources)
     return TensorOut(weight.name, to, weight.shape, chunks)
 
 
@@ -149,7 +148,7 @@ def _changes_values(weight: Weight) -> bool:
 
 
 def _copied(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
-    """Yields the stored bytes."""
+    """A function that yields the stored bytes."""
 
     def chunks() -> Iterator[bytes]:
         from camelid.backends.common.part_reader import PartReader
@@ -162,7 +161,7 @@ def _copied(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator
 
 
 def _encoded(weight: Weight, to: str, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
-    """Yields decoded, folded and encoded rows, tile by tile."""
+    """A function that yields decoded, folded and encoded rows, tile by tile."""
 
     def chunks() -> Iterator[bytes]:
         from camelid.backends.common.load_ops import encode_rows, load_rows, tiles

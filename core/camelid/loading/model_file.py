@@ -113,12 +113,14 @@ def _cria() -> Path:
 
 
 def _unreadable(name: str, error: OSError) -> ModelFormatError:
+    """The error of a file that cannot be read."""
     reason = error.strerror or type(error).__name__
     shown = name if len(name) <= 200 else name[:80] + "..."
     return ModelFormatError(f"{shown}: cannot be read: {reason}; is this the model's path?", path=name)
 
 
 def _not_found(name: str) -> Exception:
+    """The error of a name that is no file."""
     return ModelFormatError(
         f"{name}: there is no such file; expected a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
     )
