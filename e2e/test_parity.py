@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.parity.case_numbers import requested, numbers
+from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, one_of_each_kind, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 

@@ -314,7 +314,7 @@ def test_invalid_calls_are_refused() -> None:
         this = await started(backend)
         with pytest.raises(BackendError, match="state 'kw' was not allocated; allocated: kv"):
             await backend.read_state("kw", 1)
-        with pytest.raises(BackendError, match="was given 3 bytes, expected"):
+        with pytest.raises(BackendError, match="has 3 bytes, expected"):
             await backend.write_state("kv", 1, b"abc")
         with pytest.raises(BackendError, match=r"'norm' on reference or reference"):
             await backend.run_op("norm", {}, {})

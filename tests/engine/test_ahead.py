@@ -75,7 +75,7 @@ def answer(engine: StepEngine, n: int) -> None:
 def test_depth_by_step_times(most: int, seconds: tuple[float, ...], steps: int) -> None:
     ahead = RunAhead(most)
     for each in seconds:
-        ahead.note(each)
+        ahead.observe(each)
     assert ahead.steps() == steps
 
 

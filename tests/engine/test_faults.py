@@ -144,7 +144,7 @@ def test_missing_output_rows_are_an_error() -> None:
 
     async def work() -> None:
         engine = await engine_of(Short())
-        with pytest.raises(BackendError, match="gave back 0 of 1 rows"):
+        with pytest.raises(BackendError, match="returned 0 rows, expected 1"):
             await collect(engine.submit(request([6], 12)))
         await end(engine)
 
@@ -312,7 +312,7 @@ def test_a_slow_device_runs_prompts_beside_any_number_of_streams(n_prompt: int, 
         others = [engine.submit(request([6 + i], 200)) for i in range(min(parallel - 1, 40))]
         for other in others:
             await anext(other)
-        engine._scheduler.pace.note(1, 1e9)  # type: ignore[reportPrivateUsage]
+        engine._scheduler.prefill_budget.observe(1, 1e9)  # type: ignore[reportPrivateUsage]
         prompt = list(range(1, n_prompt + 1))
         stream = engine.submit(request(prompt, 3, is_atomic=is_atomic))
         before = engine.counters.steps_retired

@@ -210,7 +210,7 @@ def test_a_preempted_request_keeps_its_answer() -> None:
     ({"overflow": "roll"}, "overflow is 'roll'"),
     ({"timeout_s": 0}, "timeout_s is 0"),
     ({"queue_timeout_s": "soon"}, "queue_timeout_s is 'soon'"),
-    ({"is_atomic": True}, "an atomic prompt has 13 tokens, and a step holds 6"),
+    ({"is_atomic": True}, "an atomic prompt has 13 tokens, but a step has room for 6"),
     ({"proposer": NgramLookup, "sampling": SamplingParams(seed=0, typical_p=0.5)}, "speculation needs"),
 ])  # fmt: skip
 def test_unsupported_requests_are_refused_at_once(more: dict[str, Any], words: str) -> None:
@@ -223,7 +223,7 @@ def test_an_atomic_prompt_must_fit_beside_the_rows_of_all_others() -> None:
     """In each step, two of 8 rows may belong to the other streams, as long as they run."""
     ids, _ = run(engine_of(), PROMPT[:6], is_atomic=True)
     assert ids == expected_ids(PROMPT[:6], 8)
-    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, and a step holds 6"):
+    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, but a step has room for 6"):
         run(engine_of(), PROMPT[:7], is_atomic=True)
 
 

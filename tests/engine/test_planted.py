@@ -127,27 +127,27 @@ def page_of_another(grow: Any) -> Any:
     return wrong
 
 
-def at_once(drop: Any) -> Any:
+def at_once(free: Any) -> Any:
     """A unit is freed at the first release; the last release does nothing."""
 
     def wrong(self: UnitPool, unit: int) -> None:
-        if self._references[unit]:
-            self._references[unit] = 1
-            drop(self, unit)
+        if self._ref_counts[unit]:
+            self._ref_counts[unit] = 1
+            free(self, unit)
 
     return wrong
 
 
-def one_page_early(give_back: Any) -> Any:
+def one_page_early(free_pages: Any) -> Any:
     """A window frees a page that the next row still reads."""
 
     def wrong(self: KVCacheManager, allocation: Any, state: Any, first: int) -> None:
-        give_back(self, allocation, state, first + 1)
+        free_pages(self, allocation, state, first + 1)
 
     return wrong
 
 
-def in_place(own_pages: Any) -> Any:
+def in_place(make_writable: Any) -> Any:
     """A shared page is written without a copy."""
 
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
@@ -156,9 +156,9 @@ def in_place(own_pages: Any) -> Any:
     return wrong
 
 
-def one_short(take_back: Any) -> Any:
+def one_short(rollback: Any) -> Any:
     def wrong(self: Sequence, n_rows: int) -> None:
-        take_back(self, n_rows - 1)
+        rollback(self, n_rows - 1)
 
     return wrong
 
@@ -182,7 +182,7 @@ def rows_kept(attach: Any) -> Any:
     def wrong(self: Sequence, allocation: Any) -> None:
         attach(self, allocation)
         if self.n_steps:
-            self.n_rows = self.n_done = len(self.token_ids) - 1
+            self.n_rows = self.n_retired = len(self.token_ids) - 1
 
     return wrong
 
@@ -196,13 +196,13 @@ def not_retired(n_valid: property) -> property:
     return property(lambda self: min(self.n_rows, len(self.token_ids)))
 
 
-def unhidden(own_pages: Any) -> Any:
+def unhidden(make_writable: Any) -> Any:
     """The prefix cache still lists a page that its only holder writes."""
 
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(PrefixReuse, "uncache", nothing(None))
-            return own_pages(self, *args)
+            monkeypatch.setattr(PrefixReuse, "invalidate", nothing(None))
+            return make_writable(self, *args)
 
     return wrong
 
@@ -224,16 +224,22 @@ BUGS = (
     Bug("position of a draw off by one", "two at once", patched(engine, "build_step", later_draw)),
     Bug("wrong page in the cache", "second turn", patched(KVCacheManager, "grow", swapped_pages)),
     Bug("wrong page of another", "two at once", patched(KVCacheManager, "grow", page_of_another)),
-    Bug("stale freed page in the cache", "evicted, then again", patched(PrefixCache, "forget", nothing)),
-    Bug("stale freed page in a window", "window", patched(KVCacheManager, "_give_back", one_page_early)),
+    Bug("stale freed page in the cache", "evicted, then again", patched(PrefixCache, "remove_unit", nothing)),
+    Bug(
+        "stale freed page in a window", "window",
+        patched(KVCacheManager, "_free_window_pages", one_page_early),
+    ),
     Bug("leaked stream", "dropped", patched(Scheduler, "remove", nothing)),
-    Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "drop", at_once)),
+    Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "free", at_once)),
     Bug("table changes not counted", "two second turns", patched(KVCacheManager, "most_updates", uncounted)),
     Bug("rows in the cache before they are computed", "lost", patched(Sequence, "n_valid", not_retired)),
-    Bug("cached unit written in place", "turn taken back", patched(KVCacheManager, "_own_pages", unhidden)),
-    Bug("shared unit written in place", "fork", patched(KVCacheManager, "_own_pages", in_place)),
-    Bug("rollback one row short", "guesses", patched(Sequence, "take_back", one_short)),
-    Bug("rollback one slot short", "guesses, recurrent", patched(KVCacheManager, "retreat", nothing)),
+    Bug(
+        "cached unit written in place", "turn taken back",
+        patched(KVCacheManager, "_make_writable", unhidden),
+    ),
+    Bug("shared unit written in place", "fork", patched(KVCacheManager, "_make_writable", in_place)),
+    Bug("rollback one row short", "guesses", patched(Sequence, "rollback", one_short)),
+    Bug("rollback one slot short", "guesses, recurrent", patched(KVCacheManager, "rollback", nothing)),
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
     Bug("preempted, and rows kept", "preempted", patched(Sequence, "attach", rows_kept)),

@@ -124,10 +124,10 @@ def test_state_of_invalid_token_ids_is_refused(token_ids: Any) -> None:
 @pytest.mark.parametrize(
     ("exported", "words"),
     [
-        (ExportedState(len(PROMPT) + 1, {}, {}), "holds 14 rows of 13 tokens"),
-        (ExportedState(-1, {}, {}), "holds -1 rows"),
-        (ExportedState(8, {}, {}), "holds 0 units of kv, and its rows need 2"),
-        (ExportedState(8, {"kv": [b""] * 3}, {"kv": 0}), "holds 3 units of kv"),
+        (ExportedState(len(PROMPT) + 1, {}, {}), "has 14 rows of 13 tokens"),
+        (ExportedState(-1, {}, {}), "has -1 rows"),
+        (ExportedState(8, {}, {}), "has 0 units of kv, but its rows need 2"),
+        (ExportedState(8, {"kv": [b""] * 3}, {"kv": 0}), "has 3 units of kv"),
     ],
 )
 def test_state_of_another_size_than_its_tokens_is_refused(exported: ExportedState, words: str) -> None:

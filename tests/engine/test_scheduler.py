@@ -35,7 +35,7 @@ def sequence(number: int, asked: Request) -> Sequence:
 
 def shape(batch: Batch | None) -> tuple[str, list[tuple[int, int, int]]] | None:
     """The program, and (id, rows, outputs) of each sequence."""
-    return batch and (batch.program, [(w.sequence.id, w.n_rows, w.n_outputs) for w in batch.work])
+    return batch and (batch.program, [(w.sequence.id, w.n_rows, w.n_outputs) for w in batch.scheduled])
 
 
 def advance(made: Scheduler) -> tuple[str, list[tuple[int, int, int]]] | None:
@@ -49,7 +49,7 @@ def advance(made: Scheduler) -> tuple[str, list[tuple[int, int, int]]] | None:
 def submit(made: Scheduler, batch: Batch, ordinal: int = 0) -> Step:
     """Builds the batch's step, in flight from then on."""
     step = build_step(batch, made.state, ordinal)
-    for work in batch.work:
+    for work in batch.scheduled:
         work.sequence.submitted(work.n_rows, work.n_outputs)
     return step
 
@@ -181,7 +181,7 @@ def test_higher_priority_goes_first_and_preempts_a_lower_one() -> None:
     made.admit()
     assert made.next_batch() is None, "a sequence with a step in flight was preempted"
     low.retired(3, 1)
-    made.requeue_if_idle(low)
+    made.requeue_if_preempted(low)
     assert advance(made) == (MIXED, [(1, 2, 1)])
     assert [s.id for s in made.waiting] == [0]
     assert made.n_preempted == 1
@@ -224,7 +224,7 @@ def test_each_allocation_resets_the_cached_rows() -> None:
     for n in (4, 0, 7):
         allocation: Any = SimpleNamespace(n_cached=n)
         s.attach(allocation)
-        assert (s.n_found, s.n_rows, s.n_done) == (n, n, n)
+        assert (s.n_hit_rows, s.n_rows, s.n_retired) == (n, n, n)
         s.detach()
 
 
@@ -263,20 +263,20 @@ def test_page_tables_that_do_not_fit_a_step_wait_for_the_next() -> None:
     made = Scheduler(KVCacheManager(STATES, context=64, n_sequences=3), LIMITS)
     first = sequence(0, request(range(1, 57)))
     made.add(first)
-    while not first.n_done or first.n_prefill:
+    while not first.n_retired or first.n_prefill:
         made.admit()
         batch = made.next_batch()
         assert batch
         submit(made, batch)
-        first.retired(batch.work[0].n_rows, batch.work[0].n_outputs)
+        first.retired(batch.scheduled[0].n_rows, batch.scheduled[0].n_outputs)
         assert first.allocation
-        made.state.settle(first.allocation, first.token_ids, first.n_valid)
+        made.state.retire_rows(first.allocation, first.token_ids, first.n_valid)
     first.accept(57, 0.0)
     for number in (1, 2):
         made.add(sequence(number, request([*range(1, 57), 99])))
     batch = (made.admit(), made.next_batch())[1]
     assert batch
-    assert [work.sequence.id for work in batch.work] == [0, 1], "14 cached pages need updates, 21 fit"
+    assert [work.sequence.id for work in batch.scheduled] == [0, 1], "14 cached pages need updates, 21 fit"
     submit(made, batch)
     assert shape(made.next_batch()) == (MIXED, [(0, 1, 1), (1, 1, 1), (2, 1, 1)])
 
@@ -297,15 +297,15 @@ def test_drafts_are_rows_with_outputs_of_their_own() -> None:
     ]  # fmt: skip
     assert step.outputs == [(0, 0, 3), (1, 0, 4), (2, 0, 5)]
     s.retired(3, 3)
-    made.evict(s)
+    made.preempt(s)
     assert (s.drafts, s.allocation) == ((), None), "drafts outlived the eviction of their rows"
 
 
 def test_pace_limits_prompt_rows_beside_decoding() -> None:
     pace = PrefillBudget(0.1)
     assert pace.rows(512) == 512, "the pace limits rows before any measurement"
-    pace.note(512, 1.024)
+    pace.observe(512, 1.024)
     assert pace.rows(512) == 50
-    pace.note(10, 10.0)
+    pace.observe(10, 10.0)
     assert pace.rows(512) == 32, "the pace went below its minimum"
     assert pace.rows(16) == 16

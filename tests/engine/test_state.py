@@ -12,7 +12,7 @@ from tests.support.engine_fakes import PAGE_ROWS, STATES
 from camelid.backends.base import PoolSize
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.allocation import CacheAllocation
-from camelid.engine.kv_cache import KVCacheManager, TableChange
+from camelid.engine.kv_cache import CacheUpdate, KVCacheManager
 from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import StateSpec
 
@@ -31,7 +31,7 @@ def seat_for(state: KVCacheManager, token_ids: Sequence[int] = TOKENS) -> CacheA
     return allocation
 
 
-def grown(state: KVCacheManager, allocation: CacheAllocation, first_row: int, n_rows: int) -> TableChange:
+def grown(state: KVCacheManager, allocation: CacheAllocation, first_row: int, n_rows: int) -> CacheUpdate:
     change = state.grow(allocation, first_row, n_rows)
     assert change is not None
     return change
@@ -44,7 +44,7 @@ def left_behind(state: KVCacheManager, token_ids: Sequence[int]) -> None:
         end = min(row + 4, len(token_ids))
         grown(state, allocation, row, end)
         state.advance(allocation, end)
-        state.settle(allocation, token_ids, end)
+        state.retire_rows(allocation, token_ids, end)
     state.free(allocation, token_ids, len(token_ids))
 
 
@@ -167,8 +167,8 @@ def test_unused_pages_are_evicted_last_pages_first() -> None:
     others = [101, 102, 103, 104, 105, 106]
     left_behind(state, others)
     assert state.n_evicted == 1
-    assert state.find(TOKENS[:16], "").n_rows == 12
-    assert state.find(others, "").n_rows == 6
+    assert state.match_prefix(TOKENS[:16], "").n_rows == 12
+    assert state.match_prefix(others, "").n_rows == 6
 
 
 def test_other_salts_and_uncached_requests_find_nothing() -> None:
@@ -216,12 +216,12 @@ def test_failed_rows_are_not_cached() -> None:
 
 def test_imported_state_is_found_like_computed_state() -> None:
     state = manager()
-    allocation = state.adopt(10, "")
+    allocation = state.allocate_imported(10, "")
     assert allocation
     assert {name: len(units) for name, units in state.units(allocation).items()} == {"kv": 3}
     state.free(allocation, TOKENS[:10], 10)
-    assert state.find(TOKENS, "").n_rows == 10
-    assert manager(n_pages=2).adopt(10, "") is None
+    assert state.match_prefix(TOKENS, "").n_rows == 10
+    assert manager(n_pages=2).allocate_imported(10, "") is None
 
 
 # Windows
@@ -244,7 +244,7 @@ def test_pages_outside_the_window_are_freed_and_reported() -> None:
     allocation = seat_for(state, tokens)
     for row in range(0, 64, 4):
         grown(state, allocation, row, row + 4)
-        state.settle(allocation, tokens, row + 4)
+        state.retire_rows(allocation, tokens, row + 4)
         first_needed = max(row + 4 - WINDOW.window + 1, 0)
         held = [i for i, unit in enumerate(allocation.pages["window"]) if unit]
         assert held[0] == first_needed // PAGE_ROWS
@@ -258,11 +258,11 @@ def test_a_prefix_is_found_only_with_its_windows_pages() -> None:
     state = window_manager(n_sequences=1)
     tokens = list(range(1, 65))
     left_behind(state, tokens[:30])
-    hit = state.find(tokens, "")
+    hit = state.match_prefix(tokens, "")
     assert hit.n_rows == 30
     assert [i for i, unit in enumerate(hit.units["window"]) if unit] == [6, 7], "rows 25 .. 29 and later"
     left_behind(state, [101, *tokens[:15]])  # evicts window pages that no sequence holds
-    assert state.find(tokens, "").n_rows < 30
+    assert state.match_prefix(tokens, "").n_rows < 30
 
 
 # Recurrent slots
@@ -304,16 +304,16 @@ def test_an_undone_step_is_repeated_from_its_initial_slot() -> None:
     allocation = seat_for(state)
     words = recurrent_words(state, allocation, 0)
     state.advance(allocation, 5)
-    state.retreat(allocation)
+    state.rollback(allocation)
     assert recurrent_words(state, allocation, 0) == words
 
 
 def test_recurrent_prefixes_are_found_at_step_ends_only() -> None:
     state = recurrent_manager()
     left_behind(state, TOKENS[:10])
-    assert state.find(TOKENS, "").n_rows == 10
-    assert state.find(TOKENS[:9], "").n_rows == 8, "the slot of the previous step was not found"
-    assert state.find(TOKENS[:7], "").n_rows == 0
+    assert state.match_prefix(TOKENS, "").n_rows == 10
+    assert state.match_prefix(TOKENS[:9], "").n_rows == 8, "the slot of the previous step was not found"
+    assert state.match_prefix(TOKENS[:7], "").n_rows == 0
     allocation = seat_for(state)
     assert allocation.n_cached == 10
     start = allocation.read_slot("recurrent")
@@ -332,9 +332,9 @@ def test_recurrent_prefixes_need_a_slot_of_every_group() -> None:
     other = replace(RECURRENT, name="other")
     state = KVCacheManager((*STATES, RECURRENT, other), context=20, n_sequences=2)
     left_behind(state, TOKENS[:10])
-    assert state.find(TOKENS, "").n_rows == 10
-    state._reuse.uncache("other", state.find(TOKENS, "").units["other"][0])  # type: ignore[reportPrivateUsage]
-    assert state.find(TOKENS, "").n_rows < 10
+    assert state.match_prefix(TOKENS, "").n_rows == 10
+    state._reuse.invalidate("other", state.match_prefix(TOKENS, "").units["other"][0])  # type: ignore[reportPrivateUsage]
+    assert state.match_prefix(TOKENS, "").n_rows < 10
 
 
 # Static pages
@@ -376,7 +376,7 @@ def test_state_of_other_inputs_than_tokens_is_never_cached() -> None:
     grown(state, allocation, 0, 20)
     state.free(allocation, TOKENS, 20)
     assert state.is_idle
-    assert state.find(TOKENS, "").n_rows == 0
+    assert state.match_prefix(TOKENS, "").n_rows == 0
 
 
 @pytest.mark.parametrize("width", [1 << 28, 1 << 60])

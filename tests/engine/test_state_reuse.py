@@ -25,7 +25,7 @@ def left_behind(state: KVCacheManager, token_ids: Sequence[int]) -> None:
     allocation = seat_for(state, token_ids)
     assert state.grow(allocation, allocation.n_cached, len(token_ids)) is not None
     state.advance(allocation, len(token_ids))
-    state.settle(allocation, token_ids, len(token_ids))
+    state.retire_rows(allocation, token_ids, len(token_ids))
     state.free(allocation, token_ids, len(token_ids))
 
 
@@ -51,7 +51,7 @@ def test_a_replaced_tail_is_freed_at_once() -> None:
     left_behind(state, [1, 2, 3])
     left_behind(state, [7, 8])
     assert state.n_cached == 1
-    assert state.find([7, 8, 9], "").n_rows == 2
+    assert state.match_prefix([7, 8, 9], "").n_rows == 2
 
 
 def test_an_allocation_counts_its_static_pages() -> None:

@@ -275,7 +275,7 @@ REFUSED: dict[str, tuple[Callable[[CpuBackend], Awaitable[object]], str]] = {
     "read before the first": (lambda b: b.read_state("kv", -1), "no unit -1"),
     "write past the last": (lambda b: b.write_state("kv", 3, UNIT), "no unit 3"),
     "write before the first": (lambda b: b.write_state("kv", -1, UNIT), "no unit -1"),
-    "write of half a unit": (lambda b: b.write_state("kv", 1, UNIT[1:]), "was given"),
+    "write of half a unit": (lambda b: b.write_state("kv", 1, UNIT[1:]), "a unit of state"),
     "allocate without a pool": (lambda b: b.allocate([KV], {}), "'kv' was not allocated; allocated: none"),
     "adapter": (lambda b: b.open(OpenSpec(adapter="z80")), "no variant 'z80'"),
 }

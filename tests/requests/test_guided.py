@@ -178,7 +178,7 @@ def test_endless_nesting_is_refused_with_a_short_message(llm: LLM) -> None:
 def test_a_direct_submit_needs_the_program(path: Path) -> None:
     with (
         camelid.load(path, backend="reference", context=64) as fresh,
-        pytest.raises(PlanError, match="guided was asked for before its program was compiled"),
+        pytest.raises(PlanError, match="needs program 'guided', which is not compiled"),
     ):
         fresh.submit("a", choice=["b"])
 

@@ -24,12 +24,12 @@ def _units(state: KVCacheManager) -> Iterator[str]:
     """Errors of each group's pool and of the prefix cache, which must list exactly the cached units."""
     if state.n_free_allocations != state.n_sequences:
         yield f"{state.n_sequences - state.n_free_allocations} allocations are held"
-    named = state._reuse._cache._holders
+    named = state._reuse._cache._entries
     for group, pool in state._pools.items():
-        idle = set(pool._idle)
+        idle = set(pool._evictable)
         if len(pool._free) + len(idle) != pool.n_units or set(pool._free) & idle:
             yield f"{group}: {len(pool._free)} free + {len(idle)} cached units of {pool.n_units}"
-        if any(pool._references):
+        if any(pool._ref_counts):
             yield f"{group}: units are held without a sequence"
         known = {unit for name, unit in named if name == group}
         if known != idle:

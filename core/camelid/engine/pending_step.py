@@ -1,4 +1,4 @@
-"""A step that was submitted and not yet retired."""
+"""A step that has been submitted and not yet retired."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from camelid.engine.scheduler import Batch
 
 @dataclass(slots=True, eq=False)
 class PendingStep:
-    """Its batch and ticket; once it was read, its result or what went wrong."""
+    """The batch and ticket of a step in flight; after `read`, its result or its error."""
 
     batch: Batch
     ticket: Ticket
     submitted: float
-    n_decode: int  # generated rows
+    n_decode: int  # rows of generated tokens
     result: Result | None = None
     error: Exception | None = None
 
     async def read(self, backend: Backend) -> None:
-        """Waits for it, unless it was read before. It is as if not read if this is cancelled."""
+        """Waits for the step's result, once. A cancelled read may be repeated."""
         if self.result is None and self.error is None:
             try:
                 self.result = await backend.read(self.ticket)

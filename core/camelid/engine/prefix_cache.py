@@ -1,8 +1,8 @@
-"""What has been computed before: pages of state by the tokens that they and all pages before them hold.
+"""The index of the prefix cache: pages of state by their own tokens and those of all pages before them.
 
-A page's key is a hash of its parent's key and its own tokens (Kwon et al., SOSP 2023); tokens are compared on
-a hit, so that a collision costs a lookup and nothing else. The last page of an answer is mostly not full: it
-is a tail, found under the page before it.
+A page's key is a hash of its parent's key and its own tokens (Kwon et al., SOSP 2023). A hit compares the
+tokens, so that a hash collision is a miss. The last page of an answer is rarely full: it is stored as a tail,
+found by its parent's key.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Tokens = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class CachedPage:
-    """Up to a page of tokens behind `parent`, and the units that hold their state, by group.
+    """Up to a page of tokens after `parent`, and the units with their state, by group.
 
-    A group may be missing: window groups give pages back, and a recurrent group has a unit only where a
-    request ended.
+    A group may be missing: window groups free pages, and a recurrent group has a unit only where a request
+    ended.
     """
 
     key: bytes
@@ -30,26 +30,27 @@ class CachedPage:
 
 
 def root_key(salt: str) -> bytes:
-    """The parent of first pages. Requests with different salts share nothing."""
-    # Any text will do: a lone surrogate, which UTF-8 does not have, is no reason to fail.
+    """The parent key of first pages. Requests with different salts share nothing."""
+    # A salt may be any text; a lone surrogate, which UTF-8 cannot encode, is allowed.
     return blake2b(salt.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def page_key(parent: bytes, tokens: Sequence[int]) -> bytes:
+    """The key of a full page."""
     return blake2b(parent + pack(f"<{len(tokens)}I", *tokens), digest_size=16).digest()
 
 
 class PrefixCache:
-    """Entries by key, and by the units that they name."""
+    """The cached pages by key, the tails by parent key, and both by unit."""
 
     def __init__(self, page_rows: int) -> None:
         self.page_rows = page_rows
         self._pages: dict[bytes, CachedPage] = {}
-        self._tails: dict[bytes, CachedPage] = {}  # by parent: the last one written
-        self._holders: dict[tuple[str, int], CachedPage] = {}
+        self._tails: dict[bytes, CachedPage] = {}  # by parent: the entry written last
+        self._entries: dict[tuple[str, int], CachedPage] = {}
 
     def walk(self, token_ids: Sequence[int], salt: str) -> Iterator[tuple[bytes, CachedPage | None]]:
-        """Key and entry of each full page of these tokens; no entry where the page is not known."""
+        """Yields the key and entry of each full page of these tokens; None for an uncached page."""
         parent, n = root_key(salt), self.page_rows
         for at in range(0, len(token_ids) - n + 1, n):
             tokens = tuple(token_ids[at : at + n])
@@ -59,7 +60,7 @@ class PrefixCache:
             parent = key
 
     def tail(self, parent: bytes, tokens: Sequence[int]) -> tuple[CachedPage, int] | None:
-        """The page after `parent` that was not full, and how many of its rows fit these tokens."""
+        """The partial page after `parent`, and the number of its rows that match these tokens."""
         entry = self._tails.get(parent)
         if entry is None:
             return None
@@ -68,28 +69,28 @@ class PrefixCache:
         return (entry, n) if n else None
 
     def add_page(self, parent: bytes, tokens: Tokens) -> CachedPage:
-        """The entry of a full page, which may be known already."""
+        """The entry of a full page, new or existing."""
         key = page_key(parent, tokens)
-        known = self._pages.get(key)
-        if known and (known.tokens, known.parent) == (tokens, parent):
-            return known
+        cached = self._pages.get(key)
+        if cached and (cached.tokens, cached.parent) == (tokens, parent):
+            return cached
         self._pages[key] = entry = CachedPage(key, parent, tokens)
         return entry
 
     def add_tail(self, parent: bytes, tokens: Tokens) -> tuple[CachedPage, CachedPage | None]:
-        """A new entry of a page that is not full, and the one that it takes the place of."""
-        former, entry = self._tails.get(parent), CachedPage(b"", parent, tokens)
+        """A new entry of a partial page, and the entry that it replaces."""
+        replaced, entry = self._tails.get(parent), CachedPage(b"", parent, tokens)
         self._tails[parent] = entry
-        return entry, former
+        return entry, replaced
 
-    def hold(self, entry: CachedPage, group: str, unit: int) -> None:
-        """The entry's state in this group is in this unit."""
+    def add_unit(self, entry: CachedPage, group: str, unit: int) -> None:
+        """Records that the entry's state in this group is in this unit."""
         entry.units[group] = unit
-        self._holders[group, unit] = entry
+        self._entries[group, unit] = entry
 
-    def forget(self, group: str, unit: int) -> None:
-        """The unit holds something else from now on. An entry without units is gone."""
-        entry = self._holders.pop((group, unit), None)
+    def remove_unit(self, group: str, unit: int) -> None:
+        """Removes a unit from its entry. An entry without units is removed."""
+        entry = self._entries.pop((group, unit), None)
         if entry is None:
             return
         del entry.units[group]

@@ -1,4 +1,4 @@
-"""What may be reused of earlier work: finding it, holding it, and telling the prefix cache of new work."""
+"""The prefix cache over all state groups: matching prefixes, pinning hits, and adding retired rows."""
 
 from __future__ import annotations
 
@@ -15,155 +15,159 @@ PageWalk = list[tuple[bytes, CachedPage | None]]
 
 @dataclass(frozen=True, slots=True)
 class PrefixHit:
-    """The longest prefix that every group can serve: full pages, and a page of which some rows fit.
+    """The longest prefix that every group can serve: full pages, then a tail page of which some rows match.
 
-    `units` are by group: of each page from the group's `first_page` on, 0 before; of a recurrent group, one.
+    `units` by group: the unit of each page from the group's `first_page` on, 0 before it; one unit for a
+    recurrent group.
     """
 
     n_rows: int
     n_full: int
-    key: bytes  # of the last full page, or of the root
+    key: bytes  # key of the last full page, or of the root
     units: Mapping[str, list[int]]
     first_page: Mapping[str, int]
 
 
 class PrefixReuse:
-    """The prefix cache of one engine, by what each kind of group needs to go on from somewhere.
+    """The prefix cache of one engine, with the needs of each group kind.
 
-    A paged group needs every page, a window group those that the next row looks back at, a recurrent group
-    the slot as it was after exactly so many rows, which there is only where a request ended.
+    A paged group needs every page, a window group the pages within the next row's window, a recurrent group
+    the slot written after exactly as many rows, which exists only where a request ended.
     """
 
     def __init__(self, states: Sequence[StateSpec], pools: Mapping[str, UnitPool], page_rows: int) -> None:
         self.page_rows = page_rows
         self._pools = pools
         self._cache = PrefixCache(page_rows)
-        # Windows first: where their pages are gone, nobody looks at those of all rows.
+        # Windows first: their pages are missing more often, and one missing page ends the check.
         self._paged = sorted((s for s in states if s.kind in PAGED), key=lambda s: not s.window)
-        self._whole = [s.name for s in states if s.kind == "paged"]
+        self._windowless = [s.name for s in states if s.kind == "paged"]
         self._recurrent = [s.name for s in states if s.kind == RECURRENT]
-        self._is_possible = bool(self._paged or self._recurrent) and all(s.kind != STATIC for s in states)
+        self._is_enabled = bool(self._paged or self._recurrent) and all(s.kind != STATIC for s in states)
 
-    def forget(self, group: str, unit: int) -> None:
-        """The unit is about to hold something else."""
-        self._cache.forget(group, unit)
+    def on_evict(self, group: str, unit: int) -> None:
+        """Removes an evicted unit from the cache."""
+        self._cache.remove_unit(group, unit)
 
-    def uncache(self, group: str, unit: int) -> None:
-        """A holder is about to write to a unit, so that nobody may find it any longer."""
-        self._cache.forget(group, unit)
-        self._pools[group].forget(unit)
+    def invalidate(self, group: str, unit: int) -> None:
+        """Removes a referenced unit from the cache before its owner writes to it."""
+        self._cache.remove_unit(group, unit)
+        self._pools[group].unmark_cached(unit)
 
-    # Finding
+    # Matching
 
-    def find(self, token_ids: Sequence[int], salt: str, most: int) -> PrefixHit:
-        """The longest known prefix of at most `most` rows."""
+    def match_prefix(self, token_ids: Sequence[int], salt: str, most: int) -> PrefixHit:
+        """The longest cached prefix of at most `most` rows."""
         miss = PrefixHit(0, 0, root_key(salt), {}, {s.name: 0 for s in self._paged})
-        if not self._is_possible or most < 1:
+        if not self._is_enabled or most < 1:
             return miss
-        known = token_ids[:most]
-        walk = self._walk(known, salt)
-        hits = (self._serve(walk, n, known, miss.key) for n in range(len(walk), -1, -1))
+        prefix = token_ids[:most]
+        walk = self._walk(prefix, salt)
+        hits = (self._match_pages(walk, n, prefix, miss.key) for n in range(len(walk), -1, -1))
         return next((hit for hit in hits if hit), miss)
 
     def _walk(self, token_ids: Sequence[int], salt: str) -> PageWalk:
-        """Keys and entries of full pages, as far as a paged group goes."""
+        """Keys and entries of full pages, up to the first page that a paged group lacks."""
         walk: PageWalk = []
         for key, entry in self._cache.walk(token_ids, salt):
-            if self._whole and not (entry and all(name in entry.units for name in self._whole)):
+            if self._windowless and not (entry and all(name in entry.units for name in self._windowless)):
                 break
             walk.append((key, entry))
         return walk
 
-    def _serve(self, walk: PageWalk, n: int, token_ids: Sequence[int], root: bytes) -> PrefixHit | None:
-        """What goes on from the first `n` full pages and the tail behind them, or from the pages alone."""
+    def _match_pages(self, walk: PageWalk, n: int, token_ids: Sequence[int], root: bytes) -> PrefixHit | None:
+        """The hit of the first `n` full pages with the tail behind them, or of the pages alone."""
         key, at = walk[n - 1][0] if n else root, n * self.page_rows
         tail = self._cache.tail(key, token_ids[at : at + self.page_rows])
-        if tail and self._goes_on(tail[0], tail[1] == len(tail[0].tokens)):
+        if tail and self._can_resume(tail[0], tail[1] == len(tail[0].tokens)):
             hit = self._hit(walk, PrefixHit(at + tail[1], n, key, {}, {}), tail[0])
             if hit:
                 return hit
-        if n and self._goes_on(walk[n - 1][1], True):
+        if n and self._can_resume(walk[n - 1][1], True):
             return self._hit(walk, PrefixHit(at, n, key, {}, {}), None)
         return None
 
-    def _goes_on(self, last: CachedPage | None, is_whole: bool) -> bool:
-        """Whether the recurrent groups, if any, were left exactly here."""
+    def _can_resume(self, last: CachedPage | None, is_complete: bool) -> bool:
+        """True if no group is recurrent, or if every recurrent slot is cached at exactly this row."""
         if not self._recurrent:
             return True
-        return is_whole and last is not None and all(group in last.units for group in self._recurrent)
+        return is_complete and last is not None and all(group in last.units for group in self._recurrent)
 
     def _hit(self, walk: PageWalk, end: PrefixHit, tail: CachedPage | None) -> PrefixHit | None:
-        """The prefix with its units, if every group has those that it needs."""
+        """The hit with its units, if every group has the units that it needs."""
         last = tail or walk[end.n_full - 1][1]
         units = {group: [last.units[group]] for group in self._recurrent if last}
         first = {s.name: first_page(s, end.n_rows) for s in self._paged}
         for group, start in first.items():
             entries = [entry for _, entry in walk[start : end.n_full]] + ([tail] if tail else [])
-            kept = [entry.units.get(group, 0) if entry else 0 for entry in entries]
-            if not all(kept):
+            cached = [entry.units.get(group, 0) if entry else 0 for entry in entries]
+            if not all(cached):
                 return None
-            units[group] = [0] * start + kept
+            units[group] = [0] * start + cached
         return replace(end, units=units, first_page=first)
 
-    # Holding
+    # Pinning
 
     def pin(self, hit: PrefixHit) -> None:
-        """One more holder of all units of a hit."""
+        """Adds a reference to every unit of a hit."""
         for group, unit in _units(hit):
             self._pools[group].share(unit)
 
     def unpin(self, hit: PrefixHit) -> None:
+        """Removes the references of `pin`."""
         for group, unit in _units(hit):
-            self._pools[group].drop(unit)
+            self._pools[group].free(unit)
 
-    # Learning
+    # Adding
 
-    def learn(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
-        """Adds the full pages among an allocation's first `n_rows` retired rows to the cache."""
-        while self._is_possible and (allocation.n_known + 1) * self.page_rows <= n_rows:
-            at = allocation.n_known * self.page_rows
+    def cache_pages(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
+        """Adds the full pages of an allocation's first `n_rows` retired rows to the cache."""
+        while self._is_enabled and (allocation.n_hashed + 1) * self.page_rows <= n_rows:
+            at = allocation.n_hashed * self.page_rows
             tokens = tuple(token_ids[at : at + self.page_rows])
-            units = self._page_units(allocation, allocation.n_known)
+            units = self._page_units(allocation, allocation.n_hashed)
             units |= (
                 self._slot_units(allocation, at + self.page_rows) if at + self.page_rows == n_rows else {}
             )
             if units:
-                self._hold(self._cache.add_page(allocation.key, tokens), units)
+                self._insert(self._cache.add_page(allocation.key, tokens), units)
             allocation.key = page_key(allocation.key, tokens)
-            allocation.n_known += 1
+            allocation.n_hashed += 1
 
-    def learn_end(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
-        """Tells the cache of all that an ending sequence holds: also of the page that is not full."""
-        self.learn(allocation, token_ids, n_rows)
-        at = allocation.n_known * self.page_rows
-        units = self._page_units(allocation, allocation.n_known) | self._slot_units(allocation, n_rows)
-        if self._is_possible and at < n_rows and units:
-            entry, former = self._cache.add_tail(allocation.key, tuple(token_ids[at:n_rows]))
-            for group, unit in list(former.units.items()) if former else ():
-                self.uncache(group, unit)
-            self._hold(entry, units)
+    def cache_finished(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
+        """Adds all retired rows of a finished sequence to the cache, with its partial last page."""
+        self.cache_pages(allocation, token_ids, n_rows)
+        at = allocation.n_hashed * self.page_rows
+        units = self._page_units(allocation, allocation.n_hashed) | self._slot_units(allocation, n_rows)
+        if self._is_enabled and at < n_rows and units:
+            entry, replaced = self._cache.add_tail(allocation.key, tuple(token_ids[at:n_rows]))
+            for group, unit in list(replaced.units.items()) if replaced else ():
+                self.invalidate(group, unit)
+            self._insert(entry, units)
 
     def _page_units(self, allocation: CacheAllocation, page: int) -> dict[str, int]:
+        """Units of one page, by paged group."""
         return {s.name: unit for s in self._paged if (unit := _at(allocation.pages[s.name], page))}
 
     def _slot_units(self, allocation: CacheAllocation, n_rows: int) -> dict[str, int]:
-        """The recurrent slots that were written after exactly so many rows."""
+        """Units of the recurrent slots that were written after exactly `n_rows` rows, by group."""
         rows = allocation.slot_rows
-        found = (
+        slots = (
             (g, next((u for u in allocation.slots[g] if rows.get(u) == n_rows), 0)) for g in self._recurrent
         )
-        return {group: unit for group, unit in found if unit}
+        return {group: unit for group, unit in slots if unit}
 
-    def _hold(self, entry: CachedPage, units: Mapping[str, int]) -> None:
+    def _insert(self, entry: CachedPage, units: Mapping[str, int]) -> None:
+        """Adds units to an entry, for the groups that the entry lacks."""
         for group, unit in units.items():
             if group not in entry.units:
-                self.uncache(group, unit)  # it may have been a tail
-                self._cache.hold(entry, group, unit)
-                self._pools[group].keep(unit)
+                self.invalidate(group, unit)  # the unit may belong to a tail entry
+                self._cache.add_unit(entry, group, unit)
+                self._pools[group].mark_cached(unit)
 
 
 def first_page(state: StateSpec, n_rows: int) -> int:
-    """The first page that a row after `n_rows` rows may look at."""
+    """The first page within the window of the row after `n_rows` rows."""
     return max(n_rows - state.window + 1, 0) // state.unit_rows if state.window else 0
 
 
