@@ -13,8 +13,7 @@ from tests.support.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid.engine import engine
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.prefix_cache import PrefixCache
-from camelid.engine.prefix_reuse import PrefixReuse
+from camelid.engine.prefix_cache import PrefixCache, PrefixReuse
 from camelid.engine.scheduler import Scheduler
 from camelid.engine.sequence import Sequence
 from camelid.engine.unit_pool import UnitPool

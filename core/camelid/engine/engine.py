@@ -20,8 +20,7 @@ from camelid.backends.base import Backend, Program, Result
 from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, max_answer_tokens
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
-from camelid.engine.output_processor import OutputProcessor
-from camelid.engine.pending_step import PendingStep
+from camelid.engine.output_processor import OutputProcessor, PendingStep
 from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits, ProgramTable
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Batch, ScheduledSequence, Scheduler, build_step

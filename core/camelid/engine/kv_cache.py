@@ -23,8 +23,7 @@ from camelid.engine.allocation import (
     GroupWords,
     Update,
 )
-from camelid.engine.prefix_cache import root_key
-from camelid.engine.prefix_reuse import PrefixHit, PrefixReuse, first_page
+from camelid.engine.prefix_cache import PrefixHit, PrefixReuse, first_page, root_key
 from camelid.engine.unit_pool import UnitPool
 from camelid.plan.plan import StateSpec
 

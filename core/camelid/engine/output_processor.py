@@ -1,16 +1,38 @@
-"""Output rows of a step into tokens, events and finish reasons."""
+"""Steps in flight, and their output rows as tokens, events and finish reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from camelid.backends.base import OutputRow
+from camelid.backends.base import Backend, OutputRow, Result, Ticket
 from camelid.engine.metrics import Counters
 from camelid.engine.results import FinishReason
+from camelid.engine.scheduler import Batch
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
 from camelid.sampling.host import Scores, top_logprobs
+
+
+@dataclass(slots=True, eq=False)
+class PendingStep:
+    """The batch and ticket of a step in flight; after `read`, its result or its error."""
+
+    batch: Batch
+    ticket: Ticket
+    submitted: float
+    n_decode: int  # rows of generated tokens
+    result: Result | None = None
+    error: Exception | None = None
+
+    async def read(self, backend: Backend) -> None:
+        """Waits for the step's result, once. A cancelled read may be repeated."""
+        if self.result is None and self.error is None:
+            try:
+                self.result = await backend.read(self.ticket)
+            except Exception as error:
+                self.error = error
+
 
 STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
