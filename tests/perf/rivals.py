@@ -18,7 +18,7 @@ from camelid.backends.common.bandwidth import read_gbps
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
-from camelid.cli.bench_report import Facts, Row, Spread
+from camelid.cli.bench_report import Report, Row, Spread
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.options import LoadOptions
@@ -60,8 +60,8 @@ class Duel:
         """Camelid's rate over the rival's faster setting."""
         return min(row.ratio for row in self.rows.values())
 
-    def facts(self) -> Facts:
-        """Facts for --json: Camelid's figures once, the rival's by its flash attention."""
+    def facts(self) -> Report:
+        """Report for --json: Camelid's figures once, the rival's by its flash attention."""
         rivals = {name: Spread.of(row.rival).facts() for name, row in self.rows.items()}
         own = {name: value for name, value in self.ours.facts().items() if name != "rival"}
         return own | {"rivals": rivals, "ratio": self.ratio}

@@ -24,7 +24,7 @@ from tests.perf.rivals import Setting, open_sides
 from tests.perf.shapes import TYPES, Shape, tensors, write
 
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_report import Facts, Spread, short
+from camelid.cli.bench_report import Report, Spread, short
 from camelid.formats.quants import quant
 
 MOST_BYTES = 150_000_000
@@ -105,7 +105,7 @@ def trials(per_shape: int) -> Iterator[Trial]:
 Ratios = tuple[float, ...]  # prefill, decode
 
 
-async def measure(trial: Trial, path: Path, setting: Setting) -> tuple[Ratios, Facts]:
+async def measure(trial: Trial, path: Path, setting: Setting) -> tuple[Ratios, Report]:
     """Measures one file and prints its line. Returns its ratios and figures."""
     write(trial.name, trial.shape, trial.type_name, path)
     async with AsyncExitStack() as stack:
@@ -121,9 +121,9 @@ async def measure(trial: Trial, path: Path, setting: Setting) -> tuple[Ratios, F
     return tuple(d.ratio for d in duels), {"shape": trial.name, "type": trial.type_name, **figures}
 
 
-async def sweep(wanted: list[Trial], setting: Setting, seconds: float) -> list[tuple[Ratios, Facts]]:
+async def sweep(wanted: list[Trial], setting: Setting, seconds: float) -> list[tuple[Ratios, Report]]:
     """Measures files until the time limit."""
-    begun, found = perf_counter(), list[tuple[Ratios, Facts]]()
+    begun, found = perf_counter(), list[tuple[Ratios, Report]]()
     with tempfile.TemporaryDirectory() as folder:
         for trial in wanted:
             if perf_counter() - begun > seconds:

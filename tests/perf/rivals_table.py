@@ -21,7 +21,7 @@ from time import perf_counter
 from tests.perf.rivals import Duel, Setting, open_sides
 
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_report import Facts, Spread, short
+from camelid.cli.bench_report import Report, Spread, short
 
 DEEP = 4096
 LEAST_RATIO, LEAST_SHARE = 1.5, 0.85
@@ -67,9 +67,9 @@ def line(path: Path, duel: Duel, target: Target) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-async def measure(path: Path, setting: Setting, wanted: Mapping[Case, Target]) -> list[Facts]:
+async def measure(path: Path, setting: Setting, wanted: Mapping[Case, Target]) -> list[Report]:
     """Measures one file, printing each line at once. Returns the facts."""
-    found: list[Facts] = []
+    found: list[Report] = []
     async with AsyncExitStack() as stack:
         sides = await open_sides(stack, path, setting)
         for case, target in wanted.items():
@@ -97,7 +97,7 @@ def main() -> None:
     setting = Setting(
         cases=list(wanted), threads=args.threads, repetitions=args.repetitions, kv_type=args.kv_type
     )
-    found: list[Facts] = []
+    found: list[Report] = []
     print(f"{setting.threads} threads, keys and values {setting.kv_type}, {setting.repetitions} times each")
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
     begun = perf_counter()
