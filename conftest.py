@@ -4,8 +4,7 @@ A test without a tier marker is `unit`. Under CI (or CAMELID_NO_SKIPS=1) a run f
 outside ALLOWED_SKIPS, or if a tier with tests passes none of them.
 
 An ordinary run deselects the tests marked `exhaustive` and prints their number. `--exhaustive`
-(`make exhaustive`) selects them and no others. `--whole`, a test named by `::` or `-k`, and `--last-failed`
-deselect nothing.
+(`make exhaustive`) selects only these. `--whole`, `::`, `-k` and `--last-failed` deselect nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ TIERS = ("unit", "conformance", "parity", "e2e", "faults")
 ALLOWED_SKIPS = (
     "shared material absent",  # vocabularies and templates of other models are not in the repository
     "no GPU",  # hosted CI machines lack one; `make test` on a GPU machine runs these tests
-    "no torch",  # hundreds of megabytes; `.ci/setup goldens` installs it for the training of cria
+    "no torch",  # hundreds of megabytes, needed to train cria; `.ci/setup goldens` installs it
     "no llama.cpp wheel",  # six minutes of build; .ci/run installs a cached wheel
     "not on this platform",  # another system's adapter or file semantics
 )
@@ -62,7 +61,7 @@ def leaves_nothing_out(config: pytest.Config) -> bool:
 
 
 def note_left_out(config: pytest.Config, number: int) -> None:
-    """The number goes from a worker of pytest-xdist to its controller, which prints it."""
+    """Sends the number from a pytest-xdist worker to its controller, which prints it."""
     left_out["here"] = number
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is not None:
@@ -97,7 +96,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """A skip with an unknown reason fails under CI."""
+    """Fails a skip with an unknown reason under CI."""
     if not strict() or not report.skipped:
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -108,7 +107,7 @@ def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Reports of all workers arrive at the controller, which counts them."""
+    """Counts the reports of all workers, in the controller."""
     name = str(dict(report.user_properties).get("tier"))
     begun[name] += report.when == "setup"
     passed[name] += report.when == "call" and report.passed

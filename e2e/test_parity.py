@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.parity.case_numbers import asked, numbers
+from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, one_of_each_kind, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
@@ -38,7 +38,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Results of the selected cases, computed in one page."""
     site: Path = tmp_path_factory.mktemp("bare")
     write_bare_site(site)
-    chosen = asked(request)
+    chosen = requested(request)
     with serve_site(site) as address:
         computed = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in chosen]))
     return dict(zip(chosen, computed, strict=True))

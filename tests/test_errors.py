@@ -1,4 +1,4 @@
-"""Every error class is raised by the core, once here at run time, and says enough to act on."""
+"""Every error class is raised by the core, once here at run time, with an actionable message."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ CLASSES = {
 
 
 def send_header(data: bytes) -> None:
-    """Feed the GGUF parser one chunk of a file that is longer."""
+    """Feeds the GGUF parser the first chunk of a longer file."""
     parser = read_gguf(1 << 20)
     next(parser)
     parser.send(data.ljust(64 << 10, b"\0"))
 
 
 def header(arch: str, *tensors: GgufTensor) -> Gguf:
-    """A parsed file that names its architecture and little else."""
+    """A parsed file with little metadata besides its architecture."""
     key = "general.architecture"
     return Gguf(3, 32, {key: arch}, {key: "string"}, {tensor.name: tensor for tensor in tensors}, 0, 0)
 
@@ -51,7 +51,7 @@ def overflow() -> None:
     engine.submit(request([1] * 8, 1))
 
 
-# What the core raises -> the shortest way there. A class that core begins to raise needs a row.
+# Error class raised in core -> the shortest call that raises it. A new class in core needs a row.
 RAISERS: dict[str, Callable[[], object]] = {
     "BackendError": lambda: open_backend("gpu"),
     "ContextOverflowError": overflow,
@@ -70,7 +70,7 @@ RAISERS: dict[str, Callable[[], object]] = {
     "TemplateError": lambda: compile_template("{{ a..b }}"),
     "UnsupportedModelError": lambda: quant("q3_9"),
 }
-# Further raises whose message has been read by a person: (class, words that it must hold, raiser).
+# Further reviewed messages: (class, words that it must contain, raiser).
 FURTHER: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
     ("BackendError", ("'no_such'", "known"), lambda: shaders.text("no_such")),
     ("ModelFormatError", ("web page",), lambda: send_header(b"<!doctype html>")),
@@ -80,7 +80,7 @@ FURTHER: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
 
 
 def core_calls() -> Iterator[tuple[str, ast.Call, str]]:
-    """(error class, call, place) wherever core makes an error."""
+    """(error class, call, place) of each error made in core."""
     for path in sorted(CORE.rglob("*.py")):
         if path.name == "errors.py":
             continue
@@ -89,10 +89,10 @@ def core_calls() -> Iterator[tuple[str, ast.Call, str]]:
                 yield node.func.id, node, f"core/camelid/{path.relative_to(CORE)}:{node.lineno}"
 
 
-def test_every_class_that_core_raises_has_a_raiser() -> None:
+def test_every_raised_class_has_a_raiser() -> None:
     raised = {name for name, _, _ in core_calls()}
-    assert raised - RAISERS.keys() == set(), "add a row to RAISERS"
-    assert RAISERS.keys() - raised == set(), "core no longer raises these"
+    assert raised - RAISERS.keys() == set(), "core raises these classes: add rows to RAISERS"
+    assert RAISERS.keys() - raised == set(), "core no longer raises these classes: remove their rows"
 
 
 @pytest.mark.parametrize("name", sorted(RAISERS))
@@ -103,7 +103,7 @@ def test_error_is_raised_with_its_class_facts_and_advice(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "words", "raiser"), FURTHER)
-def test_message_names_what_was_found(
+def test_message_states_the_found_value(
     name: str, words: tuple[str, ...], raiser: Callable[[], object]
 ) -> None:
     with pytest.raises(CamelidError) as caught:
@@ -113,22 +113,22 @@ def test_message_names_what_was_found(
 
 
 def check_error(error: CamelidError, name: str) -> None:
-    """The exact class, a sentence with no unfilled braces, and attributes for every fact."""
+    """Checks the exact class, a sentence without unfilled braces, and an attribute for every fact."""
     assert type(error).__name__ == name
     assert len(str(error).split()) >= 4
     assert "{" not in str(error), "a placeholder was left unfilled"
-    assert error.facts, "an error carries its facts, so that a server can map them"
+    assert error.facts, "the error has no attributes for a server to map"
     assert all(getattr(error, key) == value for key, value in error.facts.items())
 
 
 def test_messages_are_sentences_that_state_facts() -> None:
-    """Literal messages hold a value or at least four words, and never end in a full stop or newline."""
+    """A literal message holds a value or at least four words, and never ends in a full stop or newline."""
     bad = [f"{place}: {text!r}" for _, call, place in core_calls() if (text := message(call)) and vague(text)]
     assert bad == []
 
 
 def message(call: ast.Call) -> str | None:
-    """The message as far as the source shows it, with `{}` for each value."""
+    """The message in the source, with `{}` for each value."""
     if not call.args:
         return "no message"
     node = call.args[0]
@@ -145,12 +145,12 @@ def vague(text: str) -> bool:
     )
 
 
-def test_tree_in_the_docstring_is_the_tree() -> None:
+def test_docstring_tree_equals_the_class_tree() -> None:
     drawn = {word for word in (errors.__doc__ or "").replace("─", " ").split() if word in CLASSES}
     assert drawn == CLASSES
 
 
-def test_facts_are_attributes_and_others_are_not() -> None:
+def test_only_facts_are_attributes() -> None:
     error = CamelidError("a message", name="x")
     assert error.name == "x"
     with pytest.raises(AttributeError):

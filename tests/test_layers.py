@@ -1,4 +1,6 @@
-"""Import arrows point down without exemptions or circles; third-party modules enter by their door."""
+"""Imports point down the layer table, without cycles; third-party modules are imported in allowed
+files only.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ from tests.support.layers import (
     TIERS,
     Import,
     all_imports,
-    circles,
+    cycles,
     file_arrows,
     imports_of,
     is_own,
-    room_arrows,
-    room_of_file,
-    room_of_module,
+    package_arrows,
+    package_of_file,
+    package_of_module,
 )
 from tests.tools.draw_layers import FILE, svg
 
-# Door (a file, or a folder with its slash) -> third-party modules that it may import.
+# File (or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
     "backends/reference/": {"numpy"},
     "backends/common/load_ops.py": {"numpy"},
@@ -36,20 +38,20 @@ DOORS: dict[str, set[str]] = {
     "cli/": {"click", "rich"},
     "server/": {"starlette", "uvicorn"},
 }
-# The same, but inside a function only: importing the module must not need the package.
+# As above, but inside a function only: importing the file must not need the package.
 LAZY_DOORS: dict[str, set[str]] = {
     "backends/": {"numpy", "wgpu"},
     "cli/chat_reader.py": {"prompt_toolkit"},
-    "cli/bench_llama_cpp.py": {"llama_cpp"},  # a rival, if it is there
+    "cli/bench_llama_cpp.py": {"llama_cpp"},  # an optional rival
     "formats/hub/": {"huggingface_hub"},
     "text/": {"tokenizers"},
 }
-# Standard library that would betray a layer, and why.
+# Standard library modules that break a layer, with the reason.
 FORBIDDEN: dict[str, dict[str, str]] = {
     "text": {"unicodedata": "its version differs between Pythons; use the tables in data/"},
     "": {"pickle": "models are data, never code", "marshal": "models are data, never code"},
 }
-# Files that must run with camelid absent.
+# Files that must run without camelid.
 ALONE = {"backends/webgpu/host_python.py"}
 
 
@@ -58,7 +60,7 @@ def breaks_arrow(found: Import) -> str | None:
         return None
     if found.file in ALONE:
         return f"{found}, but must run where camelid is absent"
-    source, target = room_of_file(found.file), room_of_module(found.module)
+    source, target = package_of_file(found.file), package_of_module(found.module)
     if target in {source, *EVERYWHERE} | ARROWS[source]:
         return None
     return f"{found}: {source} may import {sorted(ARROWS[source] | EVERYWHERE)}, not {target}"
@@ -68,8 +70,8 @@ def breaks_door(found: Import) -> str | None:
     top = found.module.split(".")[0]
     if top == "camelid" or top == "__future__":
         return None
-    for room, modules in FORBIDDEN.items():
-        if top in modules and found.file.startswith(room):
+    for package, modules in FORBIDDEN.items():
+        if top in modules and found.file.startswith(package):
             return f"{found}: {modules[top]}"
     if top in sys.stdlib_module_names:
         return None
@@ -80,19 +82,19 @@ def breaks_door(found: Import) -> str | None:
     return None if top in allowed else f"{found}: not the standard library, and no door for it here"
 
 
-def test_every_file_is_in_a_room() -> None:
+def test_every_file_is_in_a_listed_package() -> None:
     files = (path.relative_to(CORE).as_posix() for path in CORE.rglob("*.py") if path.name != "__init__.py")
-    lost = [file for file in files if room_of_file(file) not in ARROWS]
-    assert not lost, f"{lost}: name the room in tests/support/layers.py"
+    lost = [file for file in files if package_of_file(file) not in ARROWS]
+    assert not lost, f"{lost}: add the package to tests/support/layers.py"
 
 
-def test_import_arrows_point_down() -> None:
+def test_imports_point_down() -> None:
     assert [complaint for found in all_imports() if (complaint := breaks_arrow(found))] == []
 
 
-def test_every_arrow_is_used() -> None:
-    declared = {(room, below) for room, rooms in ARROWS.items() for below in rooms}
-    assert sorted(declared - room_arrows()) == [], "an arrow that no import draws"
+def test_every_allowed_import_exists() -> None:
+    declared = {(package, below) for package, packages in ARROWS.items() for below in packages}
+    assert sorted(declared - package_arrows()) == [], "the table allows imports that do not exist"
 
 
 def test_every_room_is_in_one_tier() -> None:
@@ -104,18 +106,18 @@ def test_the_picture_is_drawn_from_the_table() -> None:
     assert FILE.read_text("utf-8") == svg(), "python -m tests.tools.draw_layers draws it again"
 
 
-def test_no_circle_of_rooms_or_files() -> None:
-    declared = {(room, below) for room, rooms in ARROWS.items() for below in rooms}
-    assert circles(declared) == []
-    assert circles(room_arrows()) == []
-    assert circles(file_arrows()) == [], "lazy imports count"
+def test_no_import_cycles() -> None:
+    declared = {(package, below) for package, packages in ARROWS.items() for below in packages}
+    assert cycles(declared) == []
+    assert cycles(package_arrows()) == []
+    assert cycles(file_arrows()) == [], "files import each other in a cycle (lazy imports included)"
 
 
-def test_circles_are_found() -> None:
-    assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == [["a", "b", "c"]]
+def test_cycles_are_detected() -> None:
+    assert cycles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == [["a", "b", "c"]]
 
 
-def test_third_party_modules_enter_by_their_door() -> None:
+def test_third_party_imports_are_in_allowed_files() -> None:
     assert [complaint for found in all_imports() if (complaint := breaks_door(found))] == []
 
 
@@ -137,6 +139,6 @@ def test_third_party_modules_enter_by_their_door() -> None:
         ("formats/gguf.py", "import pickle", breaks_door),
     ],
 )
-def test_rules_catch(file: str, text: str, rule: object) -> None:
+def test_rules_detect_violations(file: str, text: str, rule: object) -> None:
     assert callable(rule)
     assert [rule(found) for found in imports_of(ast.parse(text), file) if rule(found)]

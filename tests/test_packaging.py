@@ -1,7 +1,7 @@
-"""The four ways to have Camelid: a wheel, an editable install, a zip on sys.path, a bare checkout.
+"""The four installations of Camelid: a wheel, an editable install, a zip on sys.path, a bare checkout.
 
-Installing takes no network: `--no-deps`, and a .pth file lends the new environment this one's packages.
-Nested .pth files are not read, so an editable Camelid here stays out of sight there.
+Installing needs no network: `--no-deps`, and a .pth file adds this environment's packages to the new one.
+Nested .pth files are not read, so an editable Camelid of this environment stays invisible there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 Python = Callable[..., str]
 
-# Run in the environment under test: where camelid is, that it finds shaders, and what else it loaded.
+# Run in the tested environment: the path of camelid, its shaders, and all other loaded modules.
 PROBE = """
 import json, sys
 before = set(sys.modules)
@@ -47,7 +47,7 @@ def run(*command: str | Path, cwd: Path = Path("/"), **environment: str) -> str:
 
 
 def make_environment(folder: Path) -> Path:
-    """An empty environment that borrows this one's packages; its Python."""
+    """The Python of an empty environment that borrows this one's packages."""
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin" / "python"
     purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
@@ -56,7 +56,7 @@ def make_environment(folder: Path) -> Path:
 
 
 def install(python: Path, *what: str | Path) -> None:
-    """Without compiling the kernels: tests/native/test_build_hook.py has that."""
+    """Installs without compiling the kernels, which tests/native/test_build_hook.py tests."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
     run(*pip, "install", *options, *what, CAMELID_NO_NATIVE="1")
@@ -64,7 +64,7 @@ def install(python: Path, *what: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel made from the source archive, as publishing does it: what that lacks, the wheel lacks."""
+    """The wheel made from the source archive, as in publishing: files missing there are missing here."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
     (source,) = folder.glob("*.tar.gz")
@@ -108,7 +108,7 @@ def test_wheel_is_pure_and_complete(wheel: Path) -> None:
     source |= {
         f"camelid/{path.relative_to(ROOT / 'core/camelid')}" for path in (ROOT / "core/camelid").rglob("*.py")
     }
-    kernels = ROOT / "native/camelid_native/cpu/c"  # so that they can be compiled later, too
+    kernels = ROOT / "native/camelid_native/cpu/c"  # sources for a later compilation
     source |= {f"camelid_native/cpu/c/{path.relative_to(kernels)}" for path in kernels.rglob("*.[ch]")}
     assert source <= names
     assert {"camelid/_web/build.py", "camelid/py.typed", "camelid_native/__init__.py"} <= names
@@ -130,7 +130,7 @@ def test_wheel_has_the_command(installed: Path) -> None:
 
 
 def test_wheel_answers(installed: Path) -> None:
-    """cria comes with the wheel and answers from a folder that is no checkout."""
+    """cria is part of the wheel and answers from a folder outside the checkout."""
     answer = run(installed.parent / "camelid", "run", "-p", "What is 12 plus 30?", "--backend", "reference")
     assert "42" in answer
 
@@ -142,12 +142,12 @@ def test_editable_install(tmp_path: Path) -> None:
 
 
 def test_zip_import(wheel: Path) -> None:
-    """A wheel is a zip; on sys.path it works unpacked or not."""
+    """A wheel is a zip; on sys.path it works packed or unpacked."""
     code = f"import sys; sys.path.insert(0, {str(wheel)!r})\n{PROBE}"
     check_probe(run(sys.executable, "-I", "-S", "-c", code), wheel)
 
 
-def test_tests_without_install(tmp_path: Path) -> None:
+def test_tests_run_without_an_install(tmp_path: Path) -> None:
     """An environment with pytest and without Camelid collects and runs tests from the checkout."""
     python = make_environment(tmp_path / "venv")
     out = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_layers.py", cwd=ROOT, CI="")
@@ -161,7 +161,7 @@ def test_browser_archive_is_reproducible(build: ModuleType, tmp_path: Path) -> N
 
 
 def test_browser_archive_is_standard_library_only(build: ModuleType, tmp_path: Path) -> None:
-    """Every module of the archive imports without site-packages, but the one that needs a browser."""
+    """Every module of the archive imports without site-packages, except the modules that need a browser."""
     build.write_archive(tmp_path / "camelid.zip")
     with zipfile.ZipFile(tmp_path / "camelid.zip") as archive:
         files = archive.namelist()
@@ -185,8 +185,8 @@ print(len(shaders.join(*shaders.names())))
 
 @pytest.fixture
 def site(build: ModuleType, tmp_path: Path) -> Path:
-    """A site's two archives, from sources."""
-    assert PYODIDE.is_dir(), "npm ci --ignore-scripts installs Pyodide"
+    """The two archives of a site, from sources."""
+    assert PYODIDE.is_dir(), "no Pyodide; npm ci --ignore-scripts installs it"
     (tmp_path / "pyodide").mkdir()
     shutil.copy(PYODIDE / "python_stdlib.zip", tmp_path / "pyodide")
     build.write_archive(tmp_path / "camelid.zip")
@@ -199,7 +199,7 @@ def files_of(archive: Path) -> set[str]:
 
 
 def test_pages_get_the_same_modules_as_bytecode(build: ModuleType, site: Path) -> None:
-    """The core's all, and of the standard library those that a page loads; e2e runs them."""
+    """All modules of the core, and the standard library modules that a page loads; e2e runs them."""
     assert build.find_node(), "Node.js is missing; .ci/setup test installs it"
     core, stdlib = site / "camelid.zip", site / "pyodide" / "python_stdlib.zip"
     sources, library = files_of(core), files_of(stdlib)
@@ -227,10 +227,10 @@ def test_without_node_pages_get_sources(
     assert not list(site.glob("bytecode-*"))
 
 
-def test_a_cache_that_is_half_there_is_made_anew(
+def test_an_incomplete_cache_is_rebuilt(
     build: ModuleType, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another build took one of its files away: what is in the site is whole, and of one make."""
+    """Another build removed a file of the cache: the site's files are complete and from one build."""
     made = [b"library", b"core"]
     monkeypatch.setattr(build, "make_bytecode", lambda *_: made)
     archives = [site / name for name in build.ARCHIVES]
@@ -254,7 +254,7 @@ def test_modules_that_do_not_compile_end_the_build(build: ModuleType, site: Path
 
 
 def test_lock_file_names_no_host() -> None:
-    """Packages are pinned by version and hash; where they come from is the machine's business."""
+    """Packages are pinned by version and hash; the registry is the machine's choice."""
     lock = json.loads((ROOT / "package-lock.json").read_text())
     packages = [package for name, package in lock["packages"].items() if name]
     assert all(

@@ -1,4 +1,4 @@
-"""What the tables of `tests/perf` stand on: files of random weights, targets, trials. Nothing is timed."""
+"""Inputs of the tables of `tests/perf`: files of random weights, targets, trials. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from camelid.formats.quants import quant
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_random_weights_are_finite_and_of_one_size(type_name: str) -> None:
+def test_random_weights_are_finite_and_of_similar_size(type_name: str) -> None:
     rows = random_rows(type_name, 600, 512, np.random.default_rng(1))
     values = oracle_decode(type_name, rows.reshape(-1, quant(type_name).block_bytes))
     assert np.isfinite(values).all()
@@ -40,7 +40,7 @@ def test_files_of_random_weights_run(type_name: str, experts: int, tmp_path: Pat
         assert bool(llm.spec.experts) == bool(experts)
 
 
-def test_sweep_takes_every_type_and_every_shape() -> None:
+def test_sweep_covers_every_type_and_every_shape() -> None:
     wanted = list(trials(4))
     assert len(wanted) == 4 * len(SHAPES) == 80
     assert {trial.type_name for trial in wanted} == {*TYPES}
@@ -50,7 +50,7 @@ def test_sweep_takes_every_type_and_every_shape() -> None:
 
 
 def duel(ours: float, on: float, off: float, share: float) -> Duel:
-    """Rates of each side, and the share of the bandwidth that ours takes."""
+    """Rates of each side, and the share of the bandwidth that Camelid uses."""
 
     def run(rate: float) -> list[Run]:
         return [Run(seconds=1 / rate, n_tokens=1, ttft_s=0.0)]
@@ -67,7 +67,7 @@ def duel(ours: float, on: float, off: float, share: float) -> Duel:
     ("found", "target", "is_met"),
     [
         (duel(30, 20, 10, 0.1), RATIO, True),
-        (duel(30, 10, 20.1, 0.1), RATIO, False),  # the faster way counts
+        (duel(30, 10, 20.1, 0.1), RATIO, False),  # the faster rival counts
         (duel(30, 25, 10, 0.9), RATIO, False),
         (duel(30, 25, 10, 0.9), DECODE, True),
         (duel(30, 25, 10, 0.84), DECODE, False),

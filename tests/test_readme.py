@@ -1,4 +1,4 @@
-"""The README's table of architectures says what the code has."""
+"""The README's table of architectures equals the table in the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUS
 
 
 def row_lines() -> dict[str, int]:
-    """Lines of both tables' rows, by architecture."""
+    """Line counts of both tables' rows, by architecture."""
     lines = dict.fromkeys(archs.ARCHS, 0)
     for node in ast.parse(Path(archs.__file__).read_text()).body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.Dict):

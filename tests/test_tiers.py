@@ -1,5 +1,6 @@
 """The rules of conftest.py: CI fails on an unknown skip and on a tier without a passed test; an ordinary run
-deselects exhaustive tests and prints their number."""
+deselects exhaustive tests and prints their number.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def pytest_in(folder: Path, text: str, *options: str, **environment: str) -> tup
     markers = "\n".join(f"  {name}: a tier" for name in MARKERS)
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n")
     clean = {key: value for key, value in os.environ.items() if key not in {"CI", "CAMELID_NO_SKIPS"}}
-    clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # half of a run would be their imports
+    clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # half of a run would be plugin imports
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist.plugin"]
     command += options
     done = subprocess.run(command, env=clean | environment, capture_output=True, text=True, cwd=folder)
@@ -59,7 +60,7 @@ def test_ci_accepts_known_skips_only(
 
 
 @in_both_ways
-def test_ci_sees_a_file_that_skips_itself(tmp_path: Path, way: str) -> None:
+def test_ci_refuses_a_file_that_skips_itself(tmp_path: Path, way: str) -> None:
     (tmp_path / "test_whole.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     code, out = pytest_in(tmp_path, PASSES, *WAYS[way], CI="true")
     assert code != 0
@@ -67,7 +68,7 @@ def test_ci_sees_a_file_that_skips_itself(tmp_path: Path, way: str) -> None:
 
 
 @in_both_ways
-def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, way: str) -> None:
+def test_exhaustive_tests_run_on_request(tmp_path: Path, way: str) -> None:
     code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *WAYS[way], CI="true")
     assert code == 0 and "1 passed" in out
     assert out.count("exhaustive tests left out: 1 (`make exhaustive` runs them)") == 1
@@ -76,12 +77,12 @@ def test_what_is_exhaustive_runs_where_it_is_asked_for(tmp_path: Path, way: str)
         assert code == 1 and "1 failed" in out and "passed" not in out and "left out" not in out
 
 
-def test_nothing_is_left_out_of_the_whole(tmp_path: Path) -> None:
+def test_whole_runs_deselect_nothing(tmp_path: Path) -> None:
     code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, "--whole")
     assert code == 1 and "1 failed, 1 passed" in out and "left out" not in out
 
 
-def test_an_exhaustive_test_that_failed_runs_again(tmp_path: Path) -> None:
+def test_last_failed_runs_exhaustive_tests(tmp_path: Path) -> None:
     kept = ("-p", "cacheprovider")
     pytest_in(tmp_path, EXHAUSTIVE + PASSES, *kept, "--exhaustive")
     code, out = pytest_in(tmp_path, EXHAUSTIVE + PASSES, *kept, "--last-failed")

@@ -1,4 +1,4 @@
-"""The files that continuous integration and pre-commit read: valid, pinned, and about this repository."""
+"""The files of continuous integration and pre-commit: valid, pinned, and consistent with the repository."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def jobs_of_make_exhaustive() -> list[str]:
 
 
 def test_every_job_of_make_exhaustive_runs_weekly_and_accepts_no_unknown_skip(weekly: Yaml) -> None:
-    assert weekly[True]["schedule"]  # YAML 1.1 reads the key "on" so
+    assert weekly[True]["schedule"]  # YAML 1.1 reads the key "on" as true
     assert weekly["jobs"]["linux"]["strategy"]["matrix"]["job"] == jobs_of_make_exhaustive()
     commands = [step["run"] for step in steps(weekly) if "run" in step]
     assert {"make ${{ matrix.job }}", "python -m pytest --exhaustive -m unit"} <= {*commands}
@@ -76,7 +76,7 @@ def test_the_ci_script_lints_builds_and_tests() -> None:
     assert "\n.ci/setup cached-rivals\n" in script
 
 
-def test_steps_name_files_that_are_there(ci: Yaml) -> None:
+def test_steps_name_existing_files(ci: Yaml) -> None:
     words = {word for step in steps(ci) for word in step.get("run", "").split()}
     named = {word for word in words if word.startswith(".ci/") or word.endswith(".py")}
     assert named == {".ci/run", ".ci/check-adapter", "web/build.py"}
@@ -125,7 +125,7 @@ def test_hooks_are_local_and_pinned_as_the_project_pins(hooks: dict[str, Yaml]) 
         ("core/camelid/api/llm.py", False),
     ],
 )
-def test_what_makes_a_shader_starts_the_shader_hook(
+def test_every_shader_source_starts_the_shader_hook(
     path: str, is_shader: bool, hooks: dict[str, Yaml]
 ) -> None:
     assert (ROOT / path).is_file()
@@ -152,7 +152,7 @@ def test_setup_refuses_an_old_python_in_one_line(named: bool, tmp_path: Path) ->
 
 
 @pytest.mark.e2e
-def test_an_adapter_that_is_not_there_fails_the_check() -> None:
+def test_a_missing_adapter_fails_the_check() -> None:
     script = [sys.executable, str(ROOT / ".ci" / "check-adapter"), "vulkan", "no such adapter"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "core")}
     done = subprocess.run(script, capture_output=True, text=True, env=env, timeout=60)

@@ -22,7 +22,7 @@ def documented_names() -> list[str]:
     return [name for cell in cells for name in re.findall(r"`(\w+)", cell)]
 
 
-def test_all_is_sorted_without_doubles() -> None:
+def test_all_is_sorted_without_duplicates() -> None:
     # Ruff's order (RUF022): CONSTANTS, then Classes, then functions.
     def kind(name: str) -> tuple[int, str]:
         return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)

@@ -1,4 +1,4 @@
-"""Loading with a kv_type: what it holds, what it takes, what it answers, what is refused."""
+"""Loading with a kv_type: its state's bytes, its answers, its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from camelid.loading.options import LoadOptions
 from camelid.model.kv_types import KV_TYPES
 
 PROMPT = [(7 * i) % 250 for i in range(60)]
-# Bytes of a value in the group that holds all rows.
+# Bytes per value in the group that holds all rows.
 VALUE_BYTES = {
     "f32": 4,
     "f16": 2,
@@ -35,7 +35,7 @@ VALUE_BYTES = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """One model whose layers see all rows, one whose layers see a window."""
+    """A model whose layers attend to all rows, and a model with windows."""
     folder = tmp_path_factory.mktemp("models")
     write_tiny_llama(folder / "tiny.gguf", seed=6, hidden=64, head_dim=32, ffn=96, context=1024)
     local = write_hf(folder, load_case("mixtral_window"), dtype="bf16")
@@ -50,7 +50,7 @@ def predicted(llm: LLM, kv_type: str, *, context: int, parallel: int) -> Any:
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("name", ["full", "local"])
-def test_the_reference_takes_what_was_predicted(name: str, kv_type: str, files: dict[str, str]) -> None:
+def test_the_reference_uses_the_predicted_bytes(name: str, kv_type: str, files: dict[str, str]) -> None:
     how: dict[str, Any] = {"context": 100, "parallel": 3}
     with camelid.load(files[name], backend="reference", kv_type=kv_type, **how) as llm:
         want = predicted(llm, kv_type, **how)
@@ -63,8 +63,8 @@ def test_the_reference_takes_what_was_predicted(name: str, kv_type: str, files: 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kv_type", share_of(reversed(KV_TYPES), 2))
-def test_webgpu_takes_what_was_predicted_but_for_padding(kv_type: str, files: dict[str, str]) -> None:
-    """Each tensor is padded to 256 bytes; of two steps in flight a tail holds both."""
+def test_webgpu_uses_the_predicted_bytes_plus_padding(kv_type: str, files: dict[str, str]) -> None:
+    """Each tensor is padded to 256 bytes; with two steps in flight, a tail holds the rows of both."""
     show_drivers()
     how: dict[str, Any] = {"context": 700, "parallel": 2}
     device = {"backend": "webgpu", "adapter": need_driver("llvmpipe")}
@@ -99,14 +99,14 @@ def answer(model: str, kv_type: str) -> list[int]:
     return list(found)
 
 
-def test_short_answers_are_those_of_the_tail_s_type(files: dict[str, str]) -> None:
-    """Up to 319 rows a two-tier state reads its tail alone, which is f16."""
+def test_short_answers_equal_the_tail_types(files: dict[str, str]) -> None:
+    """Up to 319 rows, a two-tier state reads its tail alone, which is f16."""
     answers = {kv_type: answer(files["full"], kv_type) for kv_type in KV_TYPES}
     assert answers["two-tier"] == answers["two-tier-q4_0"] == answers["f16"]
-    assert answers["q4_0"] != answers["f32"], "on random weights four bits show"
+    assert answers["q4_0"] != answers["f32"], "four bits do not show on random weights"
 
 
-def test_rows_that_blocks_do_not_fill_are_refused_before_a_backend_is_opened(
+def test_rows_with_partial_blocks_are_refused_before_a_backend_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tiny_llama(tmp_path / "narrow.gguf", seed=1, hidden=64, head_dim=16, n_kv_heads=1, ffn=96)
@@ -119,14 +119,14 @@ def test_rows_that_blocks_do_not_fill_are_refused_before_a_backend_is_opened(
 
 
 @pytest.mark.parametrize("word", ["f64", "", None, ["f16"]])
-def test_a_word_that_there_is_not_is_refused(word: Any, files: dict[str, str]) -> None:
+def test_an_unknown_kv_type_is_refused(word: Any, files: dict[str, str]) -> None:
     with pytest.raises(RequestError, match=r"kv_type is .*, expected one of f32, f16, q8_0, q4_0, two-tier"):
         camelid.load(files["full"], backend="reference", kv_type=word)
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "two-tier", "two-tier-q4_0"])
-def test_a_prefix_that_is_found_gives_the_same_draws(kv_type: str, files: dict[str, str]) -> None:
-    """Of a text whose first rows have long left the tail's window."""
+def test_a_cached_prefix_gives_the_same_draws(kv_type: str, files: dict[str, str]) -> None:
+    """For a text whose first rows have left the tail's window."""
     text = [(11 * i) % 250 for i in range(420)]
     how: dict[str, Any] = {"temperature": 1.5, "seed": 4, "max_tokens": 12, "ignore_eos": True}
 

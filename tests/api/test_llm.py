@@ -33,7 +33,7 @@ def llm(path: Path) -> Iterator[LLM]:
         yield loaded
 
 
-def test_streamed_text_is_the_whole_text(llm: LLM) -> None:
+def test_streamed_text_equals_the_completion(llm: LLM) -> None:
     for seed in range(5):
         options: Any = {"max_tokens": 24, "temperature": 1.5, "seed": seed, "ignore_eos": True}
         done = llm.generate("the llama", **options)
@@ -91,7 +91,7 @@ def test_cancelled_task_frees_its_units_at_once(path: Path) -> None:
     asyncio.run(main())
 
 
-def test_text_ids_and_messages_are_prompts(llm: LLM) -> None:
+def test_prompts_are_text_ids_or_messages(llm: LLM) -> None:
     ids = llm.tokenize("the llama")
     assert llm.generate("the llama", max_tokens=4, **GREEDY) is not None
     from_text = llm.generate("the llama", max_tokens=4, **GREEDY).token_ids
@@ -142,13 +142,13 @@ def test_malformed_messages_are_refused(llm: LLM, messages: Any, words: str) -> 
         ({"seed": "x"}, "seed is 'x'"),
     ],
 )
-def test_option_errors_name_what_was_found(llm: LLM, options: Any, words: str) -> None:
+def test_option_errors_state_the_found_value(llm: LLM, options: Any, words: str) -> None:
     with pytest.raises(RequestError, match=words):
         llm.generate("a", **options)
     assert llm.is_idle
 
 
-def test_prompts_that_do_not_fit(llm: LLM) -> None:
+def test_prompts_beyond_the_context_length_are_refused(llm: LLM) -> None:
     with pytest.raises(ContextOverflowError, match="context of 128"):
         llm.generate([1] * 128)
     with pytest.raises(ContextOverflowError, match="context of 128"):
@@ -167,7 +167,7 @@ def test_stop_strings_end_the_text(llm: LLM) -> None:
 
 
 def test_end_token_ends_the_answer(path: Path, llm: LLM) -> None:
-    """Seeds until one draws the end token: it is neither in the ids nor in the text."""
+    """Draws seeds until one samples the end token: it is neither in the ids nor in the text."""
     eos = next(iter(llm.tokenizer.eos_ids))
     for seed in range(300):
         options: Any = {"max_tokens": 6, "temperature": 3.0, "seed": seed}
@@ -185,7 +185,7 @@ def test_logits_are_two_dimensional_float32(llm: LLM) -> None:
     assert np.isfinite(np.asarray(logits)).all()
 
 
-def test_logits_program_is_compiled_when_first_asked_for(path: Path) -> None:
+def test_logits_program_is_compiled_on_first_use(path: Path) -> None:
     with camelid.load(path, backend="reference") as llm:
         programs = llm._engine.programs  # pyright: ignore[reportPrivateUsage]
         assert "all_logits" not in programs
@@ -212,10 +212,10 @@ def test_file_recommends_a_temperature(path: Path, tmp_path: Path) -> None:
         texts = {llm.generate("the llama", max_tokens=8, seed=seed).text for seed in range(4)}
         assert len(texts) == 1
         texts = {llm.generate("the llama", max_tokens=8, seed=s, temperature=2.0).text for s in range(4)}
-        assert len(texts) > 1, "what the caller asks for wins"
+        assert len(texts) > 1, "the file's temperature overrode the caller's"
 
 
-def test_model_without_tokenizer_takes_ids(tmp_path: Path) -> None:
+def test_model_without_tokenizer_accepts_ids(tmp_path: Path) -> None:
     place = tmp_path / "bare.gguf"
     write_tiny_llama(place, seed=1, with_tokenizer=False, **SMALL)
     with camelid.load(place, backend="reference") as llm:
@@ -234,7 +234,7 @@ def test_synchronous_call_inside_a_loop_names_the_twin(llm: LLM) -> None:
     asyncio.run(main())
 
 
-def test_closed_model_says_so(path: Path) -> None:
+def test_closed_model_raises(path: Path) -> None:
     llm = camelid.load(path, backend="reference")
     llm.close()
     llm.close()
@@ -242,7 +242,7 @@ def test_closed_model_says_so(path: Path) -> None:
         llm.generate("a")
 
 
-def test_closing_cancels_what_still_runs(path: Path) -> None:
+def test_closing_cancels_running_requests(path: Path) -> None:
     async def main() -> None:
         llm = await camelid.aload(path, backend="reference")
         stream = llm.submit("the llama", max_tokens=50, **GREEDY)

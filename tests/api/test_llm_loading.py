@@ -1,4 +1,4 @@
-"""Loading: which model, which options, which backend and when it is closed, what is read of a file."""
+"""Loading: choice of model, options and backend, closing of backends, and reads of a file."""
 
 from __future__ import annotations
 
@@ -39,14 +39,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (".", ModelFormatError, "there is no config.json"),
     ],
 )
-def test_names_that_are_no_model(model: str, error: type[Exception], words: str) -> None:
+def test_unknown_model_names_are_refused(model: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         camelid.load(model)
 
 
-def test_cria_is_the_packaged_file_or_says_that_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cria_is_the_packaged_file_or_a_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(opening, "files", lambda package: tmp_path)
     with pytest.raises(RequestError, match="has no cria"):
         camelid.load("cria")
@@ -76,7 +74,7 @@ def test_unknown_backend_is_refused(path: Path) -> None:
 
 
 class FakeGpu(NullBackend):
-    """A webgpu whose adapter the test chooses."""
+    """A webgpu backend whose adapter the test sets."""
 
     is_software, types, broken, fails = False, frozenset({"q8_0", "f32"}), "", ""
     limits: Mapping[str, int] = {}
@@ -104,7 +102,7 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ("files", "has"),
     [
         ((), False),
-        (("null", "dri/card0", "nvidiactl"), False),  # a screen without a renderer
+        (("null", "dri/card0", "nvidiactl"), False),  # a display without a renderer
         (("dri/renderD128",), True),
         (("nvidia0",), True),
         (("dxg",), True),
@@ -119,10 +117,10 @@ def test_a_gpu_has_a_device_file(
     monkeypatch.setattr(sys, "platform", "linux")
     assert may_have_gpu(tmp_path) == has
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert may_have_gpu(tmp_path), "known on Linux alone"
+    assert may_have_gpu(tmp_path), "other systems have no device files to check"
 
 
-def test_auto_asks_no_driver_where_there_is_no_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_loads_no_driver_without_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     real = choose.open_backend
     monkeypatch.setattr(choose, "may_have_gpu", lambda: False)
@@ -144,7 +142,7 @@ def test_auto_asks_no_driver_where_there_is_no_gpu(path: Path, monkeypatch: pyte
         ({"fails": "it fails its gate: norm"}, "cpu", "not webgpu: it fails its gate: norm"),
     ],
 )
-def test_auto_says_what_it_chose_and_why(
+def test_auto_reports_its_choice_and_the_reason(
     path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], chosen: str, words: str
 ) -> None:
     gpu = type("Gpu", (FakeGpu,), change)
@@ -171,7 +169,7 @@ def test_auto_says_what_it_chose_and_why(
         ({"threads": 1}, "cpu", ", 1 thread;"),
     ],
 )
-def test_auto_hands_its_options_on(
+def test_auto_passes_its_options_on(
     path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, chosen: str, words: str
 ) -> None:
     real = choose.open_backend
@@ -196,7 +194,7 @@ def test_auto_hands_its_options_on(
         ("cpu", {"threads": 1025}, "threads is 1,025, expected an integer from 1 to 1,024"),
     ],
 )
-def test_options_that_a_named_backend_does_not_take(
+def test_unsupported_options_of_a_named_backend_are_refused(
     path: Path, backend: str, options: Any, words: str
 ) -> None:
     with pytest.raises(RequestError, match=words) as caught:
@@ -229,7 +227,7 @@ def test_failed_load_closes_the_backend(path: Path, monkeypatch: pytest.MonkeyPa
     assert len(FakeGpu.closed) == 1
 
 
-def test_source_object_is_read_in_ranges_and_its_handle_goes_to_the_backend(
+def test_a_source_is_read_in_ranges_and_its_handle_passed_to_the_backend(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -254,7 +252,7 @@ def test_source_object_is_read_in_ranges_and_its_handle_goes_to_the_backend(
 
     asyncio.run(main())
     assert handles == [Remote.handle]
-    assert 0 < sum(asked) < Remote.size, "the header only; weights go to the backend"
+    assert 0 < sum(asked) < Remote.size, "bytes besides the header were read; weights go to the backend"
 
 
 def test_progress_reports_each_stage_in_order(path: Path) -> None:
@@ -263,7 +261,7 @@ def test_progress_reports_each_stage_in_order(path: Path) -> None:
     assert seen == [(i, 4) for i in range(5)]
 
 
-def test_a_tokenizer_of_an_unknown_kind_matters_only_to_text(path: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_of_an_unknown_kind_fails_only_for_text(path: Path, tmp_path: Path) -> None:
     place = tmp_path / "odd.gguf"
     place.write_bytes(path.read_bytes().replace(b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0gpt9"))
     with camelid.load(place, backend="reference", context=128) as odd:
@@ -272,8 +270,8 @@ def test_a_tokenizer_of_an_unknown_kind_matters_only_to_text(path: Path, tmp_pat
             odd.generate("text")
 
 
-def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path) -> None:
-    """add_bos_token becomes add_eos_token, which is of the same length, and true."""
+def test_a_text_prompt_has_the_files_special_tokens(path: Path, tmp_path: Path) -> None:
+    """The patch turns add_bos_token into add_eos_token, which has the same length, set to true."""
     place, flag = tmp_path / "eos.gguf", b"tokenizer.ggml.add_%s_token\7\0\0\0"
     no_bos, add_eos = flag % b"bos" + b"\0", flag % b"eos" + b"\1"
     assert path.read_bytes().count(no_bos) == 1
@@ -286,10 +284,8 @@ def test_a_prompt_of_text_is_framed_as_the_file_asks(path: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("reads_bos", "n_keep"), [(b"\0", 0), (b"\1", 1)])
-def test_a_shift_keeps_what_opens_every_prompt(
-    reads_bos: bytes, n_keep: int, path: Path, tmp_path: Path
-) -> None:
-    """The end token becomes the one that opens a prompt, if the flag says so."""
+def test_a_shift_keeps_the_opening_token(reads_bos: bytes, n_keep: int, path: Path, tmp_path: Path) -> None:
+    """The end token opens a prompt instead, if the flag is set."""
     place, flag = tmp_path / "bos.gguf", b"tokenizer.ggml.add_bos_token\7\0\0\0"
     data = path.read_bytes().replace(b"ggml.eos_token_id", b"ggml.bos_token_id")
     assert data.count(flag + b"\0") == 1

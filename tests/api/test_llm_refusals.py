@@ -1,4 +1,4 @@
-"""What the Python API refuses, and what it does when a file or a driver fails it."""
+"""Refusals of the Python API, and its errors for a failing file or driver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def llm(path: Path) -> Iterator[LLM]:
 
 
 @pytest.mark.parametrize("prompt", [b"the llama", bytearray(b"x"), memoryview(b"x")])
-def test_bytes_are_no_prompt(llm: LLM, prompt: Any) -> None:
+def test_bytes_are_refused_as_a_prompt(llm: LLM, prompt: Any) -> None:
     with pytest.raises(RequestError, match="expected text, token ids or messages"):
         llm.generate(prompt)
     assert llm.is_idle
@@ -64,14 +64,14 @@ def test_sizes_are_integers(path: Path, size: dict[str, Any]) -> None:
         camelid.load(path, backend="reference", **size)
 
 
-def test_no_step_is_larger_than_all_contexts(path: Path) -> None:
-    """A chunk bounds the memory of a step: what cannot be filled is not allocated."""
+def test_a_chunk_is_capped_at_all_contexts(path: Path) -> None:
+    """A chunk bounds the memory of a step: capacity that no step can fill is not allocated."""
     with camelid.load(path, backend="reference", context=32, parallel=2, chunk=10**12) as llm:
         assert llm.plan("mixed").key.capacity.rows == 64
         assert len(llm.generate([1, 2, 3], max_tokens=4, temperature=0).token_ids) <= 4
 
 
-def test_a_model_is_not_its_own_draft(path: Path, llm: LLM) -> None:
+def test_a_model_cannot_be_its_own_draft(path: Path, llm: LLM) -> None:
     with pytest.raises(RequestError, match="cannot be its own draft"):
         llm.generate([1, 2, 3], max_tokens=4, speculate=llm)
     asked: dict[str, Any] = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
@@ -82,13 +82,13 @@ def test_a_model_is_not_its_own_draft(path: Path, llm: LLM) -> None:
         assert llm.counters.drafted > drafted
 
 
-def test_a_hook_is_a_function(llm: LLM) -> None:
+def test_a_hook_must_be_callable(llm: LLM) -> None:
     hook: Any = "print"
     with pytest.raises(RequestError, match="the hook is 'print', expected a function"):
         llm.on_step(hook)
 
 
-def test_tape_that_was_not_recorded_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tape_must_be_recorded_before_saving(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Taping(NullBackend):
         def save_tape(self, path: str) -> None:
             raise AssertionError("nothing to save")
@@ -108,7 +108,7 @@ def test_null_has_no_logits(path: Path) -> None:
         assert llm.is_idle
 
 
-def test_logits_asked_for_twice_at_once_compile_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_logits_calls_compile_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
     class Slow(ReferenceBackend):
@@ -136,7 +136,7 @@ def test_logits_asked_for_twice_at_once_compile_once(path: Path, monkeypatch: py
         ({"webgpu": OSError("libwgpu_native.so"), "cpu": ImportError("native")}, "reference"),
     ],
 )
-def test_auto_falls_back_to_what_does_import(
+def test_auto_falls_back_to_an_importable_backend(
     path: Path, monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], chosen: str
 ) -> None:
     real = choose.open_backend
@@ -154,13 +154,13 @@ def test_auto_falls_back_to_what_does_import(
             assert f"not {name}: {type(error).__name__}: {error}" in llm.backend_note
 
 
-def test_prompt_given_as_model_is_no_bug() -> None:
+def test_a_prompt_passed_as_a_model_is_a_clear_error() -> None:
     with pytest.raises(ModelFormatError, match="cannot be read") as caught:
         camelid.load("tell me about llamas " * 500)
     assert len(caught.value.message) < 300
 
 
-def test_file_that_cannot_be_read_says_which_and_why(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_named_with_the_reason(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
         raise PermissionError(13, "Permission denied")
 

@@ -1,7 +1,7 @@
-"""The engine's thread: nobody beside it waits for a step, and what ends early frees what it held.
+"""The engine's thread: no other thread waits for a step, and work that ends early frees its resources.
 
-Nothing here measures time. A fake step lasts until somebody else has done something, so that waiting for it
-would never end.
+Nothing here measures time. A fake step lasts until another thread has acted, so that a thread waiting for the
+step would wait forever.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Source:
-    """Counts up to `n`, then fails if it has an error; knows when it was closed."""
+    """Counts up to `n`, then raises its error if it has one; records its closing."""
 
     def __init__(self, n: int | None, error: Exception | None = None) -> None:
         self.n, self.error, self.given = n, error, 0
@@ -71,7 +71,7 @@ def test_work_runs_on_one_other_thread(thread: EngineThread) -> None:
     assert places != {threading.get_ident()}
 
 
-def test_errors_reach_the_one_who_asked(thread: EngineThread) -> None:
+def test_errors_reach_the_caller(thread: EngineThread) -> None:
     async def fail() -> None:
         raise KeyError("x")
 
@@ -81,7 +81,7 @@ def test_errors_reach_the_one_who_asked(thread: EngineThread) -> None:
     assert [next(feed), next(feed)] == [1, 2]
     with pytest.raises(ValueError, match="no third"):
         next(feed)
-    assert list(feed) == [], "it is over"
+    assert list(feed) == [], "the feed did not end after its error"
 
 
 def test_ctrl_c_cancels_the_work_that_is_awaited(
@@ -106,7 +106,7 @@ def test_ctrl_c_cancels_the_work_that_is_awaited(
     assert ended.wait(PATIENCE_S)
 
 
-def test_events_come_in_order_to_their_end(thread: EngineThread) -> None:
+def test_events_arrive_in_order(thread: EngineThread) -> None:
     source = Source(500)
     assert list(thread.stream(source)) == list(range(1, 501))
     assert source.is_closed.wait(PATIENCE_S)
@@ -117,14 +117,14 @@ def test_closing_a_feed_ends_its_source(thread: EngineThread) -> None:
     feed = thread.stream(source)
     assert next(feed) == 1
     feed.close()
-    assert source.is_closed.is_set(), "close waits until it has ended"
+    assert source.is_closed.is_set(), "close returned before the source ended"
     n = source.given
-    assert list(feed) == list(range(2, n + 1)), "what it gave may still be read"
+    assert list(feed) == list(range(2, n + 1)), "values before the closing cannot be read"
     assert source.given == n
     feed.close()
 
 
-def test_a_source_closed_before_it_was_read(thread: EngineThread) -> None:
+def test_a_source_closed_before_its_first_read(thread: EngineThread) -> None:
     for _ in range(50):
         source = Source(None)
         thread.stream(source).close()
@@ -166,7 +166,7 @@ def test_leaving_an_own_loop_ends_the_source(thread: EngineThread) -> None:
     asyncio.run(main())
 
 
-def test_an_own_loop_gets_the_error(thread: EngineThread) -> None:
+def test_an_own_loop_receives_the_error(thread: EngineThread) -> None:
     async def main() -> None:
         async for _ in thread.astream(Source(1, ValueError("second"))):
             pass
@@ -175,7 +175,7 @@ def test_an_own_loop_gets_the_error(thread: EngineThread) -> None:
         asyncio.run(main())
 
 
-def test_closing_the_thread_ends_what_runs() -> None:
+def test_closing_the_thread_ends_running_work() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -194,7 +194,7 @@ def test_closing_the_thread_ends_what_runs() -> None:
     thread.close()
 
 
-def test_closing_the_thread_ends_a_generator_in_its_own_way() -> None:
+def test_closing_the_thread_closes_a_generator() -> None:
     is_closed = threading.Event()
 
     async def forever() -> AsyncGenerator[int, None]:
@@ -214,8 +214,8 @@ def test_closing_the_thread_ends_a_generator_in_its_own_way() -> None:
 
 
 @pytest.mark.parametrize("n_ticks", [25])
-def test_nobody_waits_for_a_step(thread: EngineThread, path: Path, n_ticks: int) -> None:
-    """A loop beside the engine polls while a step blocks the engine; the step waits for its ticks."""
+def test_no_other_thread_waits_for_a_step(thread: EngineThread, path: Path, n_ticks: int) -> None:
+    """An event loop beside the engine polls while a step blocks the engine; the step waits for its ticks."""
     llm, gate = thread.run(gated(path))
     feed = thread.stream(llm.astream([1, 2, 3], **words(4)))
     assert gate.entered.wait(PATIENCE_S)
@@ -250,7 +250,7 @@ def test_no_task_of_an_own_loop_waits_for_a_step(thread: EngineThread, path: Pat
 
 
 def test_several_threads_share_one_engine(thread: EngineThread, path: Path) -> None:
-    """Requests of four threads run in the same steps."""
+    """Requests of four threads share steps."""
     llm, gate = thread.run(gated(path))
     got: list[int] = []
     feeds = [thread.stream(llm.astream([1, 2, i], **words(8))) for i in range(4)]

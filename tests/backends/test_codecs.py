@@ -1,4 +1,4 @@
-"""NumPy codecs against the gguf package, or exact arithmetic where it has no code: bit for bit."""
+"""NumPy codecs against the gguf package, or against exact arithmetic for types that it lacks: bit for bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from camelid.formats.quants import QUANTS
 ODD_HALVES = (0x0000, 0x8000, 0x0001, 0x83FF, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01)
 NAMES = sorted(CODECS)
 ENCODED = ("bf16", "f16", "f32", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
-# Types that can hold NaN or an infinite scale: all but those with integers or with scales of 8 bits.
+# Types with NaN or infinite scales: all except integers and types with 8-bit scales.
 WITH_NAN = sorted({*NAMES} - {"i8", "i16", "i32", "i64", "mxfp4", "nvfp4"})
 # Types -> the first byte of each float16 scale; iq1_m scatters its scale over four bytes.
 HALVES = {
@@ -45,7 +45,7 @@ def test_decode_of_random_bytes(name: str) -> None:
     raw = random_blocks(name, 1, n=4096, finite=False)
     got = decode(name, raw.tobytes(), raw.shape[0] * QUANTS[name].block)
     assert got.dtype == np.float32
-    assert np.isnan(got).any() == (name in WITH_NAN)  # random bytes hit every class of scale
+    assert np.isnan(got).any() == (name in WITH_NAN)  # random bytes reach every class of scale
     assert_same_bits(got, oracle_decode(name, raw))
 
 
@@ -89,7 +89,7 @@ def test_decode_matches_the_golden_blocks() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2047, 2048, 2049, 5000])
-def test_a_block_decodes_alike_in_any_company(n: int) -> None:
+def test_a_block_decodes_independently_of_others(n: int) -> None:
     raw = random_blocks("q4_0", 5, n=n, finite=True)
     alone = np.concatenate([decode("q4_0", block, 32) for block in raw])
     assert_same_bits(decode("q4_0", raw, n * 32), alone)
@@ -113,12 +113,12 @@ def test_decode_by_hand(name: str) -> None:
     assert decode(name, bytes(raw), len(want)).tolist() == want
 
 
-def test_grids_are_those_of_the_oracle() -> None:
+def test_grids_equal_the_oracles() -> None:
     assert files("camelid").joinpath("data/iq_grids.bin").read_bytes() == make_iq_grids.data()
     assert [grid(name).shape for name in GRIDS] == [*GRIDS.values()]
 
 
-def test_grids_are_read_on_first_use_only() -> None:
+def test_grids_are_read_once_on_first_use() -> None:
     script = """
 import sys
 opened = []
@@ -170,13 +170,13 @@ def test_encode_matches(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize(("top", "others"), [(127, 4), (-8, 0.5), (-16, 1)])
 def test_encode_rounds_ties_as_the_oracle_does(name: str, top: float, others: float) -> None:
-    """Blocks whose step is a whole number d and whose values lie half-way: here x / d is not x * (1 / d)."""
+    """Blocks with an integer step d and values half-way: here x / d differs from x * (1 / d)."""
     pattern = np.array([top, *(np.arange(31) * others - 15 * others - 0.5)])  # [32]
     assert_same_bytes(name, (np.arange(1, 200)[:, None] * pattern).astype(np.float32))
 
 
 def test_encode_of_bf16_rounds_to_even() -> None:
-    bits = np.arange(0x3F800000, 0x3F840000, 0x1000, dtype=np.uint32)  # each sixteenth of a step, ties too
+    bits = np.arange(0x3F800000, 0x3F840000, 0x1000, dtype=np.uint32)  # sixteenths of a step, with ties
     rows = np.stack([bits, bits - 1, bits + 1]).view(np.float32)
     assert_same_bytes("bf16", rows)
     assert_same_bytes("bf16", -rows)
@@ -186,15 +186,15 @@ def test_encode_of_bf16_rounds_to_even() -> None:
 def test_decode_inverts_encode_within_a_step(name: str) -> None:
     rows = sample_rows(7)[4:].clip(-1000, 1000)
     got = decode(name, encode(name, rows), rows.size).reshape(rows.shape)
-    # Of the block's largest value: half a step (q4_0, q5_0: a step, for +8 and +16 do not exist) and the
-    # rounding of the scale, where there is one of the minimum too.
+    # Share of the block's largest value: half a step (q4_0, q5_0: a step, as +8 and +16 do not exist) and the
+    # rounding of the scale, and of the minimum where it exists.
     steps = {"f32": 0.0, "f16": 0.0, "bf16": 2**-8, "q8_0": 1 / 254, "q4_0": 1 / 8, "q5_0": 1 / 16}
     share = {**steps, "q4_1": 1 / 15, "q5_1": 1 / 31}[name] + (3 * 2**-11 if name != "f32" else 0)
     largest = np.abs(rows).reshape(len(rows), -1, 32).max(axis=2).repeat(32, axis=1)
-    assert (np.abs(got - rows) <= share * largest + 127 * 2**-25).all()  # 2^-25: a subnormal scale, rounded
+    assert (np.abs(got - rows) <= share * largest + 127 * 2**-25).all()  # 2^-25: a subnormal scale's rounding
 
 
-def test_which_types_have_an_encoder() -> None:
+def test_types_with_an_encoder() -> None:
     assert tuple(name for name in NAMES if CODECS[name].encodes) == ENCODED
     message = r"no encoder for tensor type 'q4_k', only a decoder; .*f32, f16, bf16, q4_0, .*q8_0$"
     with pytest.raises(UnsupportedModelError, match=message):
@@ -203,7 +203,7 @@ def test_which_types_have_an_encoder() -> None:
 
 @pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_encode_refuses_what_is_not_finite(name: str, value: float) -> None:
+def test_encode_refuses_values_that_are_not_finite(name: str, value: float) -> None:
     values = np.zeros((2, 64), np.float32)
     values[1, 3] = value
     with pytest.raises(ModelFormatError, match=rf"value 67 is {value}: only finite values .* as {name}"):

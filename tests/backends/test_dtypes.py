@@ -1,5 +1,6 @@
-"""Activations in f16 and bf16: every op of the reference against rounding in float64, some against formulas;
-backends without kernels for them; the bytes between stages."""
+"""Activations in f16 and bf16: every op of the reference against float64 rounding, some against formulas;
+backends without such kernels; bytes between stages.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ FORMS = {"f16": (11, -14, 65504.0), "bf16": (8, -126, float(2**128 - 2**120))}
 
 
 def nearest(values: Any, dtype: str) -> Any:
-    """The oracle of rounding: float32 values, in exact float64 arithmetic, to nearest with ties to even."""
+    """The oracle: float32 values rounded to nearest with ties to even, in exact float64 arithmetic."""
     bits, least, largest = FORMS[dtype]
     x = np.asarray(values, np.float64).astype(np.float32).astype(np.float64)
     unit = np.ldexp(1.0, np.maximum(np.frexp(x)[1] - 1, least) - (bits - 1))
@@ -46,7 +47,7 @@ def nearest(values: Any, dtype: str) -> Any:
 
 
 def edges(dtype: str) -> Any:
-    """Every number of the dtype, every tie between two of them, and the float32 on either side of a tie."""
+    """Every number of the dtype, every tie between two numbers, and the float32 on either side of a tie."""
     kind = activations.FORMATS[dtype].newbyteorder("=")
     every = np.arange(2**16, dtype=np.uint16).view(kind)
     x = activations.load(every, dtype)
@@ -62,7 +63,7 @@ def test_rounding_is_to_nearest_with_ties_to_even(dtype: str) -> None:
     x = edges(dtype)
     got = activations.rounded(x, dtype)
     assert np.array_equal(got, nearest(x, dtype))
-    assert np.array_equal(np.signbit(got), np.signbit(x)), "of a zero, too"
+    assert np.array_equal(np.signbit(got), np.signbit(x)), "the sign of a zero differs"
     assert np.array_equal(activations.rounded(got, dtype), got)
     for seed in range(3):
         values = array(seed, 100_000, scale=10.0 ** (4 * seed - 4))
@@ -72,7 +73,7 @@ def test_rounding_is_to_nearest_with_ties_to_even(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bits", [0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_nan_stays_nan(dtype: str, bits: int) -> None:
-    """Adding half a unit to its bits would make a zero of the last two."""
+    """Adding half a unit to the bits would turn two NaN patterns into zero."""
     nan = np.array([bits], np.uint32).view(np.float32)
     with np.errstate(invalid="ignore"):
         assert np.isnan(activations.rounded(nan, dtype)).all()
@@ -86,7 +87,7 @@ def as_given(case: OpCase, dtype: str) -> OpCase:
 
 
 def matrix_cases() -> list[OpCase]:
-    """One of each kind of the parity matrix, and the gate's of ops that it lacks."""
+    """One case of each kind of the parity matrix, and the gate's cases of ops missing there."""
     cases = one_of_each_kind(OP_CASES)
     lacking = {*OPS} - {case.op for case in cases}
     return [*cases, *(row.made(t).case for row, t in all_rows(["q8_0"]) if (row.of or row.op) in lacking)]
@@ -101,10 +102,10 @@ def matrix_of(op: str) -> list[OpCase]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", dict.fromkeys(case.op for case in MATRIX))
-def test_the_matrix_is_rounded_once_where_it_is_stored(op: str, dtype: str) -> None:
-    """What float32 views of the same numbers give, rounded by the oracle, bit for bit; state is untouched."""
+def test_every_op_rounds_once_at_its_store(op: str, dtype: str) -> None:
+    """The result equals float32 views rounded by the oracle, bit for bit; state is unchanged."""
     for case in matrix_of(op):
-        with np.errstate(all="ignore"):  # numbers beyond f16's largest are infinite
+        with np.errstate(all="ignore"):  # numbers beyond f16's largest become infinite
             got = reference_result(in_dtype(case, dtype))
             want = add_then_norm(case, dtype) if op == "add_norm" else rounded(case, dtype)
         for role, values in got.views.items():
@@ -117,14 +118,14 @@ def test_the_matrix_is_rounded_once_where_it_is_stored(op: str, dtype: str) -> N
 
 
 def rounded(case: OpCase, dtype: str) -> OpResult:
-    """The float32 result of the rounded inputs, with each view that may be rounded by the oracle."""
+    """The float32 result of the rounded inputs, with each rounding view rounded by the oracle."""
     result, exact = reference_result(as_given(case, dtype)), OPS[case.op].exact
     views = {r: a if r in exact else nearest(a, dtype) for r, a in result.views.items()}
     return replace(result, views=views)
 
 
 def add_then_norm(case: OpCase, dtype: str) -> OpResult:
-    """The one op that reads a view which it wrote."""
+    """The op that reads a view it wrote."""
     add = {"x": case.views["x"], "r": case.views["r"]}
     scale = {"scale": case.attrs.get("scale", 1.0)}
     added = rounded(replace(case, op="add", views=add, weights={}, attrs=scale), dtype)
@@ -135,13 +136,13 @@ def add_then_norm(case: OpCase, dtype: str) -> OpResult:
 
 
 def test_every_op_is_in_the_matrix() -> None:
-    assert {case.op for case in MATRIX} == {*OPS} - {"tables", "candidates"}, "which other cases hold"
+    assert {case.op for case in MATRIX} == {*OPS} - {"tables", "candidates"}, "covered by other cases"
 
 
 W, G, B = array(91, 40, 64, scale=0.1), array(92, 64), array(93, 40)
 X, R = array(94, 5, 64), array(95, 5, 64)
 Views = Mapping[str, Any]
-# The meaning in float64, of rounded inputs: [rows, cols] of the view that is written.
+# The definition in float64 over rounded inputs: [rows, cols] of the output view.
 FORMULAS: dict[str, tuple[OpCase, str, Callable[[Views], Any]]] = {
     "linear": (
         OpCase(op="linear", views={"y": empty(5, 40), "x": X}, weights={"weight": f32(W), "bias": f32(B)}),
@@ -192,16 +193,17 @@ def test_formulas_in_float64_agree(name: str, dtype: str) -> None:
     views = {r: nearest(a, dtype) for r, a in case.views.items()}
     want = nearest(formula(views), dtype)
     assert nmse(got, want) <= STORED[dtype]
-    assert np.mean(got == want) > 0.999, "but for sums next to a tie"
+    assert np.mean(got == want) > 0.999, "a difference away from a tie"
     assert nmse(np.float32(1.01) * got, want) > STORED[dtype]
     exact = formula({r: a.astype(np.float64) for r, a in case.views.items()})
-    assert nmse(got, exact) > 1e-9, "rounded at all"
+    assert nmse(got, exact) > 1e-9, "the result was not rounded"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_bounds_are_as_their_arithmetic_says(dtype: str) -> None:
-    """Above one element in ten on the other side of a tie, below an error of 1 %; bf16 tells a kernel that
-    cuts bits off, too."""
+def test_the_bounds_follow_their_arithmetic(dtype: str) -> None:
+    """Above one element in ten on the other side of a tie, below an error of 1 %; for bf16 also below
+    truncation.
+    """
     x = nearest(array(5, 100_000), dtype)
     unit = np.ldexp(1.0, np.frexp(x)[1] - FORMS[dtype][0])
     flipped = np.where(np.arange(len(x)) % 10 == 0, x + unit, x)
@@ -213,7 +215,7 @@ def test_the_bounds_are_as_their_arithmetic_says(dtype: str) -> None:
 
 
 def test_views_of_one_op_may_differ() -> None:
-    """As logits do: f16 in, float32 out."""
+    """Logits: f16 in, float32 out."""
     case, _, formula = FORMULAS["linear"]
     got = reference_result(replace(case, dtypes={"x": "f16"})).views["y"]
     want = formula({"x": nearest(X, "f16")})
@@ -236,7 +238,7 @@ def test_backends_without_kernels_refuse_by_name(make: Callable[[], Any], dtype:
     reason = f"'{can.name}'.*no kernel for activations of {dtype}, as x.*has f32"
     with pytest.raises(BackendError, match=reason):
         check_plan(plan_of(dtype), can)
-    with pytest.raises(BackendError, match=dtype):  # also if nobody asked before
+    with pytest.raises(BackendError, match=dtype):  # also without an earlier query
         asyncio.run(ran(make(), case))
     staged = StagedBackend([ReferenceBackend(), make()], (1,), len(SHAPES["gpt_oss"].spec.layers))
     assert f"{can.name} is to run" in reason_against(plan_of(dtype, 1), staged.capabilities())
@@ -252,7 +254,7 @@ async def ran(backend: Any, case: OpCase) -> OpResult:
 
 @pytest.mark.parametrize("make", [ReferenceBackend, NullBackend])
 @pytest.mark.parametrize("dtype", ["f32", *DTYPES])
-def test_others_take_every_dtype(make: Callable[[], Backend], dtype: str) -> None:
+def test_other_backends_accept_every_dtype(make: Callable[[], Backend], dtype: str) -> None:
     assert reason_against(plan_of(dtype), make().capabilities()) == ""
 
 
@@ -264,7 +266,7 @@ async def logits_of(backend: Backend, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_stages_pass_half_the_bytes_and_no_bit_shows_it(dtype: str) -> None:
+def test_stages_pass_half_the_bytes_with_equal_bits(dtype: str) -> None:
     n_layers, moved = len(SHAPES["gpt_oss"].spec.layers), dict[str, int]()
     for each in ("f32", dtype):
         staged = StagedBackend([ReferenceBackend(), ReferenceBackend()], (1,), n_layers)
@@ -276,7 +278,7 @@ def test_stages_pass_half_the_bytes_and_no_bit_shows_it(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_null_backend_counts_fewer_bytes(dtype: str) -> None:
-    """By half the bytes of each view that is not float32."""
+    """Fewer by half the bytes of each view that is not float32."""
     counted = {each: null_bytes(each) for each in ("f32", dtype)}
     views = [v for op in plan_of("f32").ops for _, v in op.views()]
     small = [v for op in plan_of(dtype).ops for _, v in op.views()]
@@ -285,7 +287,7 @@ def test_the_null_backend_counts_fewer_bytes(dtype: str) -> None:
 
 
 def null_bytes(dtype: str) -> int:
-    """Bytes of a step of one row, which asks for that row."""
+    """Bytes of a step of one row with one output."""
     backend = NullBackend()
 
     async def main() -> None:

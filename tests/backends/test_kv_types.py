@@ -1,5 +1,6 @@
-"""Keys and values of every kv_type on the reference: stored as the gguf package stores them, attended to as
-NumPy does in float64."""
+"""Keys and values of every kv_type on the reference: stored with the gguf package's bytes, attended to as by
+NumPy in float64.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from camelid.plan.plan import StateSpec
 from camelid.plan.tiers import BATCH, TAIL, TAIL_WINDOW, first_tail_row
 
 ALLOWED = 1e-10  # NMSE; results are float32
-NO_TAIL = 1 << 31  # a border beyond all keys
+NO_TAIL = 1 << 31  # a border after all keys
 STORES = [("f32", False), ("f16", False), ("q8_0", False), ("q4_0", False), ("q8_0", True), ("q4_0", True)]
 
 
@@ -36,7 +37,7 @@ class Shape:
 
     positions: tuple[int, ...]
     n_keys: int = 700
-    heads: tuple[int, int] = (4, 2)  # queries', keys'
+    heads: tuple[int, int] = (4, 2)  # of queries, of keys
     dim: int = 32
     v_dim: int = 32
     mask: str = "causal"
@@ -97,14 +98,14 @@ def case_of(shape: Shape, kv_type: str, has_tail: bool) -> OpCase:
 
 
 def expected(case: OpCase, borders: Sequence[int] = ()) -> Any:  # [T, H*V]
-    """`borders` between the tiers, one a row: those of the definition unless given."""
+    """`borders` separate the tiers, one per row; the default is the definition's."""
     stores = [_Read(case, tensor) for tensor in (case.keys, case.values) if tensor is not None]
     at = borders or [border(row) if case.has_tail else NO_TAIL for row in case.positions]
     return np.stack([_expected_row(case, stores, t, at[t]) for t in range(len(at))])
 
 
 class _Read:
-    """A tensor as it is read from each tier, [n, cols] both."""
+    """A tensor's rows in each tier, both [n, cols]."""
 
     def __init__(self, case: OpCase, tensor: Any) -> None:
         self.store, self.tail = held(case.kv_type, tensor), held("f16", tensor)
@@ -136,7 +137,7 @@ def _decoded(weight: Quantized) -> Any:
 
 
 def _seen(case: OpCase, row: int) -> Any:
-    """The keys of a row."""
+    """The keys that a row attends to."""
     if case.attrs["mask"] == "held":
         return np.arange(case.first_kept, case.positions[0])
     window = int(case.attrs["window"])
@@ -148,7 +149,7 @@ def run(case: OpCase) -> Any:
 
 
 @pytest.mark.parametrize(("name", "kv_type", "has_tail"), PAIRS)
-def test_attention_reads_what_the_gguf_package_would_hold(name: str, kv_type: str, has_tail: bool) -> None:
+def test_attention_reads_the_gguf_packages_values(name: str, kv_type: str, has_tail: bool) -> None:
     shape = {**SHAPES, **WINDOWED}[name]
     case = case_of(shape, kv_type, has_tail)
     assert max(map(nmse, run(case), expected(case))) <= ALLOWED
@@ -156,7 +157,7 @@ def test_attention_reads_what_the_gguf_package_would_hold(name: str, kv_type: st
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
 def test_every_query_reads_each_key_from_its_tier(kv_type: str) -> None:
-    """One row in the wrong tier is seen: from the first query with a border on, it would be red."""
+    """One row in the wrong tier shows: from the first query with a border on, the test would fail."""
     shape = Shape(positions=tuple(range(701)), n_keys=701, heads=(1, 1), scale=0.001)
     case = case_of(shape, kv_type, True)
     want = expected(case)
@@ -167,18 +168,18 @@ def test_every_query_reads_each_key_from_its_tier(kv_type: str) -> None:
         assert min(nmse(moved[t], want[t]) for t, at in enumerate(borders) if at) > 5 * ALLOWED
 
 
-def test_the_border_is_that_of_the_definition() -> None:
+def test_the_border_equals_the_definitions() -> None:
     assert [first_tail_row(row) for row in range(701)] == [border(row) for row in range(701)]
 
 
-def test_the_tail_always_holds_enough_and_never_more_than_its_window() -> None:
+def test_the_tail_stays_within_its_window() -> None:
     for row in range(3000):
         n_recent = row + 1 - first_tail_row(row)
         assert min(row + 1, TAIL) <= n_recent < TAIL_WINDOW == TAIL + BATCH
 
 
-def test_the_tail_counts() -> None:
-    """It is nearer to float32 than the store alone, and other than float16 throughout."""
+def test_the_tail_is_more_precise() -> None:
+    """The result is closer to float32 than the store alone, and differs from pure float16."""
     shape = Shape(positions=(640,))
     exact = run(case_of(shape, "f32", False))
     alone, tiered, half = (
@@ -189,7 +190,7 @@ def test_the_tail_counts() -> None:
 
 
 @pytest.mark.parametrize(("kv_type", "has_tail"), STORES)
-def test_rows_in_company_have_the_bits_that_they_have_alone(kv_type: str, has_tail: bool) -> None:
+def test_a_batch_changes_no_bit_of_a_row(kv_type: str, has_tail: bool) -> None:
     shape = Shape(positions=tuple(range(310, 330)))
     case = case_of(shape, kv_type, has_tail)
     together = run(case)
@@ -204,8 +205,8 @@ def write_case(kv_type: str, n: int, *, first: int = 0) -> OpCase:
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "q8_0", "q4_0"])
-def test_state_holds_the_gguf_package_s_bytes(kv_type: str) -> None:
-    """By layer, by tensor, by row; and what is read can be written back."""
+def test_state_equals_the_gguf_packages_bytes(kv_type: str) -> None:
+    """By layer, by tensor, by row; read bytes can be written back."""
     case, backend = write_case(kv_type, 32), ReferenceBackend()
     asyncio.run(run_case(backend, case))
     state = StateSpec("kv", "paged", (0,), (("k", 96), ("v", 64)), 16, kv_type)
@@ -219,25 +220,25 @@ def test_state_holds_the_gguf_package_s_bytes(kv_type: str) -> None:
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
-def test_many_values_are_rounded_as_the_gguf_package_rounds_them(kv_type: str) -> None:
-    """So many that arithmetic in float64, which decides some ties the other way, shows."""
+def test_many_values_are_rounded_like_the_gguf_package(kv_type: str) -> None:
+    """Enough values to show float64 arithmetic, which decides some ties differently."""
     values = rows(12, 20000, 96)
     assert store_rows(kv_type, values.astype(np.float64)).tobytes() == stored(kv_type, values)
 
 
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
-def test_rows_are_quantized_by_themselves(kv_type: str) -> None:
+def test_rows_are_quantized_independently(kv_type: str) -> None:
     together = asyncio.run(run_case(ReferenceBackend(), write_case(kv_type, 20, first=5)))
     for name in ("k", "v"):
         want = held(kv_type, write_case(kv_type, 20).views[name])
         assert np.array_equal(together.state[name][5:25], want)
-        assert not together.state[name][:5].any(), "rows that nobody wrote"
+        assert not together.state[name][:5].any(), "unwritten rows changed"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
-def test_what_no_block_can_hold_stays_visible(kv_type: str, value: float) -> None:
-    """As no finite number, in its own block and nowhere else."""
+def test_unrepresentable_values_stay_visible(kv_type: str, value: float) -> None:
+    """The value reads as not finite, in its own block only."""
     case = write_case(kv_type, 3)
     case.views["k"][1, 40] = value
     with np.errstate(all="ignore"):

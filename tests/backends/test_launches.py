@@ -1,4 +1,4 @@
-"""Dispatches are counted as they are launched: those with an empty grid are not."""
+"""Dispatch counts: a dispatch with an empty grid is not launched and not counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRIDS: tuple[tuple[GridEntry, ...], ...] = ((1, 2, 3), ((0, 4), 1, 1), ((1, 2), 
     ("words", "want"),
     [((0, 0, 0), 1), ((5, 0, 0), 2), ((0, 5, 0), 1), ((1, 1, 0), 3), ((0, 0, 1), 2), ((9, 9, 9), 4)],
 )
-def test_a_grid_with_a_zero_counts_nothing(words: Sequence[int], want: int) -> None:
+def test_an_empty_grid_is_not_counted(words: Sequence[int], want: int) -> None:
     section = Section("counted", "program")
     for grid in GRIDS:
         section.dispatch(0, 0, grid)

@@ -1,4 +1,4 @@
-"""The null backend: scripted ids, steps that take effect late but in order, work that is counted or not."""
+"""The null backend: scripted ids, steps that take effect late but in order, optional counting of work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAN = Plan(key=KEY, stages=(), states=())
 
 
 class Noting(NullBackend):
-    """Notes which steps have taken effect."""
+    """Records the steps that have taken effect."""
 
     def __init__(self, late: Random | None) -> None:
         super().__init__(lambda sequence, position: 100 * sequence + position, late=late)
@@ -38,7 +38,7 @@ def encoded(outputs: Sequence[tuple[int, int, int]]) -> bytes:
     return encode_step(Step(rows=[row], sequences=[share], outputs=list(outputs)), PLAN.layout)
 
 
-def test_outputs_are_read_from_the_words_alone() -> None:
+def test_outputs_come_from_the_steps_words_alone() -> None:
     outputs = [(0, 0, 7), (0, 1, 9)]
     assert output_words(encoded(outputs), PLAN) == outputs
     assert output_words(encoded([]), PLAN) == []
@@ -51,11 +51,11 @@ def test_steps_take_effect_in_order_and_answer_by_script(late: int | None) -> No
         program: Program = await backend.compile(PLAN)
         tickets = [backend.run(program, encoded([(0, 1, n), (0, 2, n)])) for n in range(20)]
         assert [t.n_outputs for t in tickets] == [2] * 20
-        assert len(backend.done) == (0 if late else 20), "late ones wait for the loop"
+        assert len(backend.done) == (0 if late else 20), "late steps wait for the event loop"
         for n, ticket in enumerate(tickets):
             rows = await backend.read(ticket)
             assert [row.token_id for row in rows] == [100 + n, 200 + n]
-            assert await backend.read(ticket) is rows, "a read may be tried again"
+            assert await backend.read(ticket) is rows, "a read may be repeated"
         return backend
 
     backend = asyncio.run(main())
@@ -78,7 +78,7 @@ def test_late_steps_run_ahead_of_their_reads_by_chance() -> None:
 
 
 @pytest.mark.parametrize("call", ["read_state", "write_state"])
-def test_state_is_reached_after_the_steps_before(call: str) -> None:
+def test_state_access_waits_for_earlier_steps(call: str) -> None:
     async def main() -> Noting:
         backend = Noting(Random(5))
         backend.run(await backend.compile(PLAN), encoded([]))

@@ -1,4 +1,4 @@
-"""The reference's drawing against the definition written out: sets and sorted lists, one token at a time."""
+"""The reference's sampling against its definition: sets and sorted lists, one token at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYTHING = frozenset({"all_logits", "candidates"})
 
 
 def f32(value: float) -> float:
-    """As the step holds it."""
+    """The value as a step stores it."""
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
 
@@ -68,7 +68,7 @@ def run(case: OpCase) -> OpResult:
 
 def random_case(rng: random.Random) -> OpCase:
     n_vocab, n_history = rng.choice((1, 2, 30, 300, 700)), rng.choice((1, 20, 127, 128, 200))
-    step = rng.choice((1e-6, 0.25, 3.0))  # a coarse one makes ties
+    step = rng.choice((1e-6, 0.25, 3.0))  # a coarse step causes ties
     values = [round(rng.gauss(0, 4) / step) * step for _ in range(n_vocab)]
     logits = np.array([values], np.float32)
     top_k = rng.choice((0, 1, 5, 40, 256))
@@ -99,7 +99,7 @@ def random_case(rng: random.Random) -> OpCase:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_ids_are_the_definitions(seed: int) -> None:
+def test_ids_equal_the_definitions(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
         case = random_case(rng)
@@ -113,7 +113,7 @@ def test_ids_are_the_definitions(seed: int) -> None:
 
 
 def test_top_p_stops_where_the_sum_is_p_exactly() -> None:
-    """Of four equal tokens the first two have half of the probability: that is enough."""
+    """The first two of four equal tokens reach half of the probability."""
     how = StepSampling(temperature=9.0, top_k=4, top_p=0.5, seed=3)
     rows = run(OpCase(op="sample", views={"logits": np.zeros((60, 4), np.float32)}, sampling=(how,))).rows
     assert {row.token_id for row in rows} == {0, 1}
@@ -137,13 +137,13 @@ def test_candidates_are_the_largest_by_id(n_vocab: int) -> None:
 @pytest.mark.parametrize(
     ("value", "status"), [(np.nan, "nan"), (-np.nan, "nan"), (inf, "nan"), (-inf, "ok"), (0.0, "ok")]
 )
-def test_what_is_no_logit_is_told(value: float, status: str) -> None:
+def test_invalid_logits_set_the_status(value: float, status: str) -> None:
     logits = np.array([[1.0, value, -2.0]], np.float32)
     assert [row.status for row in run(OpCase(op="sample", views={"logits": logits})).rows] == [status]
     assert run(OpCase(op="sample", views={"logits": 0 * logits[:, ::2]})).rows[0].status == "zero"
 
 
-def test_only_the_last_output_of_a_sequence_goes_to_its_ring() -> None:
+def test_only_the_last_output_of_a_sequence_enters_its_ring() -> None:
     logits = np.full((3, 50), -9.0, np.float32)
     logits[range(3), [11, 12, 13]] = 5.0
     result = run(OpCase(op="sample", views={"logits": logits}, history=range(130), first_output=127))
@@ -164,13 +164,13 @@ def embed(token_ids: Sequence[int], first: int, history: Sequence[int]) -> tuple
     return result.views["y"][:, 0].tolist(), list(result.rings[0])
 
 
-def test_prompt_ids_go_to_the_ring_and_sampled_ones_stay() -> None:
+def test_prompt_ids_enter_the_ring_and_sampled_ids_stay() -> None:
     rows, ring = embed([31, 32, -1], 4, range(20))
     assert rows == [31, 32, 6]
     assert ring[:8] == [0, 1, 2, 3, 31, 32, 6, 7]
 
 
-def test_of_a_long_prompt_the_last_ids_are_in_the_ring() -> None:
+def test_the_ring_holds_the_last_ids_of_a_long_prompt() -> None:
     ids = [i % 40 for i in range(300)]
     rows, ring = embed(ids, 7, [])
     assert rows == ids

@@ -1,4 +1,4 @@
-"""Numbers that stand in WGSL and in Python: they must be the same."""
+"""Constants defined in both WGSL and Python: they must be equal."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_shader_has_the_numbers_of_python(name: str) -> None:
+def test_shader_constants_equal_pythons(name: str) -> None:
     found = dict(re.findall(r"^const (\w+): u32 = (\d+)u;", shaders.text(name), re.MULTILINE))
     assert {key: int(found[key]) for key in NUMBERS[name]} == NUMBERS[name]

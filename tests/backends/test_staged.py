@@ -1,4 +1,4 @@
-"""Several devices as one backend: what each has, what passes, whose error it is, who was cancelled."""
+"""Several devices as one backend: their weights, transfers, errors and cancellations."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ async def started(backend: StagedBackend) -> runs.Started:
 
 
 def one_step(this: runs.Started) -> tuple[Program, bytes]:
-    """All rows of the prompt."""
+    """A step of all rows of the prompt."""
     program, plan = this.programs["mixed"]
     stream = this.open_stream(IDS)
     return program, encode_step(runs._make_step(this.state, [stream], (len(IDS),)), plan.layout)
 
 
 class Kept(ReferenceBackend):
-    """Keeps the names of what it was given, and fails where it is told to."""
+    """A backend that records the names of loaded weights, and fails on request."""
 
     def __init__(self, **faults: Exception) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Kept(ReferenceBackend):
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         self._fail("load")
-        assert not self.weights & {w.name for w in weights}, "no weight comes twice"
+        assert not self.weights & {w.name for w in weights}, "a weight was loaded twice"
         self.weights |= {w.name for w in weights}
         await super().load(weights, sources)
 
@@ -106,7 +106,7 @@ def test_weights_and_state_of_a_layer_are_on_one_device() -> None:
     memory, alone = backend.memory(), whole.memory()
     assert memory.state_bytes == sum(one.state_bytes for one in sizes)
     rings_and_tables = memory.state_bytes - alone.state_bytes
-    assert 0 <= rings_and_tables < alone.state_bytes / 4, "only rings and page tables are held twice"
+    assert 0 <= rings_and_tables < alone.state_bytes / 4, "more than rings and page tables is duplicated"
     assert memory.weight_bytes == sum(one.weight_bytes for one in sizes)
     shared = {
         w.name: w.n_bytes for w in (*first.plans[0].weights().values(), *last.plans[0].weights().values())
@@ -120,7 +120,7 @@ async def started_alone(backend: Backend) -> runs.Started:
 
 
 def test_a_weight_is_loaded_once() -> None:
-    """Whatever is compiled later, by the device that lacks it."""
+    """For any later compilation, by the device that lacks it."""
     first, last = Kept(), Kept()
     backend = staged(first, last)
 
@@ -134,7 +134,7 @@ def test_a_weight_is_loaded_once() -> None:
     assert len(first.plans) == len(last.plans) == 2
 
 
-def test_only_the_rows_of_the_step_pass() -> None:
+def test_only_the_rows_of_the_step_are_transferred() -> None:
     first, last = Kept(), Kept()
     backend = staged(first, last)
 
@@ -148,7 +148,7 @@ def test_only_the_rows_of_the_step_pass() -> None:
     assert backend.memory().counters["boundary_bytes"] == 9 * width
 
 
-def test_capabilities_are_what_all_can_do() -> None:
+def test_capabilities_are_the_common_ones() -> None:
     can = staged(ReferenceBackend(), NullBackend()).capabilities()
     assert (can.name, can.promise, can.max_in_flight, can.cuts) == ("reference+null", "none", 1, (CUT,))
     assert f"1 of {N} layers on NumPy" in can.device and "and the head on nothing" in can.device
@@ -158,7 +158,7 @@ def test_capabilities_are_what_all_can_do() -> None:
 
 
 class Weak(ReferenceBackend):
-    """Promises less, and has no kernel for attention."""
+    """A backend with a weaker promise and no attention kernel."""
 
     def capabilities(self) -> Capabilities:
         can = super().capabilities()
@@ -187,7 +187,7 @@ def test_a_stage_that_cannot_run_is_named() -> None:
         ("read", DeviceLostError("it went away", backend="reference", reason="heat")),
     ],
 )
-def test_whose_error_it_is(what: str, error: Any, stage: int) -> None:
+def test_an_error_names_its_stage(what: str, error: Any, stage: int) -> None:
     parts = [Kept(), Kept()]
     parts[stage].faults[what] = error
     backend = staged(*parts)
@@ -202,10 +202,10 @@ def test_whose_error_it_is(what: str, error: Any, stage: int) -> None:
     ) as caught:
         asyncio.run(run())
     assert caught.value.facts == error.facts
-    assert parts[0].is_closed == (what == "open" and stage == 1), "what was opened is closed again"
+    assert parts[0].is_closed == (what == "open" and stage == 1), "an opened backend was not closed"
 
 
-def test_a_step_that_failed_makes_room_for_the_next() -> None:
+def test_a_failed_step_frees_the_next() -> None:
     backend = staged(Kept(), last := Kept())
 
     async def run() -> list[Any]:
@@ -213,7 +213,7 @@ def test_a_step_that_failed_makes_room_for_the_next() -> None:
         program, step = one_step(this)
         last.faults["read"] = BackendError("once", backend="reference")
         ticket = backend.run(program, step)
-        for _ in range(2):  # whoever reads it again hears the same
+        for _ in range(2):  # a repeated read raises the same error
             with pytest.raises(BackendError, match=r"stage 2 of 2.*once"):
                 await backend.read(ticket)
         return [row.token_id for row in await backend.read(backend.run(program, step))]
@@ -227,8 +227,8 @@ async def logits(backend: Backend, program: Program, step: bytes) -> Any:
 
 
 @pytest.mark.parametrize("n_turns", range(6))
-def test_a_reader_that_is_cancelled_loses_nothing(n_turns: int) -> None:
-    """Wherever it waited: another reader goes on from there."""
+def test_a_cancelled_read_loses_no_result(n_turns: int) -> None:
+    """At any await: another reader continues from there."""
     backend = staged(ReferenceBackend(), ReferenceBackend(), ReferenceBackend(), cuts=(1, 2))
 
     async def run() -> None:
@@ -263,7 +263,7 @@ def test_one_step_at_a_time() -> None:
 
 
 def test_state_is_read_after_the_step_under_way() -> None:
-    """Whose result is still there for its reader."""
+    """Its result stays available to its reader."""
     backend = staged(ReferenceBackend(), ReferenceBackend(), cuts=(2,))
 
     async def run() -> None:
@@ -273,7 +273,7 @@ def test_state_is_read_after_the_step_under_way() -> None:
         group, unit = "kv", 1
         data = await backend.read_state(group, unit)
         halves = [await part.read_state(group, unit) for part in backend.backends]
-        assert data == b"".join(halves) and all(any(half) for half in halves), "both stages have run"
+        assert data == b"".join(halves) and all(any(half) for half in halves), "a stage has not run"
         await backend.write_state(group, unit, bytes(reversed(data)))
         assert await backend.read_state(group, unit) == bytes(reversed(data))
         assert len(await backend.read(ticket)) == len(IDS)
@@ -281,8 +281,8 @@ def test_state_is_read_after_the_step_under_way() -> None:
     asyncio.run(run())
 
 
-def test_each_stage_runs_once_whoever_waits() -> None:
-    """Readers of a step and of state take it on side by side; a recurrent state must not take it twice."""
+def test_each_stage_runs_once_for_all_readers() -> None:
+    """Concurrent readers of a step and of state share it; a recurrent state must advance only once."""
     backend = staged(*(NullBackend(late=Random(seed)) for seed in range(3)), cuts=(1, 2))
 
     async def run() -> None:
@@ -307,14 +307,14 @@ def test_a_ring_is_written_everywhere() -> None:
     asyncio.run(run())
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_invalid_calls_are_refused() -> None:
     backend = staged(ReferenceBackend(), ReferenceBackend())
 
     async def run() -> None:
         this = await started(backend)
         with pytest.raises(BackendError, match="state 'kw' was not allocated; allocated: kv"):
             await backend.read_state("kw", 1)
-        with pytest.raises(BackendError, match="was given 3 bytes, expected"):
+        with pytest.raises(BackendError, match="has 3 bytes, expected"):
             await backend.write_state("kv", 1, b"abc")
         with pytest.raises(BackendError, match=r"'norm' on reference or reference"):
             await backend.run_op("norm", {}, {})
@@ -337,7 +337,7 @@ def test_closing_closes_all() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_late_device_between_others(seed: int) -> None:
-    """Its steps take effect after random numbers of turns, and every step goes through it."""
+    """Its steps take effect after random numbers of turns, and every step passes through it."""
     late = NullBackend(late=Random(seed))
     backend = staged(ReferenceBackend(), late, ReferenceBackend(), cuts=(1, 2))
 

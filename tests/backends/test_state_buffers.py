@@ -1,4 +1,4 @@
-"""How state lies on a WebGPU device, against the layout written out."""
+"""The layout of state on a WebGPU device, against its definition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUANT_BYTES = {"q8_0": 32, "q4_0": 16}
 
 
 def blocks(kv_type: str, n: int) -> list[tuple[bytes, bytes]]:
-    """(scale, quants) of n blocks, every byte of them different from its neighbours'."""
+    """(scale, quants) of n blocks, every byte different from its neighbours."""
     size = QUANT_BYTES[kv_type]
     return [
         (struct.pack("<H", 7 * i + 300), bytes((i * size + j) % 251 for j in range(size))) for i in range(n)
@@ -34,7 +34,7 @@ def blocks(kv_type: str, n: int) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("kv_type", QUANT_BYTES)
 @pytest.mark.parametrize(("n_blocks", "fill"), [(1, 2), (2, 0), (3, 2), (16, 0)])
-def test_rows_with_blocks_have_quants_then_scales_then_zeros_to_a_word(
+def test_block_rows_store_quants_then_scales_then_zero_padding(
     kv_type: str, n_blocks: int, fill: int
 ) -> None:
     rows = [blocks(kv_type, 3 * n_blocks)[i : i + n_blocks] for i in range(0, 3 * n_blocks, n_blocks)]
@@ -47,7 +47,7 @@ def test_rows_with_blocks_have_quants_then_scales_then_zeros_to_a_word(
 
 
 @pytest.mark.parametrize(("kv_type", "words"), [("f32", 12), ("f16", 6)])
-def test_rows_without_blocks_are_the_files(kv_type: str, words: int) -> None:
+def test_plain_rows_equal_the_files(kv_type: str, words: int) -> None:
     data = bytes(range(4 * words))
     assert device_rows(kv_type, 12, data) == file_rows(kv_type, 12, data) == data
     assert row_words(kv_type, 12) == words
@@ -58,7 +58,7 @@ def spec(name: str, kv_type: str = "f32", kind: str = "paged") -> StateSpec:
 
 
 @pytest.mark.parametrize(("kv_type", "k", "v"), [("f32", 384, 128), ("q8_0", 104, 36), ("q4_0", 56, 20)])
-def test_tensors_of_a_layer_lie_side_by_side_where_they_can_be_bound(kv_type: str, k: int, v: int) -> None:
+def test_a_layers_tensors_are_adjacent_if_one_binding_fits(kv_type: str, k: int, v: int) -> None:
     places = regions(spec("kv", kv_type), 5, 7)
     assert [(p.buffer, p.n_bytes) for p in places.values()] == [
         ("state/kv.5", 7 * 16 * k),
@@ -78,8 +78,8 @@ def test_page_tables_follow_each_other() -> None:
     assert tables_bytes(states, pools) == 4 * 27
 
 
-def test_a_layer_may_be_larger_than_what_is_bound_at_once() -> None:
-    """Keys and values are bound apart: 128 MiB each, 256 MiB together, by WebGPU's defaults."""
+def test_a_layer_may_exceed_one_binding() -> None:
+    """Keys and values are bound separately: 128 MiB each, 256 MiB together, by WebGPU's default limits."""
     state = StateSpec("kv", "paged", (0,), (("k", 1024), ("v", 1024)), 16)
     fits = allocate_section([state], {"kv": PoolSize(2048, 1, 1)}).json()
     check_buffers(fits, DEFAULTS)
@@ -90,7 +90,7 @@ def test_a_layer_may_be_larger_than_what_is_bound_at_once() -> None:
 
 
 def test_a_tail_is_bound_whole() -> None:
-    """Attention reads both its tensors through one binding, for want of more."""
+    """Attention reads both its tensors through one binding, the last free one."""
     tail = StateSpec("kv_tail", "window", (0,), (("k", 1024), ("v", 1024)), 16, "f16", 320)
     check_buffers(allocate_section([tail], {"kv_tail": PoolSize(2048, 1, 1)}).json(), DEFAULTS)
     with pytest.raises(OutOfMemoryError, match=r"state/kv_tail\.0 binds"):

@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def weight(tmp_path: Path) -> Weight:
-    """A q8_0 matrix in a file, behind some other bytes."""
+    """A q8_0 matrix in a file, after some other bytes."""
     raw = random_blocks("q8_0", 11, n=ROWS * COLS // 32, finite=True)
     (tmp_path / "weights").write_bytes(bytes(100) + raw.tobytes())
     return Weight(name="w", type="q8_0", shape=(ROWS, COLS), parts=(Part("file", 100, raw.size),))
@@ -56,7 +56,7 @@ def peak_of(work: Callable[[], object]) -> int:
     return peak
 
 
-def test_products_and_rows_are_those_of_the_whole_matrix(
+def test_products_and_rows_equal_the_whole_matrixs(
     weight: Weight, opened: Open, values: NDArray[np.float64]
 ) -> None:
     store = opened(weight)
@@ -68,7 +68,7 @@ def test_products_and_rows_are_those_of_the_whole_matrix(
     assert store.multiply(weight, X[:0]).shape == (0, ROWS)
 
 
-def test_bits_depend_on_neither_company_nor_cache(
+def test_bits_depend_on_neither_batch_nor_cache(
     weight: Weight, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(weight)
@@ -79,7 +79,7 @@ def test_bits_depend_on_neither_company_nor_cache(
     assert together.tobytes() == again.tobytes() == alone.tobytes()
 
 
-def test_an_expert_is_a_matrix_of_its_own(weight: Weight, opened: Open) -> None:
+def test_an_expert_is_a_separate_matrix(weight: Weight, opened: Open) -> None:
     stack = Weight(name="s", type="q8_0", shape=(4, ROWS // 4, COLS), parts=weight.parts)
     store = opened(stack)
     for expert in range(4):
@@ -89,7 +89,7 @@ def test_an_expert_is_a_matrix_of_its_own(weight: Weight, opened: Open) -> None:
         assert store.multiply_expert(stack, expert, X).tobytes() == want.tobytes()  # from the cache
 
 
-def test_picked_rows_come_in_the_order_of_their_numbers(
+def test_selected_rows_are_in_the_requested_order(
     weight: Weight, opened: Open, values: NDArray[np.float64]
 ) -> None:
     numbers = [ROWS - 1, 0, 7, 7, *range(1500, 0, -1)]  # more than one tile
@@ -98,7 +98,7 @@ def test_picked_rows_come_in_the_order_of_their_numbers(
     np.testing.assert_array_equal(opened(picked).rows(picked, [3, 1]), values[[7, 0]])
 
 
-def test_memory_is_that_of_cache_and_tile(
+def test_memory_is_bounded_by_cache_and_tile(
     weight: Weight, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "CACHE_BYTES", 8 * MIB)
@@ -110,9 +110,7 @@ def test_memory_is_that_of_cache_and_tile(
     assert peak_of(lambda: store.multiply(small, X)) < 5 * 4096 * 8 + MIB
 
 
-def test_a_full_cache_keeps_what_it_has(
-    weight: Weight, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_cache_keeps_its_tiles(weight: Weight, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
     load_rows = store_module.load_rows
 
@@ -126,12 +124,12 @@ def test_a_full_cache_keeps_what_it_has(
     store = opened(weight)
     for one in (first, weight, second) * 2:
         store.multiply(one, X)
-    tiles = [*range(0, ROWS, 1024)]  # of the whole, which would not fit beside the first
+    tiles = [*range(0, ROWS, 1024)]  # all tiles, which do not fit beside the first
     assert decoded == [0, 1024, *tiles, 0, 1024, *tiles]
 
 
-def test_a_name_that_is_loaded_again_is_decoded_again(weight: Weight, opened: Open, tmp_path: Path) -> None:
-    """Another shape, then another file of the same shape, as where a model is changed."""
+def test_a_reloaded_name_is_decoded_again(weight: Weight, opened: Open, tmp_path: Path) -> None:
+    """First another shape, then another file of the same shape, as after a change of the model."""
     store = opened(cut_rows(weight, "w", 0, 1000))
     store.multiply(store.weights["w"], X)
     store.add([weight], {"file": str(tmp_path / "weights")})

@@ -1,4 +1,4 @@
-"""`camelid bench`: time counted instead of measured, predictions against what a backend counts."""
+"""`camelid bench`: counted instead of measured time, predictions against a backend's counters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFERENCE = ("--backend", "reference")
 CHUNK = 64
 YARDSTICK = Yardstick(read_gbps=2.0, gflops=3.0)
 RUN_S, READ_S = 0.6, 0.4  # of one step
-ROW_S = 1 / 128  # of one row of it
+ROW_S = 1 / 128  # of one row of a step
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A yardstick that takes no time."""
+    """A constant yardstick."""
     monkeypatch.setattr(Yardstick, "measure", classmethod(lambda cls, backend: YARDSTICK))
 
 
@@ -57,7 +57,7 @@ def call(*words: object) -> Result:
 
 @dataclass
 class Time:
-    """A clock that only moves when it is told to."""
+    """A clock that a test advances."""
 
     now: float = 100.0
 
@@ -66,7 +66,7 @@ class Time:
 
 
 class Slow:
-    """A backend whose steps take time on a clock, so much each and so much a row."""
+    """A backend whose steps advance a clock, by a constant per step and per row."""
 
     def __init__(self, inner: Any, time: Time, run_s: float, read_s: float, row_s: float) -> None:
         self.inner, self.time, self.run_s, self.read_s, self.row_s = inner, time, run_s, read_s, row_s
@@ -84,7 +84,7 @@ class Slow:
 
 
 def timed(path: str, case: Case, *, depth: int = 1) -> tuple[Run, Bench]:
-    """One run on the null backend, each of whose steps takes a second, and its rows more."""
+    """One run on the null backend, whose steps take a second plus time per row."""
 
     async def run() -> tuple[Run, Bench]:
         time = Time()
@@ -115,7 +115,7 @@ def timed(path: str, case: Case, *, depth: int = 1) -> tuple[Run, Bench]:
     ],
     ids=str,
 )
-def test_a_rate_is_tokens_over_the_steps_time(path: str, case: Case, n_steps: int, n_tokens: int) -> None:
+def test_a_rate_is_tokens_over_step_time(path: str, case: Case, n_steps: int, n_tokens: int) -> None:
     run, bench = timed(path, case)
     seconds = n_steps + ROW_S * n_tokens
     assert (run.seconds, run.n_tokens) == (pytest.approx(seconds), n_tokens)
@@ -123,9 +123,9 @@ def test_a_rate_is_tokens_over_the_steps_time(path: str, case: Case, n_steps: in
     assert bench.llm.counters.requests == case.batch * (2 if case.depth else 1)
 
 
-def test_time_to_first_token_is_the_last_streams(path: str) -> None:
+def test_time_to_first_token_is_that_of_the_last_stream(path: str) -> None:
     run, _ = timed(path, Case("tg", 4, depth=100, batch=2))
-    most = 4 + 202 * ROW_S  # 200 rows, 64 a step, where nothing of the depth was kept
+    most = 4 + 202 * ROW_S  # 200 rows, 64 per step, if no row of the depth is cached
     assert 0 < run.ttft_s <= most + 1e-9
     prefill, _ = timed(path, Case("pp", 100))
     assert prefill.ttft_s == pytest.approx(2.0 + 100 * ROW_S)
@@ -139,7 +139,7 @@ def test_steps_that_run_ahead_are_counted_once(path: str) -> None:
 
 
 def test_steps_in_flight_at_the_end_are_not_counted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device takes a second a step, and gives back half of those in flight at once."""
+    """A device needs a second per step, and returns half of the steps in flight at once."""
     can = NullBackend().capabilities()
     monkeypatch.setattr(NullBackend, "capabilities", lambda self: replace(can, max_in_flight=8))
     for name in ("RUN_S", "ROW_S"):
@@ -152,18 +152,19 @@ def test_steps_in_flight_at_the_end_are_not_counted(path: str, monkeypatch: pyte
 def test_only_the_timed_part_differs_between_repetitions() -> None:
     case = Case("pp", 50, depth=30, batch=2)
     first, second = (case.prompt(0, repetition, 1000) for repetition in (1, 2))
-    assert first == case.prompt(0, 1, 1000), "drawn with a fixed seed"
+    assert first == case.prompt(0, 1, 1000), "prompts are not drawn with a fixed seed"
     assert first[:30] == second[:30]
     assert len(first) == 80
     assert sum(a == b for a, b in zip(first[30:], second[30:], strict=True)) < 5
-    assert first[:30] != case.prompt(1, 1, 1000)[:30], "streams share nothing"
+    assert first[:30] != case.prompt(1, 1, 1000)[:30], "streams share a prefix"
     assert len(Case("tg", 50).prompt(0, 1, 1000)) == 1
 
 
 @pytest.mark.parametrize(("batch", "depth", "chunk"), [(2, 1, 16), (3, 130, 64), (5, 40, 10), (8, 512, 512)])
-def test_a_stream_has_room_for_what_it_says_while_others_read(batch: int, depth: int, chunk: int) -> None:
-    """Counted step by step: those who have read their prompt take a row each, prompts the others, as slowly
-    as a step beside somebody's answer may."""
+def test_streams_have_context_for_tokens_during_other_prompts(batch: int, depth: int, chunk: int) -> None:
+    """Counted step by step: streams beyond their prompt have a row each, and prompts fill the rest, at the
+    pace of a step beside an answer.
+    """
     left, n_ahead = [depth] * batch, 0
     while any(left):
         room, n_ahead = chunk - left.count(0), n_ahead + (left[0] == 0)
@@ -174,7 +175,7 @@ def test_a_stream_has_room_for_what_it_says_while_others_read(batch: int, depth:
     assert Case("tg", 6, depth=depth, batch=batch).rows(chunk) > depth + n_ahead + 6
 
 
-def test_files_that_take_other_work_have_another_id() -> None:
+def test_files_of_different_work_have_different_ids() -> None:
     def id_of(**changes: Any) -> str:
         weight = SimpleNamespace(**({"name": "w", "type": "q8_0", "shape": (2, 32)} | changes))
         return model_id(cast(Model, SimpleNamespace(weights={"w": weight})))
@@ -185,7 +186,7 @@ def test_files_that_take_other_work_have_another_id() -> None:
 
 
 def counted(path: str, case: Case) -> tuple[int, int]:
-    """Bytes and flops that the null backend counted while the engine ran the case's timed part."""
+    """Bytes and flops that the null backend counts for the case's timed part."""
 
     async def run() -> tuple[int, int]:
         options = LoadOptions(backend="null", context=512, parallel=2, chunk=CHUNK, max_in_flight=1)
@@ -200,7 +201,7 @@ def counted(path: str, case: Case) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("case", [Case("pp", 64), Case("pp", 100), Case("pp", 100, batch=2)], ids=str)
-def test_prefill_is_predicted_as_the_engine_cuts_it(path: str, case: Case) -> None:
+def test_prefill_is_predicted_for_the_engines_chunks(path: str, case: Case) -> None:
     with camelid.load(path, backend="null", parallel=2, context=512) as llm:
         prediction = predict(case, llm.plan("mixed"), YARDSTICK, CHUNK)
     assert (prediction.n_bytes, prediction.flops) == counted(path, case)
@@ -217,23 +218,23 @@ def test_decode_is_predicted_by_its_bytes(path: str, case: Case) -> None:
         prediction = predict(case, plan, YARDSTICK, CHUNK)
         alone = predict_step(plan, held=case.held + 20)
         wide = step_cost(plan, [SequenceShare(case.held + 20, 1)] * 4)
-        # Of tables a row each is read, and of the embedding all as the head: this model ties them.
+        # This model ties its embedding: a step reads a row of each table, and the embedding as the head.
         weight_bytes = sum(w.n_bytes for name, w in plan.weights().items() if name.startswith("blk."))
     assert prediction.tps == pytest.approx(2e9 / prediction.bytes_per_token)
     assert not prediction.is_arithmetic
     assert prediction.bytes_per_token == alone.n_bytes
     assert alone.n_bytes < wide.n_bytes <= 4 * alone.n_bytes - 3 * weight_bytes, (
-        "weights are read once for all"
+        "a batch reads the weights once per sequence"
     )
     assert wide.flops == 4 * alone.flops
     read = predict(replace(case, depth=0), plan, YARDSTICK, CHUNK).n_bytes
-    if not case.depth:  # one prompt row of `mixed` besides
+    if not case.depth:  # and one prompt row of `mixed`
         got, _ = counted(path, case)
         assert got == pytest.approx(read, rel=0.04)
 
 
 def test_yardsticks_measure_something() -> None:
-    """The best of five: beside others a single look may find next to no processor time."""
+    """The best of five: under load, a single measurement may find almost no processor time."""
     assert 0.01 < max(bandwidth.read_gbps(1 << 22) for _ in range(5)) < 1e5
     assert 0.01 < max(bandwidth.multiply_gflops(128) for _ in range(5)) < 1e6
 
@@ -264,14 +265,14 @@ def test_a_row_is_the_median_with_its_spread_and_shares() -> None:
     assert Spread.of([Run(seconds=1, n_tokens=1, ttft_s=0)]).stdev == 0.0
 
 
-def test_the_whole_has_the_first_prefills_time_to_first_token() -> None:
+def test_the_report_has_the_first_prefills_time_to_first_token() -> None:
     decode = row(100.0)
     prefill = row(50.0, case=Case("pp", 8))
     late = replace(prefill, runs=[replace(run, ttft_s=0.75) for run in prefill.runs])
     assert [bench_report.summary(rows)["ttft_s"] for rows in ([decode, late], [decode])] == [0.75, 0.5]
 
 
-def test_lines_say_why() -> None:
+def test_lines_state_the_reason() -> None:
     measured, why, rival = result_lines(row(100.0, 110.0, rival=(50.0,)), "llama.cpp")
     assert "105 tok/s ± 7.07 (2 runs)" in measured
     assert why.endswith("5.25% of the prediction, 0.105 GB/s, 5.2% of the bandwidth, first token 0.500 s")
@@ -294,12 +295,12 @@ def test_one_object_with_the_prediction_beside_the_number(path: str, quick: None
     assert all(each["n_runs"] == len(each["runs_tps"]) == 2 for each in facts["rows"])
     assert (facts["prefill_tps"], facts["decode_tps"]) == (facts["rows"][0]["tps"], facts["rows"][4]["tps"])
     assert 0 < facts["bandwidth_share"] == pytest.approx(facts["decode_tps"] / facts["predicted_decode_tps"])
-    assert facts["rows"][6]["bytes_per_token"] > facts["rows"][4]["bytes_per_token"], "keys are read too"
-    assert facts["rows"][5]["bytes_per_token"] < facts["rows"][4]["bytes_per_token"], "weights are shared"
+    assert facts["rows"][6]["bytes_per_token"] > facts["rows"][4]["bytes_per_token"], "keys are not counted"
+    assert facts["rows"][5]["bytes_per_token"] < facts["rows"][4]["bytes_per_token"], "weights are not shared"
 
 
 @pytest.mark.e2e
-def test_a_prediction_comes_before_its_figure(path: str) -> None:
+def test_a_prediction_precedes_its_figure(path: str) -> None:
     done = call(path, "-p", 8, "-n", 4, "-r", 1, *REFERENCE)
     heading, prefill, measured, why, decode, *_ = done.stdout.splitlines()
     assert "reference on NumPy" in heading
@@ -313,7 +314,7 @@ def test_a_prediction_comes_before_its_figure(path: str) -> None:
 @pytest.mark.parametrize(
     ("limits", "is_software", "own"), [({}, False, False), ({"x": 1}, True, False), ({"x": 1}, False, True)]
 )
-def test_a_gpu_is_told_apart(limits: dict[str, int], is_software: bool, own: bool) -> None:
+def test_a_gpu_is_distinguished(limits: dict[str, int], is_software: bool, own: bool) -> None:
     capabilities = replace(NullBackend().capabilities(), limits=limits, is_software=is_software)
     assert has_own_memory(capabilities) == own
 
@@ -339,7 +340,7 @@ def test_zero_leaves_a_kind_out(path: str, quick: None) -> None:
         (("--compare", "no.json"), 2, "no.json: cannot be read"),
     ],
 )
-def test_wrong_words(path: str, words: tuple[object, ...], code: int, said: str) -> None:
+def test_usage_errors(path: str, words: tuple[object, ...], code: int, said: str) -> None:
     done = call(path, *words, *REFERENCE)
     assert done.exit_code == code
     assert said in " ".join(done.stderr.split())

@@ -1,4 +1,4 @@
-"""`camelid bench --compare`: an earlier result and llama.cpp as rivals, and what is not compared."""
+"""`camelid bench --compare`: an earlier result and llama.cpp as rivals, and refused comparisons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A yardstick that takes no time."""
+    """A constant yardstick."""
     monkeypatch.setattr(Yardstick, "measure", classmethod(lambda cls, backend: Yardstick(2.0, 3.0)))
 
 
@@ -73,12 +73,12 @@ def test_slowdown_of_more_than_a_tenth_fails(
     async def run(bench: Bench, case: Case, repetition: int) -> Run:
         return Run(seconds=1 / rates[case.kind], n_tokens=1, ttft_s=0.0)
 
-    monkeypatch.setattr(Bench, "run", run)  # exactly as fast as earlier
+    monkeypatch.setattr(Bench, "run", run)  # at the earlier rates
     with stored(earlier, tmp_path, factor) as place:
         done = call(path, *SMALL, "--compare", place)
         shown = call(path, *SMALL[:-1], "--compare", place)
     assert done.exit_code == code
-    assert json.loads(done.stdout)["rows"], "the figures are printed in any case"
+    assert json.loads(done.stdout)["rows"], "the figures are missing"
     assert ("error: slower than" in done.stderr) == bool(code)
     assert f"pp8: {1 / factor:.3g} times earlier.json" in shown.stdout
 
@@ -93,7 +93,7 @@ def test_slowdown_of_more_than_a_tenth_fails(
         ({"rows": []}, "lacks pp8"),
     ],
 )
-def test_results_that_do_not_compare_are_refused(
+def test_incomparable_results_are_refused(
     path: str, earlier: dict[str, Any], tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
     with stored({**earlier, **change}, tmp_path) as place:
@@ -107,7 +107,7 @@ def test_results_that_do_not_compare_are_refused(
     [(("-d", 16), "pp8 @ 16"), (("-b", 2), "pp8 x 2"), (("-p", 9), "pp9"), (("-p", 0, "-n", 5), "tg5")],
     ids=["depth", "batch", "prompt", "answer"],
 )
-def test_cases_that_a_result_does_not_have_are_refused(
+def test_cases_missing_in_a_result_are_refused(
     path: str, earlier: dict[str, Any], tmp_path: Path, words: tuple[object, ...], missing: str
 ) -> None:
     with stored(earlier, tmp_path) as place:
@@ -124,7 +124,7 @@ def test_cases_that_a_result_does_not_have_are_refused(
      '{"model_id":1,"threads":1,"kv_type":1,"gpu_layers":1,'
      '"rows":[{"kind":"pp","n":8,"depth":0,"batch":1,"tps":0}]}'],
 )  # fmt: skip
-def test_file_that_is_no_result(path: str, tmp_path: Path, text: str) -> None:
+def test_file_without_a_result_is_refused(path: str, tmp_path: Path, text: str) -> None:
     (place := tmp_path / "x.json").write_text(text, "latin-1")
     done = call(path, *SMALL, "--compare", place)
     assert done.exit_code == 2
@@ -165,7 +165,7 @@ def test_llama_cpp_runs_in_turns_on_the_same_file(
     "case", [Case("pp", 40), Case("pp", 700, 20, 2), Case("tg", 5), Case("tg", 5, 9, 3)], ids=str
 )
 def test_llama_cpp_computes_the_rows_of_the_case(path: str, case: Case, kv_type: str) -> None:
-    """Its own memory says up to where each stream went."""
+    """llama.cpp's memory holds each stream's last position."""
     lib = import_module("llama_cpp")
     with LlamaCpp(Path(path), context=768, batch=3, threads=1, kv_type=kv_type, clock=perf_counter) as rival:
         for repetition in range(2):
@@ -181,7 +181,7 @@ def test_llama_cpp_computes_the_rows_of_the_case(path: str, case: Case, kv_type:
 @pytest.mark.parametrize("flash", list(FLASH_ATTENTION))
 @pytest.mark.parametrize("case", [Case("tg", 5, 40), Case("pp", 8, 40, 2)], ids=str)
 def test_depth_is_computed_once(path: str, monkeypatch: pytest.MonkeyPatch, case: Case, flash: str) -> None:
-    """Rows of each run, and of one that holds less. What is kept begins with the first row."""
+    """Rows of each run, and of a run with fewer. The cached prefix begins with the first row."""
     lib = import_module("llama_cpp")
     rows: list[int] = []
     inner = LlamaCpp._decode
@@ -202,7 +202,7 @@ def test_depth_is_computed_once(path: str, monkeypatch: pytest.MonkeyPatch, case
 
 @pytest.mark.conformance
 @no_wheel
-def test_quantized_values_want_flash_attention(tmp_path: Path) -> None:
+def test_quantized_values_need_flash_attention(tmp_path: Path) -> None:
     write_tiny_llama(place := tmp_path / "wide.gguf", seed=3, hidden=64, head_dim=32, context=1024)
     options: Any = {"context": 64, "batch": 1, "threads": 1, "kv_type": "q8_0", "clock": perf_counter}
     with LlamaCpp(place, **options, flash_attention="on") as rival:
@@ -212,7 +212,7 @@ def test_quantized_values_want_flash_attention(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("quota", "n"), [(None, 6), (0.5, 1), (2.5, 2), (64.0, 6)])
-def test_a_rival_has_as_many_threads_as_cpu_takes(
+def test_a_rival_has_cpus_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, n: int
 ) -> None:
     for module in (bench, cpu_threads):
@@ -231,7 +231,7 @@ def test_missing_package_names_its_pip_line(path: str, monkeypatch: pytest.Monke
     assert "pip install llama-cpp-python" in done.stderr
 
 
-def test_what_llama_cpp_cannot_run_is_said(path: str, tmp_path: Path) -> None:
+def test_unsupported_cases_of_llama_cpp_are_reported(path: str, tmp_path: Path) -> None:
     done = call(tmp_path, *SMALL, "--compare", "llama.cpp")
     assert done.exit_code == 2
     assert "llama.cpp needs GGUF" in " ".join(done.stderr.split())
@@ -241,7 +241,7 @@ def test_what_llama_cpp_cannot_run_is_said(path: str, tmp_path: Path) -> None:
 
 @pytest.mark.conformance
 @no_wheel
-def test_file_that_llama_cpp_cannot_load(tmp_path: Path) -> None:
+def test_file_that_llama_cpp_cannot_load_is_reported(tmp_path: Path) -> None:
     (place := tmp_path / "bad.gguf").write_bytes(b"GGUF")
     with pytest.raises(BackendError, match=r"llama\.cpp cannot load"):
         LlamaCpp(place, context=64, batch=1, threads=1, kv_type="f32", clock=perf_counter)

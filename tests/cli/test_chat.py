@@ -1,4 +1,4 @@
-"""`camelid chat` through a pipe: turns, what a slash says, and what is told where."""
+"""`camelid chat` through a pipe: turns, slash commands, and the output on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def chat(*lines: str, model: str = "cria", words: Sequence[str] = GREEDY) -> Res
 
 
 def answers(llm: LLM, *said: str, system: str | None = None) -> list[str]:
-    """The answers to a conversation, each of it rendered and computed anew, without a session."""
+    """The answers to a conversation, each rendered and computed without a session."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for text in said:
         messages.append({"role": "user", "content": text})
@@ -62,10 +62,10 @@ def test_each_line_is_a_turn_of_one_conversation(llm: LLM) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
 
 
-def test_lines_between_quotes_are_one_text(llm: LLM) -> None:
+def test_lines_between_quotes_are_one_message(llm: LLM) -> None:
     done = chat('"""What is', '2 plus 3?"""', '"""', SUM, '"""')
     assert lines(done.stdout) == answers(llm, "What is\n2 plus 3?", SUM)
-    assert lines(chat('"""', SUM).stdout) == answers(llm, f'"""\n{SUM}'), "what the end cuts off counts"
+    assert lines(chat('"""', SUM).stdout) == answers(llm, f'"""\n{SUM}'), "an open quote was dropped"
 
 
 def test_a_text_that_begins_with_a_slash(llm: LLM) -> None:
@@ -74,7 +74,7 @@ def test_a_text_that_begins_with_a_slash(llm: LLM) -> None:
     assert done.stderr == "undone: /help\n"
 
 
-def test_reset_forgets_all_but_the_system_message(llm: LLM) -> None:
+def test_reset_keeps_only_the_system_message(llm: LLM) -> None:
     system = "Answer in one word."
     done = chat(SUM, NAME, "/reset", NAME, words=(*GREEDY, "--system", system))
     assert lines(done.stdout) == [
@@ -93,7 +93,7 @@ def test_system_is_shown_set_and_removed(llm: LLM) -> None:
     assert some == "system message: Be brief."
 
 
-def test_undo_takes_a_turn_back(llm: LLM) -> None:
+def test_undo_removes_a_turn(llm: LLM) -> None:
     done = chat(SUM, NAME, "/undo", CAPITAL, "/undo", "/undo", "/undo")
     assert lines(done.stdout) == [*answers(llm, SUM, NAME), answers(llm, SUM, CAPITAL)[-1]]
     told = lines(done.stderr)
@@ -121,11 +121,11 @@ def test_regenerate_answers_again(llm: LLM) -> None:
         "8",
     )
     drawn = chat(NAME, *["/regenerate"] * 2, words=wild)
-    assert len(set(lines(drawn.stdout))) > 1, "each is a draw of its own"
+    assert len(set(lines(drawn.stdout))) > 1, "two regenerated answers are equal"
 
 
-def test_a_saved_chat_goes_on_where_it_was(llm: LLM, tmp_path: Path) -> None:
-    """Three turns, save, quit; load in another process's place, go on: the rows were not computed again."""
+def test_a_saved_chat_continues(llm: LLM, tmp_path: Path) -> None:
+    """Three turns, save, quit; loaded in a new process, the chat continues without recomputing rows."""
     file = tmp_path / "a b.session"
     before = chat(SUM, NAME, f"/save {file}")
     assert "saved 4 messages" in before.stderr
@@ -145,11 +145,11 @@ def test_session_file_is_read_at_the_start_and_written_at_the_end(llm: LLM, tmp_
     assert first.stdout + second.stdout + third.stdout == "".join(
         f"{text}\n" for text in answers(llm, SUM, NAME, CAPITAL)
     )
-    assert second.exit_code == 1, "a failure is told, and the file is written all the same"
+    assert second.exit_code == 1, "the failure did not set the exit code"
 
 
-def test_other_files_take_nothing_from_a_conversation(llm: LLM, tmp_path: Path) -> None:
-    """A file's conversation stands beside one of the same name, and is not written into its file."""
+def test_a_loaded_file_does_not_mix_with_a_conversation(llm: LLM, tmp_path: Path) -> None:
+    """A loaded conversation gets a new name beside one of the same name, and stays out of its file."""
     home, other = tmp_path / "home.session", tmp_path / "other.session"
     words = (*GREEDY, "--session", str(home))
     chat(CAPITAL, f"/save {other}")
@@ -163,13 +163,13 @@ def test_other_files_take_nothing_from_a_conversation(llm: LLM, tmp_path: Path) 
     assert lines(chat("/stats", words=fresh).stderr)[0].startswith("main: 2 messages")
 
 
-def test_a_session_in_no_folder_is_told_before_the_chat(tiny: str, tmp_path: Path) -> None:
+def test_a_session_path_without_a_folder_fails_before_the_chat(tiny: str, tmp_path: Path) -> None:
     done = chat("hello", model=tiny, words=("--session", str(tmp_path / "no" / "s")))
     assert (done.exit_code, done.stdout) == (2, "")
     assert "does not exist" in done.stderr
 
 
-def test_fork_goes_on_in_a_copy(llm: LLM) -> None:
+def test_fork_continues_in_a_copy(llm: LLM) -> None:
     done = chat(
         SUM, "/fork other", NAME, "/switch main", CAPITAL, "/switch", "/fork other", "/switch no", "/fork"
     )
@@ -183,14 +183,14 @@ def test_fork_goes_on_in_a_copy(llm: LLM) -> None:
     assert told[7].startswith("now in ")
 
 
-def test_settings_hold_for_the_answers_to_come(llm: LLM) -> None:
+def test_settings_apply_to_later_answers(llm: LLM) -> None:
     done = chat(
         NAME, "/set max_tokens 2", "/regenerate", "/set max_tokens default", "/set max_tokens", "/set"
     )
     (whole,) = answers(llm, NAME)
     long, short = lines(done.stdout)
     words: Options = {"temperature": 0.0, "max_tokens": 2}
-    assert long.startswith(whole), "the default goes on up to the context, -n to 12 tokens"
+    assert long.startswith(whole), "the default limit is shorter than -n 12"
     assert short == llm.chat([{"role": "user", "content": NAME}], **words).text
     told = lines(done.stderr)
     assert told[:3] == ["max_tokens = 2", "max_tokens: default", "max_tokens: default"]
@@ -247,22 +247,22 @@ def test_values_of_set(name: str, text: str, value: object) -> None:
         ("hello " * 900, "exceed the context of 128"),
     ],
 )
-def test_a_failure_is_one_line_and_the_chat_goes_on(tiny: str, line: str, said: str) -> None:
+def test_a_failure_is_one_line_and_the_chat_continues(tiny: str, line: str, said: str) -> None:
     done = chat(line, "/stats", model=tiny, words=("--backend", "reference"))
     told = lines(done.stderr)
     assert told[0].startswith("camelid: error: ")
     assert said in told[0]
-    assert told[1].startswith("main: 0 messages"), "nothing of it counts"
+    assert told[1].startswith("main: 0 messages"), "the failed turn left messages"
     assert done.exit_code == 1
     assert "\x1b" not in done.stderr
 
 
-def test_a_file_that_is_no_session(tiny: str, tmp_path: Path) -> None:
+def test_an_invalid_session_file_is_refused(tiny: str, tmp_path: Path) -> None:
     (bad := tmp_path / "bad.session").write_bytes(b"x" * 100)
     assert "camelid: error: " in chat(f"/load {bad}", model=tiny, words=("--backend", "reference")).stderr
     done = chat("hello", model=tiny, words=("--backend", "reference", "--session", str(bad)))
     assert done.exit_code == 1
-    assert bad.read_bytes() == b"x" * 100, "it is not written over"
+    assert bad.read_bytes() == b"x" * 100, "the file was overwritten"
 
 
 def test_help_lists_every_command(tiny: str) -> None:
@@ -278,7 +278,7 @@ def test_quit_ends_the_chat(tiny: str, word: str) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
 
 
-def test_stats_are_the_engines(llm: LLM) -> None:
+def test_stats_equal_the_engines(llm: LLM) -> None:
     done = chat(SUM, NAME, "/stats")
     last, session, state, rows = lines(done.stderr)
     assert "tokens (stop)" in last
@@ -292,7 +292,7 @@ def test_stats_are_the_engines(llm: LLM) -> None:
     assert shown.endswith("seed 9")
 
 
-def test_model_without_a_template_goes_on_with_text(tmp_path: Path) -> None:
+def test_model_without_a_template_continues_text(tmp_path: Path) -> None:
     write_tiny_llama(place := tmp_path / "t.gguf", seed=3, hidden=64, head_dim=16, ffn=96, template="")
     done = chat("the llama", model=str(place), words=("--backend", "reference", "--temp", "0", "-n", "4"))
     assert "this model has no chat template" in done.stderr
@@ -308,19 +308,19 @@ def test_model_without_a_tokenizer_cannot_chat(tmp_path: Path) -> None:
     assert "no tokenizer" in done.stderr
 
 
-def test_kinds_of_keys_and_values_and_wrong_words(tiny: str) -> None:
+def test_kv_types_and_usage_errors(tiny: str) -> None:
     assert chat("hello", model=tiny, words=(*GREEDY, "--kv-type", "f16")).exit_code == 0
     assert chat(model=tiny, words=("--kv-type", "f8")).exit_code == 2
     assert chat(model=tiny, words=("--top-k", "-3")).exit_code == 2
 
 
-def test_options_of_set_are_those_of_a_request() -> None:
+def test_set_accepts_the_options_of_a_request() -> None:
     assert set(NAMES) == set(Options.__annotations__) - {"special"}
 
 
 @pytest.mark.e2e
 @pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: sh")
-def test_a_reader_that_goes_away_ends_the_chat(tiny: str) -> None:
+def test_a_closed_output_ends_the_chat(tiny: str) -> None:
     words = f"'{sys.executable}' -m camelid chat '{tiny}' --backend reference --temp 2 --seed 1 -n 16"
     script = f"(for i in 1 2 3 4 5 6; do echo hello; done) | ({words}; echo code $? >&2) | head -c 3"
     env = {**os.environ, "PYTHONPATH": str(Path(camelid.__file__).parents[1])}

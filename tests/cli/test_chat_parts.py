@@ -1,4 +1,4 @@
-"""The parts of `camelid chat`: turns that are stopped or fail, what is shown, texts of several lines."""
+"""The parts of `camelid chat`: stopped and failed turns, output, multi-line messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Interrupting(Screen):
-    """Presses Ctrl-C when the nth event comes."""
+    """Presses Ctrl-C at the nth event."""
 
     def __init__(self, after: int, interrupt: BaseException) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def open_talk(thread: EngineThread, model: str, screen: Screen) -> Conversation:
     return Conversation(llm, thread, screen, session)
 
 
-def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(
+def test_ctrl_c_stops_the_answer_and_keeps_its_text(
     thread: EngineThread, tiny: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     talk = open_talk(thread, tiny, Interrupting(5, KeyboardInterrupt()))
@@ -86,7 +86,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(
 
 
 class Pressed:
-    """A feed beside which Ctrl-C is pressed while the first step still runs."""
+    """A feed during whose first step Ctrl-C is pressed."""
 
     def __init__(self, feed: Any, gate: Gate) -> None:
         self.feed, self.gate = feed, gate
@@ -102,7 +102,7 @@ class Pressed:
         self.feed.close()
 
 
-def test_ctrl_c_before_an_answer_takes_the_question_back(
+def test_ctrl_c_before_an_answer_removes_the_question(
     thread: EngineThread, tiny: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, gate = thread.run(gated(tiny))
@@ -122,7 +122,7 @@ def test_ctrl_c_before_an_answer_takes_the_question_back(
     with monkeypatch.context() as patch:
         patch.setattr(thread, "stream", lambda events: Pressed(inner(events), gate))
         talk.regenerate()
-    assert talk.session.messages == before, "an answer stays until there is another"
+    assert talk.session.messages == before, "the old answer was dropped without a new one"
     assert talk.llm.is_idle
     thread.run(llm.aclose())
 
@@ -132,11 +132,11 @@ def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
     with pytest.raises(Terminated):
         talk.send("the llama")
     assert talk.llm.is_idle
-    assert len(talk.session.messages) == 2, "it is there to be saved"
+    assert len(talk.session.messages) == 2, "the partial answer is missing in the session"
     thread.run(talk.llm.aclose())
 
 
-def test_only_the_first_signal_to_end_counts() -> None:
+def test_only_the_first_termination_signal_counts() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with termination_signals():
         with pytest.raises(Terminated):
@@ -166,11 +166,11 @@ def test_a_turn_that_fails_leaves_no_trace(
     capfd.readouterr()
     execute(talk, "the llama")
     assert talk.last
-    assert capfd.readouterr().out == f"{talk.last.text}\n", "nothing of the answer before is missing here"
+    assert capfd.readouterr().out == f"{talk.last.text}\n", "text of the failed answer leaked into the next"
     thread.run(talk.llm.aclose())
 
 
-def test_thoughts_and_calls_are_marked_beside_the_answer(capfd: pytest.CaptureFixture[str]) -> None:
+def test_reasoning_and_calls_are_marked_in_the_answer(capfd: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     parts = [
         (Reasoning("first I "),), (Reasoning("think"), Content("Then")), (Content(" I say\n"),),
@@ -192,7 +192,7 @@ def test_thoughts_and_calls_are_marked_beside_the_answer(capfd: pytest.CaptureFi
 
 
 def talk_about(*roles: str) -> tuple[Conversation, list[str]]:
-    """A talk with a message of each role, without a model; and what its screen notes."""
+    """A conversation with a message of each role, without a model, and the lines of its screen."""
     notes: list[str] = []
     messages = [{"role": role, "content": f"{role} {i}"} for i, role in enumerate(roles)]
     session: Any = SimpleNamespace(id="main", messages=messages, options={})
@@ -201,7 +201,7 @@ def talk_about(*roles: str) -> tuple[Conversation, list[str]]:
     return Conversation(nobody, nobody, screen, session), notes
 
 
-def test_a_turn_with_tools_is_taken_back_as_a_whole() -> None:
+def test_undo_removes_a_whole_turn_with_tools() -> None:
     talk, notes = talk_about("system", "user", "assistant", "user", "assistant", "tool", "assistant")
     execute(talk, "/undo")
     assert [message["role"] for message in talk.session.messages] == ["system", "user", "assistant"]
@@ -212,7 +212,7 @@ def test_a_turn_with_tools_is_taken_back_as_a_whole() -> None:
     assert [message["role"] for message in talk.session.messages] == ["system"]
 
 
-def test_an_answer_after_tools_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_after_tools_is_regenerated(monkeypatch: pytest.MonkeyPatch) -> None:
     talk, _ = talk_about("user", "assistant", "tool", "assistant")
     before = list(talk.session.messages)
 
@@ -227,7 +227,7 @@ def test_an_answer_after_tools_is_given_again(monkeypatch: pytest.MonkeyPatch) -
     assert [message["content"] for message in talk.session.messages] == ["user 0", "so"]
 
 
-def test_a_terminal_that_is_gone_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_terminal_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     def readline() -> str:
         raise OSError(5, "Input/output error")
 
@@ -236,7 +236,7 @@ def test_a_terminal_that_is_gone_ends_the_chat(monkeypatch: pytest.MonkeyPatch) 
         PlainReader().read()
 
 
-def test_an_option_that_is_not_set_can_be_unset() -> None:
+def test_an_unset_option_can_be_reset() -> None:
     talk, notes = talk_about()
     for line in ("/set top_k default", "/set top_k 7", "/set top_k  default"):
         execute(talk, line)
@@ -245,11 +245,11 @@ def test_an_option_that_is_not_set_can_be_unset() -> None:
 
 
 @pytest.mark.parametrize("name", ["cache_salt", "grammar", "regex"])
-def test_texts_that_read_as_json_stay_texts(name: str) -> None:
+def test_text_options_that_parse_as_json_stay_text(name: str) -> None:
     assert read_setting(name, "12") == "12"
 
 
-def test_what_a_model_writes_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_output_never_controls_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     wild = "a\x1b[2J\x07\x9b1mb\tc\u200dd\r\n"
     shown: list[str] = []
     for is_terminal in (False, True):
@@ -261,7 +261,7 @@ def test_what_a_model_writes_does_not_steer_the_terminal(monkeypatch: pytest.Mon
     assert shown == [wild, "a?[2J??1mb\tc\u200dd?\n"]
 
 
-def test_notes_never_steer_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_notes_never_control_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.note("\x1b]0;title\x07")
     screen.event(Event("", 1, 0.0, (Reasoning("\x1b[2Jhm"),)))

@@ -1,4 +1,4 @@
-"""`camelid chat` on a terminal: a whole session as a user has it, keys, history, signals."""
+"""`camelid chat` on a terminal: a whole session, keys, history, signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on this pla
 CORE = Path(camelid.__file__).parents[1]
 PATIENCE_S = 30
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
-# A prompt begins and ends by turning bracketed paste on and off; what is between two of them is shown.
+# A prompt begins by enabling bracketed paste and ends by disabling it; output is between two prompts.
 BEGINS, ENDS = r"\x1b\[\?2004h", r"\x1b\[\?2004l"
 ENTER, ALT_ENTER, UP, TAB, CTRL_C, CTRL_D = "\r", "\x1b\r", "\x1b[A", "\t", "\x03", "\x04"
 
@@ -49,22 +49,22 @@ class Terminal:
         self.greeting = self.shown()
 
     def shown(self) -> str:
-        """What came before the next prompt."""
+        """Output up to the next prompt."""
         self.child.expect(BEGINS)
         return ESCAPES.sub("", self.child.before).replace("\r\n", "\n")
 
     def type(self, keys: str) -> None:
-        """Presses keys at a prompt that this ends."""
+        """Types keys that end the prompt."""
         self.child.send(keys)
         self.child.expect(ENDS)
 
     def say(self, text: str) -> str:
-        """Types a line; what is shown up to the next prompt."""
+        """Types a line. Returns the output up to the next prompt."""
         self.type(text + ENTER)
         return self.shown().lstrip("\n")
 
     def end(self, keys: str = CTRL_D) -> int:
-        """Ends the chat; its exit code."""
+        """Ends the chat. Returns its exit code."""
         self.child.send(keys)
         return self.wait()
 
@@ -110,7 +110,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path: Path, tiny: str) 
     with terminal(tmp_path, tiny, "--temp", "2", "--seed", "1") as chat:
         chat.say("/set ignore_eos true")
         chat.type("the llama" + ENTER)
-        chat.child.expect(r"\w.*\w.*\w")  # it has begun, and 4,000 tokens are to come
+        chat.child.expect(r"\w.*\w.*\w")  # it has begun; 4,000 tokens follow
         chat.child.send(CTRL_C)
         assert "stopped; the answer so far is kept" in chat.shown()
         chat.type("half a question" + CTRL_C)
@@ -124,7 +124,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path: Path, tiny: str) 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signals_end_the_chat_with_its_session_written(tmp_path: Path, tiny: str, number: int) -> None:
+def test_signals_end_the_chat_after_writing_its_session(tmp_path: Path, tiny: str, number: int) -> None:
     file = tmp_path / "talk.session"
     with terminal(tmp_path, tiny, "--temp", "0", "-n", "4", "--session", str(file)) as chat:
         chat.say("hello")
@@ -147,7 +147,7 @@ def test_colours_are_for_terminals(tmp_path: Path, tiny: str, monkeypatch: pytes
 
 @contextmanager
 def keyboard(*words: str, history: Path | None = None) -> Iterator[tuple[Any, TerminalReader]]:
-    """A terminal's reader, and what its keys are typed into."""
+    """A terminal's reader, and the pipe of its keys."""
     from prompt_toolkit.application import create_app_session
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
@@ -182,14 +182,14 @@ def test_keys_that_end(key: str, error: type[BaseException]) -> None:
         assert reader.read() == "on"
 
 
-def test_history_goes_from_one_chat_to_the_next(tmp_path: Path) -> None:
+def test_history_is_kept_between_chats(tmp_path: Path) -> None:
     for typed, text in (("first" + ENTER, "first"), (UP + ENTER, "first"), (UP + UP + ENTER, "first")):
         with keyboard(history=tmp_path / "history") as (keys, reader):
             keys.send_text(typed)
             assert reader.read() == text
 
 
-def test_history_is_kept_for_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_readable_by_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert default_history() == tmp_path / "camelid" / "chat_history"
     monkeypatch.delenv("XDG_STATE_HOME")

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: output, stderr, exit codes."""
+"""The command line: output, stderr, exit codes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_run_reads_the_prompt_from_a_pipe(path: str) -> None:
     assert shell("run", path, "-n", "4", "-p", "-", *GREEDY, stdin="the llama\n").stdout == given
 
 
-def test_raw_leaves_the_template_out_and_counts_control_tokens(path: str, llm: LLM) -> None:
+def test_raw_skips_the_template_and_parses_control_tokens(path: str, llm: LLM) -> None:
     prompt = "<|im_start|>the llama"
     done = call("run", path, "-p", prompt, "--raw", "-n", "4", *GREEDY)
     ids = llm.tokenize(prompt, special=True)
@@ -138,7 +138,7 @@ def test_model_without_template_is_warned_about(folder: Path, path: str, monkeyp
         ("explain", "PATH", "--entry", "encode"),
     ],
 )
-def test_wrong_usage_exits_with_2(path: str, words: tuple[str, ...]) -> None:
+def test_usage_errors_exit_with_2(path: str, words: tuple[str, ...]) -> None:
     done = call(*(path if word == "PATH" else word for word in words), stdin="")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "Error: " in done.stderr
@@ -153,13 +153,13 @@ def test_wrong_usage_exits_with_2(path: str, words: tuple[str, ...]) -> None:
         (("--backend", "reference", "--adapter", "x"), "backend 'reference' has no adapters"),
     ],
 )
-def test_option_out_of_range_is_wrong_usage(path: str, words: tuple[str, ...], said: str) -> None:
+def test_option_out_of_range_is_a_usage_error(path: str, words: tuple[str, ...], said: str) -> None:
     done = call("run", path, "-p", "x", *words)
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
 
 
-def test_explain_refuses_what_no_backend_is_called(path: str) -> None:
+def test_explain_refuses_an_unknown_backend(path: str) -> None:
     assert call("explain", path, "--backend", "gpu").exit_code == 2
     assert call("explain", path, "--adapter", "x").exit_code == 2
 
@@ -188,7 +188,7 @@ def test_failure_is_one_clear_line_and_exit_code_1(
 
 
 @pytest.mark.e2e
-def test_traceback_only_when_asked_for() -> None:
+def test_traceback_only_on_request() -> None:
     quiet = shell("info", "no.gguf", check=False)
     assert (quiet.returncode, quiet.stdout) == (1, "")
     assert len(quiet.stderr.splitlines()) == 1
@@ -197,12 +197,12 @@ def test_traceback_only_when_asked_for() -> None:
     assert loud.stderr.splitlines()[-1] == quiet.stderr.strip()
 
 
-def test_error_that_nobody_foresaw_is_called_a_bug() -> None:
+def test_unexpected_error_is_reported_as_a_bug() -> None:
     assert "ZeroDivisionError: oh; this is a bug" in one_line(ZeroDivisionError("oh"))
     assert one_line(RequestError("as it is", field="x")) == "as it is"
 
 
-def test_full_disk_is_not_called_a_bug() -> None:
+def test_full_disk_is_not_reported_as_a_bug() -> None:
     assert one_line(OSError(errno.ENOSPC, "No space left")) == "the output cannot be written: No space left"
 
 
@@ -210,7 +210,7 @@ def test_failure_before_the_first_token_leaves_stdout_empty(bare: str) -> None:
     assert call("run", bare, "-p", "x", "--backend", "reference").stdout == ""
 
 
-def test_error_with_line_breaks_stays_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_with_line_breaks_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Failure("two\nlines").show()
     assert capsys.readouterr().err == "camelid: error: two lines\n"
 
@@ -224,7 +224,7 @@ def test_interrupt_ends_the_answer_cleanly_with_130(path: str) -> None:
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
     )  # fmt: skip
     assert process.stdout is not None
-    assert len(process.stdout.read(20)) == 20, "it streams"
+    assert len(process.stdout.read(20)) == 20, "the answer is not streamed"
     process.send_signal(signal.SIGINT)
     rest, said = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -241,7 +241,7 @@ def test_broken_pipe_is_no_traceback(path: str) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_info_shows_what_the_file_holds(path: str) -> None:
+def test_info_shows_the_files_contents(path: str) -> None:
     shown = call("info", path)
     assert shown.exit_code == 0
     rows = {line[:16].strip(): line[16:] for line in shown.stdout.splitlines()}
@@ -269,7 +269,7 @@ def test_explain_prints_the_plan_and_its_cost(path: str) -> None:
     assert facts["backend"] == "reference"
     weights, first, full = (facts[name] for name in ("weight_bytes", "first_step_bytes", "full_step_bytes"))
     assert weights * 0.8 < first < weights * 1.3
-    assert full > first, "later steps read more keys"
+    assert full > first, "the cost does not grow with the number of keys"
     assert facts["arena_bytes"] % 256 == 0
 
 
@@ -284,7 +284,7 @@ def test_tokenize_prints_ids(path: str, llm: LLM) -> None:
     assert json.loads(call("tokenize", path, "<|im_end|>", "--json").stdout) != control
 
 
-def test_web_serves_on_loopback_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_serves_on_loopback_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
     def serve(*, host: str, port: int, ready: Any) -> None:

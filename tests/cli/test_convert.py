@@ -1,4 +1,4 @@
-"""convert and quantize on the command line: what is written, what is left when they are stopped."""
+"""convert and quantize on the command line: their output, and no output after a stop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_directory_is_converted_and_quantized(tmp_path: Path) -> None:
         (("convert", "FOLDER/none", "FOLDER/q.gguf"), 1, "there is no such file"),
     ],
 )
-def test_mistakes(words: tuple[str, ...], code: int, said: str, model: Path) -> None:
+def test_usage_errors_of_convert(words: tuple[str, ...], code: int, said: str, model: Path) -> None:
     filled = [word.replace("MODEL", str(model)).replace("FOLDER", str(model.parent)) for word in words]
     done = call(*filled)
     assert done.exit_code == code
@@ -61,12 +61,12 @@ def test_mistakes(words: tuple[str, ...], code: int, said: str, model: Path) -> 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="not on this platform: Windows has no such signals")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_stopped_quantize_leaves_nothing(name: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_quantize_leaves_no_file(name: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     number = int(getattr(signal, name))
 
     def stopped(*words: Any, progress: Any, **options: Any) -> converting.Conversion:
         def stop(tensor: str, done: int, total: int) -> None:
-            assert list(model.parent.glob(".*.part")), "it is being written"
+            assert list(model.parent.glob(".*.part")), "the file is not being written"
             os.kill(os.getpid(), number)
 
         return converting.convert(*words, progress=stop, **options)

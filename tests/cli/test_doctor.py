@@ -1,4 +1,4 @@
-"""`camelid doctor`: what it says of the machine and of backends, and when it fails."""
+"""`camelid doctor`: its report of the machine and of backends, and its exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def call(*words: str, columns: int = 80) -> Result:
 
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Device]:
-    """Puts a device in the place of the backend `cpu`, and what raises in those of the others."""
+    """Replaces the backend `cpu` by a device, and all other backends by one that raises."""
     monkeypatch.setenv("CAMELID_CACHE", str(tmp_path))
 
     def place(**how: Any) -> Device:
@@ -63,11 +63,11 @@ def minus(numbers: Any) -> Any:
     return -numbers
 
 
-def test_json_has_the_facts_that_it_promises(put: Callable[..., Device]) -> None:
+def test_json_has_the_documented_facts(put: Callable[..., Device]) -> None:
     device = put()
     done = call("--backend", "cpu", "--quick", "--json")
     assert done.exit_code == 0, done.output
-    assert done.stderr == "", "no bar in a pipe"
+    assert done.stderr == "", "a progress bar in a pipe"
     found: Json = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert found.keys() == {"version", "machine", "backends", "passed"} and found["passed"] is True
     assert found["machine"].keys() == {*doctor_machine.Machine.__dataclass_fields__}
@@ -75,11 +75,11 @@ def test_json_has_the_facts_that_it_promises(put: Callable[..., Device]) -> None
     assert cpu.keys() == FOUND and cpu["verdict"] == "passed" and cpu["kernels"].keys() == {*OPS}
     assert cpu["kernels"]["linear"]["q4_0"] == "" and "q6_k" in cpu["kernels"]["linear"]["q6_k"]
     assert all(op.keys() == OF_OP and op["status"] == "passed" for op in cpu["gate"].values())
-    assert cpu["gate"]["linear"]["cases"] == 2, "one for each type"
+    assert cpu["gate"]["linear"]["cases"] == 2, "not one case for each type"
     assert device.n_closed == 1 and stored(device.capabilities()) == ""
 
 
-def test_a_failing_kernel_fails_the_command_and_is_kept(put: Callable[..., Device]) -> None:
+def test_a_failing_kernel_fails_the_command_and_is_stored(put: Callable[..., Device]) -> None:
     device = put(off=minus)
     done = call("--backend", "cpu", "--quick")
     assert done.exit_code == 1
@@ -88,7 +88,7 @@ def test_a_failing_kernel_fails_the_command_and_is_kept(put: Callable[..., Devic
     assert "NMSE" in (stored(device.capabilities()) or "")
 
 
-def test_json_of_what_raises_holds_no_infinity(put: Callable[..., Device]) -> None:
+def test_json_of_a_raising_kernel_holds_no_infinity(put: Callable[..., Device]) -> None:
     put(error=ValueError("no such\x1b shape"))
     done = call("--backend", "cpu", "--op", "norm", "--json")
     assert done.exit_code == 1
@@ -105,10 +105,10 @@ def test_one_op_alone_is_no_verdict(put: Callable[..., Device]) -> None:
     assert device.n_runs > 3 and stored(device.capabilities()) is None
 
 
-def test_a_backend_that_is_not_there_is_one_line_with_the_way_out(put: Callable[..., Device]) -> None:
+def test_a_missing_backend_is_one_line_with_the_way_out(put: Callable[..., Device]) -> None:
     put()
     every = call("--op", "add")
-    assert every.exit_code == 0, "nobody asked for it"
+    assert every.exit_code == 0, "an unrequested missing backend failed the command"
     assert "webgpu is not here: pip install webgpu" in every.stdout
     named = call("--backend", "webgpu", "--op", "add")
     assert (named.exit_code, named.stderr) == (1, "camelid: error: webgpu cannot be opened\n")
@@ -119,12 +119,12 @@ def test_lines_fit_the_terminal(put: Callable[..., Device], columns: int) -> Non
     put(device="Test \x1b[31m[bold]GPU " + "x" * 150, limits={"maxBufferSize": 1 << 31}, activations="q8")
     text = call("--backend", "cpu", "--op", "add", columns=columns).stdout
     assert max(map(len, text.splitlines())) <= columns
-    assert "Test ?[31m[bold]GPU" in text, "a driver's text is text"
+    assert "Test ?[31m[bold]GPU" in text, "a driver's text is not escaped"
     for words in ("instructions", "pip install" if any(extras().values()) else "installed", "other ops"):
         assert words in text
 
 
-def test_the_reference_is_what_others_are_compared_with() -> None:
+def test_the_reference_is_the_oracle() -> None:
     done = call("--backend", "reference", "--json")
     (reference,) = json.loads(done.stdout)["backends"]
     assert (done.exit_code, reference["verdict"], reference["gate"]) == (0, "reference", {})
@@ -142,7 +142,7 @@ def test_the_reference_is_what_others_are_compared_with() -> None:
         (("--backend", "null"), "'null' is not one of"),
     ],
 )
-def test_wrong_words_are_usage_errors(words: tuple[str, ...], message: str) -> None:
+def test_unknown_arguments_are_usage_errors(words: tuple[str, ...], message: str) -> None:
     done = call(*words)
     assert done.exit_code == 2 and message in done.stderr
 
@@ -177,7 +177,7 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp i8mm\nCPU part\t: 0xd0c\n"
         ("flags :\n", "", ()),
     ],
 )
-def test_what_the_system_says_of_the_processor(text: str, name: str, found: tuple[str, ...] | None) -> None:
+def test_the_systems_facts_of_the_processor(text: str, name: str, found: tuple[str, ...] | None) -> None:
     assert (cpu_name(text), instructions(text)) == (name, found)
 
 
@@ -218,21 +218,21 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def test_extras_are_those_of_the_package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_equal_the_packages(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {*doctor_machine.EXTRAS} == {*declared} - {"train", "cuda13"}, "no extra to run models is left out"
+    assert {*doctor_machine.EXTRAS} == {*declared} - {"train", "cuda13"}, "a runtime extra is missing"
     brought = packages_distributions()
     for extra in ("serve", "web"):
-        assert all(module in brought for module in doctor_machine.EXTRAS[extra]), "named as they are imported"
+        assert all(module in brought for module in doctor_machine.EXTRAS[extra]), "a module name is wrong"
     monkeypatch.setattr(doctor_machine, "find_spec", lambda name: name != "uvicorn" or None)
     assert extras() == {"serve": "pip install 'camelid[serve]'", "web": "pip install 'camelid[web]'"}
 
 
-def test_the_hub_cache_is_the_hubs() -> None:
+def test_the_hub_cache_equals_the_hubs() -> None:
     assert hub_cache() == Path(constants.HF_HUB_CACHE)
 
 
-def test_numbers_that_fail_stay_in_their_column(put: Callable[..., Device]) -> None:
+def test_failing_numbers_stay_in_their_column(put: Callable[..., Device]) -> None:
     put(off=lambda numbers: numbers * np.float32(np.nan))
     text = call("--backend", "cpu", "--op", "add").stdout
     assert "wrong" in text and "1e-10" in text and "add: " in text, "three failures, then how many more"
@@ -240,7 +240,7 @@ def test_numbers_that_fail_stay_in_their_column(put: Callable[..., Device]) -> N
     assert call("-v", "--backend", "cpu", "--op", "add").stdout.count("add x[") == 5
 
 
-def test_a_backend_is_shown_as_it_is(put: Callable[..., Device]) -> None:
+def test_a_backends_facts_are_shown(put: Callable[..., Device]) -> None:
     device = put()
     device.says |= {"ops": frozenset(OPS) - {"pool"}, "promise": "none"}
     text = call("-v", "--backend", "cpu", "--op", "pool", columns=120).stdout

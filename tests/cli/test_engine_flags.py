@@ -1,4 +1,4 @@
-"""`run`: what says how the engine treats an answer."""
+"""`run`: flags of the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_answer_stays_the_same(more: tuple[str, ...]) -> None:
     assert other.stdout == plain.stdout != ""
 
 
-def test_a_full_context_shifts_only_where_that_was_asked() -> None:
+def test_a_full_context_shifts_only_on_request() -> None:
     bans = [f"--logit-bias={i}-inf" for i in load_tokenizer("cria").eos_ids]
     args = (*ASKED, "-c", "48", "-n", "80", *bans)
     refused = said(*args)
@@ -37,7 +37,7 @@ def test_a_full_context_shifts_only_where_that_was_asked() -> None:
     (("--keep", "4"), "--keep needs --context-shift"),
     (("--lookup", "-md", "cria"), "--lookup and --model-draft exclude one another"),
 ])  # fmt: skip
-def test_what_does_not_go_together_is_a_usage_error(more: tuple[str, ...], words: str) -> None:
+def test_conflicting_flags_are_a_usage_error(more: tuple[str, ...], words: str) -> None:
     result = said(*ASKED, *more)
     assert result.exit_code == 2
     assert words in result.stderr

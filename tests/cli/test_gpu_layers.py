@@ -1,4 +1,4 @@
-"""-ngl as a user meets it: what the words mean, what runs where, what is refused."""
+"""-ngl on the command line: its values, the layers' devices, its errors."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ def test_every_command_has_it(command: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["-2", "-17", "some", "1.5", ""])
-def test_words_that_are_no_number_of_layers(path: str, word: str) -> None:
+def test_invalid_numbers_of_layers(path: str, word: str) -> None:
     result = run(path, "-ngl", word)
     assert result.exit_code == 2
     assert f"{word!r} is not a number of layers; expected 0 or more, -1 or all" in result.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_none_is_cpu_alone(path: str, name: str) -> None:
+def test_zero_layers_is_cpu_alone(path: str, name: str) -> None:
     result = run(path, name, "0")
     assert result.exit_code == 0 and result.stdout == run(path, "--backend", "cpu").stdout
     assert "thread" in result.stderr and "which has all 3 layers" in result.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize(("backend", "layers"), [("cpu", "2"), ("reference", "0"), ("reference", "all")])
-def test_backends_that_are_no_gpu(path: str, backend: str, layers: str) -> None:
+def test_backends_without_a_gpu_are_refused(path: str, backend: str, layers: str) -> None:
     result = run(path, "--backend", backend, "-ngl", layers)
     assert result.exit_code == 2
     assert f"but backend '{backend}' is no GPU; leave the backend out or name one of webgpu" in result.stderr
 
 
-def test_threads_are_of_cpu(path: str) -> None:
+def test_threads_apply_to_cpu(path: str) -> None:
     result = run(path, "--backend", "webgpu", "-ngl", "all", "-t", "1")
     assert result.exit_code == 1 and "backend 'webgpu' has no threads to set" in result.stderr
 
 
-def test_a_device_that_is_not_there_is_no_silent_cpu(path: str) -> None:
+def test_a_missing_device_is_an_error_without_fallback(path: str) -> None:
     result = run(path, "-ngl", "2", "--adapter", "no such device")
     assert result.exit_code == 1 and "no adapter matches 'no such device'" in result.stderr
 
@@ -79,7 +79,7 @@ def test_a_device_that_is_not_there_is_no_silent_cpu(path: str) -> None:
         ({"gpu_layers": 2, "backend": "null"}, "backend 'null' is no GPU"),
     ],
 )
-def test_load_refuses_them_too(path: str, options: dict[str, Any], message: str) -> None:
+def test_load_refuses_the_same_values(path: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError, match=message) as caught:
         camelid.load(path, **options)
     assert caught.value.field == "gpu_layers"
@@ -102,20 +102,20 @@ def test_layers_on_a_gpu(path: str, layers: str, words: tuple[str, ...]) -> None
 
 
 @pytest.mark.parity
-def test_threads_are_those_of_the_other_layers(path: str) -> None:
+def test_threads_apply_to_the_other_layers(path: str) -> None:
     result = run(path, "-ngl", "2", "--adapter", need_driver("llvmpipe"), "-t", "1")
     assert result.exit_code == 0 and ", 1 thread)" in result.stderr
 
 
 @pytest.mark.parity
-def test_a_tape_is_of_one_device(path: str, tmp_path: Path) -> None:
+def test_a_tape_needs_one_device(path: str, tmp_path: Path) -> None:
     tape = tmp_path / "tape.json"
     result = run(path, "-ngl", "2", "--adapter", need_driver("llvmpipe"), "--save-tape", str(tape))
     assert result.exit_code == 1 and "has no tape to record" in result.stderr
 
 
 @pytest.mark.parity
-def test_a_device_too_small_names_its_stage(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_memory_names_its_stage(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise BackendError("it is full", backend="webgpu")
 

@@ -1,4 +1,6 @@
-"""Directories whose tokenizers are no BPE, on the command line: they run; conversion tells what is lost."""
+"""Directories with tokenizers other than BPE, on the command line: they run; conversion reports
+every loss.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_a_directory_runs_and_shows_its_kind(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("kind", LOSSES)
-def test_conversion_tells_each_loss_and_gives_the_same_ids(kind: str, tmp_path: Path) -> None:
+def test_conversion_reports_each_loss_and_keeps_the_ids(kind: str, tmp_path: Path) -> None:
     folder = written(tmp_path / "hf", kind)
     notes = [
         line for line in call("convert", folder, tmp_path / "m.gguf").stderr.splitlines() if "note: " in line
@@ -96,7 +98,7 @@ def test_conversion_tells_each_loss_and_gives_the_same_ids(kind: str, tmp_path: 
     assert ids_of(tmp_path / "m.gguf") == ids_of(folder)
 
 
-def test_what_gguf_cannot_say_is_not_converted(tmp_path: Path) -> None:
+def test_tokenizers_beyond_gguf_are_not_converted(tmp_path: Path) -> None:
     folder = written(tmp_path / "hf", "WordLevel")
     done = CliRunner().invoke(main, ["convert", str(folder), str(tmp_path / "m.gguf")])
     assert done.exit_code == 1
@@ -105,7 +107,7 @@ def test_what_gguf_cannot_say_is_not_converted(tmp_path: Path) -> None:
     assert not (tmp_path / "m.gguf").exists()
 
 
-def test_a_tokenizer_that_works_nowhere_says_why(tmp_path: Path) -> None:
+def test_an_unsupported_tokenizer_states_the_reason(tmp_path: Path) -> None:
     folder = written(tmp_path / "hf", "WordLevel")
     made = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**made, "normalizer": {"type": "Rot13"}}))

@@ -1,4 +1,4 @@
-"""`camelid info`: exact output, true numbers, and a forecast of memory that real loading meets."""
+"""`camelid info`: exact output, true numbers, and a memory forecast equal to real loading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from camelid.model.spec_reader import FACTOR_TENSORS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CRIA = str(files("camelid") / "data" / "cria.gguf")
-# As published: https://huggingface.co/meta-llama, arXiv 2407.21783 table 3.
+# Published: https://huggingface.co/meta-llama, arXiv 2407.21783 table 3.
 TRUE: dict[str, dict[str, Any]] = {
     "8b": {"parameters": 8_030_261_248, "layers": 32, "hidden_size": 4096, "heads": 32, "ffn_size": 14336},
     "70b": {"parameters": 70_553_706_496, "layers": 80, "hidden_size": 8192, "heads": 64, "ffn_size": 28672},
@@ -53,7 +53,7 @@ def info(*words: str) -> dict[str, Any]:
 @pytest.mark.e2e
 @pytest.mark.parametrize("model", ["8b", "70b", "cria"])
 def test_output_is_exactly_the_golden_one(model: str) -> None:
-    """After an intended change: `camelid info MODEL > tests/golden/info_MODEL.txt`, the path cut short."""
+    """After an intended change: `camelid info MODEL > tests/golden/info_MODEL.txt`, with a shortened path."""
     text, data = call("info", model).stdout, info(model)
     if "path" in data:
         data["path"] = "cria.gguf"
@@ -62,7 +62,7 @@ def test_output_is_exactly_the_golden_one(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", TRUE)
-def test_presets_tell_the_published_numbers(model: str) -> None:
+def test_presets_equal_the_published_numbers(model: str) -> None:
     facts = info(model)
     assert facts.items() >= (TRUE[model] | SHARED).items()
     (rope,) = facts["rope"]
@@ -79,8 +79,8 @@ def case_model(case: HfCase, folder: Path) -> Model:
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=str)
-def test_a_spec_alone_counts_what_the_published_files_hold(case: HfCase, tmp_path: Path) -> None:
-    """The oracle is the list of tensors that transformers wrote."""
+def test_a_spec_alone_counts_the_published_tensors(case: HfCase, tmp_path: Path) -> None:
+    """The oracle is transformers' list of tensors."""
     model = case_model(case, tmp_path)
     arch = ARCHS[model.spec.arch]
     total = sum(count(shape) for name, shape in case.tensors.items() if is_weight(name, case))
@@ -101,7 +101,7 @@ def count(shape: list[int]) -> int:
 
 
 def is_weight(name: str, case: HfCase) -> bool:
-    """Not a mask, and not the output of a tied model, which is its embedding."""
+    """False for a mask, and for the output of a tied model, which is its embedding."""
     is_mask = name.endswith("attn.bias") and len(case.tensors[name]) == 4
     is_twin = name == "lm_head.weight" and bool(case.config.get("tie_word_embeddings"))
     return not is_mask and not is_twin
@@ -119,7 +119,7 @@ def test_vectors_and_odd_rows_are_not_quantized() -> None:
     assert sum(w.n_bytes for w in weights) == bytes_at(weights, "q4_0")
 
 
-def test_experts_windows_and_rotations_are_told(tmp_path: Path) -> None:
+def test_experts_windows_and_rotations_are_listed(tmp_path: Path) -> None:
     mixtral = info(str(write_hf(tmp_path / "mixtral", load_case("mixtral_window"))))
     config = load_case("mixtral_window").config
     assert mixtral["experts"] == config["num_local_experts"]
@@ -144,7 +144,7 @@ def test_a_directory_has_types_as_stored(tmp_path: Path) -> None:
     assert facts["types"] == {"bf16": facts["file_bytes"]}
 
 
-def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_takes_precedence_over_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert info("8b")["name"] == "Llama 3 8B"
     write_tiny_llama(tmp_path / "8b", seed=1)
@@ -152,7 +152,7 @@ def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch:
 
 
 def test_a_refused_model_has_no_facts(tmp_path: Path) -> None:
-    """`inspect` shows it."""
+    """`inspect` shows a refused model."""
     folder = write_hf(tmp_path, load_case("llama31"), config_changes={"model_type": "llama9"})
     for name, reason in (("9b", "there is no such file"), (str(folder), "'llama9' is not supported")):
         done = call("info", name)
@@ -160,7 +160,7 @@ def test_a_refused_model_has_no_facts(tmp_path: Path) -> None:
         assert reason in done.stderr
 
 
-def test_names_in_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_names_in_a_file_cannot_control_the_terminal(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "a\x1b[31m.gguf", seed=1)
     assert "\x1b" not in call("info", str(tmp_path / "a\x1b[31m.gguf")).stdout
 
@@ -179,7 +179,7 @@ def forecast(llm: LLM, *, context: int, parallel: int) -> Any:
 
 
 @pytest.mark.parametrize("name", ["cria", "bf16"])
-def test_reference_takes_what_was_predicted(name: str, bf16: str) -> None:
+def test_reference_uses_the_predicted_bytes(name: str, bf16: str) -> None:
     model = bf16 if name == "bf16" else name
     with camelid.load(model, backend="reference", context=100, parallel=3) as llm:
         got, want = llm.memory(), forecast(llm, context=100, parallel=3)
@@ -189,7 +189,7 @@ def test_reference_takes_what_was_predicted(name: str, bf16: str) -> None:
 
 @pytest.fixture(scope="module")
 def small_blocks(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Rows that are no whole panels, an embedding that is the head too, a norm, rope tables."""
+    """A model with rows of partial panels, an embedding that is also the head, a norm, rope tables."""
     path = tmp_path_factory.mktemp("q4") / "q4.gguf"
     write_tiny_llama(path, seed=1, type="q4_0", hidden=96, head_dim=16, ffn=160, vocab=300)
     return str(path)
@@ -197,7 +197,7 @@ def small_blocks(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("name", ["cria", "bf16", "small_blocks"])
 @pytest.mark.parametrize(("context", "parallel"), [(64, 1), (48, 3)])
-def test_cpu_takes_what_was_predicted(
+def test_cpu_uses_the_predicted_bytes(
     name: str, context: int, parallel: int, request: pytest.FixtureRequest
 ) -> None:
     model = name if name == "cria" else request.getfixturevalue(name)
@@ -214,25 +214,25 @@ def test_cpu_takes_what_was_predicted(
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("context", "parallel"), [(1024, 1), (100, 3)])
-def test_webgpu_takes_what_was_predicted_but_for_padding(context: int, parallel: int) -> None:
-    """Each buffer is padded to 16 bytes: multiples of that are met exactly, the others to their padding."""
+def test_webgpu_uses_the_predicted_bytes_plus_padding(context: int, parallel: int) -> None:
+    """Each buffer is padded to a multiple of 16 bytes."""
     show_drivers()
     adapter = need_driver("llvmpipe")
     with camelid.load("cria", backend="webgpu", adapter=adapter, context=context, parallel=parallel) as llm:
         got, want = llm.memory(), forecast(llm, context=context, parallel=parallel)
         weights = {w.name: w for entry in ("decode", "mixed") for w in llm.plan(entry).weights().values()}
     assert sum(bound_bytes(w) for w in weights.values()) == got.weight_bytes
-    assert got.weight_bytes == want.weights, "every tensor of cria fills whole words of 16 bytes"
+    assert got.weight_bytes == want.weights, "a tensor of cria is padded"
     assert got.state_bytes == sum(want.states.values()) + -(-want.page_tables // 16) * 16
     arenas = sum(want.scratch.values())
-    assert arenas + want.steps <= got.arena_bytes < arenas + want.steps + 4 * 16, "two steps, two results"
+    assert arenas + want.steps <= got.arena_bytes < arenas + want.steps + 4 * 16, "not two steps, two results"
 
 
 def test_presets_are_forecast_in_both_types() -> None:
     memory = info("8b", "--memory", "-c", "8192", "--parallel", "1")["memory"]
     assert (memory["context"], memory["parallel"], memory["backend"]) == (8192, 1, "webgpu")
     f16, q4 = memory["at"]["f16"], memory["at"]["q4_0"]
-    pages = 8192 // 16 + 1  # and one for rows that nobody reads
+    pages = 8192 // 16 + 1  # one more for unread rows
     assert f16["state_kv"] == q4["state_kv"] == pages * 16 * 2 * 4 * 32 * 8 * 128
     tables = 4 * 128 * (256 + 8192 // 256)  # cos and sin of 256 fine and 32 coarse positions
     assert f16["weights"] == info("8b")["f16_bytes"] + tables
@@ -241,7 +241,7 @@ def test_presets_are_forecast_in_both_types() -> None:
         assert use["total"] == sum(n for name, n in use.items() if name != "total")
 
 
-def test_memory_grows_with_context_and_company_and_shrinks_with_fusion() -> None:
+def test_memory_grows_with_context_and_batch_and_shrinks_with_fusion() -> None:
     def use(*words: str) -> dict[str, int]:
         return info("cria", "--memory", *words)["memory"]["at"]["as stored"]
 
@@ -252,7 +252,7 @@ def test_memory_grows_with_context_and_company_and_shrinks_with_fusion() -> None
     assert small["scratch_decode"] < use("-c", "128", "--backend", "reference")["scratch_decode"]
 
 
-def test_windows_have_a_state_of_their_own(bf16: str) -> None:
+def test_windows_have_their_own_state(bf16: str) -> None:
     use = info(bf16, "--memory")["memory"]["at"]["as stored"]
     assert "state_window" in use and "state_kv" not in use
 
@@ -272,7 +272,7 @@ def test_a_type_without_a_kernel_is_noted(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("words", [("-c", "64"), ("--parallel", "2"), ("--backend", "reference")])
-def test_options_of_the_forecast_need_it(words: tuple[str, ...]) -> None:
+def test_forecast_options_need_the_forecast(words: tuple[str, ...]) -> None:
     done = call("info", *words)
     assert done.exit_code == 2
     assert f"{'--ctx-size' if words[0] == '-c' else words[0]} needs --memory" in done.stderr
@@ -284,7 +284,7 @@ def test_context_beyond_the_model_is_an_error() -> None:
     assert "context is 8193, expected 1 to 8192" in done.stderr
 
 
-def test_factor_tensors_are_no_parameters(tmp_path: Path) -> None:
+def test_factor_tensors_are_not_counted_as_parameters(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "f.gguf", seed=1, rope_freqs=[1.0] * 32)
     write_tiny_llama(tmp_path / "plain.gguf", seed=1)
     assert "rope_freqs" in FACTOR_TENSORS

@@ -1,4 +1,4 @@
-"""`info --memory -ngl K` and `explain -ngl K`: what each device takes is what loading really comes to."""
+"""`info --memory -ngl K` and `explain -ngl K`: each device's forecast equals its real memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def memory(model: str, *words: str) -> dict[str, Any]:
 
 
 def uses(model: str, *words: str) -> list[Use]:
-    """Bytes by use, of each device."""
+    """Bytes by use, for each device."""
     return [device["at"][STORED] for device in memory(model, *words)["devices"]]
 
 
@@ -56,7 +56,7 @@ def states(use: Use) -> Use:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models: blocks and odd sizes; windows beside layers that see all rows. Of both the head is tied."""
+    """Models with blocks and odd sizes, and with windows beside full attention. Both tie the head."""
     made = tmp_path_factory.mktemp("models")
     write_tiny_llama(made / "q4", seed=1, n_layers=3, type="q4_0", hidden=96, head_dim=16, ffn=160, vocab=300)
     write_hf(made / "gemma3", load_case("gemma3"), dtype="f32")
@@ -67,13 +67,13 @@ def path_of(folder: Path, name: str) -> str:
     return name if name == "cria" else str(folder / name)
 
 
-# What loading comes to.
+# Real memory.
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("name", "layers"), share_of([("gemma3", 2), ("q4", 1), ("cria", 2), ("q4", 3)], 2))
-def test_each_device_takes_what_was_predicted(name: str, layers: int, folder: Path) -> None:
-    """Exactly on cpu; on webgpu but for the padding of its buffers."""
+def test_each_device_uses_the_predicted_bytes(name: str, layers: int, folder: Path) -> None:
+    """Exactly on cpu; on webgpu plus the padding of its buffers."""
     model, adapter = path_of(folder, name), need_driver("llvmpipe")
     want_cpu, want_gpu = uses(model, "-ngl", str(layers), *WORDS)
     with camelid.load(model, gpu_layers=layers, adapter=adapter, **HOW) as llm:
@@ -86,15 +86,15 @@ def test_each_device_takes_what_was_predicted(name: str, layers: int, folder: Pa
     assert cpu.weight_bytes == want_cpu["weights"]
     assert cpu.state_bytes == sum(states(want_cpu).values()) + want_cpu["page_tables"]
     assert cpu.arena_bytes == want_cpu["scratch_decode"] + want_cpu["scratch_mixed"]
-    assert want_gpu["steps"] - want_cpu["steps"] == 2 * HOW["parallel"] * 16, "results, which cpu counts else"
+    assert want_gpu["steps"] - want_cpu["steps"] == 2 * HOW["parallel"] * 16, "webgpu counts results as steps"
     assert gpu.weight_bytes == want_gpu["weights"] + fill
     assert gpu.state_bytes == sum(states(want_gpu).values()) + tables
-    assert scratch <= gpu.arena_bytes < scratch + 4 * PAD, "two steps, two results"
+    assert scratch <= gpu.arena_bytes < scratch + 4 * PAD, "not two steps, two results"
 
 
 @pytest.mark.parametrize("layers", range(1, N_CRIA + 1))
-def test_shares_are_those_of_the_file(layers: int) -> None:
-    """The oracle: a GPU has its layers' tensors, the last norm, the output and tables of rotations."""
+def test_shares_equal_the_files(layers: int) -> None:
+    """The oracle: a GPU has its layers' tensors, the last norm, the output and rotation tables."""
     cpu, gpu = uses("cria", "-ngl", str(layers), "-c", "512")
     (whole,) = uses("cria", "-ngl", "all", "-c", "512")
     cut = N_CRIA + 1 - layers
@@ -105,15 +105,15 @@ def test_shares_are_those_of_the_file(layers: int) -> None:
     assert cpu["state_kv"] * N_CRIA == cut * whole["state_kv"]
     assert cpu["state_kv"] + gpu["state_kv"] == whole["state_kv"]
     for name in ("state_tokens", "page_tables"):
-        assert cpu[name] == gpu[name] == whole[name], "every device has all of it"
+        assert cpu[name] == gpu[name] == whole[name], "rings and tables are not on every device"
     assert cpu["process"] == whole["process"] and gpu["process"] == 0
 
 
-# What is told of them.
+# The report.
 
 
 @pytest.mark.parametrize("layers", ["1", "3"])
-def test_what_is_told_of_the_whole_are_sums(layers: str) -> None:
+def test_totals_are_sums(layers: str) -> None:
     found = memory("cria", "-ngl", layers)
     each = uses("cria", "-ngl", layers)
     whole = found["at"][STORED]
@@ -140,7 +140,7 @@ def test_none_and_all_are_one_device(layers: str, backend: str) -> None:
 
 
 def test_one_step_at_a_time_needs_less_of_a_window(folder: Path) -> None:
-    """Two devices take one step at a time, each alone two."""
+    """Two devices run one step at a time, each alone two."""
     words = ("-c", "128", "--parallel", "2")
     found = memory(path_of(folder, "gemma3"), "-ngl", "2", *words)["at"][STORED]
     (alone,) = uses(path_of(folder, "gemma3"), "-ngl", "all", *words)
@@ -177,10 +177,10 @@ def test_presets_need_no_file() -> None:
 
 
 @pytest.mark.parametrize(("layers", "missing"), [(10, []), (32, ["q4_0"]), (-1, ["q4_0"]), (0, [])])
-def test_a_kernel_is_missed_where_its_weights_are(
+def test_a_missing_kernel_is_reported_for_its_device(
     layers: int, missing: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first two layers are q4_0, and webgpu may not know it."""
+    """The first two layers are q4_0; webgpu has no kernel for q4_0 in the test."""
     monkeypatch.delitem(LAYOUTS, "q4_0")
     small, model = (bare_model(PRESETS["8b"], name).weights for name in ("q4_0", "f16"))
     weights = {name: small[name] if name.startswith(("blk.0.", "blk.1.")) else w for name, w in model.items()}
@@ -190,7 +190,7 @@ def test_a_kernel_is_missed_where_its_weights_are(
     assert list(notes(found)) == [f"note: webgpu has no kernel for {name}" for name in missing]
 
 
-def test_cpu_says_what_it_takes_whatever_webgpu_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpus_forecast_is_independent_of_webgpus_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     want = memory("cria", "-ngl", "1")
     monkeypatch.delitem(LAYOUTS, "q8_0")
     found = memory("cria", "-ngl", "1")
@@ -200,8 +200,8 @@ def test_cpu_says_what_it_takes_whatever_webgpu_knows(monkeypatch: pytest.Monkey
     assert done.stderr == "camelid: note: webgpu has no kernel for q8_0\n"
 
 
-def test_nobody_is_asked_of_types_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its weights are then as they are stored."""
+def test_devices_without_the_type_are_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights then stay as stored."""
     backend: Any = open_backend("cpu")
     knows = backend.capabilities()
     monkeypatch.setattr(backend, "capabilities", lambda: replace(knows, weight_types=frozenset({"f32"})))
@@ -211,7 +211,7 @@ def test_nobody_is_asked_of_types_that_it_does_not_know(monkeypatch: pytest.Monk
     assert estimate_memory(deployment, [forecaster_of(backend)]) != estimate_memory(deployment)
 
 
-# What is refused.
+# Refusals.
 
 
 @pytest.mark.parametrize("command", [("info", "cria", "--memory"), ("explain", "cria")])
@@ -228,8 +228,8 @@ def test_what_run_refuses(command: tuple[str, ...], words: tuple[str, ...], said
     assert done.exit_code == 2 and said in done.stderr and not done.stdout
 
 
-def test_layers_that_share_keys_are_not_parted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last layer reads the first one's."""
+def test_layers_that_share_keys_are_not_separated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last layer shares the first one's keys and values."""
     spec = PRESETS["8b"]
     layers = (*spec.layers[:-1], replace(spec.layers[-1], kv_layer=0))
     monkeypatch.setitem(PRESETS, "8b", replace(spec, layers=layers))
@@ -239,7 +239,7 @@ def test_layers_that_share_keys_are_not_parted(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("option", ["-ngl", "--gpu-layers", "--n-gpu-layers"])
-def test_layers_are_for_the_forecast(option: str) -> None:
+def test_layers_need_the_forecast(option: str) -> None:
     done = call("info", option, "2")
     assert done.exit_code == 2 and "--gpu-layers needs --memory" in done.stderr
 
@@ -255,7 +255,7 @@ def explain(*words: str) -> dict[str, Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("entry", ["decode", "mixed"])
-def test_the_plan_has_a_stage_a_device(entry: str) -> None:
+def test_the_plan_has_one_stage_per_device(entry: str) -> None:
     words = ("--entry", entry, "-ngl", "2", "--adapter", need_driver("llvmpipe"))
     found = explain(*words)
     cpu, gpu = found["devices"]
@@ -283,6 +283,6 @@ def test_the_plan_of_one_device() -> None:
     assert call("explain", "-ngl", "0").stdout == call("explain", "--backend", "cpu").stdout
 
 
-def test_a_device_that_is_not_there_is_refused() -> None:
+def test_a_missing_device_is_refused() -> None:
     done = call("explain", "cria", "-ngl", "2", "--adapter", "no such device")
     assert done.exit_code in (1, 2) and "'no such device'" in done.stderr

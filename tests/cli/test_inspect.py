@@ -1,4 +1,6 @@
-"""`camelid inspect`: every tensor and its rule, refused models with the reason, and never a weight read."""
+"""`camelid inspect`: every tensor and its rule, refused models with the reason, without reading any
+weight.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def test_names_and_folds(case: str, name: str, to: str, folds: list[str], tmp_pa
     assert (use["to"], use["folds"], use["status"]) == (to, folds, "weight")
 
 
-def test_text_groups_layers_unless_every_tensor_is_asked_for(tmp_path: Path) -> None:
+def test_text_groups_layers_unless_every_tensor_is_requested(tmp_path: Path) -> None:
     folder = write_hf(tmp_path, load_case("mixtral"), dtype="bf16", n_shards=2)
     short, long = (call(folder, *words).stdout for words in ((), ("--tensors",)))
     (row,) = (text.split() for text in short.splitlines() if ".experts.*.w1.weight" in text)
@@ -140,7 +142,7 @@ def test_weights_of_another_type_are_marked(tmp_path: Path) -> None:
     assert facts["types"].keys() == {"i32"}
 
 
-def test_a_tied_twin_is_unused_and_a_mask_ignored(tmp_path: Path) -> None:
+def test_a_tied_copy_is_unused_and_a_mask_ignored(tmp_path: Path) -> None:
     case = load_case("qwen3")
     folder = write_hf(tmp_path, case, config_changes={"tie_word_embeddings": True})
     weights = {name: np.zeros(shape, np.float32) for name, shape in case.tensors.items()}
@@ -166,11 +168,11 @@ def test_tokenizer_and_template_are_shown(tmp_path: Path) -> None:
     assert facts["chat_template"] is True
     assert (facts["tokenizer"]["kind"], facts["tokenizer"]["n_tokens"]) == ("WordLevel", 2)
     assert "unk_token '<unk>' is not" in facts["tokenizer"]["reason"]
-    assert facts["loads_as"] == "llama", "the weights can be used alone"
+    assert facts["loads_as"] == "llama", "weights without a tokenizer are refused"
     assert "WordLevel, 2 tokens; unsupported: " in call(folder).stdout
 
 
-def test_settings_cannot_steer_the_terminal_and_infinity_stays_json(tmp_path: Path) -> None:
+def test_settings_cannot_control_the_terminal_and_infinity_stays_json(tmp_path: Path) -> None:
     changes = {"\x1b[31m": "\x1b[32m", "time_step_limit": [0.0, float("inf")]}
     folder = write_hf(tmp_path, load_case("llama31"), config_changes=changes)
     assert "\x1b" not in call(folder).stdout
@@ -205,7 +207,7 @@ def test_a_gguf_without_a_row_is_shown(tmp_path: Path) -> None:
     assert "! blk.*.warp.weight" in call(path).stdout
 
 
-def test_a_gguf_with_one_tensor_too_many_marks_that_one(tmp_path: Path) -> None:
+def test_a_gguf_with_an_extra_tensor_marks_it(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "tiny.gguf", seed=1)
     data = (tmp_path / "tiny.gguf").read_bytes()
     path = tmp_path / "odd.gguf"
@@ -230,7 +232,7 @@ def close(writer: gguf.GGUFWriter) -> None:
         ({"config.json": b"{", "model.safetensors": b""}, "too few for a safetensors header"),
     ],
 )
-def test_what_is_no_model_is_one_clear_line(files: dict[str, bytes], said: str, tmp_path: Path) -> None:
+def test_a_path_without_a_model_is_one_clear_line(files: dict[str, bytes], said: str, tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     done = call(tmp_path)
@@ -238,11 +240,11 @@ def test_what_is_no_model_is_one_clear_line(files: dict[str, bytes], said: str, 
     assert said in done.stderr and done.stderr.count("\n") == 1
 
 
-# Weights are never read.
+# Weights stay unread.
 
 
 def sparse_model(folder: Path) -> int:
-    """A llama of 3 GB whose weights are a hole in a file; its size."""
+    """Writes a llama of 3 GB whose weights are a hole in a file. Returns its size."""
     hidden, ffn, vocab = 8192, 28672, 48000
     changes = {"hidden_size": hidden, "intermediate_size": ffn, "vocab_size": vocab, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128}
@@ -274,7 +276,7 @@ def sparse_model(folder: Path) -> int:
 
 
 class Counted(io.FileIO):
-    """A file that counts what is read of all of them."""
+    """A file that counts the bytes read from all files."""
 
     n_read = 0
 
@@ -286,7 +288,7 @@ class Counted(io.FileIO):
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    """Counts the bytes of every binary file that is opened through a path."""
+    """Counts the bytes read from every binary file opened through a path."""
     Counted.n_read = 0
     real = Path.open
 

@@ -65,14 +65,17 @@ def log_softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def chunk_spans(n_ids: int, context: int) -> list[tuple[int, range]]:
-    """(a chunk's start, the ids scored): llama.cpp's loop, which scores after rows context/2 .. context-2."""
+    """(a chunk's start, the scored ids) by llama.cpp's loop, which scores after rows context/2 ..
+    context-2.
+    """
     starts = [i * context for i in range(n_ids // context)]
     return [(start, range(start + context // 2 + 1, start + context)) for start in starts]
 
 
 def strided_spans(n_ids: int, context: int, stride: int) -> list[tuple[int, range]]:
-    """transformers' documentation: labels before the end of the window before are masked, and a loss shifts
-    labels by one, so that a window's first is never scored."""
+    """The documentation of transformers: labels of the previous window are masked, and a loss shifts labels
+    by one, so that a window's first label is never scored.
+    """
     spans: list[tuple[int, range]] = []
     previous = 0
     for begin in range(0, n_ids, stride):
@@ -85,7 +88,7 @@ def strided_spans(n_ids: int, context: int, stride: int) -> list[tuple[int, rang
 
 
 def spans_of(windows: Iterable[Window]) -> list[tuple[int, range]]:
-    """The same of windows over ids that count up from 0."""
+    """The same for windows over ids that count up from 0."""
     return [
         (w.token_ids[-1] + 1 - len(w.token_ids), range(w.token_ids[w.first], w.token_ids[-1] + 1))
         for w in windows
@@ -93,7 +96,7 @@ def spans_of(windows: Iterable[Window]) -> list[tuple[int, range]]:
 
 
 def summed_up(losses: Sequence[float]) -> tuple[float, float]:
-    """Perplexity and its standard error: the delta method over NumPy's own variance."""
+    """Perplexity and its standard error: the delta method over NumPy's variance."""
     values = np.asarray(losses, np.float64)
     perplexity = np.exp(values.mean())
     return float(perplexity), float(perplexity * values.std() / np.sqrt(len(values) - 1))
@@ -101,7 +104,7 @@ def summed_up(losses: Sequence[float]) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("n_ids", "context"), [(64, 16), (70, 16), (16, 16), (31, 7), (9, 4)])
 @pytest.mark.parametrize("before", [(), (-1,)])
-def test_chunks_score_what_llama_cpp_scores(n_ids: int, context: int, before: tuple[int, ...]) -> None:
+def test_chunks_score_llama_cpps_ids(n_ids: int, context: int, before: tuple[int, ...]) -> None:
     windows = list(chunk_windows(range(n_ids), context, before))
     want = chunk_spans(n_ids, context)
     assert spans_of(windows) == want
@@ -128,7 +131,7 @@ def test_strided_windows_score_each_id_once(n_ids: int, context: int, stride: in
         (lambda: strided_windows(range(40), 16, 0), "stride"),
     ],
 )
-def test_what_cannot_be_cut_is_refused(make: Any, field: str) -> None:
+def test_invalid_windows_are_refused(make: Any, field: str) -> None:
     with pytest.raises(RequestError) as caught:
         list(make())
     assert caught.value.facts["field"] == field
@@ -144,7 +147,7 @@ def test_loss_of_a_token_in_float64() -> None:
             )
 
 
-def test_estimate_sums_in_any_pieces() -> None:
+def test_estimate_is_independent_of_the_pieces() -> None:
     losses = np.random.default_rng(1).gamma(2.0, 1.5, 300)
     estimate = PerplexityEstimate()
     for piece in np.split(losses, [1, 50, 51, 299]):
@@ -156,8 +159,8 @@ def test_estimate_sums_in_any_pieces() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", ["llama31", "gemma2", "gpt2"])
-def test_transformers_logits_give_the_same_loss(name: str, tmp_path: Path) -> None:
-    """The stored logits are transformers'; only the softmax here is ours to check."""
+def test_transformers_logits_have_the_same_loss(name: str, tmp_path: Path) -> None:
+    """The stored logits are transformers'; the test checks our softmax alone."""
     case = load_case(name)
     ids, logits = max(zip(case.token_ids, case.logits, strict=True), key=lambda pair: len(pair[0]))
     table = log_softmax(logits)
@@ -177,7 +180,7 @@ def test_transformers_logits_give_the_same_loss(name: str, tmp_path: Path) -> No
         (("--stride", 24), 64, lambda n_ids, context: strided_spans(n_ids, context, 24)),
     ],
 )
-def test_command_is_the_definition_over_the_models_logits(
+def test_command_equals_the_definition_over_the_models_logits(
     path: Path, text: Path, words: tuple[object, ...], context: int, spans: Spans
 ) -> None:
     facts = json.loads(call(path, "-f", text, "-c", context, *words, *REFERENCE, "--json").stdout)
@@ -199,7 +202,7 @@ def test_command_is_the_definition_over_the_models_logits(
 @pytest.mark.conformance
 @no_wheel
 def test_llama_cpp_measures_the_same(text: Path) -> None:
-    """Its logits of cria's own file, chunked and scored by its loop."""
+    """llama.cpp's logits of cria's own file, chunked and scored by its loop."""
     context, llama = 64, import_module("llama_cpp")
     cria = Path(camelid.__file__).parent / "data" / "cria.gguf"
     rival = llama.Llama(
@@ -220,7 +223,7 @@ def test_llama_cpp_measures_the_same(text: Path) -> None:
 
 
 def test_bos_opens_every_chunk(path: Path) -> None:
-    """The ids around a text that a file asks for: BOS counts in every chunk, EOS in none, as in llama.cpp."""
+    """The file's BOS opens every chunk, its EOS is added to none, as in llama.cpp."""
     tokenizer: Any = camelid.load_tokenizer(path)
     ids = tokenizer.encode(TEXT)
     plain = list(cut(tokenizer, TEXT, 32, None))
@@ -229,7 +232,7 @@ def test_bos_opens_every_chunk(path: Path) -> None:
     (first, *_) = cut(tokenizer, TEXT, 32, 16)
     assert {window.token_ids[0] for window in framed} == {7}
     assert framed[0].token_ids == first.token_ids == (7, *ids[:31])
-    assert framed[1].token_ids == (7, *ids[32:63]), "BOS takes the place of a chunk's first id"
+    assert framed[1].token_ids == (7, *ids[32:63]), "BOS does not replace a chunk's first id"
     assert plain[1].token_ids == tuple(ids[32:64])
     assert not any(9 in window.token_ids for window in framed)
 

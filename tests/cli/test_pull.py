@@ -56,7 +56,7 @@ def test_pulled_model_runs_from_the_cache(hub: Hub, tmp_path: Path) -> None:
     (path,) = pulled.stdout.splitlines()
     assert Path(path).read_bytes() == CRIA.read_bytes()
     assert path.startswith(str(tmp_path / "hub"))  # HF_HOME
-    (line,) = pulled.stderr.splitlines()  # in a pipe: no bar
+    (line,) = pulled.stderr.splitlines()  # in a pipe: no progress bar
     assert line.endswith("3.681 MB · cria-Q8_0.gguf · run it with: camelid run o/cria:q8_0 -p TEXT")
     words = ("-p", "What is 12 plus 30?", "--backend", "reference")
     answers = {shell(hub, tmp_path, "run", name, *words).stdout for name in (path, "o/cria:Q8_0", "cria")}
@@ -112,9 +112,9 @@ def test_offline_by_environment(hub: Hub, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: SIGINT")
-def test_ctrl_c_exits_with_130_and_the_next_pull_goes_on(hub: Hub, tmp_path: Path) -> None:
+def test_ctrl_c_exits_with_130_and_the_next_pull_resumes(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/big", {"big-Q8_0.gguf": bytes(30 << 20)})
-    hub.delay_s = 0.005  # 2.4 s for all of it; huggingface_hub writes chunks of 10 MiB
+    hub.delay_s = 0.005  # 2.4 s in total; huggingface_hub writes chunks of 10 MiB
     child = subprocess.Popen(
         [sys.executable, "-m", "camelid", "pull", "o/big"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(hub, tmp_path),
@@ -148,10 +148,10 @@ def test_bar_on_a_terminal(hub: Hub, tmp_path: Path) -> None:
     try:
         while piece := os.read(leader, 4096):
             shown += piece
-    except OSError:  # how Linux says that the other side closed
+    except OSError:  # Linux's signal that the other side closed
         pass
     os.close(leader)
     assert child.wait(30) == 0
     assert b"cria-Q8_0.gguf" in shown
-    assert b"0/100" not in shown, "a bar before it is known what is fetched"
+    assert b"0/100" not in shown, "a progress bar before the files are known"
     assert re.search(rb"[\d.]+/3\.7 MB", shown)

@@ -1,4 +1,4 @@
-"""Sampling flags of the command line: llama.cpp's names, checked before a model is even looked for."""
+"""Sampling flags of the command line: llama.cpp's names, validated before the model is opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from camelid.cli.main import main
 from camelid.cli.sampling_flags import FLAGS, OPTIONS, read_sampling, sampling_options
 from camelid.sampling.params import ORDERS, SamplingParams
 
-# Flag of llama.cpp's common/arg.cpp, a value, and the option of a request that it becomes.
+# Flag of llama.cpp's common/arg.cpp, a value, and the resulting request option.
 CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("--temp", "0"), {"temperature": 0.0}),
     (("--temperature", "1.5"), {"temperature": 1.5}),
@@ -90,7 +90,7 @@ def test_flags_become_options(words: tuple[str, ...], options: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("words", "says"), WRONG, ids=lambda case: case if isinstance(case, str) else " ".join(case)
 )
-def test_a_wrong_value_is_refused_before_a_model_is_looked_for(words: tuple[str, ...], says: str) -> None:
+def test_an_invalid_value_is_refused_before_a_model_is_opened(words: tuple[str, ...], says: str) -> None:
     result = CliRunner().invoke(main, ["run", "there-is-no-such.gguf", "-p", "hi", *words])
     assert result.exit_code == 2
     assert re.search(says, result.output.replace("\n", " ")), result.output
@@ -98,14 +98,14 @@ def test_a_wrong_value_is_refused_before_a_model_is_looked_for(words: tuple[str,
 
 
 def test_every_option_but_two_has_a_flag() -> None:
-    """Those two are for callers that read more than text."""
+    """The two exceptions need callers that read more than text."""
     names = {option for _, option, _, _ in FLAGS} | {"seed", "logit_bias", "dry_sequence_breakers"}
     assert {field.name for field in fields(SamplingParams)} - names == {"logprobs", "min_keep"}
     assert len(OPTIONS) == len(names)
 
 
 @pytest.mark.e2e
-def test_run_takes_them() -> None:
+def test_run_accepts_the_flags() -> None:
     words = ["run", "--backend", "reference", "-p", "2+2=", "-n", "3"]
     greedy = CliRunner().invoke(main, [*words, "--temp", "0"])
     narrow = CliRunner().invoke(main, [*words, "--top-k", "1", "--temp", "5", "--seed", "1"])

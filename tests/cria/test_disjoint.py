@@ -30,14 +30,14 @@ from cria.refusals import bare
 
 
 def framed(nouns, cores=()):
-    """Every undecorated training template of some nouns and cores."""
+    """Every undecorated training template of these nouns and cores."""
     return {normalise(core) for core in cores} | {
         normalise(frame.replace("{np}", noun)) for frame in frames.NOUN_FRAMES for noun in nouns
     }
 
 
 def undecorated(template):
-    """A template and what is left of it once any training prefix or suffix is taken off."""
+    """A template with and without each training prefix and suffix."""
     text = normalise(template)
     heads = [normalise(p) for p in frames.PREFIXES]
     tails = [normalise(s) for s in frames.SUFFIXES]
@@ -76,7 +76,7 @@ def test_graded_templates_are_not_training_templates(side):
 
 
 def unstirred(text):
-    """The text with up to three of the small words taken out, in every way."""
+    """The text without up to three of its filler words, in every combination."""
     words = text.split()
     places = [i for i, word in enumerate(words) if word in frames.FILLERS]
     for n in range(4):
@@ -85,7 +85,7 @@ def unstirred(text):
 
 
 @pytest.mark.parametrize("side", ["add", "sub", "other"])
-def test_no_small_words_turn_a_training_template_into_a_graded_one(side):
+def test_filler_words_never_turn_a_training_template_into_a_graded_one(side):
     graded, training = SIDES[side]
     made = {t for t in graded if any(training & set(unstirred(part)) for part in undecorated(t))}
     assert made == set()
@@ -101,7 +101,7 @@ def test_graded_strangers_are_not_in_the_training_lists():
         assert {entity for entity in strangers if bare(entity) in taken} == set(), name
 
 
-# The grader's own words, and every training list that could hold them.
+# The grader's own words, and every training list that could contain them.
 WORDS = {
     "words": (graded_words.WORDS, lexicon.LETTER_WORDS),
     "names": (graded_memory.NAMES, (*lexicon.FIRST_NAMES, *lexicon.PLACES, *chatter.NAMES)),
@@ -148,7 +148,7 @@ def test_held_out_numbers_are_never_drawn():
 
 
 def first_words(task):
-    """What a task's user says first: every kind of task has words of its own there."""
+    """The first user message of a task: each kind of task has its own words there."""
     return next(m["content"] for m in task.talk.messages if m["role"] == "user")
 
 

@@ -1,4 +1,4 @@
-"""Greedy decoding with kept keys and values writes what the whole model writes, run again for every token."""
+"""Greedy decoding with a KV cache equals running the whole model for every token."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ STOP = {3}
 
 @pytest.fixture(scope="module")
 def torch():
-    """Imported by who runs these tests, not by all who collect them."""
+    """Imported by the tests, not at collection."""
     return pytest.importorskip("torch", reason="no torch: cria is trained and graded elsewhere")
 
 
@@ -21,7 +21,7 @@ def drivers(torch):
 @pytest.fixture(scope="module")
 def small(torch):
     model = pytest.importorskip("cria.model")
-    torch.set_num_threads(1)  # matrices this small take several times as long on two
+    torch.set_num_threads(1)  # small matrices are several times slower on two
     torch.manual_seed(5)
     made = model.Cria(model.Spec(vocab_size=40, hidden_size=32, n_layers=3, head_dim=8, ffn_size=48)).eval()
     with torch.no_grad():
@@ -45,13 +45,13 @@ def test_answers_of_prompts_of_many_lengths(small, torch, drivers):
     assert len({tuple(reply) for reply in got}) > 4
 
 
-def test_logits_at_places_are_those_of_all(small, torch):
+def test_selected_logits_equal_the_full_logits(small, torch):
     ids = torch.randint(0, 40, (3, 11))
     places = torch.tensor([0, 5, 10, 11, 32])
     assert torch.allclose(small(ids, None, places), small(ids).flatten(0, 1)[places], atol=1e-5)
 
 
-def test_a_conversation_does_not_see_its_neighbours(small, torch):
+def test_conversations_of_a_batch_are_independent(small, torch):
     ids = torch.randint(0, 40, (1, 12))
     talks = torch.tensor([[1] * 5 + [2] * 7])
     seen = (talks[:, None, :, None] == talks[:, None, None, :]).tril()

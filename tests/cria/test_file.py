@@ -1,4 +1,4 @@
-"""The shipped file: metadata, vocabulary, tensors, size; and training text is what its template writes."""
+"""The shipped file: metadata, vocabulary, tensors, size; training text equals its template's output."""
 
 from itertools import islice
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_size(reader):
     assert FILE.stat().st_size <= 4_000_000
 
 
-def test_training_text_is_what_the_template_writes():
+def test_training_text_equals_the_template_output():
     for talk in islice(conversations.conversations("template"), 200):
         text = "".join(piece for piece, _ in tokenizer.pieces(talk)).removesuffix(tokenizer.END_OF_TEXT)
         assert text + "<|im_start|>assistant\n" == tokenizer.render(talk)

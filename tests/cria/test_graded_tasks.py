@@ -1,4 +1,4 @@
-"""The second edition's grader: its items are what they claim to be, and it passes right answers only."""
+"""The second edition's grader: its items are well-formed, and it passes correct answers only."""
 
 import json
 from functools import cache
@@ -30,7 +30,7 @@ def right(task):
 
 
 @pytest.mark.parametrize("skill", graded_tasks.SKILLS)
-def test_the_right_answer_passes_and_no_other_task_s_does(skill):
+def test_only_the_task_s_own_answer_passes(skill):
     tasks = tasks_of(skill)
     assert len(tasks) == 200
     assert all(task.passed(right(task)) and task.passed(f" {right(task)}\n") for task in tasks)
@@ -113,13 +113,13 @@ def told_distances():
     return [len(tok.encode(tokenizer.render(Talk(messages=talk.messages[2:-1])))) - 3 for talk in talks]
 
 
-def test_the_name_and_the_number_were_told_up_to_700_tokens_earlier():
+def test_the_name_and_the_number_are_stated_up_to_700_tokens_earlier():
     distances = sorted(told_distances())
     assert 600 < distances[-1] <= 700
     assert distances[len(distances) // 4] < 250 and distances[3 * len(distances) // 4] > 350
 
 
-def test_memory_is_told_once_and_fillers_are_graded_questions_with_right_answers():
+def test_the_fact_is_stated_once_and_fillers_are_graded_questions_with_correct_answers():
     for task in tasks_of("name") + tasks_of("number"):
         told = task.want.removesuffix(".").rpartition(" ")[2]
         head, *rest = [m["content"] for m in task.talk.messages if m["role"] == "user"]
@@ -135,8 +135,8 @@ def schema_of(task):
     return json.JSONDecoder().raw_decode(text, at)[0]
 
 
-def test_wanted_json_fits_the_schema_in_the_message_and_its_values_are_told():
-    jsonschema = pytest.importorskip("jsonschema")  # here, as it takes seconds to import
+def test_expected_json_fits_the_schema_and_the_message_states_its_values():
+    jsonschema = pytest.importorskip("jsonschema")  # takes seconds to import
     for task in tasks_of("json"):
         want = json.loads(task.want)
         jsonschema.validate(want, schema_of(task) | {"additionalProperties": False})
@@ -156,7 +156,7 @@ def test_a_call_names_one_of_the_two_tools_and_its_argument():
         assert all(value in task.prompt for value in call["arguments"].values())
 
 
-def test_a_tool_s_answer_uses_what_the_tool_said():
+def test_a_tool_s_answer_uses_the_tool_s_result():
     for task in tasks_of("tool_answer"):
         *_, result = task.talk.messages
         assert result["role"] == "tool"

@@ -1,4 +1,4 @@
-"""The chat template: Camelid's evaluator writes what jinja2 writes, tools or none; hermes reads the calls."""
+"""The chat template: Camelid renders it as jinja2 does, with and without tools; hermes parses the calls."""
 
 import json
 from itertools import islice
@@ -71,7 +71,7 @@ def test_tools_join_the_first_system_message_only():
     assert camelid_render([user, system], (TOOL,)) == late
 
 
-def test_a_written_call_is_read_back():
+def test_a_rendered_call_is_parsed_back():
     family = detect(tokenizer.CHAT_TEMPLATE)
     assert (family.name, family.thinking) == ("hermes", None)
     function = CALL["function"]

@@ -1,4 +1,6 @@
-"""The second edition's vocabulary: old ids stay, the most frequent pairs are merged, then come the tags."""
+"""The second edition's vocabulary: old ids stay, the most frequent pairs are merged, control tags
+come last.
+"""
 
 import json
 from collections import Counter
@@ -60,7 +62,7 @@ def words_of(tok, text):
     ]
 
 
-def test_texts_take_fewer_tokens_and_come_back(first, grown, texts):
+def test_texts_take_fewer_tokens_and_round_trip(first, grown, texts):
     ours, theirs = (sum(len(tok.encode(text).ids) for text in texts) for tok in (grown, first))
     assert ours < 0.85 * theirs
     assert all(
@@ -68,7 +70,7 @@ def test_texts_take_fewer_tokens_and_come_back(first, grown, texts):
     )
 
 
-def test_spelled_words_keep_a_token_a_letter_and_tags_are_one_token(grown):
+def test_spelled_words_have_one_token_per_letter_and_tags_one_token(grown):
     assert grown.encode("t-h-e-r-e").tokens == list("t-h-e-r-e")
     assert grown.encode('a<tool_call>{"b').tokens[1] == "<tool_call>"
 

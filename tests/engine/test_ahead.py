@@ -1,4 +1,4 @@
-"""How many steps run ahead: of short ones that only generate more than a device needs, never of others."""
+"""Run-ahead depth: only short decode steps run more than two ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ PROMPT = tuple(range(3, 40))  # five chunks
 
 
 class Paced(HashBackend):
-    """A device whose steps take `step_s` each, by its own clock; notes what is in flight beside each step."""
+    """A device with steps of `step_s` each by its own clock; records the steps in flight at each
+    submission.
+    """
 
     def __init__(self, step_s: float) -> None:
         super().__init__(depth=DEEP)
@@ -66,14 +68,14 @@ def answer(engine: StepEngine, n: int) -> None:
         (3, (RUN_AHEAD_S / 5,), 3),
         (8, (RUN_AHEAD_S,), 2),
         (8, (10.0,), 2),
-        (8, (10.0, *[RUN_AHEAD_S / 6.5] * 60), 6),  # it forgets
-        (8, (RUN_AHEAD_S / 4.5, RUN_AHEAD_S / 2), 3),  # a fifth of the way
+        (8, (10.0, *[RUN_AHEAD_S / 6.5] * 60), 6),  # old times fade
+        (8, (RUN_AHEAD_S / 4.5, RUN_AHEAD_S / 2), 3),  # the average moves by a fifth
     ],
 )
-def test_steps_by_the_time_they_took(most: int, seconds: tuple[float, ...], steps: int) -> None:
+def test_depth_by_step_times(most: int, seconds: tuple[float, ...], steps: int) -> None:
     ahead = RunAhead(most)
     for each in seconds:
-        ahead.note(each)
+        ahead.observe(each)
     assert ahead.steps() == steps
 
 
@@ -82,17 +84,17 @@ def test_rows_in_flight(depth: int, rows: int) -> None:
     assert rows_ahead(100, depth) == rows
 
 
-def test_short_steps_are_looked_at_by_fours() -> None:
+def test_short_steps_retire_four_at_a_time() -> None:
     backend, seen = Paced(1e-3), list[StepStats]()
     engine = engine_of(backend)
     engine.hooks.append(seen.append)
     answer(engine, 200)
     assert engine.counters.max_in_flight == DEEP
     assert 200 / 4 <= backend.n_looks <= 200 / 4 + 5
-    assert {round(facts.seconds, 9) for facts in seen} == {1e-3}, "each step is told by itself"
+    assert {round(facts.seconds, 9) for facts in seen} == {1e-3}, "each step has its own time"
 
 
-def test_long_steps_are_looked_at_one_by_one() -> None:
+def test_long_steps_retire_one_at_a_time() -> None:
     backend = Paced(RUN_AHEAD_S)
     engine = engine_of(backend)
     answer(engine, 50)
@@ -100,7 +102,7 @@ def test_long_steps_are_looked_at_one_by_one() -> None:
 
 
 def test_prompts_do_not_run_ahead() -> None:
-    """Beside a prompt's chunk there is one step at most before another chunk follows, and none after."""
+    """Beside a prompt's chunk, at most one step runs before the next chunk, and none after it."""
     backend = Paced(1e-3)
     engine = engine_of(backend)
 
@@ -124,8 +126,8 @@ class NoDraft:
         return ()
 
 
-def test_who_waits_for_each_row_is_not_left_behind() -> None:
-    """What runs ahead of one that speculates would take its turns."""
+def test_a_speculating_request_keeps_its_turns() -> None:
+    """Run-ahead of a plain request would delay the turns of a speculating request."""
     backend = Paced(1e-3)
     engine = engine_of(backend)
     plain = engine.submit(request([5], 100))
@@ -134,11 +136,11 @@ def test_who_waits_for_each_row_is_not_left_behind() -> None:
     assert len(engine._sequences[waiting.id].answer_ids) >= 45
     asyncio.run(collect(waiting))
     answer(engine, 50)
-    assert engine.counters.max_in_flight == DEEP, "alone it runs ahead again"
+    assert engine.counters.max_in_flight == DEEP, "a request alone did not run ahead again"
 
 
-def test_what_was_read_before_a_cancelled_look_is_not_read_again() -> None:
-    """A device may give its results once."""
+def test_results_read_before_a_cancellation_are_kept() -> None:
+    """A device may return its results only once."""
     backend = Paced(1e-3)
     engine = engine_of(backend)
 
@@ -159,13 +161,13 @@ def test_what_was_read_before_a_cancelled_look_is_not_read_again() -> None:
 
 
 def test_recurrent_state_is_kept_for_two_steps() -> None:
-    """More would overwrite what the end of an answer is remembered by."""
+    """A third step would overwrite the state at the end of an answer, which the prefix cache needs."""
     engine = engine_of(Paced(1e-3), (*STATES, RECURRENT))
     assert len(asyncio.run(collect(engine.submit(request([5], 50))))) == 50
     assert engine.counters.max_in_flight == 2
 
 
-def test_time_between_tokens_that_come_several_at_once() -> None:
+def test_time_between_tokens_that_arrive_together() -> None:
     times = iter([0.0, *(4.0 * (i // 4) for i in range(42))])
     clock = Clock(lambda: next(times))
     for _ in range(41):

@@ -1,4 +1,4 @@
-"""How many steps may run ahead: never more than the backend says, never fewer than one."""
+"""Steps in flight: at least one, at most the backend's limit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from camelid.errors import RequestError
 
 
 @pytest.mark.parametrize("asked", [0, -1, 3, True, "2"])
-def test_depth_that_the_backend_does_not_allow_is_refused(asked: Any) -> None:
+def test_a_depth_beyond_the_backends_limit_is_refused(asked: Any) -> None:
     with pytest.raises(RequestError, match=r"max_in_flight is .* from 1 to 2, .* backend 'hash'") as caught:
         asyncio.run(make_engine(HashBackend(depth=2), max_in_flight=asked))
     assert caught.value.field == "max_in_flight"
 
 
 @pytest.mark.parametrize(("asked", "depth"), [(None, 2), (1, 1), (2, 2)])
-def test_depth_is_as_asked_or_the_backends(asked: int | None, depth: int) -> None:
+def test_depth_defaults_to_the_backends(asked: int | None, depth: int) -> None:
     async def main() -> None:
         engine = await make_engine(HashBackend(depth=2), max_in_flight=asked)
         assert await collect(engine.submit(request([5], 12))) == expected_ids([5], 12)
@@ -29,7 +29,7 @@ def test_depth_is_as_asked_or_the_backends(asked: int | None, depth: int) -> Non
     asyncio.run(main())
 
 
-def test_a_closed_stream_has_waited_for_all_steps_that_ran_ahead() -> None:
+def test_closing_a_stream_waits_for_its_steps_in_flight() -> None:
     async def main() -> None:
         engine = await make_engine(HashBackend(depth=4), clock=ShortSteps())
         stream = engine.submit(request([5], 30))

@@ -1,4 +1,4 @@
-"""The engine over a backend that hashes what its pages hold: order, run-ahead, ends, faults, units."""
+"""The engine over a backend that hashes the contents of its pages: order, run-ahead, ends, faults, units."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from camelid.requests.output_text import OutputText, TextReader
 
 
 class Letters:
-    """A tokenizer whose token i is the letter i % 26."""
+    """A tokenizer with letter i % 26 for token i."""
 
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([97 + token_id % 26])
@@ -47,7 +47,7 @@ def answer_text(*stops: str) -> Any:
     return lambda: TextReader(OutputText(Letters(), stops))
 
 
-def test_answer_is_the_models() -> None:
+def test_answer_equals_the_models() -> None:
     async def main() -> None:
         engine = await make_engine(HashBackend())
         stream = engine.submit(request([5, 6, 7], 20))
@@ -71,19 +71,19 @@ def test_steps_run_ahead_of_reading_as_deep_as_the_backend_allows(depth: int) ->
         engine = await make_engine(backend, clock=ShortSteps())
         assert await collect(engine.submit(request([5], 12))) == expected_ids([5], 12)
         assert engine.counters.max_in_flight == depth
-        # The first decode row of a run-ahead engine takes its id from the device, as do all later ones.
+        # With run-ahead, every decode row takes its id from the device.
         assert engine.counters.ring_rows == (11 if depth > 1 else 0)
-        assert engine.counters.discarded_rows == 0, "max_tokens is known ahead: nothing is wasted"
+        assert engine.counters.discarded_rows == 0, "a step was discarded, though max_tokens is known ahead"
         return backend
 
     backend = asyncio.run(main())
     assert backend.entries == [MIXED] + [DECODE] * 11
     halves = {1: range(12), 2: range(12), 3: [0, 1, 3, 2, 5, 4, 7, 6, 9, 8, 10, 11]}
-    assert backend.reads == list(halves[depth]), "each once, the last first of those that retire together"
+    assert backend.reads == list(halves[depth]), "steps are not read in pairs, the last first"
     assert all(row.source == FROM_RING for step in backend.steps[1:] for row in step.rows) == (depth > 1)
 
 
-def test_what_ran_ahead_of_an_end_token_is_discarded() -> None:
+def test_a_step_beyond_an_end_token_is_discarded() -> None:
     async def main() -> None:
         backend = HashBackend(eos_after={9: 6})
         engine = await make_engine(backend)
@@ -93,7 +93,7 @@ def test_what_ran_ahead_of_an_end_token_is_discarded() -> None:
         await stream.aclose()
         assert engine.counters.discarded_rows == 1
         assert engine.is_idle
-        assert len(backend.steps) == 5, "prefill, 3 tokens, and one step too many"
+        assert len(backend.steps) == 5, "steps: prefill, 3 tokens, one discarded"
 
     asyncio.run(main())
 
@@ -105,15 +105,13 @@ def test_units_of_an_ended_sequence_wait_for_its_steps_in_flight() -> None:
         await engine.step()
         await engine.step()
         assert first.completion.finish_reason == "stop"
-        assert engine.counters.steps_submitted == 3, (
-            "nobody takes the allocation while a step still writes to it"
-        )
+        assert engine.counters.steps_submitted == 3, "an allocation was reused before its last step retired"
         assert await collect(second) == expected_ids([8], 5)
 
     asyncio.run(main())
 
 
-def test_long_prompt_goes_in_chunks_after_the_decode_rows() -> None:
+def test_long_prompt_runs_in_chunks_after_the_decode_rows() -> None:
     async def main() -> HashBackend:
         backend = HashBackend()
         engine = await make_engine(backend, chunk=8)
@@ -134,7 +132,7 @@ def test_long_prompt_goes_in_chunks_after_the_decode_rows() -> None:
     assert mixed[1:] == [[1, 7], [1, 7], [1, 7], [1, 7], [1, 2]]
 
 
-def test_company_does_not_change_an_answer() -> None:
+def test_a_batch_does_not_change_an_answer() -> None:
     prompts = [[i, *range(i, 3 * i)] for i in range(1, 9)]
 
     async def main() -> None:
@@ -161,7 +159,7 @@ def test_stop_string_across_tokens_ends_the_text_before_it() -> None:
     asyncio.run(main())
 
 
-def test_text_held_back_for_a_stop_string_comes_at_the_end() -> None:
+def test_text_held_back_for_a_stop_string_is_emitted_at_the_end() -> None:
     whole = letters(expected_ids([4, 2], 5))
 
     async def main(eos_after: dict[int, int], max_tokens: int) -> None:
@@ -190,15 +188,15 @@ def test_cancelling_stops_the_work_within_one_step(how: str) -> None:
             assert len(stream.completion.token_ids) >= 3
         elif how == "aclose":
             await stream.aclose()
-        stream = None  # dropped
+        stream = None  # the last reference: cancels
         assert await collect(other) == expected_ids([6], 12)
-        assert all(len(step.sequences) == 1 for step in backend.steps[before:]), "only the other goes on"
+        assert all(len(step.sequences) == 1 for step in backend.steps[before:]), "the dropped stream runs"
         assert engine.is_idle
 
     asyncio.run(main())
 
 
-def test_stream_can_be_cancelled_before_it_began() -> None:
+def test_stream_can_be_cancelled_before_its_first_step() -> None:
     async def main() -> None:
         backend = HashBackend()
         engine = await make_engine(backend)
@@ -256,7 +254,7 @@ def test_failure_of_the_only_request_is_its_own_error(where: str) -> None:
 
 
 @pytest.mark.parametrize(("status", "words"), [("nan", "not a number"), ("zero", "all zero")])
-def test_broken_logits_are_an_error_at_their_consumer_only(status: str, words: str) -> None:
+def test_broken_logits_fail_only_their_own_request(status: str, words: str) -> None:
     async def main() -> None:
         engine = await make_engine(HashBackend(statuses={3: status}))
         bad, good = engine.submit(request([7], 9)), engine.submit(request([6], 9))
@@ -268,7 +266,7 @@ def test_broken_logits_are_an_error_at_their_consumer_only(status: str, words: s
 
         with pytest.raises(BackendError, match=words):
             await consume()
-        assert seen == expected_ids([7], 2), "what came before the fault was delivered"
+        assert seen == expected_ids([7], 2), "events before the fault were lost"
         assert await collect(good) == expected_ids([6], 9)
         assert engine.is_idle
 
@@ -284,13 +282,13 @@ def test_id_outside_the_vocabulary_is_an_error() -> None:
         engine = await make_engine(Wild())
         with pytest.raises(BackendError, match=f"sampled token {VOCAB} of {VOCAB}"):
             await collect(engine.submit(request([1])))
-        await engine.step()  # the one that ran ahead
+        await engine.step()  # the step that ran ahead
         assert engine.is_idle
 
     asyncio.run(main())
 
 
-def test_text_that_fails_ends_its_own_request() -> None:
+def test_a_detokenizer_error_ends_its_own_request() -> None:
     class Broken:
         stopped = False
 
@@ -317,7 +315,7 @@ def test_text_that_fails_ends_its_own_request() -> None:
     asyncio.run(main())
 
 
-def test_answer_without_a_bound_ends_with_the_context() -> None:
+def test_answer_without_a_limit_ends_at_the_context_length() -> None:
     async def main() -> None:
         engine = await make_engine(HashBackend(), context=32)
         stream = engine.submit(request([1, 2], None))
@@ -349,7 +347,9 @@ def test_reading_the_completion_too_early_is_refused() -> None:
 
 
 async def storm(engine: StepEngine, draw: Random, n: int) -> tuple[int, int]:
-    """Random requests, each checked, some cancelled at a random point; returns how many were which."""
+    """Random requests, each checked, some cancelled at a random point; returns the count of complete and
+    cancelled ones.
+    """
     live: list[tuple[Stream, list[int], int, list[int]]] = []
     n_done = n_cancelled = 0
     for _ in range(n):
@@ -378,7 +378,7 @@ def test_random_requests_and_cancellations_leak_nothing(depth: int) -> None:
         engine = await make_engine(HashBackend(depth=depth), n_pages=30, clock=ShortSteps())
         n_done, n_cancelled = await storm(engine, Random(depth), 500)
         assert n_done > 100
-        assert n_cancelled > 50, "both kinds must have happened"
+        assert n_cancelled > 50, "no request completed, or none was cancelled"
         while await engine.step():
             pass
         assert engine.is_idle

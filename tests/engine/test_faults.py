@@ -1,4 +1,4 @@
-"""What one request does wrong, or what goes wrong with it, is its own affair."""
+"""A faulty request, or a fault in one request's step, affects no other request."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def engine_of(backend: HashBackend | None = None, *limits: int) -> Coroutine[Any
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Within seconds: a request that nobody serves is a failure, too."""
+    """Runs `work` within seconds: a starving request is a failure, too."""
     asyncio.run(asyncio.wait_for(work, 10))
 
 
 async def end(engine: StepEngine) -> None:
-    """What was in flight retires, and then nothing may be held."""
+    """Retires the steps in flight; then all units must be free."""
     while await engine.step():
         pass
     assert list(leaks(engine)) == []
@@ -47,7 +47,7 @@ async def end(engine: StepEngine) -> None:
 
 
 class Proposes:
-    """Always the same, or an error."""
+    """A proposer with constant drafts, or an error."""
 
     def __init__(self, what: Any) -> None:
         self._what = what
@@ -73,7 +73,7 @@ class Proposes:
         ([1.0], "proposed 1.0"),
     ],
 )
-def test_what_proposes_wrongly_ends_its_own_request(what: Any, words: str) -> None:
+def test_a_faulty_proposer_ends_its_own_request(what: Any, words: str) -> None:
     async def work() -> None:
         engine = await engine_of()
         bad = engine.submit(request(PROMPT, 12, proposer=lambda: Proposes(what)))
@@ -88,7 +88,7 @@ def test_what_proposes_wrongly_ends_its_own_request(what: Any, words: str) -> No
     run(work())
 
 
-def test_no_more_is_proposed_than_asked_for() -> None:
+def test_drafts_are_cut_to_the_limit() -> None:
     async def work() -> None:
         engine = await engine_of()
         stream = engine.submit(request(PROMPT, 12, proposer=lambda: Proposes(repeat(5))))
@@ -102,7 +102,7 @@ def test_no_more_is_proposed_than_asked_for() -> None:
 # Hooks and devices
 
 
-def test_a_hook_that_fails_harms_nobody_and_is_reported() -> None:
+def test_a_failing_hook_affects_no_request_and_is_reported() -> None:
     async def work() -> None:
         engine, told = await engine_of(), list[Mapping[str, Any]]()
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
@@ -137,21 +137,21 @@ def test_history_that_cannot_be_written_ends_its_own_request() -> None:
     run(work())
 
 
-def test_rows_that_a_device_does_not_give_back_are_an_error() -> None:
+def test_missing_output_rows_are_an_error() -> None:
     class Short(HashBackend):
         async def read(self, ticket: Ticket) -> Result:
             return (await super().read(ticket))[:-1]
 
     async def work() -> None:
         engine = await engine_of(Short())
-        with pytest.raises(BackendError, match="gave back 0 of 1 rows"):
+        with pytest.raises(BackendError, match="returned 0 rows, expected 1"):
             await collect(engine.submit(request([6], 12)))
         await end(engine)
 
     run(work())
 
 
-def test_what_a_lost_step_left_of_a_cancelled_request_is_not_remembered() -> None:
+def test_rows_of_a_lost_step_are_not_cached() -> None:
     async def work() -> None:
         lost: dict[int, Exception] = {1: BackendError("the device hiccupped", backend="hash")}
         engine = await engine_of(HashBackend(depth=2, read_faults=lost))
@@ -166,10 +166,10 @@ def test_what_a_lost_step_left_of_a_cancelled_request_is_not_remembered() -> Non
     run(work())
 
 
-def test_all_logits_are_asked_for_only_while_candidates_prove_nothing(
+def test_all_logits_are_requested_only_while_candidates_do_not_suffice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(samplers, "SHORT_LIST", 0)  # of 1,000 tokens, too, the likeliest are tried first
+    monkeypatch.setattr(samplers, "SHORT_LIST", 0)  # also for 1,000 tokens, the likeliest are tried first
 
     async def work() -> None:
         engine, programs = await engine_of(), list[str]()
@@ -185,7 +185,7 @@ def test_all_logits_are_asked_for_only_while_candidates_prove_nothing(
         await collect(engine.submit(replace(request(PROMPT, 40), sampling=hosted)))
         n_again = sum(pair == (CANDIDATES, GUIDED) for pair in pairwise(programs))
         assert n_again == engine.counters.full_logits_rows > 2
-        assert (GUIDED, GUIDED) in pairwise(programs), "where they prove nothing again, nothing runs twice"
+        assert (GUIDED, GUIDED) in pairwise(programs), "a row with all logits ran again"
         assert sum(pair == (GUIDED, CANDIDATES) for pair in pairwise(programs)) >= n_again - 1
         await end(engine)
 
@@ -200,9 +200,9 @@ def text_of(prompt: list[int], n: int) -> str:
 
 
 @pytest.mark.parametrize("reason", ["timeout", "cancelled"])
-def test_an_answer_that_is_cut_short_has_the_text_of_all_its_tokens(reason: str) -> None:
+def test_a_truncated_answer_has_the_text_of_all_its_tokens(reason: str) -> None:
     class HoldsBack:
-        """Two letters are never shown before the end."""
+        """Holds the last two letters back until the end."""
 
         stopped, held = False, ""
 
@@ -238,7 +238,7 @@ def test_an_answer_that_is_cut_short_has_the_text_of_all_its_tokens(reason: str)
     run(work())
 
 
-def test_bounds_in_time_keep_no_request_that_has_ended() -> None:
+def test_timeouts_hold_no_ended_request() -> None:
     async def work() -> None:
         engine = await engine_of()
         before = n_objects()
@@ -253,7 +253,7 @@ def test_bounds_in_time_keep_no_request_that_has_ended() -> None:
     run(work())
 
 
-# Room
+# Units
 
 
 async def begun(engine: StepEngine, prompt: list[int], n: int) -> tuple[Stream, list[int]]:
@@ -278,9 +278,11 @@ def test_a_fork_without_a_seat_waits_for_one() -> None:
     run(work())
 
 
-def test_who_is_sent_away_is_no_source_of_a_copy_in_the_same_step() -> None:
-    """Five pages: two that go on from pages they share need one each, and only one is free. The second may
-    not have the page that the first one copies from, though the last one, which held it, could leave."""
+def test_a_preempted_page_is_no_copy_source_in_the_same_step() -> None:
+    """Five pages: two sequences that continue from shared pages need one page each, and only one is free. The
+    second sequence must not get the source page of the first one's copy, although preempting the last
+    sequence, its other holder, would free it.
+    """
 
     async def work() -> None:
         backend = HashBackend(depth=1)
@@ -301,8 +303,8 @@ def test_who_is_sent_away_is_no_source_of_a_copy_in_the_same_step() -> None:
 
 
 @pytest.mark.parametrize(("n_prompt", "is_atomic"), [(59, True), (19, False)])
-def test_a_slow_device_reads_prompts_beside_any_number_of_streams(n_prompt: int, *, is_atomic: bool) -> None:
-    """A pace of a row in ten steps: an atomic prompt goes all the same, and 40 streams leave room."""
+def test_a_slow_device_runs_prompts_beside_any_number_of_streams(n_prompt: int, *, is_atomic: bool) -> None:
+    """A pace of one row in ten steps: an atomic prompt still runs, and 40 streams leave rows for prompts."""
 
     async def work() -> None:
         parallel = 3 if is_atomic else 48
@@ -310,7 +312,7 @@ def test_a_slow_device_reads_prompts_beside_any_number_of_streams(n_prompt: int,
         others = [engine.submit(request([6 + i], 200)) for i in range(min(parallel - 1, 40))]
         for other in others:
             await anext(other)
-        engine._scheduler.pace.note(1, 1e9)  # type: ignore[reportPrivateUsage]
+        engine._scheduler.prefill_budget.observe(1, 1e9)  # type: ignore[reportPrivateUsage]
         prompt = list(range(1, n_prompt + 1))
         stream = engine.submit(request(prompt, 3, is_atomic=is_atomic))
         before = engine.counters.steps_retired

@@ -1,4 +1,4 @@
-"""What an engine says of time: of steps that ran side by side, and of prompts that were found."""
+"""The engine's times of concurrent steps and of cached prompts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 
 
 class Ticks:
-    """A clock that goes on by one second each time that somebody looks."""
+    """A clock that advances by one second per reading."""
 
     def __init__(self) -> None:
         self._seconds = count()
@@ -37,7 +37,7 @@ def answer(engine: StepEngine, n: int) -> Completion:
 
 
 def test_no_second_is_counted_for_two_steps() -> None:
-    """Two are in flight at once; each counts from when the one before it was done."""
+    """A step that overlaps another counts from the end of the other."""
     ticks, seen = Ticks(), list[StepStats]()
     engine = ticking(ticks)
     engine.hooks.append(seen.append)
@@ -47,7 +47,7 @@ def test_no_second_is_counted_for_two_steps() -> None:
     assert 0 < sum(facts.seconds for facts in seen) <= ticks() - began
 
 
-def test_prompt_speed_is_of_rows_that_were_computed() -> None:
+def test_prompt_speed_counts_computed_rows_only() -> None:
     engine = ticking(Ticks())
     answer(engine, 3)
     done = answer(engine, 3)

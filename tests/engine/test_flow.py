@@ -1,4 +1,4 @@
-"""What a request may ask of the engine: reuse, overflow, time, priority, forks, speculation, figures."""
+"""Engine features of a request: reuse, overflow, timeouts, priority, forks, speculation, timings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]
 
 
 def run(engine: StepEngine, prompt: Seq[int], n: int = 8, **more: Any) -> tuple[list[int], Any]:
-    """Ids and completion of one request."""
+    """Token ids and completion of one request."""
 
     async def work() -> tuple[list[int], Any]:
         stream = engine.submit(request(prompt, n, **more))
@@ -55,21 +55,21 @@ def engine_of(**more: Any) -> StepEngine:
 # Reuse
 
 
-def test_a_second_turn_computes_only_what_is_new() -> None:
+def test_a_second_turn_computes_only_new_rows() -> None:
     engine = engine_of()
     first, _ = run(engine, PROMPT)
     turn = [*PROMPT, *first, 77, 78, 79]
     before = engine.counters.prefill_rows
     ids, done = run(engine, turn)
     assert ids == expected_ids(turn, 8)
-    n_computed = len(PROMPT) + len(first) - 1  # the last id was drawn, and its row never ran
+    n_computed = len(PROMPT) + len(first) - 1  # the last id was sampled; its row never ran
     assert done.usage.cached_tokens == n_computed
     assert engine.counters.prefill_rows - before == len(turn) - n_computed
     assert engine.counters.prefix_hits == 1
     assert engine.is_idle
 
 
-def test_a_request_may_ask_to_be_computed_anew_or_apart() -> None:
+def test_a_request_may_bypass_the_prefix_cache_or_salt_it() -> None:
     engine = engine_of()
     run(engine, PROMPT)
     asked: list[dict[str, Any]] = [{"reuses": False}, {"salt": "mine"}]
@@ -79,7 +79,7 @@ def test_a_request_may_ask_to_be_computed_anew_or_apart() -> None:
     assert run(engine, PROMPT, salt="mine")[1].usage.cached_tokens == 12
 
 
-def test_what_was_computed_goes_when_the_room_is_needed() -> None:
+def test_cached_pages_are_evicted_when_units_are_needed() -> None:
     engine = engine_of(n_pages=6)
     run(engine, PROMPT, 8)
     for start in range(100, 160, 20):
@@ -89,23 +89,23 @@ def test_what_was_computed_goes_when_the_room_is_needed() -> None:
     assert run(engine, PROMPT)[1].usage.cached_tokens == 0
 
 
-# Too much for the context
+# Overflow
 
 
-def test_stop_ends_where_the_context_does() -> None:
+def test_overflow_stop_ends_at_the_context_length() -> None:
     ids, done = run(engine_of(context=20), PROMPT, 50, overflow="stop")
     assert ids == expected_ids(PROMPT, 7)
     assert done.finish_reason == "length"
 
 
 @pytest.mark.parametrize("n_keep", [0, 4, 99])
-def test_shift_goes_on_as_a_fresh_request_with_the_kept_tokens_would(n_keep: int) -> None:
+def test_shift_continues_as_a_fresh_request_with_the_kept_tokens(n_keep: int) -> None:
     engine = engine_of(context=20)
     ids, done = run(engine, PROMPT, 40, overflow="shift", n_keep=n_keep)
     context, want = list(PROMPT), list[int]()
     while len(want) < 40:
         if len(context) == 20:
-            kept = min(n_keep, 18)  # one goes at least, and never the last
+            kept = min(n_keep, 18)  # drops at least one token, never the last
             context = context[:kept] + context[kept + (20 - kept) // 2 :]
         (token_id,) = expected_ids(context, 1)
         context.append(token_id)
@@ -115,8 +115,8 @@ def test_shift_goes_on_as_a_fresh_request_with_the_kept_tokens_would(n_keep: int
     assert engine.is_idle
 
 
-def test_the_noise_of_the_host_goes_on_over_shifts() -> None:
-    """It is keyed by how many tokens there were in all, not by how many are left."""
+def test_the_hosts_noise_continues_over_shifts() -> None:
+    """The noise is keyed by the total number of tokens, not by the number that remain."""
     params = SamplingParams(seed=3, temperature=2.0, typical_p=0.9)
     engine = asyncio.run(open_engine(HashBackend(), STATES, Limits(8, 3, 20), n_pages=None))
     asked = replace(request(PROMPT, 40, overflow="shift"), sampling=params, eos_ids=frozenset())
@@ -136,7 +136,7 @@ def test_the_noise_of_the_host_goes_on_over_shifts() -> None:
 
 
 class Ticks:
-    """A clock that goes on by one second each time that somebody looks."""
+    """A clock that advances by one second per reading."""
 
     def __init__(self) -> None:
         self._seconds = count()
@@ -152,7 +152,7 @@ def timed_engine(clock: Any, **limits: int) -> StepEngine:
     return asyncio.run(made)
 
 
-def test_a_total_deadline_ends_an_answer_with_what_it_has() -> None:
+def test_a_timeout_ends_an_answer_with_its_tokens_so_far() -> None:
     engine = timed_engine(Ticks())
     ids, done = run(engine, PROMPT, 40, timeout_s=30)
     assert done.finish_reason == "timeout"
@@ -176,7 +176,7 @@ def test_a_fork_has_a_deadline_of_its_own() -> None:
     asyncio.run(work())
 
 
-def test_a_queue_deadline_ends_what_has_not_begun_and_nothing_else() -> None:
+def test_a_queue_timeout_ends_only_waiting_requests() -> None:
     async def work() -> None:
         engine = await open_engine(HashBackend(), STATES, Limits(8, 1, 64), n_pages=None, clock=Ticks())
         first = engine.submit(request(PROMPT, 12, queue_timeout_s=8))
@@ -189,7 +189,7 @@ def test_a_queue_deadline_ends_what_has_not_begun_and_nothing_else() -> None:
     asyncio.run(work())
 
 
-def test_a_higher_priority_overtakes_and_the_other_loses_nothing() -> None:
+def test_a_preempted_request_keeps_its_answer() -> None:
     async def work() -> None:
         engine = await make_engine(HashBackend(), parallel=1)
         low = engine.submit(request(PROMPT, 20))
@@ -199,7 +199,7 @@ def test_a_higher_priority_overtakes_and_the_other_loses_nothing() -> None:
         assert engine.counters.preemptions == 1
         assert high_ids == expected_ids([8, 9], 4)
         assert got + await collect(low) == expected_ids(PROMPT, 20)
-        assert low.completion.usage.cached_tokens == 0, "what it found of its own work was computed for it"
+        assert low.completion.usage.cached_tokens == 0, "rows recomputed after preemption count as cached"
         await low.aclose()
         assert engine.is_idle
 
@@ -210,27 +210,27 @@ def test_a_higher_priority_overtakes_and_the_other_loses_nothing() -> None:
     ({"overflow": "roll"}, "overflow is 'roll'"),
     ({"timeout_s": 0}, "timeout_s is 0"),
     ({"queue_timeout_s": "soon"}, "queue_timeout_s is 'soon'"),
-    ({"is_atomic": True}, "an atomic prompt has 13 tokens, and a step holds 6"),
+    ({"is_atomic": True}, "an atomic prompt has 13 tokens, but a step has room for 6"),
     ({"proposer": NgramLookup, "sampling": SamplingParams(seed=0, typical_p=0.5)}, "speculation needs"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_refused_at_once(more: dict[str, Any], words: str) -> None:
+def test_unsupported_requests_are_refused_at_once(more: dict[str, Any], words: str) -> None:
     engine = engine_of()
     with pytest.raises(RequestError, match=words):
         engine.submit(replace(request(PROMPT), **more))
 
 
 def test_an_atomic_prompt_must_fit_beside_the_rows_of_all_others() -> None:
-    """Of 8 rows two may be those of the other streams in each step, for as long as they go on."""
+    """In each step, two of 8 rows may belong to the other streams, as long as they run."""
     ids, _ = run(engine_of(), PROMPT[:6], is_atomic=True)
     assert ids == expected_ids(PROMPT[:6], 8)
-    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, and a step holds 6"):
+    with pytest.raises(RequestError, match="an atomic prompt has 7 tokens, but a step has room for 6"):
         run(engine_of(), PROMPT[:7], is_atomic=True)
 
 
 # Forks
 
 
-def test_forks_share_what_was_computed_and_go_their_own_ways() -> None:
+def test_forks_share_computed_rows_and_then_diverge() -> None:
     async def work() -> None:
         engine = await make_engine(HashBackend())
         parent = engine.submit(request(PROMPT, 12))
@@ -240,9 +240,9 @@ def test_forks_share_what_was_computed_and_go_their_own_ways() -> None:
         rest, branch = await asyncio.gather(collect(parent), collect(child))
         want = expected_ids(PROMPT, 12)
         assert begun + rest == want
-        assert child.completion.token_ids == want, "a greedy model goes on alike"
+        assert child.completion.token_ids == want, "greedy forks differ"
         assert want[-len(branch) :] == branch
-        assert engine.counters.prefill_rows == rows, "nothing is computed twice"
+        assert engine.counters.prefill_rows == rows, "a shared row was computed twice"
         assert engine.counters.copied_units == 1
         assert engine.counters.prefix_hits == 0
         await child.aclose()
@@ -251,7 +251,7 @@ def test_forks_share_what_was_computed_and_go_their_own_ways() -> None:
     asyncio.run(work())
 
 
-def test_a_fork_takes_over_what_its_sampler_has_learned() -> None:
+def test_a_fork_copies_its_samplers_state() -> None:
     asked = replace(request(PROMPT), sampling=SamplingParams(seed=1, mirostat=2))
     parent = Sequence(id=1, request=asked, vocab_size=VOCAB, max_tokens=8, limit=64)
     assert parent.sampler
@@ -261,7 +261,7 @@ def test_a_fork_takes_over_what_its_sampler_has_learned() -> None:
     assert (child.sampler.mu, child.sampler.choice) == (3.25, 1)
 
 
-def test_a_forks_constraint_is_where_the_answer_is() -> None:
+def test_a_forks_constraint_is_advanced_to_its_answer() -> None:
     class Taking(SimpleNamespace):
         def accept(self, token_id: int) -> bool:
             self.taken.append(token_id)
@@ -276,7 +276,7 @@ def test_a_forks_constraint_is_where_the_answer_is() -> None:
     assert child.constraint.taken == [5, 6]
 
 
-def test_what_has_ended_cannot_be_forked() -> None:
+def test_an_ended_request_cannot_be_forked() -> None:
     async def work() -> None:
         engine = await make_engine(HashBackend(), parallel=1)
         stream = engine.submit(request(PROMPT))
@@ -294,25 +294,25 @@ def proposals(token_ids: Seq[int], most: int = 8) -> list[int]:
     return list(asyncio.run(NgramLookup().propose(token_ids, most, GREEDY)))
 
 
-def test_ngrams_propose_what_followed_the_longest_one_the_last_time() -> None:
+def test_ngrams_propose_the_tokens_after_the_longest_latest_match() -> None:
     assert proposals([1, 2, 3, 4, 9, 1, 2, 3]) == [4, 9, 1, 2, 3]
     assert proposals([1, 2, 5, 7, 2, 6, 1, 2], most=2) == [5, 7]
     assert proposals([1, 2, 5, 1, 2, 6, 1, 2], most=1) == [6]
-    assert proposals([0, 1, 2, 5, 9, 1, 2, 6, 0, 1, 2], most=1) == [5], "three that agree before two"
+    assert proposals([0, 1, 2, 5, 9, 1, 2, 6, 0, 1, 2], most=1) == [5], "the longest match lost"
     assert proposals([1, 2, 3]) == proposals([1]) == []
 
 
-def test_ngrams_forget_what_a_shift_dropped() -> None:
+def test_ngrams_forget_dropped_tokens() -> None:
     async def work() -> None:
         lookup = NgramLookup()
         await lookup.propose([1, 2, 3, 4, 5, 6, 7, 1, 2], 3, GREEDY)
         assert not await lookup.propose([6, 7, 1, 2], 3, GREEDY)
-        assert await lookup.propose([3, 4, 3, 4], 1, GREEDY) == [3], "as many, and others"
+        assert await lookup.propose([3, 4, 3, 4], 1, GREEDY) == [3], "dropped tokens were remembered"
 
     asyncio.run(work())
 
 
-def test_what_proposes_is_named_or_an_object() -> None:
+def test_a_proposer_is_a_name_or_an_object() -> None:
     assert proposer_of(None) is None
     assert proposer_of("ngram") is NgramLookup
     lookup = NgramLookup()
@@ -337,7 +337,7 @@ def test_a_clock_gives_exact_figures() -> None:
     assert t.prefill_tps == pytest.approx(len(PROMPT) / (t.ttft_s - t.queue_s))
 
 
-def test_hooks_are_told_of_every_step_in_order() -> None:
+def test_hooks_receive_every_step_in_order() -> None:
     engine, seen = engine_of(), list[StepStats]()
     engine.hooks.append(seen.append)
     run(engine, PROMPT, 3)
@@ -348,7 +348,7 @@ def test_hooks_are_told_of_every_step_in_order() -> None:
     assert len(seen) == engine.counters.steps_retired
 
 
-def test_stats_say_what_is_held_and_what_may_be_found_again() -> None:
+def test_stats_count_held_and_cached_units() -> None:
     async def work() -> None:
         engine = await make_engine(HashBackend(), parallel=1)
         streams = [engine.submit(request(PROMPT)) for _ in range(2)]

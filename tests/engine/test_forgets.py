@@ -1,4 +1,4 @@
-"""What must not be found again: state of which nobody knows whether it is right."""
+"""State of unknown validity must never be found in the prefix cache."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from camelid.errors import BackendError
 PROMPT = [7, 3, 1, 4, 1, 5]
 
 
-def test_what_a_failed_step_wrote_is_never_found() -> None:
+def test_rows_of_a_failed_step_are_never_found() -> None:
     async def work() -> None:
         engine = await make_engine(HashBackend(read_faults={0: BackendError("lost", backend="hash")}))
         stream = engine.submit(request(PROMPT))
         with pytest.raises(BackendError, match="lost"):
             await collect(stream)
         while await engine.step():
-            pass  # what was in flight retires
+            pass  # steps in flight retire
         assert engine.cached_rows(PROMPT) == 0
         assert await collect(engine.submit(request(PROMPT))) == expected_ids(PROMPT, 8)
 

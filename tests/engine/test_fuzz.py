@@ -1,4 +1,4 @@
-"""A share of the fuzz scenarios of `python -m tests.support.engine_fuzz`."""
+"""A sample of the fuzz scenarios of `python -m tests.support.engine_fuzz`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.exhaustive import share_of
 from camelid.engine.metrics import Counters
 
 SCENARIOS = (160, 800)
-# What must have happened, or the fuzz proves nothing about it: every counter of the engine, every end of a
-# request, every action.
+# The fuzz proves nothing about events that never occur: every counter of the engine, every finish reason of a
+# request and every action must occur.
 MUST_HAPPEN = {
     *(field.name for field in fields(Counters)), *VERBS, "length", "stop", "cancelled", "timeout", "failed",
     "exported", "restored", "ahead",
@@ -23,14 +23,14 @@ MUST_HAPPEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_scenarios", share_of(SCENARIOS))
-def test_random_scenarios_hold_to_the_oracle_and_leak_nothing(n_scenarios: int) -> None:
+def test_random_scenarios_match_the_oracle_and_leak_nothing(n_scenarios: int) -> None:
     seen, failure = fuzz(range(n_scenarios))
     assert failure is None, f"\n{failure}"
     assert {name for name in MUST_HAPPEN if not seen[name]} == set()
     assert seen["scenarios"] == n_scenarios
 
 
-def test_failure_is_made_small_and_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_is_shrunk_and_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: World) -> None:
         assert not self.seen["cancel"], "planted"
 

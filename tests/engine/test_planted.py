@@ -1,4 +1,4 @@
-"""Bugs planted in the engine, one at a time: each must turn a guard red that is green without it."""
+"""Bugs planted in the engine, one at a time: each must fail a guard that passes without it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tests.support.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid.engine import engine
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.prefix_cache import PrefixCache
-from camelid.engine.prefix_reuse import PrefixReuse
+from camelid.engine.prefix_cache import PrefixCache, PrefixReuse
 from camelid.engine.scheduler import Scheduler
 from camelid.engine.sequence import Sequence
 from camelid.engine.unit_pool import UnitPool
@@ -36,7 +35,7 @@ def scenario(*actions: Action, **config: Any) -> Scenario:
 READ, FINISH = Action("read", n=3), Action("finish", n=20)
 FEW: dict[str, Any] = {"n_pages": 6, "context": 24}  # pages for one request
 LONG: dict[str, Any] = {"max_tokens": 11}
-# Each is green as it is. What shows a bug: the oracle's ids, or what an idle engine must have given back.
+# Guards pass without a bug. A bug shows in the oracle's ids or as unfreed units of an idle engine.
 GUARDS = {
     "two at once": scenario(submit(), submit(OTHER), Action("gather", n=20)),
     "second turn": scenario(submit(), FINISH, Action("again", n=3)),
@@ -68,7 +67,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def patched(owner: object, name: str, wrap: Callable[[Any], Any]) -> Plant:
-    """Puts what `wrap` makes of a function in its place."""
+    """Replaces a function by `wrap` of it."""
     return lambda monkeypatch: monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
 
 
@@ -78,7 +77,7 @@ def nothing(right: object) -> Callable[..., None]:
 
 def no_history(write: object) -> Callable[..., Any]:
     async def wrong(*args: Any) -> None:
-        """The ring holds what somebody else left there."""
+        """The ring holds another request's tokens."""
 
     return wrong
 
@@ -100,7 +99,7 @@ def later_draw(build: Any) -> Any:
 
 
 def swapped_pages(grow: Any) -> Any:
-    """The device is told of two pages the other way round than the cache."""
+    """The device receives two pages in swapped order."""
 
     def wrong(self: KVCacheManager, *args: Any) -> Any:
         change = grow(self, *args)
@@ -113,7 +112,7 @@ def swapped_pages(grow: Any) -> Any:
 
 
 def page_of_another(grow: Any) -> Any:
-    """Every second page is that of whoever took one before."""
+    """Every second page is the one last allocated to another sequence."""
     units: list[int] = []
 
     def wrong(self: KVCacheManager, *args: Any) -> Any:
@@ -127,28 +126,28 @@ def page_of_another(grow: Any) -> Any:
     return wrong
 
 
-def at_once(drop: Any) -> Any:
-    """A unit is free when the first of its holders lets it go; the last one says nothing."""
+def at_once(free: Any) -> Any:
+    """A unit is freed at the first release; the last release does nothing."""
 
     def wrong(self: UnitPool, unit: int) -> None:
-        if self._references[unit]:
-            self._references[unit] = 1
-            drop(self, unit)
+        if self._ref_counts[unit]:
+            self._ref_counts[unit] = 1
+            free(self, unit)
 
     return wrong
 
 
-def one_page_early(give_back: Any) -> Any:
-    """A window gives back a page that the next row still looks at."""
+def one_page_early(free_pages: Any) -> Any:
+    """A window frees a page that the next row still reads."""
 
     def wrong(self: KVCacheManager, allocation: Any, state: Any, first: int) -> None:
-        give_back(self, allocation, state, first + 1)
+        free_pages(self, allocation, state, first + 1)
 
     return wrong
 
 
-def in_place(own_pages: Any) -> Any:
-    """A page that two hold is written to without a copy."""
+def in_place(make_writable: Any) -> Any:
+    """A shared page is written without a copy."""
 
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         return []
@@ -156,9 +155,9 @@ def in_place(own_pages: Any) -> Any:
     return wrong
 
 
-def one_short(take_back: Any) -> Any:
+def one_short(rollback: Any) -> Any:
     def wrong(self: Sequence, n_rows: int) -> None:
-        take_back(self, n_rows - 1)
+        rollback(self, n_rows - 1)
 
     return wrong
 
@@ -177,12 +176,12 @@ def without(*names: str) -> Callable[[Any], Any]:
 
 
 def rows_kept(attach: Any) -> Any:
-    """Who lost its allocation goes on as if its rows were still there."""
+    """A preempted request continues as if its rows were still stored."""
 
     def wrong(self: Sequence, allocation: Any) -> None:
         attach(self, allocation)
         if self.n_steps:
-            self.n_rows = self.n_done = len(self.token_ids) - 1
+            self.n_rows = self.n_retired = len(self.token_ids) - 1
 
     return wrong
 
@@ -192,24 +191,24 @@ def uncounted(most_updates: object) -> Callable[..., int]:
 
 
 def not_retired(n_valid: property) -> property:
-    """Rows count that no step has computed yet."""
+    """Rows of unfinished steps count as valid."""
     return property(lambda self: min(self.n_rows, len(self.token_ids)))
 
 
-def unhidden(own_pages: Any) -> Any:
-    """The cache still names a page that its only holder writes to."""
+def unhidden(make_writable: Any) -> Any:
+    """The prefix cache still lists a page that its only holder writes."""
 
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(PrefixReuse, "uncache", nothing(None))
-            return own_pages(self, *args)
+            monkeypatch.setattr(PrefixReuse, "invalidate", nothing(None))
+            return make_writable(self, *args)
 
     return wrong
 
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, the guard that must see it, and how it is planted."""
+    """A bug, the guard that must detect it, and the patch that plants it."""
 
     name: str
     guard: str
@@ -224,16 +223,22 @@ BUGS = (
     Bug("position of a draw off by one", "two at once", patched(engine, "build_step", later_draw)),
     Bug("wrong page in the cache", "second turn", patched(KVCacheManager, "grow", swapped_pages)),
     Bug("wrong page of another", "two at once", patched(KVCacheManager, "grow", page_of_another)),
-    Bug("stale freed page in the cache", "evicted, then again", patched(PrefixCache, "forget", nothing)),
-    Bug("stale freed page in a window", "window", patched(KVCacheManager, "_give_back", one_page_early)),
+    Bug("stale freed page in the cache", "evicted, then again", patched(PrefixCache, "remove_unit", nothing)),
+    Bug(
+        "stale freed page in a window", "window",
+        patched(KVCacheManager, "_free_window_pages", one_page_early),
+    ),
     Bug("leaked stream", "dropped", patched(Scheduler, "remove", nothing)),
-    Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "drop", at_once)),
+    Bug("unit reused before its reader finished", "fork, parent gone", patched(UnitPool, "free", at_once)),
     Bug("table changes not counted", "two second turns", patched(KVCacheManager, "most_updates", uncounted)),
     Bug("rows in the cache before they are computed", "lost", patched(Sequence, "n_valid", not_retired)),
-    Bug("cached unit written in place", "turn taken back", patched(KVCacheManager, "_own_pages", unhidden)),
-    Bug("shared unit written in place", "fork", patched(KVCacheManager, "_own_pages", in_place)),
-    Bug("rollback one row short", "guesses", patched(Sequence, "take_back", one_short)),
-    Bug("rollback one slot short", "guesses, recurrent", patched(KVCacheManager, "retreat", nothing)),
+    Bug(
+        "cached unit written in place", "turn taken back",
+        patched(KVCacheManager, "_make_writable", unhidden),
+    ),
+    Bug("shared unit written in place", "fork", patched(KVCacheManager, "_make_writable", in_place)),
+    Bug("rollback one row short", "guesses", patched(Sequence, "rollback", one_short)),
+    Bug("rollback one slot short", "guesses, recurrent", patched(KVCacheManager, "rollback", nothing)),
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
     Bug("preempted, and rows kept", "preempted", patched(Sequence, "attach", rows_kept)),
@@ -252,5 +257,5 @@ def test_guard_is_green(guard: str) -> None:
 def test_planted_bug_turns_its_guard_red(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
     outcome = attempt(GUARDS[bug.guard])
-    assert isinstance(outcome, Failure), f"{bug.guard} did not see it"
-    assert isinstance(outcome.error, AssertionError | PlanError), "the bug was not even planted"
+    assert isinstance(outcome, Failure), f"{bug.guard} did not detect it"
+    assert isinstance(outcome.error, AssertionError | PlanError), "the patched code never ran"

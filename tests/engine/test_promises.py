@@ -1,5 +1,6 @@
-"""Promise A: company changes no bit of an answer. Promise B: nor do chunks, the prefix cache, preemption,
-forks or speculation. Token ids and log-probabilities are compared bit by bit."""
+"""Promise A: other requests in a batch change no bit of an answer. Promise B: nor do chunks, the prefix
+cache, preemption, forks or speculation. Token ids and logprobs are compared bit by bit.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ from camelid.loading.model_file import open_model
 
 GREEDY = {"temperature": 0.0}
 DRAWN = {"temperature": 1.2}
-WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models that are sure of themselves
-# Each with what the host must do for it: the device draws, penalises, or gives the host its candidates.
+WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models with peaked distributions
+# One per path of sampling: the device samples, applies penalties, or returns candidates to the host.
 SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
     "greedy": GREEDY,
     "drawn": DRAWN,
     "penalised": {**DRAWN, "repeat_penalty": 3.0, "frequency_penalty": 1.0},
     "hosted": {**DRAWN, "typical_p": 0.95},
 }
-# Where the host draws, each row waits for the one before: nothing runs ahead, nothing is guessed.
+# If the host samples, each row waits for the previous one: no run-ahead, no drafts.
 NEEDS_DEVICE_DRAWS = {("hosted", "run ahead"), ("hosted", "speculated")}
 TWO_TIER = ("two-tier", "two-tier-q4_0")
 KV_TYPES = ("f16", "q8_0", "q4_0", *TWO_TIER)
 FEW_CHUNKS = [name for name in SITUATIONS if name not in ("chunks of 2", "chunks of 16", "chunks of 512")]
-BOTH = ("cpu", "reference")  # which hold A and B
-# On webgpu a prompt's rows go through other kernels than generated ones: promise A alone is kept to the bit.
+BOTH = ("cpu", "reference")  # both promise A and B
+# On webgpu, prompt rows and decode rows use different kernels: only promise A holds to the bit.
 COMPANY = ("among 8 others", "run ahead")
 SCHEDULES = share_of(["chunks of 7", "prefix found", "preempted", "forked", "speculated"], 2)
 
@@ -48,7 +49,7 @@ def opened_case(path: Path, **more: Any) -> Case:
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
-    """Models of paged groups, of paged and window groups, of paged and recurrent groups."""
+    """Models with paged groups, with paged and window groups, with paged and recurrent groups."""
     place = tmp_path_factory.mktemp("models")
     write_tiny_llama(place / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=96, context=512)
     return {
@@ -60,7 +61,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
 
 
 class Answers:
-    """What each case answers alone, computed once."""
+    """The answer of each case alone, computed once."""
 
     def __init__(self) -> None:
         self._found: dict[str, Bits] = {}
@@ -68,7 +69,7 @@ class Answers:
     def alone(self, name: str, case: Case) -> Bits:
         if name not in self._found:
             self._found[name] = asyncio.run(alone(case))
-            assert len({token_id for token_id, _ in self._found[name]}) > 4, "few tokens would prove little"
+            assert len({token_id for token_id, _ in self._found[name]}) > 4, "too few distinct tokens"
         return self._found[name]
 
 
@@ -78,7 +79,7 @@ def answers() -> Answers:
 
 
 def as_bits(bits: Bits) -> list[tuple[int, int]]:
-    """Token ids, and log-probabilities as the bits of a double."""
+    """Token ids, and logprobs as the bits of a double."""
     return [(token_id, int(np.float64(logprob).view(np.uint64))) for token_id, logprob in bits]
 
 
@@ -115,15 +116,15 @@ def test_other_groups_of_state_keep_both_promises(
 def test_every_kv_type_keeps_both_promises(
     cases: dict[str, Case], answers: Answers, backend: str, kv_type: str, situation: str
 ) -> None:
-    """Of two tiers, long enough that old rows are read from the second."""
+    """With two tiers, long enough that old rows are read from the store."""
     model = "long" if kv_type in TWO_TIER else "llama"
     case = replace(cases[model], backend=backend, sampling=DRAWN, kv_type=kv_type)
     holds(case, f"{backend} {kv_type}", situation, answers)
 
 
 @pytest.mark.parametrize("context", [128, 40])
-def test_host_draws_what_the_device_draws(cases: dict[str, Case], context: int) -> None:
-    """Biases of nothing, but too many for a device; in the smaller context also after shifts."""
+def test_host_and_device_draw_equal_tokens(cases: dict[str, Case], context: int) -> None:
+    """Zero biases in excess of the device's limit; in the smaller context also after shifts."""
     device = replace(
         cases["llama"], context=context, n_prompt=30, n_tokens=40, sampling=DRAWN, overflow="shift"
     )
@@ -136,7 +137,7 @@ def test_host_draws_what_the_device_draws(cases: dict[str, Case], context: int) 
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", COMPANY)
 @pytest.mark.parametrize("kv_type", share_of(["q8_0", "f32"]))
-def test_company_changes_no_bit_on_webgpu(
+def test_a_batch_changes_no_bit_on_webgpu(
     cases: dict[str, Case], answers: Answers, kv_type: str, situation: str
 ) -> None:
     case = replace(
@@ -148,7 +149,7 @@ def test_company_changes_no_bit_on_webgpu(
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", SCHEDULES)
 def test_schedule_changes_little_on_webgpu(cases: dict[str, Case], answers: Answers, situation: str) -> None:
-    """Promise B within rounding: the same greedy tokens, log-probabilities to five digits."""
+    """Promise B within rounding: the same greedy tokens, logprobs equal to five digits."""
     case = replace(cases["llama"], sampling=GREEDY, backend="webgpu", adapter=need_driver("llvmpipe"))
     want = answers.alone("webgpu greedy", case)
     got = asyncio.run(SITUATIONS[situation](replace(case, answer=tuple(i for i, _ in want))))

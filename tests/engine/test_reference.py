@@ -1,4 +1,4 @@
-"""The engine over the NumPy reference: neither chunks, nor company, nor the engine itself change a bit."""
+"""The engine over the NumPy reference: chunks, batches and the engine itself change no bit."""
 
 from __future__ import annotations
 
@@ -57,29 +57,29 @@ def test_chunks_without_an_output_lead_to_the_same_answer(path: Path, llm: LLM, 
 
 
 def test_full_forward_equals_prefill_and_decode(llm: LLM, whole: np.ndarray) -> None:
-    """Greedy answers, token by token, are the argmax of one full forward pass over prompt and answer."""
+    """Greedy answers, token by token, equal the argmax of one full forward pass over prompt and answer."""
     done = llm.generate(PROMPT, max_tokens=12, temperature=0.0, ignore_eos=True)
     logits = np.asarray(llm.logits(PROMPT + done.token_ids))
     n = len(PROMPT)
     assert done.token_ids == logits[n - 1 : -1].argmax(axis=1).tolist()
     assert np.array_equal(logits[:n].view(np.uint32), whole)
-    assert len(set(done.token_ids)) > 2, "a model that repeats itself would prove little"
+    assert len(set(done.token_ids)) > 2, "too few distinct tokens to prove anything"
 
 
 def test_one_by_one_equals_all_at_once(llm: LLM) -> None:
-    """Each prefix on its own: a row sees its own past and nothing else."""
+    """Each prefix alone equals its row: a row depends on its own past only."""
     whole = bits(llm, PROMPT)
     for n in (1, 2, 16, 17):
         assert np.array_equal(bits(llm, PROMPT[:n]), whole[:n])
 
 
-def test_logprob_is_that_of_the_logits(llm: LLM) -> None:
+def test_logprob_equals_the_log_softmax_of_the_logits(llm: LLM) -> None:
     (event,) = llm.stream(PROMPT, max_tokens=1, temperature=0.0, ignore_eos=True)
     last = np.asarray(llm.logits(PROMPT))[-1].astype(np.float64)
     assert event.logprob == pytest.approx(last.max() - np.log(np.exp(last).sum()), abs=1e-6)
 
 
-def test_company_does_not_change_answers(path: Path) -> None:
+def test_a_batch_does_not_change_answers(path: Path) -> None:
     prompts = [PROMPT[i : i + 3 + 2 * i] for i in range(6)]
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def test_company_does_not_change_answers(path: Path) -> None:
     asyncio.run(main())
 
 
-def test_seed_decides_a_draw_and_temperature_zero_needs_none(llm: LLM) -> None:
+def test_seed_determines_a_draw_and_greedy_ignores_it(llm: LLM) -> None:
     def draw(seed: int, temperature: float) -> list[int]:
         done = llm.generate(PROMPT, max_tokens=8, seed=seed, temperature=temperature, ignore_eos=True)
         assert done.seed == seed

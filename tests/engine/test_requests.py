@@ -1,4 +1,4 @@
-"""What is refused before it waits for anything, and what is odd but possible."""
+"""Requests that are refused at submission, and unusual valid requests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_overflow_carries_its_numbers() -> None:
         ({"timeout_s": True}, "timeout_s is True"),
     ],
 )
-def test_what_no_step_can_say_is_refused_at_once(more: dict[str, Any], words: str) -> None:
+def test_values_that_no_step_encodes_are_refused_at_once(more: dict[str, Any], words: str) -> None:
     async def work() -> None:
         engine = await engine_of()
         with pytest.raises(RequestError, match=words):
@@ -82,7 +82,7 @@ def test_what_no_step_can_say_is_refused_at_once(more: dict[str, Any], words: st
 @pytest.mark.parametrize(
     "more", [{"salt": "\ud800"}, {"priority": 10**500}, {"max_tokens": 10**50, "overflow": "stop"}]
 )
-def test_what_is_odd_and_possible_is_served(more: dict[str, Any]) -> None:
+def test_unusual_valid_requests_are_served(more: dict[str, Any]) -> None:
     async def work() -> None:
         engine = await engine_of(None, 8, 3, 32)
         for _ in range(2):
@@ -94,7 +94,7 @@ def test_what_is_odd_and_possible_is_served(more: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("choice", [-1, 1 << 32, True, "a", 1.5])
-def test_forks_need_a_choice_that_a_step_can_say(choice: Any) -> None:
+def test_forks_need_a_choice_that_a_step_encodes(choice: Any) -> None:
     async def work() -> None:
         engine = await engine_of()
         parent = engine.submit(request(PROMPT, 12))
@@ -108,7 +108,7 @@ def test_forks_need_a_choice_that_a_step_can_say(choice: Any) -> None:
 
 
 @pytest.mark.parametrize("token_ids", [[-1] * 20, [VOCAB] * 20, ["a"] * 20, [1.5] * 20])
-def test_state_of_what_is_no_token_is_refused(token_ids: Any) -> None:
+def test_state_of_invalid_token_ids_is_refused(token_ids: Any) -> None:
     async def work() -> None:
         engine = await engine_of()
         with pytest.raises(RequestError, match="outside the vocabulary"):
@@ -124,13 +124,13 @@ def test_state_of_what_is_no_token_is_refused(token_ids: Any) -> None:
 @pytest.mark.parametrize(
     ("exported", "words"),
     [
-        (ExportedState(len(PROMPT) + 1, {}, {}), "holds 14 rows of 13 tokens"),
-        (ExportedState(-1, {}, {}), "holds -1 rows"),
-        (ExportedState(8, {}, {}), "holds 0 units of kv, and its rows need 2"),
-        (ExportedState(8, {"kv": [b""] * 3}, {"kv": 0}), "holds 3 units of kv"),
+        (ExportedState(len(PROMPT) + 1, {}, {}), "has 14 rows of 13 tokens"),
+        (ExportedState(-1, {}, {}), "has -1 rows"),
+        (ExportedState(8, {}, {}), "has 0 units of kv, but its rows need 2"),
+        (ExportedState(8, {"kv": [b""] * 3}, {"kv": 0}), "has 3 units of kv"),
     ],
 )
-def test_state_that_is_not_of_these_tokens_is_refused(exported: ExportedState, words: str) -> None:
+def test_state_of_another_size_than_its_tokens_is_refused(exported: ExportedState, words: str) -> None:
     async def work() -> None:
         engine = await engine_of()
         with pytest.raises(RequestError, match=words):

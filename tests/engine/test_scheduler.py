@@ -1,4 +1,4 @@
-"""What goes into a step: budget, order, capacity, the program that is chosen."""
+"""Composition of a step: budget, order, capacity, choice of program."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def scheduler(*prompts: int, all_logits: int = 0, n_sequences: int = 3) -> Sched
 
 
 def sequence(number: int, asked: Request) -> Sequence:
-    """As an engine makes it of a request for 8 tokens."""
+    """A sequence of a request for 8 tokens."""
     return Sequence(id=number, request=asked, vocab_size=VOCAB, max_tokens=8, limit=asked.n_prompt + 8)
 
 
 def shape(batch: Batch | None) -> tuple[str, list[tuple[int, int, int]]] | None:
     """The program, and (id, rows, outputs) of each sequence."""
-    return batch and (batch.program, [(w.sequence.id, w.n_rows, w.n_outputs) for w in batch.work])
+    return batch and (batch.program, [(w.sequence.id, w.n_rows, w.n_outputs) for w in batch.scheduled])
 
 
 def advance(made: Scheduler) -> tuple[str, list[tuple[int, int, int]]] | None:
@@ -47,9 +47,9 @@ def advance(made: Scheduler) -> tuple[str, list[tuple[int, int, int]]] | None:
 
 
 def submit(made: Scheduler, batch: Batch, ordinal: int = 0) -> Step:
-    """The batch as a step that is in flight from now on."""
+    """Builds the batch's step, in flight from then on."""
     step = build_step(batch, made.state, ordinal)
-    for work in batch.work:
+    for work in batch.scheduled:
         work.sequence.submitted(work.n_rows, work.n_outputs)
     return step
 
@@ -62,11 +62,11 @@ def test_prompts_share_the_budget_in_order() -> None:
     assert advance(made) == (DECODE, [(0, 1, 1), (1, 1, 1), (2, 1, 1)])
 
 
-def test_prompt_of_one_row_still_takes_the_prompt_program() -> None:
+def test_prompt_of_one_row_uses_the_prompt_program() -> None:
     assert advance(scheduler(1)) == (MIXED, [(0, 1, 1)])
 
 
-def test_nobody_asks_for_more_than_max_tokens() -> None:
+def test_no_rows_beyond_max_tokens() -> None:
     made = scheduler(2)
     batches = [advance(made) for _ in range(9)]
     assert [batch is None for batch in batches] == [False] * 8 + [True]
@@ -94,7 +94,7 @@ def test_seat_is_kept_while_a_step_is_in_flight() -> None:
     assert made.state.is_idle
 
 
-def test_all_logits_takes_its_own_program_and_turns() -> None:
+def test_all_logits_has_its_own_program_and_turns() -> None:
     made = scheduler(12, 2, all_logits=1)
     assert advance(made) == (ALL_LOGITS, [(0, 8, 8)])
     assert advance(made) == (MIXED, [(1, 2, 1)])
@@ -103,14 +103,14 @@ def test_all_logits_takes_its_own_program_and_turns() -> None:
     assert advance(made) == (DECODE, [(1, 1, 1)])
 
 
-def test_rows_know_their_source_place_and_position() -> None:
+def test_rows_state_their_source_place_and_position() -> None:
     made = scheduler(2)
     advance(made)
     batch = made.next_batch()
     assert batch
     step = build_step(batch, made.state, 5)
     (row,) = step.rows
-    assert (row.source, row.state_row, row.positions) == (FROM_RING, 2, (2,)), "the host has not read it"
+    assert (row.source, row.state_row, row.positions) == (FROM_RING, 2, (2,)), "the host has not read this id"
     assert step.outputs == [(0, 0, 3)]
     assert step.sequences[0].groups == ((1, 0, 2), (1, 1, 2))
     assert (step.sampling, step.ordinal) == ([GREEDY.words()], 5)
@@ -121,7 +121,7 @@ def test_rows_know_their_source_place_and_position() -> None:
 
 @pytest.mark.parametrize("entry", [DECODE, MIXED])
 def test_fullest_steps_fit_their_capacity(entry: str) -> None:
-    """Every sequence takes a page in the same step: the worst case for table changes."""
+    """Every sequence allocates a page in the same step: the worst case for page-table updates."""
     made = scheduler(2, 2, 2)
     plan, fullest = make_plan(entry, LIMITS), 0
     made.admit()
@@ -137,8 +137,10 @@ def test_fullest_steps_fit_their_capacity(entry: str) -> None:
     assert fullest == 3
 
 
-def test_every_paged_group_may_take_pages_at_once() -> None:
-    """A model of full and windowed layers: each group takes a page where a sequence crosses its end."""
+def test_every_paged_group_may_allocate_pages_at_once() -> None:
+    """A model of full and windowed layers: each group allocates a page where a sequence crosses a
+    page end.
+    """
     states = (STATES[0], replace(STATES[0], name="window", kind="window"), STATES[1])
     made = Scheduler(KVCacheManager(states, context=64, n_sequences=3), LIMITS)
     for number in range(3):
@@ -158,7 +160,7 @@ def test_every_paged_group_may_take_pages_at_once() -> None:
 
 
 def test_keys_state_capacities() -> None:
-    """Besides decode, programs have room for the page tables of a whole context: here 16 pages."""
+    """Except decode, programs have capacity for the page table of a whole context: here 16 pages."""
     assert str(program_key(DECODE, LIMITS, PAGE_ROWS)) == "decode-r3-s3-o3-u3-c3-b48"
     assert str(program_key(MIXED, LIMITS, PAGE_ROWS)) == "mixed-r8-s3-o3-u21-c3-b48"
     assert str(program_key(ALL_LOGITS, LIMITS, PAGE_ROWS)) == "mixed-r8-s3-o8-u21-c3-b48+all_logits"
@@ -166,26 +168,26 @@ def test_keys_state_capacities() -> None:
 
 
 @pytest.mark.parametrize(("chunk", "parallel"), [(4, 5), (4, 0), (0, 1)])
-def test_limits_that_would_starve_are_refused(chunk: int, parallel: int) -> None:
+def test_limits_that_starve_requests_are_refused(chunk: int, parallel: int) -> None:
     with pytest.raises(RequestError, match=f"parallel is {parallel} and chunk {chunk}"):
         Limits(chunk, parallel)
 
 
-def test_higher_priority_goes_first_and_sends_a_lower_one_away() -> None:
+def test_higher_priority_goes_first_and_preempts_a_lower_one() -> None:
     made = scheduler(3, n_sequences=1)
     assert advance(made) == (MIXED, [(0, 3, 1)])
     low, high = made.running[0], sequence(1, request([5, 6], priority=1))
     made.add(high)
     made.admit()
-    assert made.next_batch() is None, "the one leaving still has a step in flight"
+    assert made.next_batch() is None, "a sequence with a step in flight was preempted"
     low.retired(3, 1)
-    made.requeue_if_idle(low)
+    made.requeue_if_preempted(low)
     assert advance(made) == (MIXED, [(1, 2, 1)])
     assert [s.id for s in made.waiting] == [0]
     assert made.n_preempted == 1
 
 
-def test_who_found_no_room_is_not_looked_at_again_before_there_is_more(
+def test_a_refused_request_is_not_retried_before_units_are_freed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = scheduler(3, 3, n_sequences=1)
@@ -199,7 +201,7 @@ def test_who_found_no_room_is_not_looked_at_again_before_there_is_more(
     monkeypatch.setattr(made.state, "allocate", allocate)
     for _ in range(4):
         advance(made)
-    assert len(asked) == 2, "once each"
+    assert len(asked) == 2, "a refused request asked again"
     first = made.running[0]
     first.n_in_flight = 0
     first.finish("stop")
@@ -209,7 +211,7 @@ def test_who_found_no_room_is_not_looked_at_again_before_there_is_more(
     assert [s.id for s in made.running] == [1]
 
 
-def test_a_newcomer_of_higher_priority_is_not_the_first_to_go() -> None:
+def test_a_new_request_of_higher_priority_is_not_preempted_first() -> None:
     made = scheduler(2, 2)
     advance(made)
     made.add(sequence(2, request([5, 6], priority=1)))
@@ -217,16 +219,16 @@ def test_a_newcomer_of_higher_priority_is_not_the_first_to_go() -> None:
     assert [s.id for s in made.running] == [2, 0, 1]
 
 
-def test_each_seat_says_anew_what_it_found() -> None:
+def test_each_allocation_resets_the_cached_rows() -> None:
     s = sequence(0, request(range(1, 9)))
     for n in (4, 0, 7):
         allocation: Any = SimpleNamespace(n_cached=n)
         s.attach(allocation)
-        assert (s.n_found, s.n_rows, s.n_done) == (n, n, n)
+        assert (s.n_hit_rows, s.n_rows, s.n_retired) == (n, n, n)
         s.detach()
 
 
-def test_equal_priority_sends_nobody_away() -> None:
+def test_equal_priority_preempts_no_sequence() -> None:
     made = scheduler(3, 3, n_sequences=1)
     advance(made)
     advance(made)
@@ -234,15 +236,15 @@ def test_equal_priority_sends_nobody_away() -> None:
     assert [s.id for s in made.waiting] == [1]
 
 
-def test_without_units_the_last_one_goes_back_and_comes_again() -> None:
-    """Two prompts of a page each in three pages: both need a second one for their fifth row."""
+def test_without_units_the_last_sequence_is_preempted_and_waits() -> None:
+    """Two prompts of a page each in three pages: both need a second page for their fifth row."""
     made = Scheduler(KVCacheManager(STATES, context=16, n_sequences=2, n_pages=3), LIMITS)
     for number in range(2):
         made.add(sequence(number, request(range(10 * number + 1, 10 * number + PAGE_ROWS + 1))))
     assert advance(made) == (MIXED, [(0, 4, 1), (1, 4, 1)])
-    assert advance(made) == (DECODE, [(0, 1, 1)]), "for the other's second page there is no unit"
+    assert advance(made) == (DECODE, [(0, 1, 1)]), "there is no unit for the second sequence's page"
     second = next(s for s in made.running if s.id == 1)
-    assert not second.is_preempted, "what is in flight may end it"
+    assert not second.is_preempted, "a sequence with a step in flight, which may end it, was preempted"
     second.retired(4, 1)
     second.accept(15, 0.0)
     assert shape(made.next_batch()) == (DECODE, [(0, 1, 1)])
@@ -250,10 +252,10 @@ def test_without_units_the_last_one_goes_back_and_comes_again() -> None:
     assert (second.n_rows, second.allocation) == (0, None)
 
 
-def test_an_atomic_prompt_is_not_cut() -> None:
+def test_an_atomic_prompt_is_not_split() -> None:
     made = scheduler(5)
     made.add(sequence(1, request(range(1, 7), is_atomic=True)))
-    assert advance(made) == (MIXED, [(0, 5, 1)]), "three rows are left, and it has six"
+    assert advance(made) == (MIXED, [(0, 5, 1)]), "an atomic prompt of six rows was split into three rows"
     assert advance(made) == (MIXED, [(0, 1, 1), (1, 6, 1)])
 
 
@@ -261,20 +263,20 @@ def test_page_tables_that_do_not_fit_a_step_wait_for_the_next() -> None:
     made = Scheduler(KVCacheManager(STATES, context=64, n_sequences=3), LIMITS)
     first = sequence(0, request(range(1, 57)))
     made.add(first)
-    while not first.n_done or first.n_prefill:
+    while not first.n_retired or first.n_prefill:
         made.admit()
         batch = made.next_batch()
         assert batch
         submit(made, batch)
-        first.retired(batch.work[0].n_rows, batch.work[0].n_outputs)
+        first.retired(batch.scheduled[0].n_rows, batch.scheduled[0].n_outputs)
         assert first.allocation
-        made.state.settle(first.allocation, first.token_ids, first.n_valid)
+        made.state.retire_rows(first.allocation, first.token_ids, first.n_valid)
     first.accept(57, 0.0)
     for number in (1, 2):
         made.add(sequence(number, request([*range(1, 57), 99])))
     batch = (made.admit(), made.next_batch())[1]
     assert batch
-    assert [work.sequence.id for work in batch.work] == [0, 1], "14 pages found, 21 changes fit"
+    assert [work.sequence.id for work in batch.scheduled] == [0, 1], "14 cached pages need updates, 21 fit"
     submit(made, batch)
     assert shape(made.next_batch()) == (MIXED, [(0, 1, 1), (1, 1, 1), (2, 1, 1)])
 
@@ -295,15 +297,15 @@ def test_drafts_are_rows_with_outputs_of_their_own() -> None:
     ]  # fmt: skip
     assert step.outputs == [(0, 0, 3), (1, 0, 4), (2, 0, 5)]
     s.retired(3, 3)
-    made.evict(s)
-    assert (s.drafts, s.allocation) == ((), None), "they were for rows that are computed anew"
+    made.preempt(s)
+    assert (s.drafts, s.allocation) == ((), None), "drafts outlived the eviction of their rows"
 
 
-def test_pace_keeps_prompts_from_those_who_generate() -> None:
+def test_pace_limits_prompt_rows_beside_decoding() -> None:
     pace = PrefillBudget(0.1)
-    assert pace.rows(512) == 512, "nothing is known yet"
-    pace.note(512, 1.024)
+    assert pace.rows(512) == 512, "the pace limits rows before any measurement"
+    pace.observe(512, 1.024)
     assert pace.rows(512) == 50
-    pace.note(10, 10.0)
-    assert pace.rows(512) == 32, "fewer would cost more than they save"
+    pace.observe(10, 10.0)
+    assert pace.rows(512) == 32, "the pace went below its minimum"
     assert pace.rows(16) == 16

@@ -1,4 +1,4 @@
-"""A model in stages keeps what all its devices promise, through everything that an engine does."""
+"""A model in stages keeps its devices' common promises in every engine situation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from camelid.loading.model_file import open_model
 
 GREEDY = {"temperature": 0.0}
 PENALISED = {"temperature": 1.2, "repeat_penalty": 3.0, "frequency_penalty": 1.0}
-HOSTED = {"temperature": 1.2, "typical_p": 0.95}  # the host draws, from the last stage's candidates
+HOSTED = {"temperature": 1.2, "typical_p": 0.95}  # the host samples from the last stage's candidates
 WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 2.0}
 ONE_AT_A_TIME = [name for name in SITUATIONS if name not in ("run ahead", "chunks of 2", "chunks of 512")]
 Answers = dict[str, Bits]
@@ -48,11 +48,11 @@ def answers() -> Answers:
 
 
 def known(answers: Answers, case: Case) -> Bits:
-    """What the case answers alone, computed once."""
+    """The answer of the case alone, computed once."""
     key = f"{case.backend} {case.cuts} {len(case.model.spec.layers)} {case.sampling} {case.kv_type}"
     if key not in answers:
         answers[key] = asyncio.run(alone(case))
-        assert len({token_id for token_id, _ in answers[key]}) > 4, "few tokens would prove little"
+        assert len({token_id for token_id, _ in answers[key]}) > 4, "too few distinct tokens"
     return answers[key]
 
 
@@ -62,10 +62,10 @@ def as_bits(bits: Bits) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("situation", ONE_AT_A_TIME)
 @pytest.mark.parametrize(("model", "cuts"), [("llama", (1, 2)), ("llama", (3,)), ("window", (2,))])
-def test_stages_on_cpu_are_cpu(
+def test_stages_on_cpu_equal_cpu(
     cases: Mapping[str, Case], answers: Answers, model: str, cuts: tuple[int, ...], situation: str
 ) -> None:
-    """Both promises to the bit, and the bits are those of one stage; penalties see every id."""
+    """Both promises to the bit, and bits equal to those of one stage; penalties cover every id."""
     whole = replace(cases[model], backend="cpu")
     want = known(answers, whole)
     staged = replace(whole, backend="+".join(["cpu"] * (len(cuts) + 1)), cuts=cuts)
@@ -79,7 +79,7 @@ def mixed(case: Case, **more: Any) -> Case:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
-def test_company_changes_no_bit(cases: Mapping[str, Case], answers: Answers, kv_type: str) -> None:
+def test_a_batch_changes_no_bit(cases: Mapping[str, Case], answers: Answers, kv_type: str) -> None:
     case = mixed(cases["llama"], kv_type=kv_type)
     got = asyncio.run(SITUATIONS["among 8 others"](case))
     assert as_bits(got) == as_bits(known(answers, case))
@@ -88,7 +88,7 @@ def test_company_changes_no_bit(cases: Mapping[str, Case], answers: Answers, kv_
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", ["prefix found", "chunks of 7", "preempted", "forked", "speculated"])
 def test_schedule_changes_little(cases: Mapping[str, Case], answers: Answers, situation: str) -> None:
-    """The same tokens, log-probabilities to five digits. Penalties look back at the prompt."""
+    """The same tokens, logprobs equal to five digits. Penalties include the prompt."""
     case = mixed(cases["llama"], sampling={**PENALISED, "temperature": 0.0})
     want = known(answers, case)
     got = asyncio.run(SITUATIONS[situation](replace(case, answer=tuple(i for i, _ in want))))
@@ -98,7 +98,7 @@ def test_schedule_changes_little(cases: Mapping[str, Case], answers: Answers, si
 
 @pytest.mark.parity
 @pytest.mark.parametrize("sampling", [GREEDY, PENALISED, HOSTED], ids=["greedy", "penalised", "hosted"])
-def test_tokens_are_those_of_cpu_alone(
+def test_tokens_equal_those_of_cpu_alone(
     cases: Mapping[str, Case], answers: Answers, sampling: dict[str, float]
 ) -> None:
     want = known(answers, replace(cases["llama"], backend="cpu", sampling=sampling))

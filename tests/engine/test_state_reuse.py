@@ -1,4 +1,4 @@
-"""Units that an allocation needs: copies and static pages, but no unfound tails."""
+"""Units of an allocation: copies and static pages count, unreachable tails do not."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ def seat_for(state: KVCacheManager, token_ids: Sequence[int]) -> CacheAllocation
 
 
 def left_behind(state: KVCacheManager, token_ids: Sequence[int]) -> None:
-    """A sequence came, computed all these rows in one step, and went."""
+    """Allocates a sequence, marks all these rows computed in one step, and frees it."""
     allocation = seat_for(state, token_ids)
     assert state.grow(allocation, allocation.n_cached, len(token_ids)) is not None
     state.advance(allocation, len(token_ids))
-    state.settle(allocation, token_ids, len(token_ids))
+    state.retire_rows(allocation, token_ids, len(token_ids))
     state.free(allocation, token_ids, len(token_ids))
 
 
 @pytest.mark.parametrize(("n_pages", "has_room"), [(3, False), (4, True)])
-def test_a_seat_needs_room_for_the_copy_of_a_page_that_another_holds(n_pages: int, has_room: bool) -> None:
-    """Two full pages and one that is not are found; who comes second cannot go on writing to that one."""
+def test_an_allocation_counts_the_copy_of_a_shared_page(n_pages: int, has_room: bool) -> None:
+    """Two full pages and a partial one are found; the second sequence must copy the partial page before it
+    writes.
+    """
     state = KVCacheManager(STATES, context=20, n_sequences=2, n_pages=n_pages)
     left_behind(state, TOKENS[:10])
     first = seat_for(state, TOKENS[:12])
@@ -43,16 +45,16 @@ def test_a_seat_needs_room_for_the_copy_of_a_page_that_another_holds(n_pages: in
         assert change and [copy[3] for copy in change.copies] == [2]
 
 
-def test_a_tail_that_another_took_the_place_of_is_free_at_once() -> None:
-    """It could not be found any longer, and would take the room of what can."""
+def test_a_replaced_tail_is_freed_at_once() -> None:
+    """The replaced tail can no longer be found; it would occupy units of reachable rows."""
     state = KVCacheManager(STATES, context=20, n_sequences=2)
     left_behind(state, [1, 2, 3])
     left_behind(state, [7, 8])
     assert state.n_cached == 1
-    assert state.find([7, 8, 9], "").n_rows == 2
+    assert state.match_prefix([7, 8, 9], "").n_rows == 2
 
 
-def test_a_seat_needs_room_for_its_static_pages() -> None:
+def test_an_allocation_counts_its_static_pages() -> None:
     cross = StateSpec("cross", "static", (0, 1), (("k", 6), ("v", 6)), PAGE_ROWS)
     state = KVCacheManager((*STATES, cross), context=20, n_sequences=2, n_pages=3)
     first = state.allocate(TOKENS[:4], static_rows=2 * PAGE_ROWS + 1)

@@ -10,7 +10,7 @@ TEMPLATE = "{repo_id}/resolve/{revision}/{filename}"
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """The hub at this address, as HF_ENDPOINT names it before huggingface_hub is imported."""
+    """Points HF_ENDPOINT at this address before huggingface_hub is imported."""
     monkeypatch.setattr(f"{CONSTANTS}.ENDPOINT", url)
     monkeypatch.setattr(f"{CONSTANTS}.HUGGINGFACE_CO_URL_TEMPLATE", f"{url}/{TEMPLATE}")
 

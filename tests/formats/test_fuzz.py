@@ -1,4 +1,4 @@
-"""A short run of what `make fuzz` does for minutes: damaged files give clear errors, cheaply."""
+"""A short run of `make fuzz`: damaged files raise clear errors at low cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from camelid.errors import ModelFormatError
 pytestmark = pytest.mark.faults
 
 SLOW_OR_LARGE = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
-# Of the cases, how many must be read and how many refused, so that the run cannot come to nothing.
+# Least number of cases that must be read, and that must be refused, so that the run proves both.
 LEAST = 1
 
 
@@ -33,8 +33,8 @@ def traced() -> Iterator[None]:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("n_cases", share_of([100, 250]))
-def test_damaged_files_give_clear_errors(target: Target, n_cases: int) -> None:
-    """The same cases each time, and more from hypothesis, which also shrinks what it finds."""
+def test_damaged_files_raise_clear_errors(target: Target, n_cases: int) -> None:
+    """A fixed set of cases, and hypothesis's, which it also shrinks."""
     kinds: Counter[str] = Counter()
     for n in range(n_cases):
         _, outcome = run_case(target, Random(f"{target.name}/{n}"))
@@ -83,7 +83,9 @@ def test_planted_faults_are_found(name: str) -> None:
     assert why in outcome.why
 
 
-def test_the_command_counts_and_keeps(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_the_command_counts_cases_and_stores_findings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
     monkeypatch.setattr("tests.fuzz.__main__.KEPT", tmp_path)
     bad = Target("bad one", lambda rng: b"bytes", lambda data: {}["x"])
     tracemalloc.stop()
@@ -93,5 +95,5 @@ def test_the_command_counts_and_keeps(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert [path.read_bytes() for path in tally.findings.values()] == [b"bytes"]
 
 
-def test_a_read_file_is_no_error() -> None:
+def test_a_readable_file_is_no_finding() -> None:
     assert judge(Target("t", lambda rng: b"", len), b"") == ("read", "")

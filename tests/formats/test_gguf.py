@@ -1,4 +1,4 @@
-"""The GGUF parser on well-formed files; the gguf package writes and reads them for comparison."""
+"""The GGUF parser on well-formed files, written and read for comparison by the gguf package."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def oracle_metadata(fields: Iterable[Any]) -> dict[str, Any]:
 
 
 def asks_of(data: bytes) -> tuple[Gguf, list[tuple[int, int]]]:
-    """Parse `data` and note each range asked for."""
+    """Parses `data` and records each requested range."""
     steps, asks = read_gguf(len(data)), []
     try:
         ask = next(steps)
@@ -93,7 +93,7 @@ def test_strings_and_empty_arrays(tmp_path: Path) -> None:
 def test_tensors_of_every_shape_and_type(alignment: int | None, tmp_path: Path) -> None:
     names = [
         kind for kind in gguf.GGMLQuantizationType if kind.name != "Q8_1"
-    ]  # whose size the package mistakes
+    ]  # the package miscalculates its size
 
     def fill(writer: gguf.GGUFWriter) -> None:
         if alignment:
@@ -139,13 +139,13 @@ def test_a_tiny_llama_holds_the_weights_it_returned(tmp_path: Path) -> None:
     assert got.tensors["blk.1.attn_k.weight"].shape == (128, 256)
 
 
-@pytest.mark.slow  # it is the gguf package's reader that takes seconds
+@pytest.mark.slow  # seconds in the gguf package's reader
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", share_of(VOCABS, 2))
 def test_real_vocabularies(name: str, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shared / f"data/vocab/{name}.gguf"
     got = open_gguf(path)
-    # The package's reader takes a million views of its file, each dear if that is a memmap.
+    # The package makes a million views of its file, each slow on a memmap.
     monkeypatch.setattr(np, "memmap", lambda path, mode: np.fromfile(path, np.uint8))
     fields = gguf.GGUFReader(path).fields.values()
     assert got.tensors == {}
@@ -163,9 +163,9 @@ def header_of_strings(n: int, tmp_path: Path) -> bytes:
     ).read_bytes()
 
 
-def test_asks_are_few_in_order_and_inside_the_file(tmp_path: Path) -> None:
+def test_reads_are_few_in_order_and_inside_the_file(tmp_path: Path) -> None:
     header = header_of_strings(150_000, tmp_path)
-    data = header + bytes(10 << 20)  # as if weights followed
+    data = header + bytes(10 << 20)  # stands in for weights
     got, asks = asks_of(data)
     assert len(got.get("tokenizer.ggml.tokens", list[str])) == 150_000
     assert [offset for offset, _ in asks] == [sum(length for _, length in asks[:i]) for i in range(len(asks))]
@@ -174,10 +174,10 @@ def test_asks_are_few_in_order_and_inside_the_file(tmp_path: Path) -> None:
     assert sum(asks_of(header)[1][-1]) == len(header)
 
 
-def test_one_long_string_is_one_ask(tmp_path: Path) -> None:
+def test_one_long_string_is_one_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.gguf", lambda writer: writer.add_string("x", "y" * (5 << 20)))
     data = path.read_bytes()
-    got, asks = asks_of(data + bytes(10 << 20))  # as if weights followed
+    got, asks = asks_of(data + bytes(10 << 20))  # stands in for weights
     assert got.metadata["x"] == "y" * (5 << 20)
     end = 24 + 45 + 21 + (5 << 20)  # counts, general.architecture, x and its text
     assert [sum(ask) for ask in asks] == [64 << 10, end]
@@ -194,12 +194,10 @@ def test_strings_take_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Source, "need", counted)
     _, asks = asks_of(header_of_strings(150_000, tmp_path))
-    assert calls < 30 + 2 * len(
-        asks
-    )  # a generator per string would be 150,000 of them, and ten times the time
+    assert calls < 30 + 2 * len(asks)  # a generator per string: 150,000 generators, ten times slower
 
 
-def test_fetch_reads_what_open_reads(tmp_path: Path) -> None:
+def test_fetch_equals_open(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     write_tiny_llama(path, seed=2)
     data = path.read_bytes()
@@ -211,7 +209,7 @@ def test_fetch_reads_what_open_reads(tmp_path: Path) -> None:
     assert asyncio.run(fetch_gguf(read, len(data), str(path))) == open_gguf(path)
 
 
-def test_bytes_that_are_not_utf8_survive_in_values(tmp_path: Path) -> None:
+def test_invalid_utf8_survives_in_values(tmp_path: Path) -> None:
     path = write(tmp_path / "a.gguf", lambda writer: writer.add_array("x", ["ab", "cd"]))
     path.write_bytes(path.read_bytes().replace(b"ab", b"\xff\xc3"))
     words = open_gguf(path).get("x", list[str])

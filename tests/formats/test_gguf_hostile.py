@@ -1,4 +1,4 @@
-"""Broken and hostile GGUF files: each check fails for its own reason, in bounded memory and time."""
+"""Broken and hostile GGUF files: each check fails with its own error, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.faults
 TWO_FLOATS = [tensor(b"a", 2), tensor(b"b", 2, offset=32)]
 
 
-def test_the_pattern_of_these_files_is_good() -> None:
+def test_the_undamaged_file_is_valid() -> None:
     got = parse(GOOD)
     assert got.metadata["x.words"] == ["", "one", "två"]
     assert got.tensors["b"].shape == (2, 32)
@@ -51,7 +51,7 @@ def tail(start: bytes) -> bytes:
 
 
 def k(type_id: int, value: bytes) -> bytes:
-    """A file whose only metadata entry is `k`."""
+    """A file with the single metadata entry `k`."""
     return file([entry(b"k", type_id, value)], [])
 
 
@@ -148,7 +148,7 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "values overflow": (t(tensor(b"a", 2**32, 2**32)), "overflows: 18446744073709551616 values"),
     "negative dim": (t(tensor(b"a", 2**64 - 1)), "overflows: 18446744073709551615 values"),
     "bytes overflow": (t(tensor(b"a", 2**61)), "overflows: 9223372036854775808 bytes"),
-    # CVE-2025-53630 and CVE-2026-27940: sums and products that wrap around 2^64 to something small.
+    # CVE-2025-53630 and CVE-2026-27940: sums and products that wrap around 2^64 to a small number.
     "product wraps to 0": (t(tensor(b"a", 2**32, 2**32, 2**32, 2**32)), "a: shape .* overflows"),
     "product wraps to 4": (t(tensor(b"a", 2**62 + 1, 4)), "a: shape .* overflows"),
     "bytes wrap": (t(tensor(b"a", 2**62)), "overflows: 18446744073709551616 bytes"),
@@ -178,7 +178,7 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
         "a: its data ends at byte 68, the file at 63",
     ),
 }
-# In a file that claims to be of 1 TiB, so that "past the end" is not what refuses it.
+# In a file with a declared size of 1 TiB, so that the check "past the end" passes.
 CASES_OF_1_TIB: dict[str, tuple[bytes, str]] = {
     "long string": (k(STRING, u64(2**24 + 1)), "k: a string of 16777217 bytes; at most 16777216"),
     "2^64 string": (k(STRING, u64(2**64 - 1)), "k: a string of 18446744073709551615 bytes; at most"),
@@ -209,14 +209,14 @@ def test_each_check(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, (data, _) in CASES.items() if data[:8] == b"GGUF\3\0\0\0"])
-def test_version_2_is_checked_alike(name: str) -> None:
+def test_version_2_has_the_same_checks(name: str) -> None:
     data, message = CASES[name]
     with pytest.raises(ModelFormatError, match=message):
         parse(b"GGUF\2" + data[5:])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_file_and_a_remote_file_are_checked_alike(name: str, tmp_path: Path) -> None:
+def test_local_and_remote_files_have_the_same_checks(name: str, tmp_path: Path) -> None:
     data, message = CASES[name]
     path = tmp_path / "m.gguf"
     path.write_bytes(data)
@@ -257,7 +257,7 @@ def test_other_versions_are_refused_by_name(version: int, advice: str) -> None:
 
 
 @pytest.mark.parametrize(("type_id", "message"), [(4, "q4_2. is retired"), (99, "id 99; known: f32")])
-def test_types_that_are_not_live(type_id: int, message: str) -> None:
+def test_retired_and_unknown_types_are_refused(type_id: int, message: str) -> None:
     with pytest.raises(UnsupportedModelError, match=f"^m.gguf: blk.0: .*{message}") as caught:
         parse(t(tensor(b"blk.0", 2, type_id=type_id)))
     assert caught.value.facts["tensor"] == "blk.0"
@@ -281,14 +281,14 @@ def outcome(data: bytes) -> str:
 
 
 def damaged(rng: random.Random) -> bytes:
-    """One to eight bytes flipped to odd values, sometimes cut short, in the header more often than not."""
+    """One to eight bytes replaced by unusual values, sometimes truncated, mostly in the header."""
     data = bytearray(GOOD)
     for _ in range(rng.choice((1, 1, 2, 8))):
         data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
     return bytes(data[: rng.randrange(len(data))] if rng.random() < 0.1 else data)
 
 
-def test_flipped_bytes_give_clear_errors_in_bounded_memory() -> None:
+def test_flipped_bytes_raise_clear_errors_in_bounded_memory() -> None:
     rng = random.Random(20)
     tracemalloc.start()
     seen = {outcome(damaged(rng)) for _ in range(2000)}
@@ -309,9 +309,9 @@ def test_false_lengths_allocate_nothing(name: str) -> None:
     assert peak < 1 << 20
 
 
-def test_a_header_is_held_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_over_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = k(STRING, u64(100) + bytes(100))
-    monkeypatch.setattr("camelid.formats.source.MAX_HEADER_BYTES", 145)  # where the entry ends
+    monkeypatch.setattr("camelid.formats.source.MAX_HEADER_BYTES", 145)  # the end of the entry
     parse(data + bytes(9))
     monkeypatch.setattr("camelid.formats.source.MAX_HEADER_BYTES", 144)
     with pytest.raises(ModelFormatError, match="the header is larger than 144 bytes"):
@@ -342,7 +342,7 @@ def test_a_read_of_the_wrong_length_is_an_error(extra: int) -> None:
 
 
 @pytest.mark.parametrize(("magic", "hint"), LOOKALIKES)
-def test_every_hint_is_given(magic: bytes, hint: str) -> None:
+def test_every_hint_occurs(magic: bytes, hint: str) -> None:
     with pytest.raises(ModelFormatError) as caught:
         parse(tail(magic))
     assert hint in str(caught.value)

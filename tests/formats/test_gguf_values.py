@@ -1,4 +1,4 @@
-"""Kinds that metadata values take when none is named."""
+"""Inferred kinds of metadata values."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_kinds_are_inferred(item: Any, kind: str) -> None:
         ([HUGE], "an integer of 16610 bits"),
     ],
 )
-def test_kinds_that_cannot_be_inferred(item: Any, message: str) -> None:
+def test_values_without_a_kind_are_refused(item: Any, message: str) -> None:
     with pytest.raises(ModelFormatError, match=message):
         infer_kinds({"k": item})

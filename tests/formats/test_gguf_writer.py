@@ -1,4 +1,4 @@
-"""Files that Camelid writes: the gguf package reads them, and rewriting changes no byte."""
+"""Files written by Camelid: the gguf package reads them, and rewriting changes no byte."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ METADATA: dict[str, MetadataValue] = {
     "x.i64": -(2**63),
     "x.f32": -math.inf,
     "x.f64": 5e-324,
-    "x.f32s": [0.5] * 20_000,  # more than one piece
+    "x.f32s": [0.5] * 20_000,  # more than one chunk
     "x.i64s": list(range(-9000, 9000)),
 }
 KINDS = {
@@ -64,7 +64,7 @@ def from_file(tensor: GgufTensor, path: Path) -> TensorOut:
 
 
 def rewrite(source: Path, target: Path, **changes: Any) -> Gguf:
-    """Read a file and write it again."""
+    """Reads a file and writes it again."""
     got = open_gguf(source)
     tensors = [from_file(tensor, source) for tensor in got.tensors.values()]
     options: dict[str, Any] = {"version": got.version, "alignment": got.alignment, **changes}
@@ -84,9 +84,9 @@ def tensors_of_every_type(rng: np.random.Generator) -> dict[str, tuple[TensorOut
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("alignment", [None, 1, 8, 64, 4096])
-def test_the_gguf_package_reads_what_is_written(alignment: int | None, tmp_path: Path) -> None:
+def test_the_gguf_package_reads_written_files(alignment: int | None, tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
-    # The package mistakes the size of q8_1, lacks q2_0, and stops at empty arrays and at bytes not UTF-8.
+    # The package miscalculates q8_1, lacks q2_0, and fails for empty arrays and invalid UTF-8.
     made = tensors_of_every_type(np.random.default_rng(1))
     made = {name: made[name] for name in made if name not in {"t.q8_1", "t.q2_0"}}
     metadata = {key: value for key, value in METADATA.items() if key not in {"x.none", "x.bytes"}}
@@ -112,7 +112,7 @@ def test_the_gguf_package_reads_what_is_written(alignment: int | None, tmp_path:
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("alignment", [1, 32, 128])
-def test_reading_gives_what_was_written(version: int, alignment: int, tmp_path: Path) -> None:
+def test_written_files_are_read_back(version: int, alignment: int, tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     made = tensors_of_every_type(np.random.default_rng(2))
     tensors = [tensor for tensor, _ in made.values()]
@@ -147,14 +147,14 @@ def test_cria_is_rewritten_byte_for_byte(checkout: Path, tmp_path: Path) -> None
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", ["bert-bge", "gpt-2", "llama-spm"])
-def test_real_vocabularies_are_rewritten_but_for_padding(name: str, shared: Path, tmp_path: Path) -> None:
+def test_real_vocabularies_are_rewritten_except_padding(name: str, shared: Path, tmp_path: Path) -> None:
     source = shared / f"data/vocab/{name}.gguf"
     rewrite(source, tmp_path / "b.gguf")
     data = source.read_bytes()
     assert (tmp_path / "b.gguf").read_bytes() == data + bytes(-len(data) % 32)
 
 
-def test_a_file_can_be_rewritten_in_its_own_place(tmp_path: Path) -> None:
+def test_a_file_can_be_rewritten_in_place(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     write_tiny_llama(path, seed=5)
     before = path.read_bytes()
@@ -247,7 +247,7 @@ BAD: dict[str, tuple[list[TensorOut], dict[str, Any], str]] = {  # name: (tensor
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", BAD)
-def test_each_rule_holds_before_a_file_appears(name: str, tmp_path: Path) -> None:
+def test_each_rule_is_checked_before_a_file_is_created(name: str, tmp_path: Path) -> None:
     tensors, options, message = BAD[name]
     with pytest.raises(ModelFormatError, match=message) as caught:
         attempt(tmp_path / "a.gguf", *tensors, **options)
@@ -273,7 +273,7 @@ def test_limits_of_gibibytes(
 
 
 @pytest.mark.faults
-def test_names_that_are_not_known(tmp_path: Path) -> None:
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModelError, match="t: unknown tensor type 'Q8_0'; known: f32"):
         attempt(tmp_path / "a.gguf", one(type="Q8_0"))
     with pytest.raises(UnsupportedModelError, match="GGUF version 1 is not written, only 2 and 3"):
@@ -282,7 +282,7 @@ def test_names_that_are_not_known(tmp_path: Path) -> None:
 
 
 def test_progress_and_memory(tmp_path: Path) -> None:
-    """64 MiB of tensors in chunks of 1 MiB pass through less than 4 MiB."""
+    """64 MiB of tensors in chunks of 1 MiB need less than 4 MiB of memory."""
     chunk = bytes(1 << 20)
     tensors = [TensorOut(f"t{i}", "f32", (1 << 22,), lambda: (chunk for _ in range(16))) for i in range(4)]
     seen: list[tuple[str, int, int]] = []
@@ -298,7 +298,7 @@ def test_progress_and_memory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """The system refuses files over 1 MiB, as it does when a quota or a disk is full."""
+    """The system refuses files over 1 MiB, as for a quota or a full disk."""
     resource = pytest.importorskip("resource", reason="not on this platform: no limit on a file's size")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
@@ -307,7 +307,7 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.faults
-def test_a_full_disk_is_one_error_and_leaves_nothing(small_files: None, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_error_and_leaves_no_file(small_files: None, tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(b"the old file")
     big = TensorOut("t", "f32", (1 << 20,), pieces(bytes(4 << 20), 1 << 16))
@@ -336,7 +336,7 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
         ("n" * 300, "cannot be written: File name too long"),
     ],
 )
-def test_paths_that_cannot_be_written(name: str, message: str, tmp_path: Path) -> None:
+def test_unwritable_paths_are_refused(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ModelFormatError, match=message):
@@ -351,7 +351,7 @@ def cut_short() -> Iterator[bytes]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("chunks", "error"), [(cut_short, KeyboardInterrupt), (lambda: [None], TypeError)])
-def test_what_interrupts_writing_passes_and_leaves_nothing(
+def test_an_interrupted_write_raises_and_leaves_no_file(
     chunks: Callable[[], Any], error: type[BaseException], tmp_path: Path
 ) -> None:
     with pytest.raises(error):
@@ -360,7 +360,7 @@ def test_what_interrupts_writing_passes_and_leaves_nothing(
 
 
 @pytest.mark.faults
-def test_a_source_that_cannot_be_read_is_not_called_unwritable(tmp_path: Path) -> None:
+def test_an_unreadable_source_is_not_reported_as_unwritable(tmp_path: Path) -> None:
     missing = from_file(GgufTensor("t", "f32", (2, 3), 0, 24), tmp_path / "gone")
     with pytest.raises(FileNotFoundError):
         attempt(tmp_path / "a.gguf", missing)

@@ -1,4 +1,4 @@
-"""Directories as Hugging Face lays them out, written with the safetensors package."""
+"""Directories in Hugging Face's layout, written with the safetensors package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_single(folder: Path, seed: int = 0) -> Arrays:
 
 
 def write_shards(folder: Path, *, max_bytes: int = 60) -> Arrays:
-    """Shards and an index, split as huggingface_hub splits a model."""
+    """Writes shards and an index, split like huggingface_hub."""
     made = arrays()
     write_json(folder / "config.json", CONFIG)
     split = split_state_dict_into_shards_factory(
@@ -86,14 +86,14 @@ def test_shards(tmp_path: Path) -> None:
     assert len({tensor.file for tensor in got.tensors.values()}) >= 3
 
 
-def test_a_single_file_goes_before_an_index(tmp_path: Path) -> None:
+def test_a_single_file_takes_precedence_over_an_index(tmp_path: Path) -> None:
     write_shards(tmp_path)
     want = write_single(tmp_path, seed=5)
     check_tensors(open_hf(tmp_path), want)
 
 
-def test_the_hub_cache_is_made_of_links(tmp_path: Path) -> None:
-    """snapshots/x/name -> ../../blobs/hash, as huggingface_hub lays it out."""
+def test_symbolic_links_of_the_hub_cache(tmp_path: Path) -> None:
+    """snapshots/x/name -> ../../blobs/hash, huggingface_hub's layout."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "x"
     for folder in (blobs, snapshot):
         folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_a_tokenizer_needs_no_weights(tmp_path: Path) -> None:
 
 
 def test_files_are_read_one_at_a_time(tmp_path: Path) -> None:
-    """200 shards with at most 40 files open at once."""
+    """200 shards with at most 40 open files."""
     resource = pytest.importorskip("resource", reason="not on this platform: no limit on open files")
     made = {f"t{i}": np.zeros(1, np.float32) for i in range(200)}
     write_json(tmp_path / "config.json", CONFIG)
@@ -154,7 +154,7 @@ def test_files_are_read_one_at_a_time(tmp_path: Path) -> None:
     weight_map = {name: f"{name}.safetensors" for name in made}
     write_json(tmp_path / "model.safetensors.index.json", {"weight_map": weight_map})
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = os.dup(0)  # the limit is on a descriptor's number: the lowest free one tells how many are open
+    highest = os.dup(0)  # lowest free descriptor: the limit bounds its number
     os.close(highest)
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 40, limits[1]))
     try:

@@ -1,4 +1,4 @@
-"""Broken and hostile Hugging Face directories: each check fails for its own reason and names the file."""
+"""Broken and hostile Hugging Face directories: each check fails with its own error and names the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def save(folder: Path, file: str, *names: str) -> None:
 
 
 def put(file: str, data: bytes | str | Any = b"") -> Fill:
-    """Write a file: bytes and text as they are, anything else as JSON."""
+    """Writes a file: bytes and text unchanged, other values as JSON."""
     text = data if isinstance(data, bytes | str) else json.dumps(data)
     return lambda folder: (folder / file).write_bytes(text.encode() if isinstance(text, str) else text)
 
@@ -67,7 +67,7 @@ def sharded(folder: Path) -> None:
 
 
 def nothing(folder: Path) -> None:
-    """An empty directory."""
+    """Leaves the directory empty."""
 
 
 def bare(folder: Path) -> None:
@@ -75,7 +75,7 @@ def bare(folder: Path) -> None:
 
 
 def shard_at(name: Any) -> Fill:
-    """An index whose first tensor lies in a file of this name."""
+    """An index whose first tensor is in a file of this name."""
     return index(a=name, b=SHARDS[0], c=SHARDS[1])
 
 
@@ -209,7 +209,7 @@ def test_each_check(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [single, sharded])
-def test_the_patterns_are_good(make: Fill, tmp_path: Path) -> None:
+def test_the_undamaged_directories_are_valid(make: Fill, tmp_path: Path) -> None:
     make(tmp_path)
     assert open_hf(tmp_path).tensors.keys() >= {"a", "b"}
 
@@ -239,7 +239,7 @@ UNSUPPORTED: dict[str, tuple[Fill, Fill, str]] = {
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_what_is_not_read_is_named(name: str, tmp_path: Path) -> None:
+def test_unsupported_files_are_named(name: str, tmp_path: Path) -> None:
     make, change, message = UNSUPPORTED[name]
     make(tmp_path)
     change(tmp_path)
@@ -256,7 +256,7 @@ def test_an_adapter_beside_its_model_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_pickle_beside_the_model_is_never_opened(tmp_path: Path) -> None:
-    """A pipe would block whoever opened it."""
+    """Opening it would block: it is a pipe."""
     single(tmp_path)
     if not hasattr(os, "mkfifo"):
         pytest.skip("not on this platform: no named pipes")
@@ -266,8 +266,8 @@ def test_a_pickle_beside_the_model_is_never_opened(tmp_path: Path) -> None:
     assert got.files.keys() == {"config.json", "model.safetensors"}
 
 
-def test_links_out_of_the_directory_cannot_be_named_by_an_index(tmp_path: Path) -> None:
-    """A link that the directory itself holds is its owner's choice; a path inside a file is not."""
+def test_an_index_cannot_name_paths_outside_the_directory(tmp_path: Path) -> None:
+    """A link in the directory is its owner's choice; a path inside a file is not."""
     outside, folder = tmp_path / "outside", tmp_path / "model"
     outside.mkdir()
     folder.mkdir()
@@ -285,14 +285,14 @@ def test_links_out_of_the_directory_cannot_be_named_by_an_index(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "message"), [("x/y", "there is no such directory"), ("file", "this is a file")]
 )
-def test_paths_that_are_no_directories(name: str, message: str, tmp_path: Path) -> None:
+def test_paths_other_than_directories_are_refused(name: str, message: str, tmp_path: Path) -> None:
     put("file")(tmp_path)
     with pytest.raises(ModelFormatError, match=message):
         open_hf(tmp_path / name)
 
 
-def test_files_over_their_bound_are_not_read(tmp_path: Path) -> None:
-    """Sparse files, a byte too large: none of them is held in memory whole and parsed."""
+def test_files_over_their_limit_are_not_read(tmp_path: Path) -> None:
+    """Sparse files one byte over the limit: none is read into memory and parsed."""
     rows = [hf_config.CONFIG, hf_config.GENERATION, hf_config.SPECIAL_TOKENS, hf_config.TOKENIZER_CONFIG]
     limits = {row.name: row.max_bytes for row in rows} | {
         INDEX: hf_weights.MAX_INDEX_BYTES,

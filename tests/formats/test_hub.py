@@ -1,4 +1,4 @@
-"""Fetching from a hub: huggingface_hub's own client against a hub on loopback."""
+"""Fetching from a hub: the real huggingface_hub client against a hub on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
 
 
 @pytest.mark.conformance
-def test_fetched_file_is_where_other_tools_find_it(hub: Hub, tmp_path: Path) -> None:
+def test_fetched_file_is_in_the_shared_cache(hub: Hub, tmp_path: Path) -> None:
     commit = hub.add("o/r", {"m-Q8_0.gguf": DATA, "README.md": b"x"})
     heard: list[tuple[str, int, int]] = []
     fetched, said = pull("o/r:q8_0", tmp_path, progress=lambda *words: heard.append(words))
@@ -81,7 +81,7 @@ def test_parts_that_a_repository_lacks_are_named_before_a_byte_is_fetched(hub: H
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
-def test_offline_model_without_all_parts_is_not_whole(hub: Hub, tmp_path: Path, gone: int) -> None:
+def test_offline_model_without_all_parts_is_incomplete(hub: Hub, tmp_path: Path, gone: int) -> None:
     hub.add("o/r", {name: DATA[i:] for i, name in enumerate(THREE)})
     fetched, _ = pull("o/r", tmp_path)
     fetched.files[gone].unlink()
@@ -89,7 +89,7 @@ def test_offline_model_without_all_parts_is_not_whole(hub: Hub, tmp_path: Path, 
     assert pull("o/r", tmp_path)[0].files == fetched.files
 
 
-def test_default_quant_is_said_aloud(hub: Hub, tmp_path: Path) -> None:
+def test_default_quant_is_reported(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m-Q8_0.gguf": DATA, "m-F16.gguf": DATA + b"x"})
     fetched, said = pull("o/r", tmp_path)
     assert fetched.path.name == "m-Q8_0.gguf"
@@ -126,13 +126,13 @@ def test_stopped_fetch_leaves_a_partial_file_that_the_next_one_resumes(hub: Hub,
     assert not partials(tmp_path)
 
 
-def test_server_without_ranges_sends_all_of_it_again(hub: Hub, tmp_path: Path) -> None:
+def test_server_without_ranges_restarts_the_download(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     hub.cut_after, hub.ignores_range = [200_000], True
     assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
 
 
-def test_partial_file_that_is_too_long_is_begun_again(hub: Hub, tmp_path: Path) -> None:
+def test_oversized_partial_file_is_restarted(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
     (blobs / f"{sha256(DATA)}.incomplete").write_bytes(DATA + b"more")
@@ -140,7 +140,7 @@ def test_partial_file_that_is_too_long_is_begun_again(hub: Hub, tmp_path: Path) 
 
 
 @pytest.mark.faults
-def test_connection_that_never_brings_a_byte_is_given_up(
+def test_connection_without_data_is_abandoned(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
@@ -149,7 +149,7 @@ def test_connection_that_never_brings_a_byte_is_given_up(
     error = refused("o/r", tmp_path)
     assert isinstance(error, FetchError)
     assert error.reason == "network"
-    assert len(hub.downloads()) == 6  # one that brought something, five that did not
+    assert len(hub.downloads()) == 6  # one that delivered bytes, five that did not
     assert partials(tmp_path)[0].stat().st_size == 1 << 16  # whole chunks
 
 
@@ -167,7 +167,7 @@ def test_damaged_download_is_deleted_and_named(hub: Hub, tmp_path: Path) -> None
 
 
 @pytest.mark.faults
-def test_file_of_another_size_than_listed_is_refused(hub: Hub, tmp_path: Path) -> None:
+def test_file_of_unlisted_size_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     hub.claimed_size = len(DATA) + 5
     error = refused("o/r", tmp_path)
@@ -175,7 +175,7 @@ def test_file_of_another_size_than_listed_is_refused(hub: Hub, tmp_path: Path) -
 
 
 @pytest.mark.faults
-def test_damaged_partial_file_is_not_believed(hub: Hub, tmp_path: Path) -> None:
+def test_damaged_partial_file_is_detected(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
     (blobs / f"{sha256(DATA)}.incomplete").write_bytes(bytes(1000))
@@ -185,7 +185,7 @@ def test_damaged_partial_file_is_not_believed(hub: Hub, tmp_path: Path) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_cached_file_that_was_cut_short_is_fetched_again(hub: Hub, tmp_path: Path, name: str) -> None:
+def test_truncated_cached_file_is_fetched_again(hub: Hub, tmp_path: Path, name: str) -> None:
     hub.add("o/r", {"model.safetensors": DATA, "config.json": b"{   }"})
     path = pull("o/r", tmp_path)[0].path / name
     whole = path.read_bytes()
@@ -195,7 +195,7 @@ def test_cached_file_that_was_cut_short_is_fetched_again(hub: Hub, tmp_path: Pat
 
 
 @pytest.mark.faults
-def test_a_link_out_of_the_cache_is_replaced_and_what_it_leads_to_is_kept(hub: Hub, tmp_path: Path) -> None:
+def test_a_link_out_of_the_cache_is_replaced_and_its_target_kept(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     path = pull("o/r", tmp_path / "cache")[0].path
     (own := tmp_path / "own.gguf").write_bytes(b"somebody's own")
@@ -206,7 +206,7 @@ def test_a_link_out_of_the_cache_is_replaced_and_what_it_leads_to_is_kept(hub: H
 
 
 @pytest.mark.parametrize("revision", ["../x", "a/../b", "-x", "/x", "x/", "a\\b"])
-def test_revision_that_no_repository_has(revision: str) -> None:
+def test_invalid_revision_is_refused(revision: str) -> None:
     with pytest.raises(RequestError, match="revision"):
         fetch(f"a/b@{revision}")
 
@@ -220,7 +220,7 @@ def test_revisions_are_branches_tags_and_commits(hub: Hub, tmp_path: Path) -> No
         assert pull(f"o/r@{revision}", tmp_path, offline=True)[0].path.read_bytes() == data
 
 
-def test_branch_that_moved_is_fetched_anew(hub: Hub, tmp_path: Path) -> None:
+def test_moved_branch_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
     first = hub.add("o/r", {"m.gguf": DATA})
     assert pull("o/r", tmp_path)[0].commit == first
     second = hub.add("o/r", {"m.gguf": DATA[::-1]})
@@ -229,7 +229,7 @@ def test_branch_that_moved_is_fetched_anew(hub: Hub, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_that_fetch_at_once_fetch_once(hub: Hub, tmp_path: Path) -> None:
+def test_concurrent_fetches_download_once(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     hub.delay_s = 0.02
     threads = [
@@ -266,7 +266,7 @@ def test_load_by_hub_id(hub: Hub, default_cache: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_load_by_hub_id_a_model_in_parts(hub: Hub, default_cache: Path, tmp_path: Path) -> None:
+def test_load_a_model_in_parts_by_hub_id(hub: Hub, default_cache: Path, tmp_path: Path) -> None:
     (parts := tmp_path / "parts").mkdir()
     hub.add("o/cria", {path.name: path.read_bytes() for path in split(CRIA, parts)})
     found = [answer(model) for model in ("cria", "o/cria", "o/cria:m-00002-of-00003.gguf")]
@@ -279,7 +279,7 @@ def answer(model: str) -> str:
         return llm.generate("the llama", max_tokens=8, temperature=0.0).text
 
 
-def test_file_of_that_name_comes_before_the_hub(
+def test_local_file_takes_precedence_over_the_hub(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -290,7 +290,7 @@ def test_file_of_that_name_comes_before_the_hub(
     assert not hub.asked
 
 
-def test_event_loop_goes_on_while_a_model_is_fetched(hub: Hub, default_cache: Path) -> None:
+def test_event_loop_runs_while_a_model_is_fetched(hub: Hub, default_cache: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     hub.delay_s = 0.02
     heard: list[bool] = []
@@ -308,7 +308,7 @@ def test_event_loop_goes_on_while_a_model_is_fetched(hub: Hub, default_cache: Pa
 
 def test_cancelled_fetch_stops(hub: Hub, default_cache: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
-    hub.delay_s = 0.05  # 0.4 s for all of it
+    hub.delay_s = 0.05  # 0.4 s in total
 
     async def cancel() -> None:
         fetching = asyncio.ensure_future(afetch(HubId("o", "r")))
@@ -318,7 +318,7 @@ def test_cancelled_fetch_stops(hub: Hub, default_cache: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await fetching
 
-    asyncio.run(cancel())  # which waits for the thread
+    asyncio.run(cancel())  # waits for the thread
     assert partials(default_cache)[0].stat().st_size < len(DATA)
 
 

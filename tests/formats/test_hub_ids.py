@@ -1,4 +1,4 @@
-"""Hub ids, and which files of a repository make a model."""
+"""Hub ids, and the choice of a repository's files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from camelid.formats.hub.ids import HubId, choose_files, parse_hub_id, quant_tag
         ("", None),
     ],
 )
-def test_what_is_a_hub_id(text: str, want: HubId | None) -> None:
+def test_hub_ids(text: str, want: HubId | None) -> None:
     assert parse_hub_id(text) == want
 
 
@@ -107,7 +107,7 @@ def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
     assert (set(files), said) == (set(DIRECTORY) - left_out, "")
 
 
-def test_shards_that_a_listing_lacks_are_chosen_too() -> None:
+def test_missing_shards_are_chosen_too() -> None:
     listing = ["config.json", "model-00002-of-00003.safetensors"]
     files, _ = choose_files(listing, None, place="o/r")
     assert files == ("config.json", *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)))
@@ -133,7 +133,7 @@ def test_shards_that_a_listing_lacks_are_chosen_too() -> None:
         (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "outside the repo"),
     ],
 )
-def test_listing_that_is_refused(
+def test_refused_listings(
     listing: list[str], quant: str | None, error: type[CamelidError], words: str
 ) -> None:
     with pytest.raises(error, match=words):

@@ -1,4 +1,4 @@
-"""What stands between a hub and a fetch: rights, what is not there, the network, the disk, a wrong server."""
+"""Failures of a fetch: access rights, missing files, the network, the disk, a wrong server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from camelid.errors import ModelFormatError, RequestError
 
 @pytest.mark.faults
 @pytest.mark.parametrize("token", ["", "hf_wrong"])
-def test_gated_repository_says_how_to_get_in(
+def test_gated_repository_error_states_how_to_get_access(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     hub.add("o/r", {"m.gguf": DATA}, token="hf_right", is_gated=True)
@@ -23,11 +23,11 @@ def test_gated_repository_says_how_to_get_in(
     assert f"accept its terms at {hub.url}/o/r and set HF_TOKEN" in error.message
     monkeypatch.setenv("HF_TOKEN", "hf_right")
     assert pull("o/r", tmp_path)[0].path.read_bytes() == DATA
-    assert "authorization" not in hub.downloads()[-1], "the token went to another host"
+    assert "authorization" not in hub.downloads()[-1], "the token was sent to another host"
 
 
 @pytest.mark.faults
-def test_private_file_with_a_token_that_may_not(
+def test_private_file_with_an_unauthorized_token(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.add("o/r", {"m.gguf": DATA}, token="hf_right")
@@ -37,7 +37,7 @@ def test_private_file_with_a_token_that_may_not(
 
 
 @pytest.mark.faults
-def test_what_is_not_there_is_named(hub: Hub, tmp_path: Path) -> None:
+def test_missing_repositories_and_files_are_named(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA}, listed_only={"gone-Q8_0.gguf": DATA})
     for hub_id, words in {
         "o/none": f"no repository at {hub.url}",
@@ -50,7 +50,7 @@ def test_what_is_not_there_is_named(hub: Hub, tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_listing_that_climbs_out_is_refused_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+def test_listing_with_outside_paths_is_refused_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA, "../evil.json": b"x"})
     assert isinstance(refused("o/r", tmp_path / "cache"), ModelFormatError)
     assert not hub.downloads()
@@ -58,7 +58,7 @@ def test_listing_that_climbs_out_is_refused_before_a_byte_is_fetched(hub: Hub, t
 
 
 @pytest.mark.faults
-def test_without_network_the_cache_serves_and_says_so(
+def test_without_network_the_cache_is_used_with_a_note(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = hub.add("o/r", {"m.gguf": DATA})
@@ -76,12 +76,12 @@ def test_without_network_the_cache_serves_and_says_so(
 
 
 def closed() -> str:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with serve_hub() as gone:
         return gone.url
 
 
-def test_offline_asks_nobody(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_sends_no_request(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     error = refused("o/r", tmp_path, offline=True)
     assert (error.reason, "HF_HUB_OFFLINE" in error.message) == ("offline", True)
@@ -94,7 +94,7 @@ def test_offline_asks_nobody(hub: Hub, tmp_path: Path, monkeypatch: pytest.Monke
     assert "the cached part of o/r" in refused("o/r:Q6_K", tmp_path).message
 
 
-def test_offline_directory_without_all_shards_is_not_whole(hub: Hub, tmp_path: Path) -> None:
+def test_offline_directory_without_all_shards_is_incomplete(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", DIRECTORY)
     fetched, _ = pull("o/r", tmp_path)
     assert pull("o/r", tmp_path, offline=True)[0].files == fetched.files
@@ -103,7 +103,7 @@ def test_offline_directory_without_all_shards_is_not_whole(hub: Hub, tmp_path: P
 
 
 @pytest.mark.faults
-def test_disk_that_is_too_small_is_seen_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
+def test_missing_disk_space_is_detected_before_a_byte_is_fetched(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     hub.claimed_size = 1 << 60
     error = refused("o/r", tmp_path)
@@ -114,7 +114,7 @@ def test_disk_that_is_too_small_is_seen_before_a_byte_is_fetched(hub: Hub, tmp_p
 
 @pytest.mark.faults
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="not on this platform: no /dev/full")
-def test_disk_that_fills_up_while_fetching(hub: Hub, tmp_path: Path) -> None:
+def test_disk_that_fills_up_during_a_fetch(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     (blobs := tmp_path / "models--o--r" / "blobs").mkdir(parents=True)
     (blobs / f"{sha256(DATA)}.incomplete").symlink_to("/dev/full")
@@ -125,7 +125,7 @@ def test_disk_that_fills_up_while_fetching(hub: Hub, tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_cache_that_cannot_be_written(hub: Hub, tmp_path: Path) -> None:
+def test_unwritable_cache_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
     (tmp_path / "models--o--r").write_text("in the way")
     error = refused("o/r", tmp_path)
@@ -134,7 +134,7 @@ def test_cache_that_cannot_be_written(hub: Hub, tmp_path: Path) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("body", [b"<html>not a hub</html>", b"{}", b"[]", b'{"id": "o/r", "sha": "../x"}'])
-def test_answer_of_something_that_is_no_hub(
+def test_response_of_another_server_is_refused(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""JSON of strangers: what is allowed reads like `json.loads`; the look at its structure is exact."""
+"""Untrusted JSON: accepted text parses like `json.loads`; the structural scan is exact."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def marks(text: str) -> str:
 
 @settings(derandomize=True, deadline=None)
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 2]))
-def test_what_is_allowed_reads_like_json(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_accepted_text_parses_like_json(value: Any, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert parse(text.encode()) == value == json.loads(text)
 
@@ -69,7 +69,7 @@ def test_depth_is_exact(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
         parse(deep.replace('"\\"]"', '["\\"]"]').encode())
 
 
-def test_strings_may_hold_any_number_of_brackets() -> None:
+def test_strings_may_contain_any_number_of_brackets() -> None:
     text = "[" * 100_000 + '\\"' + "{," * 100_000
     assert parse(json.dumps({text: text}).encode()) == {text: text}
 
@@ -94,5 +94,5 @@ SHOWN: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "text"), SHOWN)
-def test_values_are_shown_short(value: Any, text: str) -> None:
+def test_values_are_shortened_in_errors(value: Any, text: str) -> None:
     assert shown(value) == text

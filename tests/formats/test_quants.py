@@ -1,4 +1,4 @@
-"""The table of tensor types against the gguf package and the block structs of llama.cpp."""
+"""The table of tensor types against the gguf package and llama.cpp's block structs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.quants import QUANTS, RETIRED, quant, quant_by_id, row_bytes
 
-# Where the package is wrong or silent, the C struct decides:
+# For types that the package lacks or has wrong, the C struct decides:
 # block_q8_1 {half d, s; int8 qs[32]}, block_q1_0 {half d; uint8 qs[16]}, block_q2_0 {half d; uint8 qs[16]}.
 FROM_C = {"q8_1": (32, 36), "q1_0": (128, 18), "q2_0": (64, 18)}
 ORACLE = {kind.name.lower(): GGML_QUANT_SIZES[kind] for kind in GGMLQuantizationType} | FROM_C

@@ -1,4 +1,4 @@
-"""The safetensors parser on well-formed files, which the safetensors package writes and reads."""
+"""The safetensors parser on well-formed files, written and read by the safetensors package."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (2, 3), (1, 2, 3, 1, 5)]
 
 
 def random_tensors(seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Every NumPy type in every shape, with names in no order and sizes that leave odd offsets."""
+    """Every NumPy type in every shape, with unordered names and sizes that leave odd offsets."""
     rng = np.random.default_rng(seed)
     made: dict[str, np.ndarray[Any, Any]] = {}
     for name, kind in NUMPY_TYPES.items():
@@ -49,7 +49,7 @@ def file_of(header: Any, data: bytes = b"") -> bytes:
 
 
 def asks_of(data: bytes) -> tuple[Safetensors, list[tuple[int, int]]]:
-    """Parse `data` and note each range asked for."""
+    """Parses `data` and records each requested range."""
     steps, asks = read_safetensors(len(data)), []
     try:
         ask = next(steps)
@@ -77,7 +77,7 @@ def test_tensors_of_every_type_and_shape(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sizes_of_dtypes_that_numpy_lacks(dtype: str) -> None:
-    """The package takes exactly the bytes that we take for 2 x 4 values, and refuses one more."""
+    """The package accepts exactly our bytes for 2 x 4 values, and refuses one more."""
     n = math.prod((2, 4)) * DTYPES[dtype] // 8
     info = {"dtype": dtype, "shape": [2, 4], "data_offsets": [0, n]}
     data = file_of({"a": info}, bytes(n))
@@ -90,7 +90,7 @@ def test_sizes_of_dtypes_that_numpy_lacks(dtype: str) -> None:
 
 
 def test_unaligned_data_and_a_padded_header() -> None:
-    """A header of odd length, padded with blanks; tensors that the header lists in another order."""
+    """A header of odd length, padded with blanks; tensors listed out of data order."""
     infos = {
         "later": {"dtype": "F32", "shape": [2], "data_offsets": [3, 11]},
         "first": {"dtype": "I8", "shape": [3], "data_offsets": [0, 3]},
@@ -114,7 +114,7 @@ def test_files_without_tensors(header: bytes) -> None:
     assert safetensors.deserialize(file_of(header)) == []
 
 
-def test_a_large_header_is_two_asks() -> None:
+def test_a_large_header_is_two_reads() -> None:
     data = save({f"blk.{i}.weight": np.zeros(1, np.float32) for i in range(5000)}) + b""
     got, asks = asks_of(data)
     assert len(got.tensors) == 5000
@@ -122,10 +122,10 @@ def test_a_large_header_is_two_asks() -> None:
     assert n > 2 << 16
     assert asks[0] == (0, 64 << 10)
     assert len(asks) == 2
-    assert sum(asks[1]) == n, "no byte of the data is asked for when the header needs more than the first ask"
+    assert sum(asks[1]) == n, "data bytes were read although the header exceeds the first read"
 
 
-def test_fetch_reads_what_open_reads(tmp_path: Path) -> None:
+def test_fetch_equals_open(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_file(random_tensors(9), path)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Broken and hostile safetensors files: each check fails for its own reason, in bounded memory and time."""
+"""Broken and hostile safetensors files: each check fails with its own error, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.faults
 
 
 def file(header: Any, data: bytes = b"", n: int | None = None) -> bytes:
-    """A file of this header (JSON text as bytes, or a value) whose length is said to be `n`."""
+    """A file of this header (JSON text as bytes, or a value) with a declared length of `n`."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if n is None else n) + text + data
 
 
 def parse(data: bytes, size: int | None = None) -> Safetensors:
-    """Parse `data` as the start of a file of `size` bytes; whatever lies beyond it reads as zeros."""
+    """Parses `data` as the start of a file of `size` bytes; all later bytes are zeros."""
     size = len(data) if size is None else size
     steps = read_safetensors(size, "m.safetensors")
     return drive(steps, lambda offset, length: data[offset : offset + length].ljust(length, b"\0"))
@@ -52,7 +52,7 @@ def a(*args: Any, **options: Any) -> bytes:
 
 
 def raw(shape: bytes = b"[2]", offsets: bytes = b"[0,8]", dtype: bytes = b'"F32"') -> bytes:
-    """The same, its fields as JSON text."""
+    """The same file, its fields as JSON text."""
     return file(b'{"a":{"dtype":%s,"shape":%s,"data_offsets":%s}}' % (dtype, shape, offsets), bytes(8))
 
 
@@ -76,7 +76,7 @@ GOOD = file(
 )
 
 
-def test_the_pattern_of_these_files_is_good() -> None:
+def test_the_undamaged_file_is_valid() -> None:
     got = parse(GOOD)
     assert got.metadata == {"format": "pt", "note": "🦙"}
     assert {name: tensor.shape for name, tensor in got.tensors.items()} == {
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "data behind": (a() + b"\0", r"the tensors end at byte \d+, the file at \d+$"),
     "data without tensors": (file(b"{}", b"\0"), "the tensors end at byte 10, the file at 11"),
 }  # fmt: skip
-# The package lets these pass; the format's text does not, or an error could not show them.
+# The package accepts these files, but the format's text forbids them, or an error could not print them.
 ONLY_OURS = {
     "blank first", "same name", "same name, escaped", "same metadata", "no name", "long name",
     "control in name", "unknown field", "65 dims",
@@ -194,18 +194,18 @@ def test_each_check(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - ONLY_OURS))
 def test_the_package_refuses_it_too(name: str) -> None:
-    """No check refuses what the format allows: its own reader says no to these as well."""
+    """No check refuses a valid file: the format's own reader refuses these, too."""
     with pytest.raises(safetensors.SafetensorError):
         safetensors.deserialize(CASES[name][0])
 
 
 @pytest.mark.parametrize("name", sorted(ONLY_OURS))
-def test_where_we_are_stricter_than_the_package(name: str) -> None:
+def test_files_refused_by_camelid_alone(name: str) -> None:
     safetensors.deserialize(CASES[name][0])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_file_and_a_remote_file_are_checked_alike(name: str, tmp_path: Path) -> None:
+def test_local_and_remote_files_have_the_same_checks(name: str, tmp_path: Path) -> None:
     data, message = CASES[name]
     path = tmp_path / "m.safetensors"
     path.write_bytes(data)
@@ -257,7 +257,7 @@ def test_a_false_length_allocates_nothing() -> None:
     assert peak < 1 << 20
 
 
-# Headers of a few MB, each made to cost far more: (text, message).
+# Headers of a few MB, each built to be expensive: (text, message).
 HEAVY: dict[str, tuple[bytes, str]] = {
     "quotes": (b'{"' + b'\\"' * 2_000_000, "not valid JSON: Unterminated string"),
     "backslashes": (b'{"' + b"\\" * 4_000_001, "not valid JSON"),

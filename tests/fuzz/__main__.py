@@ -1,6 +1,6 @@
-"""Fuzz every reader of foreign bytes: `make fuzz`, or `python -m tests.fuzz --minutes 10 [--target NAME]`.
+"""Fuzzes every reader of foreign bytes: `make fuzz`, or `python -m tests.fuzz --minutes 10 [--target NAME]`.
 
-Prints cases, outcomes, and the worst time and memory of each target. Files behind findings are kept in
+Prints cases, outcomes, and the worst time and memory of each target. Files behind findings are stored in
 build/fuzz; the exit status is 1 if there are any.
 """
 
@@ -19,12 +19,12 @@ from tests.fuzz.run import Outcome, run_case
 from tests.fuzz.targets import TARGETS, Target
 
 KEPT = Path(__file__).parents[2] / "build" / "fuzz"
-BATCH = 200  # cases of one target before the next one's turn
+BATCH = 200  # cases of one target in a row
 
 
 @dataclass
 class Tally:
-    """What happened to one target."""
+    """Outcomes of one target."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     findings: dict[str, Path] = field(default_factory=dict)
@@ -47,7 +47,9 @@ def keep(target: Target, data: bytes, n: int) -> Path:
 
 
 def fuzz(targets: list[Target], *, minutes: float, seed: int) -> dict[str, Tally]:
-    """Cases of each target in turn until the time is over. Case n of a target depends on seed and n alone."""
+    """Runs cases of each target in turn until the time limit. Case n of a target depends on seed
+    and n alone.
+    """
     tallies = {target.name: Tally() for target in targets}
     end, batch = time.monotonic() + 60 * minutes, 0
     tracemalloc.start()
@@ -63,7 +65,7 @@ def fuzz(targets: list[Target], *, minutes: float, seed: int) -> dict[str, Tally
 
 
 def show(tallies: dict[str, Tally], seconds: float, seed: int) -> int:
-    """Print the table; how many different findings there are."""
+    """Prints the table. Returns the number of distinct findings."""
     print(f"{'target':<20}{'cases':>9}  {'worst s':>8} {'worst MiB':>9}  outcomes")
     for name, tally in tallies.items():
         kinds = ", ".join(f"{kind} {n}" for kind, n in tally.kinds.most_common())
@@ -71,7 +73,7 @@ def show(tallies: dict[str, Tally], seconds: float, seed: int) -> int:
         print(f"{name:<20}{tally.kinds.total():>9}  {worst}  {kinds}")
     for name, tally in tallies.items():
         for why, path in tally.findings.items():
-            print(f"FINDING in {name}: {why}; file kept as {path}")
+            print(f"FINDING in {name}: {why}; file stored as {path}")
     n_cases = sum(tally.kinds.total() for tally in tallies.values())
     n_findings = sum(len(tally.findings) for tally in tallies.values())
     print(f"{n_cases} cases in {seconds:.0f} s, {n_findings} different findings, seed {seed}")

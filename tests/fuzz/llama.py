@@ -1,4 +1,4 @@
-"""Small llamas: with a damaged header, or well-formed with values that no model has."""
+"""Small llamas: with a damaged header, or well-formed with implausible values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Shape: TypeAlias = tuple[str, str, tuple[int, ...]]  # name, type, shape
 
 FLOATS = (math.nan, math.inf, -math.inf, 0.0, -0.0, -1.0, 1e-45, 3e38, 0.5, 1.0)
 TEXTS = ("", "llama", "gemma2", "gpt2", "none", "linear", "yarn", "longrope", "x" * 300, "\n\x1b[2J")
-ONES = struct.pack("<f", 1.0)  # as good weights as any, and valid rope factors
+ONES = struct.pack("<f", 1.0)  # valid weights, and valid rope factors
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_k", "i8", "iq2_xxs", "q8_1")
 
 
@@ -62,12 +62,12 @@ def _bytes() -> Make:
 
 
 def llama_bytes(rng: Random) -> bytes:
-    """A header with damaged bytes before weights that are whole."""
+    """A damaged header before intact weights."""
     return _bytes()(rng)
 
 
 def llama_values(rng: Random) -> bytes:
-    """A file in which every rule of GGUF holds: other values, keys gone, other shapes and types."""
+    """A file within the rules of GGUF, with changed values, missing keys, other shapes and types."""
     entries, tensors = list(tiny().entries), list(tiny().tensors)
     for _ in range(rng.choice((1, 1, 2, 3))):
         rng.choice((_other_value, _other_value, _other_value, _without))(rng, entries)

@@ -1,4 +1,4 @@
-"""Ways to damage a file: each takes a random source and the bytes, and gives other bytes."""
+"""Ways to damage a file: each maps a random source and the bytes to changed bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeAlias
 
 Make: TypeAlias = Callable[[Random], bytes]
-MAX_BYTES = 1 << 16  # hostile files are small; what they claim to hold is not
+MAX_BYTES = 1 << 16  # hostile files are small; their declared sizes are not
 
 NUMBERS = (
     0, 1, 2, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFF, 0xFFFF, 1 << 24, (1 << 30) + 1, (1 << 31) - 1, 1 << 31,
@@ -27,13 +27,13 @@ BEFORE_VALUE, AFTER_VALUE, BEFORE_BLANK = (re.compile(rx) for rx in (rb"[:,\[]",
 
 
 def flip(rng: Random, data: bytes) -> bytes:
-    """One byte becomes another."""
+    """Changes one byte."""
     at = rng.randrange(len(data))
     return data[:at] + bytes([rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))]) + data[at + 1 :]
 
 
 def number(rng: Random, data: bytes) -> bytes:
-    """A little-endian number lies over what was there."""
+    """Overwrites bytes with a little-endian number."""
     size = rng.choice((1, 2, 4, 8))
     value = rng.choice(NUMBERS) + rng.choice((0, 0, 1, -1))
     at = rng.randrange(len(data))
@@ -41,25 +41,25 @@ def number(rng: Random, data: bytes) -> bytes:
 
 
 def cut(rng: Random, data: bytes) -> bytes:
-    """The end is missing."""
+    """Cuts the end off."""
     return data[: rng.randrange(len(data))]
 
 
 def drop(rng: Random, data: bytes) -> bytes:
-    """A piece is missing."""
+    """Removes a piece."""
     at = rng.randrange(len(data))
     return data[:at] + data[at + rng.randrange(1, 40) :]
 
 
 def again(rng: Random, data: bytes) -> bytes:
-    """A piece comes again, once or many times."""
+    """Repeats a piece once or many times."""
     at = rng.randrange(len(data))
     piece = data[at : at + rng.randrange(1, 80)]
     return data[:at] + piece * rng.choice((1, 1, 2, 50)) + data[at:]
 
 
 def word(words: Sequence[bytes]) -> Callable[[Random, bytes], bytes]:
-    """A word of the format is put somewhere, over other bytes or between them."""
+    """Inserts a word of the format, over other bytes or between them."""
 
     def change(rng: Random, data: bytes) -> bytes:
         at = rng.randrange(len(data))
@@ -69,7 +69,7 @@ def word(words: Sequence[bytes]) -> Callable[[Random, bytes], bytes]:
 
 
 def token(words: Sequence[bytes]) -> Callable[[Random, bytes], bytes]:
-    """A JSON value is replaced by another, so that the text often stays well-formed."""
+    """Replaces a JSON value by another, so that the text often stays well-formed."""
 
     def change(rng: Random, data: bytes) -> bytes:
         at = rng.choice([found.end() for found in BEFORE_VALUE.finditer(data)] or [0])
@@ -80,7 +80,7 @@ def token(words: Sequence[bytes]) -> Callable[[Random, bytes], bytes]:
 
 
 def blank(rng: Random, data: bytes) -> bytes:
-    """Whitespace where JSON allows it: a change that should change nothing."""
+    """Adds whitespace where JSON allows it, which should change nothing."""
     at = rng.choice([found.end() for found in BEFORE_BLANK.finditer(data)] or [0])
     return data[:at] + rng.choice((b" ", b"\n", b"\t \r\n", b" " * 5000)) + data[at:]
 
@@ -92,7 +92,7 @@ def damaged(
     text: bool = False,
     frame: Callable[[bytes], bytes] | None = None,
 ) -> Make:
-    """Files made from `seeds` by one to four changes; `frame` puts what stays intact around them."""
+    """Applies one to four changes to one of `seeds`; `frame` adds intact bytes around the result."""
     changes = [flip, number, cut, drop, again, word(words), word(words)]
     if text:
         changes = [flip, cut, drop, again, word(words), *[token(words)] * 4, *[blank] * 2]

@@ -1,4 +1,4 @@
-"""Published models whose config.json was damaged: the golden ones, their weights never read."""
+"""Published models with a damaged config.json: the golden models; weights are not read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cases() -> tuple[HfCase, ...]:
 
 
 def config_bytes(random: Random) -> bytes:
-    """The number of a case, and its config.json, damaged or with values that others have."""
+    """A case's number, and its config.json, damaged or with values of other cases."""
     number = random.randrange(len(cases()))
     config = dict(cases()[number].config)
     for key in random.sample(sorted(config), random.randrange(3)):
@@ -42,7 +42,7 @@ def config_bytes(random: Random) -> bytes:
 
 
 def parse_published(data: bytes) -> None:
-    """Whatever is accepted lowers to a plan."""
+    """Every accepted config lowers to a plan."""
     case = cases()[data[0]]
     config = parse_object(data[1:], path="config.json", what="settings", allow_infinity=True)
     directory = HfDirectory(
@@ -71,4 +71,4 @@ def _tensors(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
 
 
 def _no_bytes(offset: int, n: int) -> bytes:
-    raise AssertionError(f"{n} bytes at {offset} were asked for")
+    raise AssertionError(f"{n} bytes at {offset} were requested")

@@ -1,4 +1,4 @@
-"""One case, judged: what it raised, how long it took and how much memory it held."""
+"""Runs one case and judges it: its error, its time and its memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.fuzz.targets import Target
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
 
-MAX_SECONDS = 2.0  # of the processor
-MAX_WAIT = 60.0  # by the clock, for a reader that waits; a busy machine takes longer than its work
+MAX_SECONDS = 2.0  # processor time
+MAX_WAIT = 60.0  # wall-clock time, for a reader that blocks; longer than the work on a busy machine
 MAX_PEAK = 64 << 20
 MAX_MESSAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`kind` is "read", an error's class, or "finding"; of a finding, `why` tells the rest."""
+    """`kind` is "read", an error's class, or "finding"; `why` describes a finding."""
 
     kind: str
     seconds: float
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def run_case(target: Target, rng: Random) -> tuple[bytes, Outcome]:
-    """Make a file and read it. tracemalloc must be tracing."""
+    """Makes a file and reads it. tracemalloc must be tracing."""
     data = target.make(rng)
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
@@ -62,7 +62,7 @@ def judge(target: Target, data: bytes) -> tuple[str, str]:
 
 
 def bad_message(message: str) -> str:
-    """Errors are shown on terminals: short, and free of what a file could smuggle in."""
+    """The fault of a message: terminals show errors, so they must be short and free of control characters."""
     if len(message) > MAX_MESSAGE:
         return f"a message of {len(message)} characters: {message[:80]!r}"
     return "" if message.isprintable() else f"a message that holds control characters: {message[:200]!r}"

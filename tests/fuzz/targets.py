@@ -1,7 +1,7 @@
-"""What is fuzzed: a row says how to make a hostile file and who reads it.
+"""The fuzz targets: each row pairs a maker of hostile files with a reader.
 
 Add a row for every reader of foreign bytes. `parse` returns, or raises ModelFormatError or
-UnsupportedModelError; anything else is a finding, and so is what asserts inside it.
+UnsupportedModelError; any other error, a failed assertion included, is a finding.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from camelid.requests.transcript import Segment
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`make` gives a damaged file; `parse` reads it."""
+    """`make` returns a damaged file; `parse` reads it."""
 
     name: str
     make: Make
@@ -53,17 +53,17 @@ class Target:
 
 
 def read(steps: Ask[T], data: bytes) -> T:
-    """Answer a parser from bytes; no ask may leave them."""
+    """Feeds a parser from bytes; no read may exceed them."""
 
     def answer(offset: int, length: int) -> bytes:
-        assert 0 <= offset <= offset + length <= len(data), "an ask beyond the file"
+        assert 0 <= offset <= offset + length <= len(data), "a read beyond the file"
         return data[offset : offset + length]
 
     return drive(steps, answer)
 
 
 def gguf_file(version: int) -> tuple[bytes, ...]:
-    """The pattern of the hand-made tests, and a small file of other types."""
+    """The file of the hand-made tests, and a small file of other types."""
     entry, text, u32, array = crafted_gguf.entry, crafted_gguf.text, crafted_gguf.u32, crafted_gguf.array
     entries = [
         entry(b"general.alignment", crafted_gguf.UINT32, u32(8)),
@@ -102,12 +102,12 @@ HEADERS = (
 
 
 def framed(data: bytes) -> bytes:
-    """A header of the right length, and as much data as the first pattern has."""
+    """A header with its correct length, and the data size of the first pattern."""
     return struct.pack("<Q", len(data)) + data + bytes(11 if b"F32" in data else 4)
 
 
 def parse_safetensors(data: bytes) -> None:
-    """What we accept, the format's own reader accepts, and sees alike."""
+    """Every accepted file is accepted by the format's own reader, with equal contents."""
     got = read(read_safetensors(len(data)), data)
     want: dict[str, Any] = dict(safetensors.deserialize(data))
     assert got.tensors.keys() == want.keys()
@@ -131,7 +131,7 @@ def parse_json(data: bytes) -> JsonObject:
 
 
 def parse_config(data: bytes) -> None:
-    """Every getter on a config.json; each must return its type or refuse."""
+    """Every getter of a config.json; each must return its type or refuse."""
     config = Config(parse_object(data, path="config.json", what="settings", allow_infinity=True))
     got: list[object] = [
         config.texts("architectures"),
@@ -151,7 +151,7 @@ INDEX = json.dumps({"metadata": {"total_size": 24}, "weight_map": WEIGHT_MAP}).e
 
 @cache
 def shards() -> TemporaryDirectory[str]:
-    """A directory whose index is rewritten for every case; it lasts as long as the process."""
+    """A directory whose index is rewritten for every case; it lives as long as the process."""
     place = TemporaryDirectory(prefix="camelid-fuzz-")
     folder = Path(place.name) / "model"
     folder.mkdir()
@@ -161,12 +161,12 @@ def shards() -> TemporaryDirectory[str]:
     }.items():  # fmt: skip
         data = struct.pack("<Q", len(text)) + text + bytes(16 if name == "m1" else 8)
         (folder / f"{name}.safetensors").write_bytes(data)
-        (folder.parent / f"{name}.safetensors").write_bytes(data)  # what "../" would reach
+        (folder.parent / f"{name}.safetensors").write_bytes(data)  # reachable by "../"
     return place
 
 
 def parse_index(data: bytes) -> None:
-    """An index may leave out a whole shard, but every tensor is where it says, in the directory."""
+    """An index may omit a whole shard, but every listed tensor is in its shard, inside the directory."""
     folder = Path(shards().name) / "model"
     (folder / "model.safetensors.index.json").write_bytes(data)
     got = open_hf(folder)
@@ -175,7 +175,7 @@ def parse_index(data: bytes) -> None:
 
 
 def parse_llama(data: bytes) -> None:
-    """A header that is well-formed may still describe a model that cannot be."""
+    """A well-formed header may still describe an impossible model."""
     read(read_model(read(read_gguf(len(data)), data)), data)
 
 
@@ -199,7 +199,7 @@ SESSION_HEADER = SESSION[HEAD.size : HEAD.size + HEAD.unpack_from(SESSION)[2]]
 
 
 def session_framed(header: bytes) -> bytes:
-    """A header with its digest right, and the rows of the pattern."""
+    """A session header with its correct digest, and the rows of the pattern."""
     head = HEAD.pack(b"CAMELID\x1a", 1, len(header), sha256(header).digest())
     return head + header + SESSION[HEAD.size + len(SESSION_HEADER) :]
 
@@ -212,7 +212,7 @@ def parse_session(data: bytes) -> None:
 
 
 def row(name: str, seeds: Sequence[bytes], parse: Callable[[bytes], object], **options: Any) -> Target:
-    """A target whose files are damaged JSON."""
+    """A target of damaged JSON files."""
     return Target(name, damaged(seeds, words=JSON_WORDS, **options), parse)
 
 

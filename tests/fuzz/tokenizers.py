@@ -1,4 +1,4 @@
-"""Tokenizers as files describe them: a tokenizer.json, and GGUF's words for one as a JSON object."""
+"""Tokenizers in files: a tokenizer.json, and GGUF's tokenizer metadata as a JSON object."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SEED_WORDS = json.dumps(WORDS).encode()
 
 
 def use(tokenizer: Tokenizer) -> None:
-    """What was accepted encodes, unless it lacks a byte, and decodes."""
+    """An accepted tokenizer decodes, and encodes unless it lacks a byte."""
     with suppress(RequestError):
         token_ids = framed(tokenizer, tokenizer.encode("a <s> llama, \n<tool> 12 \U0001f999", special=True))
         assert all(0 <= token_id < tokenizer.vocab_size for token_id in token_ids)

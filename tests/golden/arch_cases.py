@@ -1,7 +1,7 @@
-"""The tiny models of archs/: configs in the words of published repositories, sizes aside.
+"""The tiny models of archs/: published configs with reduced sizes.
 
-Each engages what its architecture is known for: sequences are longer than the windows and the original
-contexts, there are more experts than are used, multipliers are not 1. make_archs.py turns rows into files.
+Each uses the features of its architecture: sequences exceed the windows and the original contexts, experts
+outnumber the selected experts, multipliers differ from 1. make_archs.py turns rows into files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
-    """`lengths` are of the two sequences. `prefix` is cut from names; `masks` stores gpt2's masks too."""
+    """`lengths` are the lengths of the two sequences. `prefix` is cut from names; `masks` stores gpt2's masks
+    too.
+    """
 
     name: str
     seed: int
@@ -25,7 +27,7 @@ class CaseRow:
 
 
 def config(class_name: str, model_type: str, **facts: Any) -> Json:
-    """What all configs have; `facts` replace it, and None keeps a key that says null."""
+    """A config with common defaults; `facts` replace keys, and None keeps a key with the value null."""
     return {
         "architectures": [class_name],
         "attention_dropout": 0.0,
@@ -51,7 +53,7 @@ def config(class_name: str, model_type: str, **facts: Any) -> Json:
 
 
 def modern(config: Json, rope_parameters: Json, **facts: Any) -> Json:
-    """The same in the words of transformers 5: one `rope_parameters`, and `dtype`."""
+    """The config in the format of transformers 5: one `rope_parameters`, and `dtype`."""
     old = {"rope_theta", "rope_scaling", "rope_local_base_freq", "sliding_window_pattern", "torch_dtype"}
     kept = {key: value for key, value in config.items() if key not in old}
     new = {"dtype": "float32", "rope_parameters": rope_parameters, "transformers_version": "5.0.0"}
@@ -75,7 +77,7 @@ LLAMA = config(
     rope_scaling=None,
 )
 LLAMA31 = LLAMA | {"rope_scaling": LLAMA3_ROPE, "rope_theta": 5000.0}
-# Without head_dim, as in the llama files of 2023, and with the rope_scaling of that year
+# Without head_dim, as in the llama files of 2023, and with that year's rope_scaling
 LLAMA_LINEAR = {key: value for key, value in LLAMA.items() if key != "head_dim"} | {
     "rope_scaling": {"factor": 4.0, "type": "linear"},
     "tie_word_embeddings": True,
@@ -93,7 +95,7 @@ MIXTRAL = config(
     sliding_window=None,
 )
 
-# A window is named, as in the published files, and not used.
+# A window is present, as in the published files, but disabled.
 QWEN2 = config(
     "Qwen2ForCausalLM",
     "qwen2",
@@ -280,7 +282,7 @@ OLMO3_ROPE: Json = {
     "rope_theta": 200.0,
     "rope_type": "yarn",
 }
-# With rope_parameters, as transformers 5 reads the published rope_theta for the full layers only.
+# With rope_parameters: transformers 5 applies the published rope_theta to the full layers only.
 OLMO3 = modern(
     config("Olmo3ForCausalLM", "olmo3", attention_bias=False, pad_token_id=0, rms_norm_eps=1e-06),
     {"full_attention": OLMO3_ROPE, "sliding_attention": {"rope_theta": 200.0, "rope_type": "default"}},
@@ -369,7 +371,7 @@ STABLELM = config("StableLmForCausalLM", "stablelm") | {
     "use_qkv_bias": True,
 }
 STABLELM.pop("rms_norm_eps")
-# Without tie_word_embeddings, as in the published files: it is tied.
+# Without tie_word_embeddings, as in the published files: the default is tied.
 STARCODER2 = config("Starcoder2ForCausalLM", "starcoder2") | {
     "embedding_dropout": 0.1,
     "hidden_act": "gelu_pytorch_tanh",
@@ -411,7 +413,7 @@ ROWS = (
     CaseRow(name="gemma2", seed=161, config=GEMMA2),
     CaseRow(name="gemma3", seed=171, config=GEMMA3),
     CaseRow(name="gemma3_rope_parameters", seed=172, config=GEMMA3_MODERN),
-    CaseRow(name="phi3_short", seed=181, config=PHI3, lengths=(24, 17)),  # 24: the last that is short
+    CaseRow(name="phi3_short", seed=181, config=PHI3, lengths=(24, 17)),  # 24: the longest short sequence
     CaseRow(name="phi3_long", seed=182, config=PHI3, lengths=(40, 25)),
     CaseRow(name="phi3_partial", seed=183, config=PHI4_MINI),
     CaseRow(name="gpt2", seed=191, config=GPT2),

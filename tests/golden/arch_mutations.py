@@ -1,7 +1,7 @@
-"""One wrong fact per row: read so, a golden model of archs/ must give other logits than its own.
+"""One wrong fact per row: with it, a golden model of archs/ must produce other logits.
 
 make_archs.py proves with transformers that each row moves the logits (NMSE above LEAST). A row changes keys
-of config.json; or, where no key speaks of the feature, it makes tensors neutral: biases 0, norms 1.
+of config.json; or, where no key controls the feature, it makes tensors neutral: biases 0, norms 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEAST = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A feature of a case, and the change that it must notice."""
+    """A feature of a case, and a change to it that must move the logits."""
 
     case: str
     feature: str
@@ -45,7 +45,7 @@ def key(case: str, name: str, value: Any) -> Mutation:
 
 
 def within(case: str, key: str, old: Json, **changes: Any) -> Mutation:
-    """The dict at `key` of the config, with some of its items changed."""
+    """Changes items of the dict at `key` of the config."""
     return Mutation(case, f"{key} {' '.join(changes)}", {key: old | changes})
 
 
@@ -54,7 +54,9 @@ def without(case: str, feature: str, *endings: str) -> Mutation:
 
 
 def common(case: str, *, act: str = "hidden_act") -> list[Mutation]:
-    """What each of them reads. The epsilon is far off, as a tiny model's hidden states are of size 1."""
+    """Mutations for all architectures. The epsilon is far off, as a tiny model's hidden states are
+    of size 1.
+    """
     return [key(case, "rope_theta", 300.0), key(case, "rms_norm_eps", 0.05), key(case, act, "relu")]
 
 
@@ -73,7 +75,7 @@ def longrope(case: str, old: Json, used: str) -> list[Mutation]:
     return [
         within(case, "rope_scaling", scaling, **{used: [1.0] * len(scaling[used])}),
         key(case, "rope_scaling", None),
-        key(case, "max_position_embeddings", 24),  # its ratio to the original sets the attention factor
+        key(case, "max_position_embeddings", 24),  # ratio to the original: attention factor
     ]
 
 

@@ -1,4 +1,4 @@
-"""Three tiny random llamas: each engages a feature that another lacks. Shared by the maker and the test."""
+"""Three tiny random llamas, each with a feature that another lacks. Shared by the maker and the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = Path(__file__).with_name("llama_logits.json")
 
 @dataclass(frozen=True)
 class LlamaCase:
-    """Sizes of one model. `original_context` > 0 asks for Llama 3.1's rope factors."""
+    """Sizes of one model. `original_context` > 0 enables Llama 3.1's rope factors."""
 
     name: str
     seed: int

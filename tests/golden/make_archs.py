@@ -1,9 +1,9 @@
 """Makes archs/*.json with transformers: the logits of tiny random models, one or more per architecture.
 
-Run through `make goldens`: it computes everything anew, compares with the committed files, and shows that
-every row of arch_mutations.py moves the logits. `--write` replaces the files; other words choose cases by the
-beginning of their names. transformers runs in float64 with eager attention and experts; its RMS norms, rotary
-angles, routers and softmaxes are in float32 even so. What float32 throughout would change is printed.
+Run through `make goldens`: it recomputes everything, compares with the committed files, and shows that every
+row of arch_mutations.py moves the logits. `--write` replaces the files; further arguments select cases by
+name prefix. transformers runs in float64 with eager attention and experts; its RMS norms, rotary angles,
+routers and softmaxes stay in float32. The difference of an all-float32 run is printed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.hf_models import HfCase, load_case, nmse, weights_crc32, weig
 from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
 
 ALLOWED = 1e-11  # NMSE between machines; float32 norms round about 1e-14
-CLOSEST_EXPERTS = 4e-3  # between the router logits of the last expert used and the first not used
+CLOSEST_EXPERTS = 4e-3  # between the router logits of the last selected expert and the first unselected one
 STORED = ("config", "seed", "weights_crc32", "tensors", "token_ids")
 
 Logits = list[np.ndarray[Any, Any]]
@@ -44,7 +44,7 @@ def model_of(folder: Path, *, dtype: torch.dtype, strict: bool) -> Any:
 
 
 def logits_of(model: Any, token_ids: list[list[int]]) -> Logits:
-    """Each sequence alone and without a cache: [T, V] each."""
+    """Logits [T, V] of each sequence, run separately and without a cache."""
     with torch.no_grad():
         runs = [model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy() for ids in token_ids]
     assert all(np.isfinite(run).all() for run in runs)
@@ -59,7 +59,7 @@ def run(case: HfCase, *, dtype: torch.dtype = torch.float64, mutation: Mutation 
 
 
 def saved_shapes(row: CaseRow) -> dict[str, list[int]]:
-    """What save_pretrained writes for this config, in order of names."""
+    """Tensors that save_pretrained writes for this config, in order of names."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(row.config))
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
@@ -94,7 +94,7 @@ def bare_case(row: CaseRow) -> HfCase:
 
 
 def check_tensors(row: CaseRow, case: HfCase) -> None:
-    """What transformers loads and saves again is what was written: names, shapes and bits."""
+    """transformers loads and saves exactly the written tensors: names, shapes and bits."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as again:
         model_of(write_hf(folder, case), dtype=torch.float32, strict=True).save_pretrained(again)
         saved = load_file(Path(again) / "model.safetensors")
@@ -104,7 +104,7 @@ def check_tensors(row: CaseRow, case: HfCase) -> None:
 
 
 def check_routers(case: HfCase) -> None:
-    """No token is so near to another choice of experts that float32 could take it."""
+    """Every token's choice of experts is stable under float32 rounding."""
     used = case.config.get("num_experts_per_tok")
     if not used:
         return

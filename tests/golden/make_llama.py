@@ -1,7 +1,7 @@
 """Makes llama_logits.json with transformers: the logits of three tiny random models.
 
-Run through `make goldens`: it computes everything anew and compares with the committed file; `--write`
-replaces it. Weights come from a seeded NumPy generator, so that the tests can make the same models.
+Run through `make goldens`: it recomputes everything and compares with the committed file; `--write` replaces
+it. Weights come from a seeded NumPy generator, so that the tests can make the same models.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def config(case: LlamaCase) -> LlamaConfig:
 
 
 def rope_factors(case: LlamaCase, model: LlamaForCausalLM) -> list[float] | None:
-    """What Llama 3.1's rule divides the plain frequencies by, in this model."""
+    """Llama 3.1's divisors of the plain frequencies, in this model."""
     if not case.original_context:
         return None
     pairs = np.arange(case.head_dim // 2)

@@ -1,6 +1,6 @@
-"""Makes quant_blocks.json: random finite blocks of every tensor type, and the float32 values in them.
+"""Makes quant_blocks.json: random finite blocks of every tensor type, and their float32 values.
 
-Run through `make goldens`: it decodes the committed blocks anew and compares every bit; `--write` replaces
+Run through `make goldens`: it decodes the committed blocks again and compares every bit; `--write` replaces
 the file. `blocks` and `values` are base64 of the bytes; values are little-endian float32, 512 for each type.
 """
 

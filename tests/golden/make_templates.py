@@ -1,8 +1,8 @@
-"""Makes templates.json with transformers: what it renders of every published template and conversation.
+"""Makes templates.json with transformers: its renderings of every published template and conversation.
 
-Run through `make goldens`: it renders everything anew and compares with the committed file; `--write`
-replaces it. A row is a hash of seven renderings, one with each set of variables of tests/text/conversations.
-The templates lie in shared/data/templates, which is not in the repository.
+Run through `make goldens`: it renders everything again and compares with the committed file; `--write`
+replaces it. A row is a hash of seven renderings, one per set of variables of
+tests/support/text/conversations.py. The templates are in shared/data/templates, outside the repository.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Clock:
 
 
 def render(source: str, context: Mapping[str, Any]) -> str | None:
-    """transformers' rendering, or None where it or the template refuses."""
+    """transformers' rendering; None for a refusal by transformers or the template."""
     known = dict(context)
     try:
         rendered, _ = chat_template_utils.render_jinja_template(

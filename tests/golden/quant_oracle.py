@@ -1,6 +1,6 @@
-"""What random blocks of every tensor type decode to, by others than Camelid.
+"""Decoded values of random blocks of every tensor type, computed without Camelid.
 
-Most types: the gguf package. The rest, which it does not decode: exact arithmetic, one value at a time.
+Most types: the gguf package. Types that it does not decode: exact arithmetic, one value at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_STORED = ("q8_1", "q8_k")  # activations
 STORED = tuple(name for name in QUANTS if name not in NOT_STORED)
 
 FIRST, SECOND = (1, 0xBF, 0), (3, 0xBF, 0)  # a float16 at byte 0, at byte 2: below 2 without its top bit
-# (byte, and, or) in each block that make random bytes finite and of ordinary size.
+# (byte, and, or) in each block: makes random bytes finite and of ordinary size.
 FINITE: dict[str, tuple[tuple[int, int, int], ...]] = {
     **dict.fromkeys(("f16", "bf16", "q4_0", "q5_0", "q8_0", "q1_0", "q2_0"), (FIRST,)),
     **dict.fromkeys(("iq1_s", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), (FIRST,)),

@@ -1,4 +1,4 @@
-"""Streams that generate together share one reading of the weights: counted, not timed."""
+"""Concurrent streams share one read of the weights per step: counted, not timed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_reference_reads_its_weights_once_a_step(path: Path) -> None:
             return await reference_reads(llm, lambda: tokens_per_second(llm, n_streams, 8))
 
     one, eight = asyncio.run(reads(1)), asyncio.run(reads(8))
-    assert 0.9 < one < 1.2, "each step goes through all matrices"
+    assert 0.9 < one < 1.2, "a step did not read each matrix once"
     assert eight == pytest.approx(one, rel=0.05)
 
 

@@ -1,4 +1,6 @@
-"""Every architecture against transformers: tiny random models, features engaged, mutations noticed."""
+"""Every architecture against transformers: tiny random models with all features, and mutations that must
+show.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,29 @@ from tests.support.model.file_runs import Loaded, Logits, load_hf, reference_log
 from camelid.errors import CamelidError
 
 CASES = load_cases()
-MAX_NMSE = 1e-6  # what is asked; the goldens themselves are exact to about 1e-12
+MAX_NMSE = 1e-6  # the required limit; the goldens are exact to about 1e-12
 
 
 def contexts(case: HfCase) -> list[int]:
-    """The context that each sequence is loaded for: LongRoPE chooses its factors by it."""
+    """The context length for each sequence: LongRoPE selects its factors by it."""
     return [len(ids) for ids in case.token_ids]
 
 
 def alone(loaded: Loaded, case: HfCase) -> Logits:
-    """Each sequence by itself, loaded for its own length."""
+    """Each sequence separately, with the model loaded for its length."""
     pairs = zip(case.token_ids, contexts(case), strict=True)
     return [reference_logits(loaded, [ids], context=n)[0] for ids, n in pairs]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_logits_are_those_of_transformers(case: HfCase, tmp_path: Path) -> None:
+def test_logits_equal_those_of_transformers(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case))
     error = nmse(alone(loaded, case), case.logits)
     print(f"{case.name}: NMSE {error:.1e}")
     assert error <= MAX_NMSE
 
 
-# Facts that no row understands: these are refused, every other wrong fact must show in the logits.
+# Facts that no row supports are refused; every other wrong fact must show in the logits.
 REFUSED = {
     "granitemoehybrid-hidden_act",
     "granitemoehybrid-time_step_limit",
@@ -50,7 +52,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("mutation", first_of_each(MUTATIONS, attrgetter("case")), ids=str)
-def test_a_wrong_fact_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
+def test_a_wrong_fact_changes_the_logits(mutation: Mutation, tmp_path: Path) -> None:
     case = load_case(mutation.case)
     path = write_hf(tmp_path / "m", case, config_changes=mutation.config, neutral=mutation.neutral)
     if str(mutation) in REFUSED:
@@ -61,7 +63,7 @@ def test_a_wrong_fact_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", first_of_each(CASES, attrgetter("model_type")), ids=str)
-def test_company_and_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
+def test_batches_and_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, n_shards=2, dtype="bf16"))
     longest = max(contexts(case))
     together = reference_logits(loaded, case.token_ids, context=longest)
@@ -72,8 +74,8 @@ def test_company_and_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(solo, together, strict=True))
 
 
-def test_an_output_matrix_that_is_there_is_used(tmp_path: Path) -> None:
-    """transformers ties two stored matrices only if they are equal; so the flag does not matter here."""
+def test_a_stored_output_matrix_is_used(tmp_path: Path) -> None:
+    """transformers ties two stored matrices only if they are equal, so the flag has no effect here."""
     case = load_case("mistral")
     assert "lm_head.weight" in case.tensors
     folder = write_hf(tmp_path / "m", case, config_changes={"tie_word_embeddings": True})

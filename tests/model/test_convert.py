@@ -1,4 +1,4 @@
-"""convert and quantize: exact folds, the gguf package's bytes; bad inputs leave nothing behind."""
+"""convert and quantize: exact folds, the gguf package's bytes; invalid inputs leave no file behind."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def values_of(tensor: Any) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_converted_model_gives_the_logits_of_transformers(case: HfCase, tmp_path: Path) -> None:
+def test_a_converted_models_logits_equal_those_of_transformers(case: HfCase, tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", case, dtype="bf16"), tmp_path / "m.gguf")
     loaded = load_gguf(tmp_path / "m.gguf")
     got = [reference_logits(loaded, [ids], context=len(ids))[0] for ids in case.token_ids]
     assert nmse(got, case.logits) <= 1e-6
-    # Other converters never write it: what the published model uses must stand in the row.
+    # Other converters omit it, so the row must contain the published model's value.
     keys = gguf.GGUFReader(tmp_path / "m.gguf").fields
     assert not any(key.endswith("hidden_activation") for key in keys)
 
 
 def turned(values: NDArray[np.float32], n_heads: int) -> NDArray[np.float32]:
-    """Row 2i + j of each head is row i + j * half of the published one, spelled out."""
+    """Moves row i + j * half of each published head to row 2i + j, spelled out."""
     out = np.empty_like(values)
     head_dim = len(values) // n_heads
     for h in range(n_heads):
@@ -98,7 +98,7 @@ def test_a_hybrid_has_the_layout_of_gguf(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ["f16", "bf16", "q8_0"])
-def test_converted_bytes_are_those_of_the_gguf_package(to: str, tmp_path: Path) -> None:
+def test_converted_bytes_equal_those_of_the_gguf_package(to: str, tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "hf", load_case("mixtral"), dtype="f32", n_shards=3)
     convert(folder, tmp_path / "m.f32.gguf", to="f32")
     convert(folder, tmp_path / "m.gguf", to=to)
@@ -107,7 +107,7 @@ def test_converted_bytes_are_those_of_the_gguf_package(to: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("to", QUANTIZE_TYPES)
 @pytest.mark.parametrize("pure", [False, True])
-def test_quantized_bytes_are_those_of_the_gguf_package(to: str, pure: bool, tmp_path: Path) -> None:
+def test_quantized_bytes_equal_those_of_the_gguf_package(to: str, pure: bool, tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32", tied=False)
     written = convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to=to, pure=pure)
     after = tensors_of(tmp_path / "q.gguf")
@@ -125,7 +125,7 @@ def test_quantized_bytes_are_those_of_the_gguf_package(to: str, pure: bool, tmp_
 def check_types(
     after: dict[str, Any], before: dict[str, Any], to: str, special: dict[str, str] | None = None
 ) -> None:
-    """Matrices are of the type and hold its bytes; vectors and routers are as they were."""
+    """Matrices have the type and its bytes; vectors and routers are unchanged."""
     assert after.keys() == before.keys()
     for name, tensor in after.items():
         values = values_of(before[name])
@@ -137,14 +137,14 @@ def check_types(
         assert np.asarray(tensor.data).tobytes() == want.tobytes(), name
 
 
-def test_rows_that_blocks_do_not_divide_become_f16_and_it_is_said(tmp_path: Path) -> None:
+def test_rows_with_partial_blocks_become_f16_with_a_note(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32", ffn=72)
     written = convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to="q4_0")
     assert written.types["f16"] == 2
     assert any("2 tensors are f16, as q4_0 blocks do not divide" in note for note in written.notes)
 
 
-def test_quantizing_again_is_said(tmp_path: Path) -> None:
+def test_requantizing_is_reported(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "m.gguf", seed=3, type="q8_0")
     written = convert(tmp_path / "m.gguf", tmp_path / "q.gguf", to="q4_0")
     assert any(note.startswith("from q8_0: more is lost") for note in written.notes)
@@ -161,7 +161,7 @@ def test_metadata_and_tokenizer_survive(tmp_path: Path) -> None:
 
 
 def broken(tmp_path: Path, value: float) -> Path:
-    """A directory whose last matrix holds one bad value."""
+    """A directory whose last matrix has one invalid value."""
     case = load_case("qwen2")
     folder = write_hf(tmp_path / "hf", case)
     weights = weights_of(case)
@@ -183,10 +183,10 @@ def broken(tmp_path: Path, value: float) -> Path:
 def test_values_that_a_type_cannot_hold(value: float, to: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ModelFormatError, match=words):
         convert(broken(tmp_path, value), tmp_path / "m.gguf", to=to)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf"], "nothing is left behind"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf"], "a failed conversion left a file"
 
 
-def test_targets_and_types_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_targets_and_types_are_refused(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "m.gguf", seed=3, type="f32")
     before = (tmp_path / "m.gguf").read_bytes()
     (tmp_path / "link.gguf").symlink_to(tmp_path / "m.gguf")
@@ -203,7 +203,7 @@ def test_targets_and_types_that_cannot_be(tmp_path: Path) -> None:
     assert (tmp_path / "m.gguf").read_bytes() == before
 
 
-def test_a_published_directory_is_never_written_to(tmp_path: Path) -> None:
+def test_a_model_directory_is_never_written_to(tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "hf", load_case("qwen3"))
     with pytest.raises(RequestError, match="the target is the source"):
         convert(folder, folder / "model.safetensors", to="f16")

@@ -1,4 +1,4 @@
-"""One model in two forms: cria as a published directory answers, and converts, as its GGUF does."""
+"""cria as a published directory: it answers, and converts, like its GGUF file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answers(path: Path) -> list[tuple[int, ...]]:
         return [tuple(llm.chat(chat, max_tokens=24).token_ids) for chat in chats]
 
 
-def test_the_directory_answers_as_the_file_does(directory: Path) -> None:
+def test_the_directory_answers_like_the_file(directory: Path) -> None:
     assert answers(directory) == answers(CRIA)
 
 
@@ -37,8 +37,8 @@ def test_both_forms_tokenize_alike(directory: Path) -> None:
         assert ours.encode(text, special=True) == file.encode(text, special=True)
 
 
-def test_converted_it_is_the_file_again(directory: Path, tmp_path: Path) -> None:
-    """q8_0 of what q8_0 means is the same q8_0: every tensor has the shipped file's bytes."""
+def test_the_converted_directory_equals_the_file(directory: Path, tmp_path: Path) -> None:
+    """q8_0 of dequantized q8_0 is the same q8_0: every tensor has the shipped file's bytes."""
     convert(directory, tmp_path / "cria.gguf", to="q8_0")
     got, want = (
         {t.name: t for t in gguf.GGUFReader(path).tensors} for path in (tmp_path / "cria.gguf", CRIA)

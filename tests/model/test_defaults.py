@@ -1,4 +1,4 @@
-"""What an absent key means: in config.json to the classes of transformers 5, in GGUF to llama.cpp."""
+"""Defaults of absent keys: those of transformers 5 in config.json, those of llama.cpp in GGUF."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from camelid.model.read import read_model
 
 # (model, absent key of config.json, GGUF key, value): AutoConfig.for_model(model), transformers 5.23
 ROWS: list[tuple[str, str, str, Any]] = [
-    ("llama_linear", "num_key_value_heads", "attention.head_count_kv", 4),  # as many as heads
+    ("llama_linear", "num_key_value_heads", "attention.head_count_kv", 4),  # defaults to the number of heads
     ("llama31", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6),
     ("mistral", "num_key_value_heads", "attention.head_count_kv", 8),
     ("mistral", "sliding_window", "attention.sliding_window", 4096),
@@ -62,8 +62,8 @@ def test_an_absent_key_of_config_json(name: str, absent: str, key: str, value: A
     assert hf_metadata(settings, name="m")[f"{settings.row.arch}.{key}"] == value
 
 
-def test_layers_with_a_window_begin_where_qwen2_says(tmp_path: Path) -> None:
-    """At layer 28 if it does not say."""
+def test_windows_begin_at_qwen2s_stated_layer(tmp_path: Path) -> None:
+    """The default is layer 28."""
     changes = {"use_sliding_window": True, "max_window_layers": 1}
     folder = write_hf(tmp_path / "m", load_case("qwen2"), config_changes=changes)
     assert [layer.window for layer in load_hf(folder).model.spec.layers] == [0, 8]
@@ -73,7 +73,7 @@ def test_layers_with_a_window_begin_where_qwen2_says(tmp_path: Path) -> None:
     assert [layer.window for layer in load_hf(folder).model.spec.layers] == [0, 0]
 
 
-def test_a_gemma2_file_of_the_first_days_has_softcaps_and_a_window(tmp_path: Path) -> None:
+def test_an_early_gemma2_file_has_softcaps_and_a_window(tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", load_case("gemma2")), tmp_path / "m.gguf")
     absent = ("attn_logit_softcapping", "final_logit_softcapping", "attention.sliding_window")
     names = {f"gemma2.{name}" for name in absent}
@@ -85,7 +85,7 @@ def test_a_gemma2_file_of_the_first_days_has_softcaps_and_a_window(tmp_path: Pat
     assert [layer.window for layer in spec.layers] == [4096, 0, 4096]
 
 
-def test_what_gemma2_turns_off_stays_off_in_the_converted_file(tmp_path: Path) -> None:
+def test_features_disabled_in_gemma2_stay_disabled_after_conversion(tmp_path: Path) -> None:
     off = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": None}
     convert(write_hf(tmp_path / "hf", load_case("gemma2"), config_changes=off), tmp_path / "m.gguf")
     spec = load_gguf(tmp_path / "m.gguf").model.spec
@@ -93,8 +93,8 @@ def test_what_gemma2_turns_off_stays_off_in_the_converted_file(tmp_path: Path) -
     assert {layer.window for layer in spec.layers} == {0}
 
 
-def test_stablelm_files_say_parallel_where_config_json_said_nothing(tmp_path: Path) -> None:
-    """What counts, there as here, is whether a layer has a second norm."""
+def test_stablelms_second_norm_overrides_the_parallel_flag(tmp_path: Path) -> None:
+    """GGUF files state parallel by default; a layer's second norm decides."""
     convert(write_hf(tmp_path / "hf", load_case("stablelm")), tmp_path / "m.gguf")
     header, key = open_gguf(tmp_path / "m.gguf"), "stablelm.use_parallel_residual"
     stated = replace(header, metadata={**header.metadata, key: True}, kinds={**header.kinds, key: "bool"})

@@ -1,4 +1,4 @@
-"""Whole models with activations in f16 and bf16: as far from float32 as their rounding, in half the bytes."""
+"""Whole models with activations in f16 and bf16: an error the size of their rounding, half the bytes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.plan.memory import buffer_bytes, plan_arena
 from camelid.plan.plan import Plan
 
-UNITS = {"f16": 2.0**-10, "bf16": 2.0**-7}  # of the last place, over the number
+UNITS = {"f16": 2.0**-10, "bf16": 2.0**-7}  # of the last place, relative to the number
 FUSED = frozenset({"add_norm", "linear_glu"})
 
 
 class Kept(ReferenceBackend):
-    """The rows of every buffer, as the last step left them."""
+    """A backend that keeps the rows of every buffer after the last step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Kept(ReferenceBackend):
         return await super().read(ticket)
 
     async def close(self) -> None:
-        """Its rows are read later."""
+        """Keeps its rows for later reads."""
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +53,14 @@ def logits(loaded: Loaded, dtype: str, backend: Any = None, chunk: int = 48, **h
 
 
 def stores(plan: Plan) -> int:
-    """Views that are written: each is rounded once."""
+    """Number of written views: each is rounded once."""
     return sum(op.name not in ("tables", "kv_write", "sample") for op in plan.ops)
 
 
-def test_logits_are_as_far_from_float32_as_rounding_makes_them(llama: Loaded) -> None:
-    """One store's rounding has an NMSE of unit^2 / 12 at most. The roundings of all stores add up, norms and
-    softmax weigh them: the sum is above one store's, below four times all, and goes with unit^2."""
+def test_the_error_of_logits_matches_the_rounding(llama: Loaded) -> None:
+    """One store's rounding has an NMSE of at most unit^2 / 12. The roundings of all stores add up, weighted
+    by norms and softmax: the sum exceeds one store's, stays below four times all, and scales with unit^2.
+    """
     exact, found = logits(llama, "f32"), dict[str, float]()
     n_stores = stores(make_plan(llama.model, 48, context=48))
     for dtype, unit in UNITS.items():
@@ -82,12 +83,14 @@ def test_a_fused_plan_rounds_less_often(llama: Loaded, dtype: str) -> None:
     exact = logits(llama, "f32")
     assert 0.0 < nmse(fused, plain) < 2 * nmse(plain, exact)
     assert nmse(fused, exact) < 2 * nmse(plain, exact)
-    assert np.array_equal(logits(llama, dtype, fused=frozenset({"add_norm"})), plain), "which stores the same"
+    assert np.array_equal(logits(llama, dtype, fused=frozenset({"add_norm"})), plain), (
+        "add_norm changed a store"
+    )
 
 
 @pytest.mark.parametrize("dtype", UNITS)
 def test_the_arena_halves(llama: Loaded, dtype: str) -> None:
-    """But for the logits of one row, and what fills up buffers of one row."""
+    """Except one row's logits and padding."""
     small, full = (make_plan(llama.model, 64, context=64, n_outputs=1, dtype=d) for d in (dtype, "f32"))
     logits_bytes = buffer_bytes(full.ops[-1].view("logits").buffer, full)
     sizes = [plan_arena(plan).n_bytes for plan in (small, full)]

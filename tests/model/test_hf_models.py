@@ -1,4 +1,4 @@
-"""The golden models of architectures: their files are whole, their weights have the bits that were run."""
+"""The golden models: their files are complete, and their weights have the bits that transformers ran."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ARCHS = {
 LARGEST_FILE = 40_000
 
 
-def test_every_row_has_its_file_and_every_architecture_a_row() -> None:
+def test_every_row_has_a_file_and_every_architecture_a_row() -> None:
     assert {case.name: case.config for case in CASES} == {row.name: row.config for row in ROWS}
     assert {case.config["model_type"] for case in CASES} == ARCHS
 
@@ -53,7 +53,7 @@ def test_weights_have_the_bits_that_transformers_ran(case: HfCase) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_golden_file_is_whole_and_small(case: HfCase) -> None:
+def test_golden_file_is_complete_and_small(case: HfCase) -> None:
     assert (FOLDER / f"{case.name}.json").stat().st_size <= LARGEST_FILE
     vocab = case.config["vocab_size"]
     assert [run.shape for run in case.logits] == [(len(ids), vocab) for ids in case.token_ids]
@@ -68,7 +68,7 @@ def test_matrices_have_whole_quant_blocks(case: HfCase) -> None:
 
 
 def read(path: Path) -> dict[str, NDArray[np.float32]]:
-    """As the safetensors package reads it."""
+    """Tensors as read by the safetensors package."""
     tensors: list[tuple[str, Any]] = deserialize(path.read_bytes())
     return {name: widened(raw["dtype"], raw["data"]).reshape(raw["shape"]) for name, raw in tensors}
 
@@ -91,7 +91,7 @@ def test_every_type_holds_the_same_weights(tmp_path: Path, dtype: str, n_shards:
     assert all(np.array_equal(value, want[name]) for name, value in got)
 
 
-def test_the_index_says_where_each_tensor_is(tmp_path: Path) -> None:
+def test_the_index_locates_each_tensor(tmp_path: Path) -> None:
     case = load_case("mistral")
     index = json.loads((write_hf(tmp_path, case, n_shards=2) / "model.safetensors.index.json").read_text())
     assert index["weight_map"].keys() == case.tensors.keys()
@@ -99,7 +99,7 @@ def test_the_index_says_where_each_tensor_is(tmp_path: Path) -> None:
     assert index["metadata"]["total_size"] == sum(value.nbytes for value in weights_of(case).values())
 
 
-def test_config_says_the_type_and_takes_changes(tmp_path: Path) -> None:
+def test_config_states_the_type_and_accepts_changes(tmp_path: Path) -> None:
     old = write_hf(
         tmp_path / "old", load_case("mistral"), dtype="bf16", config_changes={"sliding_window": None}
     )
@@ -109,13 +109,13 @@ def test_config_says_the_type_and_takes_changes(tmp_path: Path) -> None:
     assert json.loads((new / "config.json").read_text())["dtype"] == "float16"
 
 
-def test_mutations_have_names_of_their_own() -> None:
+def test_mutations_have_unique_names() -> None:
     assert len({str(row) for row in MUTATIONS}) == len(MUTATIONS)
     assert {load_case(row.case).config["model_type"] for row in MUTATIONS} == ARCHS
 
 
 @pytest.mark.parametrize("row", MUTATIONS, ids=str)
-def test_mutations_change_what_is_there(row: Mutation) -> None:
+def test_mutations_change_existing_facts(row: Mutation) -> None:
     case = load_case(row.case)
     assert row.config or row.neutral
     assert all(case.config.get(name) != value for name, value in row.config.items())
@@ -131,6 +131,6 @@ def test_neutral_norms_and_biases() -> None:
 
 
 def test_nmse_is_relative_to_the_spread_of_rows() -> None:
-    rows = np.array([[1.0, 3.0], [11.0, 13.0]])  # 1 from each row's mean
+    rows = np.array([[1.0, 3.0], [11.0, 13.0]])  # distance 1 from each row's mean
     assert nmse([rows + 0.5], [rows]) == 0.25
     assert nmse([rows], [rows]) == 0.0

@@ -1,4 +1,4 @@
-"""Well-formed files that state impossible models: one clear error each, before memory or time is spent."""
+"""Well-formed files of impossible models: one clear error each, before memory or time is spent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def bounded(act: Callable[[], object]) -> None:
-    """Runs something within the bounds."""
+    """Runs a call within the limits of time and memory."""
     tracemalloc.start()
     start = time.process_time()
     try:
@@ -40,7 +40,7 @@ def bounded(act: Callable[[], object]) -> None:
 
 
 def rewrite(source: Path, target: Path, metadata: dict[str, Any]) -> None:
-    """The same tensors under other metadata."""
+    """Writes the same tensors with other metadata."""
     header, raw = open_gguf(source), source.read_bytes()
     tensors = [
         TensorOut(t.name, t.type, t.shape, lambda t=t: [raw[t.offset : t.offset + t.n_bytes]])
@@ -137,7 +137,7 @@ def test_a_list_of_the_layers_is_read_once(tmp_path: Path) -> None:
     assert time.process_time() - start < MAX_SECONDS
 
 
-def test_a_table_of_factors_has_a_bound(tmp_path: Path) -> None:
+def test_a_table_of_rope_factors_has_a_limit(tmp_path: Path) -> None:
     path, numbers = tmp_path / "m.gguf", b"\0\0\x80?" * (1 << 21)
     write_tiny_llama(path, seed=1)
     header, raw = open_gguf(path), path.read_bytes()
@@ -194,7 +194,7 @@ def test_impossible_settings(
         bounded(lambda: load_hf(folder))
 
 
-def test_tensors_that_no_rule_uses_or_that_are_missing(tmp_path: Path) -> None:
+def test_unused_or_missing_tensors_are_refused(tmp_path: Path) -> None:
     case = load_case("qwen2")
     folder = write_hf(tmp_path / "m", case)
     weights = weights_of(case)
@@ -216,7 +216,7 @@ def test_files_beside_the_weights_may_be_empty(tmp_path: Path) -> None:
         assert len(llm.generate([1, 2, 3], max_tokens=2).token_ids) == 2
 
 
-def test_weights_that_vanish_before_they_are_read(tmp_path: Path) -> None:
+def test_weights_deleted_before_the_read_are_an_error(tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "m", load_case("qwen2"))
 
     def empty(what: str, stage: int, of: int) -> None:
@@ -227,8 +227,8 @@ def test_weights_that_vanish_before_they_are_read(tmp_path: Path) -> None:
         camelid.load(folder, backend="reference", progress=empty)
 
 
-def test_weights_that_are_no_numbers_are_seen_in_the_answer(tmp_path: Path) -> None:
-    """A NaN in a weight reaches the logits; generation stops with an error instead of a made-up token."""
+def test_nan_weights_end_the_answer_with_an_error(tmp_path: Path) -> None:
+    """A NaN weight reaches the logits; generation stops with an error instead of an arbitrary token."""
     case = load_case("qwen2")
     folder = write_hf(tmp_path / "m", case)
     weights = weights_of(case)
@@ -241,8 +241,8 @@ def test_weights_that_are_no_numbers_are_seen_in_the_answer(tmp_path: Path) -> N
         llm.generate([1, 2, 3], max_tokens=2)
 
 
-def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path) -> None:
-    """Else the model could choose an id that has no text, in the middle of an answer."""
+def test_a_tokenizer_of_mismatched_size_is_refused(tmp_path: Path) -> None:
+    """The model could otherwise sample an id without text in the middle of an answer."""
     write_tiny_llama(tmp_path / "m.gguf", seed=1, vocab=320)
     header = open_gguf(tmp_path / "m.gguf")
     for n in (300, 330):
@@ -256,8 +256,8 @@ def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path) -> None:
             camelid.load(tmp_path / f"{n}.gguf", backend="reference")
 
 
-def test_one_tensor_an_expert_is_named_as_what_it_is(tmp_path: Path) -> None:
-    """Mixtral files of early 2024."""
+def test_unmerged_experts_are_refused_by_name(tmp_path: Path) -> None:
+    """Mixtral files of early 2024 store each expert as a separate tensor."""
     write_tiny_llama(tmp_path / "m.gguf", seed=1)
     raw = (tmp_path / "m.gguf").read_bytes()
     old = raw.replace(b"blk.0.ffn_gate.weight", b"blk.0.ffn_up.0.weight")

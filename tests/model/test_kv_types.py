@@ -1,5 +1,6 @@
-"""Whole models with keys and values of every kv_type: what they compute, that no schedule changes a bit, that
-windows are as wide as they say, and what is refused."""
+"""Whole models with keys and values of every kv_type: correct logits, no bit changed by any schedule, windows
+of the stated width, and refusals.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ SHORT, LONG = random_ids(61, 60, 48), random_ids(62, 390, 48)
 
 
 def prompt_of(kv_type: str) -> list[int]:
-    """Long enough for every tier to be read."""
+    """A prompt long enough that every tier is read."""
     return LONG if "tier" in kv_type else SHORT
 
 
 def through(kv_type: str) -> Callable[..., Any]:
-    """The plain model's attention, over keys and values that were stored."""
+    """The plain model's attention over stored keys and values."""
     attend = plain.attend
 
     def stored(x: Any) -> Any:  # [T, K, D]
@@ -53,7 +54,7 @@ PLAIN = [
 
 @pytest.mark.parametrize(("name", "kv_type"), [*PLAIN, ("gemma3n", "f16")])
 def test_logits_equal_the_plain_model_s(name: str, kv_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearer by far than float32 keys and values are."""
+    """The error is far below the difference to float32 keys and values."""
     shape = SHAPES[name]
     exact = shape.oracle()
     monkeypatch.setattr(plain, "attend", through(kv_type))
@@ -62,7 +63,7 @@ def test_logits_equal_the_plain_model_s(name: str, kv_type: str, monkeypatch: py
     assert nmse(got, want) <= nmse(want, exact) / 50
 
 
-def test_a_decoder_and_what_it_reads_of_its_encoder_in_f16() -> None:
+def test_a_decoder_with_encoder_rows_in_f16() -> None:
     steps = [tuple(len(target) for _, target in t5.PAIRS)]
     exact, found = (decode(t5.model(), t5.PAIRS, steps, kv_type=kv_type) for kv_type in ("f32", "f16"))
     assert all(1e-12 < nmse(got, want) < 1e-5 for got, want in zip(found, exact, strict=True))
@@ -73,7 +74,7 @@ def test_a_decoder_and_what_it_reads_of_its_encoder_in_f16() -> None:
 
 @pytest.fixture(scope="module")
 def wholes() -> dict[tuple[str, str], Any]:
-    """Every model at every kv_type, its prompt in one step."""
+    """The logits of every model at every kv_type, its prompt in one step."""
     pairs = [(name, kv_type) for name in MODELS for kv_type in KV_TYPES]
     return {(n, t): run(MODELS[n], prompt_of(t), len(prompt_of(t)), t) for n, t in pairs}
 
@@ -87,30 +88,30 @@ def test_chunks_give_identical_bits(name: str, kv_type: str, chunk: int, wholes:
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("name", MODELS)
-def test_company_changes_no_bit(name: str, kv_type: str, wholes: Any) -> None:
+def test_a_batch_changes_no_bit(name: str, kv_type: str, wholes: Any) -> None:
     ids, other = prompt_of(kv_type), LONG[7:50]
     found, _ = run_all(MODELS[name], [ids, other], cuts(100, len(ids), len(other)), kv_type=kv_type)
     assert np.array_equal(found, wholes[name, kv_type])
 
 
-@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("is_declared", [False, True])
 @pytest.mark.parametrize("kv_type", KV_TYPES)
-def test_rows_beyond_a_window_are_never_missed(kv_type: str, is_told: bool, wholes: Any) -> None:
-    """Sliding-window layers and the tail: what has left the window is NaN, and no bit changes."""
-    lossy = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(is_told=is_told))
+def test_rows_outside_a_window_are_never_read(kv_type: str, is_declared: bool, wholes: Any) -> None:
+    """Sliding-window layers and the tail: rows outside the window become NaN, and no bit changes."""
+    lossy = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(is_declared=is_declared))
     assert np.array_equal(lossy, wholes["mixed", kv_type])
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "q4_0", "two-tier"])
-def test_rows_given_up_are_not_read(kv_type: str) -> None:
-    """Not even where they were given up too early."""
+def test_freed_rows_are_not_read(kv_type: str) -> None:
+    """Not even if they were freed too early."""
     found = run(MODELS["mixed"], prompt_of(kv_type), 7, kv_type, Loss(n_more=9))
     assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_short_text_is_read_from_the_tail_alone(name: str, wholes: Any) -> None:
-    """Which is f16."""
+    """The tail is f16."""
     n = 256 + 63
     found = [run(MODELS[name], LONG[:n], 64, kv_type) for kv_type in ("f16", "two-tier", "two-tier-q4_0")]
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
@@ -118,14 +119,16 @@ def test_a_short_text_is_read_from_the_tail_alone(name: str, wholes: Any) -> Non
 
 
 @pytest.mark.parametrize(("kv_type", "n_more"), [("f32", 1), ("q8_0", 1), ("two-tier", 1)])
-def test_a_window_has_no_row_too_many(kv_type: str, n_more: int) -> None:
-    assert not np.isfinite(run(MODELS["mixed"], SHORT, 7, kv_type, Loss(n_more=n_more, is_told=False))).all()
+def test_a_window_has_no_excess_row(kv_type: str, n_more: int) -> None:
+    assert not np.isfinite(
+        run(MODELS["mixed"], SHORT, 7, kv_type, Loss(n_more=n_more, is_declared=False))
+    ).all()
 
 
 @pytest.mark.parametrize(("n_more", "is_enough"), [(1, True), (2, False)])
 def test_the_tail_s_window(n_more: int, is_enough: bool) -> None:
-    """At most 319 of the 320 rows are read: the border moves when the 64th row has left."""
-    found = run(MODELS["latent"], LONG, 1, "two-tier", Loss(n_more=n_more, is_told=False))
+    """At most 319 of the 320 rows are read: the border moves when the 64th row leaves."""
+    found = run(MODELS["latent"], LONG, 1, "two-tier", Loss(n_more=n_more, is_declared=False))
     assert np.isfinite(found).all() == is_enough
 
 
@@ -168,8 +171,8 @@ def test_groups_are_declared(model: str, kv_type: str) -> None:
     assert groups(model, kv_type) == DECLARED[model, kv_type] | RING
 
 
-def test_a_group_s_window_is_that_of_its_widest_layer() -> None:
-    """Those included that share another layer's keys and values."""
+def test_a_groups_window_is_its_widest_layers() -> None:
+    """Including layers that share another layer's keys and values."""
     own, wide = MODELS["mixed"].spec.layers[0], replace(MODELS["mixed"].spec.layers[0], window=40, kv_layer=0)
     spec = replace(MODELS["mixed"].spec, layers=(own, wide, replace(own, window=3)), n_layers=3)
     (state,) = (s for s in declare_states(spec) if s.name == "window")
@@ -178,14 +181,14 @@ def test_a_group_s_window_is_that_of_its_widest_layer() -> None:
 
 @pytest.mark.parametrize("kv_type", QUANTIZED)
 @pytest.mark.parametrize(("model", "cols"), [("deepseek2", 28), ("gemma3n", 16)])
-def test_rows_that_blocks_do_not_fill_are_refused(model: str, cols: int, kv_type: str) -> None:
+def test_rows_with_partial_blocks_are_refused(model: str, cols: int, kv_type: str) -> None:
     with pytest.raises(RequestError, match=f"{kv_type}.*blocks of 32.*{cols} values.*use f16") as caught:
         declare_states(SPECS[model], kv_type)
     assert caught.value.field == "kv_type"
     assert declare_states(SPECS[model], "f16")
 
 
-def test_a_word_that_there_is_not_is_refused() -> None:
+def test_an_unknown_kv_type_is_refused() -> None:
     with pytest.raises(RequestError, match="kv_type is 'q5_1', expected one of f32, f16, q8_0") as caught:
         declare_states(SPECS["mixed"], "q5_1")
     assert caught.value.field == "kv_type"

@@ -1,4 +1,4 @@
-"""The llama row: logits against transformers, the same bits however a prompt is cut, golden plan text."""
+"""The llama row: logits equal to transformers', equal bits for any chunks, golden plan text."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_logits_equal_transformers(model: tuple[LlamaCase, Path, Any]) -> None:
 
 
 @pytest.mark.conformance
-def test_each_feature_counts(model: tuple[LlamaCase, Path, Any], tmp_path: Path) -> None:
-    """A model without its rope factors, or read with another theta, is far from its golden."""
+def test_each_feature_changes_the_logits(model: tuple[LlamaCase, Path, Any], tmp_path: Path) -> None:
+    """Without rope factors, or with another theta, the logits are far from the golden."""
     case, _, want = model
     path = tmp_path / "plain.gguf"
     write = LlamaCase(**{**_fields(case), "rope_theta": case.rope_theta * 2})
@@ -66,7 +66,7 @@ def test_chunks_and_single_rows_give_identical_bits(model: tuple[LlamaCase, Path
     assert np.array_equal(whole, logits(path, [1] * 48))
 
 
-def test_fused_plan_means_the_same(model: tuple[LlamaCase, Path, Any]) -> None:
+def test_fused_plan_gives_the_same_logits(model: tuple[LlamaCase, Path, Any]) -> None:
     _, path, _ = model
     assert nmse(logits(path, [48], fused=FUSED), logits(path, [48])) <= 1e-12
 
@@ -81,7 +81,7 @@ def golden_plan(folder: Path) -> Plan:
 
 
 def test_plan_text_is_golden(tmp_path: Path) -> None:
-    """A changed plan shows as a diff of this file; rewrite it by hand when the change is meant."""
+    """A changed plan shows as a diff of this file; rewrite the file after an intended change."""
     assert golden_plan(tmp_path).text() == GOLDEN_PLAN.read_text()
 
 
@@ -92,8 +92,8 @@ def edited(path: Path, old: bytes, new: bytes) -> Path:
     return path
 
 
-def test_a_step_touches_each_weight_once() -> None:
-    """Weights read by one decode step of cria, against all that its file holds."""
+def test_a_step_reads_each_weight_once() -> None:
+    """Weights read by one decode step of cria equal all weights of its file."""
     model = load_gguf(Path(__file__).parents[2] / "core" / "camelid" / "data" / "cria.gguf").model
     plan = fuse(make_plan(model, 1, context=128, features=frozenset()), FUSED)
     counts = Counts(rows={"T": 1, "S": 1, "O": 1}, keys=0)

@@ -1,4 +1,4 @@
-"""Plans that compute what is left for the rows asked for only: no bit of a logit shows it."""
+"""Plans that compute the remaining ops for output rows only: the logits keep every bit."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from camelid.plan.plan import Plan
 from camelid_native.cpu.backend import open_backend
 
 CHUNK = 13
-# Of each step, the rows that are asked for: none, the last, in any order, one of them twice.
+# For each step, its output rows: none, the last, in any order, a repeated row.
 STEPS: tuple[tuple[int, tuple[int, ...]], ...] = ((9, ()), (5, (4,)), (8, (7, 2, 7)), (1, ()), (1, (0,)))
 MOST_ROWS, MOST_OUTPUTS = 9, 3
 
 
 def as_for_few(plan: Plan) -> Plan:
-    """The ops of a plan that is asked for one row at most, with room to ask for all."""
+    """The ops of a plan for at most one output row, with capacity for all rows."""
     few = replace(plan.key, capacity=replace(plan.key.capacity, outputs=1))
     return replace(only_outputs(replace(plan, key=few)), key=plan.key)
 
@@ -61,10 +61,10 @@ GATHERED = {
     "deepseek2": ["attn", "x"],
     "deepseek2_lite": ["attn", "x"],
     "gpt_oss": ["attn", "x"],
-    "gemma3n": ["attn", "h", "streams", "x"],  # the layer's normed input, and inputs for every layer
+    "gemma3n": ["attn", "h", "streams", "x"],  # the layer's normed input, and per-layer inputs
     "mamba2": ["attn", "x"],
-    "qwen3next": ["attn", "h", "x"],  # what gates attention is made of
-    "mamba2, a scan at last": ["scan", "ssm", "x"],  # what gates the scan
+    "qwen3next": ["attn", "h", "x"],  # the input of attention's gate
+    "mamba2, a scan at last": ["scan", "ssm", "x"],  # the scan's gate
     "qwen3next, a scan at last": ["h", "scan", "x"],
     "gemma3n, keys of its own at last": ["attn", "h", "streams", "x"],
 }
@@ -76,7 +76,7 @@ def token_ids(name: str) -> list[int]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_shapes_of_other_architectures(name: str) -> None:
-    """Latent attention, experts, recurrent state; several streams and inputs for every layer."""
+    """Latent attention, experts, recurrent state; several streams and per-layer inputs."""
     model, ids = MODELS[name](), token_ids(name)
     steps = runs.cuts(CHUNK, len(ids))
     want, got = (stress_runs.run(model, [ids], steps, edit=edit)[0] for edit in (None, as_for_few))
@@ -84,7 +84,7 @@ def test_shapes_of_other_architectures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_is_gathered(name: str) -> None:
+def test_gathered_buffers(name: str) -> None:
     plan = runs.make_plan(MODELS[name](), MOST_ROWS, context=32, n_outputs=1)
     assert sorted(buffer.split(".")[0] for buffer in gathers(plan)) == GATHERED[name]
     first = [op.name for op in plan.ops].index("gather_rows")
@@ -126,7 +126,7 @@ async def every_row(backend: Backend, model: Model, ids: Sequence[int]) -> Any:
 
 
 async def asked(backend: Backend, model: Model, ids: Sequence[int]) -> list[Any]:
-    """Logits of the rows that STEPS ask for."""
+    """Logits of the output rows in STEPS."""
     cuts = backend.capabilities().cuts
     plan = runs.make_plan(model, MOST_ROWS, context=len(ids), cuts=cuts, n_outputs=MOST_OUTPUTS)
     state = runs.make_state(plan.states, context=len(ids), n_sequences=1)
@@ -158,14 +158,14 @@ BACKENDS: dict[str, Callable[[ModelSpec], Backend]] = {
 
 @pytest.mark.parametrize("way", BACKENDS)
 @pytest.mark.parametrize("name", MODELS)
-def test_rows_are_asked_for_in_any_order_or_not_at_all(name: str, way: str) -> None:
+def test_output_rows_may_repeat_reorder_or_be_empty(name: str, way: str) -> None:
     model, ids = MODELS[name](), token_ids(name)[: sum(n for n, _ in STEPS)]
     want = asyncio.run(every_row(open_backend() if way == "cpu" else ReferenceBackend(), model, ids))
     got = asyncio.run(asked(BACKENDS[way](model.spec), model, ids))
     assert np.array_equal(np.stack(got), want[wanted_rows()])
 
 
-def test_what_is_asked_for_is_all_that_the_head_is_given() -> None:
+def test_the_head_computes_output_rows_only() -> None:
     model = SHAPES["gpt_oss"].model()
     n_layers = len(model.spec.layers)
     plan = runs.make_plan(model, MOST_ROWS, context=32, n_outputs=1, cuts=(n_layers - 1, n_layers))

@@ -1,4 +1,4 @@
-"""The README's recipe for an architecture does what it says: its block, run in place of the shipped rows."""
+"""The README's recipe for an architecture works: its code block replaces the shipped rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_recipe_is_short() -> None:
     assert len(recipe().splitlines()) <= MAX_LINES
 
 
-def test_the_recipe_makes_the_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_recipe_implements_the_architecture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     case = load_case("stablelm")
     folder = write_hf(tmp_path / "m", case)
     monkeypatch.delitem(archs.ARCHS, "stablelm")

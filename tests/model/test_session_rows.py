@@ -1,4 +1,4 @@
-"""Rows of every kind of state, through a session file into a new engine, against one full forward pass."""
+"""State of every kind, through a session file into a new engine, equals one full forward pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from camelid.model.decoder import PAGE_ROWS, declare_states, lower
 from camelid.requests.transcript import Segment
 
 LIMITS = Limits(chunk=16, parallel=2)
-# Shape -> kinds of group that its file must hold.
+# Shape -> group kinds that its file must contain.
 KINDS = {
     "mamba2": {"paged", "recurrent"},
     "qwen3next": {"paged", "recurrent"},
@@ -50,13 +50,13 @@ async def answer(engine: StepEngine, token_ids: Sequence[int], n: int) -> list[i
 
 
 def greedy(model: Model, token_ids: Sequence[int], n: int) -> list[int]:
-    """What one full forward pass says of each of the last `n` ids."""
+    """Argmax of one full forward pass for each of the last `n` ids."""
     (logits,) = run(model, [list(token_ids)], [(len(token_ids),)])
     return logits[-n - 1 : -1].argmax(axis=1).tolist()
 
 
 async def moved(model: Model, n: int) -> tuple[list[int], set[str]]:
-    """A conversation's ids, whose second half comes of an engine that has only read the file."""
+    """A conversation's ids; the second half comes from an engine that restored the file."""
     states = declare_states(model.spec)
     first = await engine_of(model)
     ids = await answer(first, PROMPT, n)
@@ -76,7 +76,7 @@ async def moved(model: Model, n: int) -> tuple[list[int], set[str]]:
 
 @pytest.mark.parametrize("n", [6, 40])
 @pytest.mark.parametrize("name", KINDS)
-def test_another_engine_goes_on_as_one_forward_pass_would(name: str, n: int) -> None:
+def test_another_engine_continues_like_one_forward_pass(name: str, n: int) -> None:
     model = SHAPES[name].model()
     ids, kinds = asyncio.run(moved(model, n))
     assert kinds == KINDS[name]

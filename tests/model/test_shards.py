@@ -1,4 +1,4 @@
-"""GGUF in several files, as gguf-split writes them: the same model as in one."""
+"""GGUF in several files, in gguf-split's format: the model equals the single file's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FACTORS = [1.0 + i / 8 for i in range(32)]
 
 
 def split(source: Path, folder: Path, *, count: int = COUNT, total: int | None = None) -> list[Path]:
-    """The file's tensors dealt out to several files, by the gguf package; metadata in the first."""
+    """Splits the file's tensors over several files, by the gguf package; metadata in the first."""
     reader = gguf.GGUFReader(source)
     paths = [folder / f"m-{i + 1:05d}-of-{count:05d}.gguf" for i in range(count)]
     for i, path in enumerate(paths):
@@ -56,20 +56,20 @@ def whole(tmp_path: Path) -> Path:
     return tmp_path / "m.gguf"
 
 
-def test_several_files_are_one_model(whole: Path, tmp_path: Path) -> None:
+def test_shards_are_one_model(whole: Path, tmp_path: Path) -> None:
     paths = split(whole, tmp_path)
-    assert answer(paths[0]) == answer(paths[2]) == answer(whole), "any of them will do"
+    assert answer(paths[0]) == answer(paths[2]) == answer(whole), "every shard opens the model"
     assert camelid.load_tokenizer(paths[2]).vocab_size == camelid.load_tokenizer(whole).vocab_size
 
 
-def test_a_missing_file_is_named(whole: Path, tmp_path: Path) -> None:
+def test_a_missing_shard_is_named(whole: Path, tmp_path: Path) -> None:
     paths = split(whole, tmp_path)
     paths[1].unlink()
     with pytest.raises(ModelFormatError, match=r"m-00002-of-00003\.gguf: there is no such file"):
         camelid.load(paths[0])
 
 
-def test_files_that_do_not_belong_together(whole: Path, tmp_path: Path) -> None:
+def test_mismatched_shards_are_refused(whole: Path, tmp_path: Path) -> None:
     paths = split(whole, tmp_path)
     first, second = (path.read_bytes() for path in paths[:2])
     paths[1].write_bytes(first)
@@ -85,7 +85,7 @@ def test_files_that_do_not_belong_together(whole: Path, tmp_path: Path) -> None:
         camelid.load(split(whole, tmp_path, total=99)[0])
 
 
-def test_a_name_that_does_not_tell_its_siblings(whole: Path, tmp_path: Path) -> None:
+def test_a_shard_name_without_its_number_is_refused(whole: Path, tmp_path: Path) -> None:
     split(whole, tmp_path)[0].rename(tmp_path / "renamed.gguf")
     with pytest.raises(ModelFormatError, match=r"a name like name-00001-of-00003\.gguf"):
         camelid.load(tmp_path / "renamed.gguf")

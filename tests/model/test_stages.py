@@ -1,4 +1,4 @@
-"""Models cut into stages: where a cut may be, what passes there, and that no bit of a logit shows it."""
+"""Models cut into stages: valid cuts, the data that crosses them, and logits equal to the bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from camelid.plan.stages import layer_ranges, split
 from camelid.plan.weights import inline_f32
 from camelid_native.cpu.backend import open_backend
 
-CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step
 CASES = load_cases()
 FUSED = open_backend().capabilities().fused
 
@@ -42,7 +42,7 @@ def staged(kind: Callable[[], Any], cuts: Sequence[int], n_layers: int) -> Stage
 
 
 def every_cut(spec: ModelSpec) -> list[tuple[int, ...]]:
-    """Each cut that there may be, and one stage a layer where that may be."""
+    """Each valid single cut, and all valid cuts together."""
     single = [(i,) for i in range(1, len(spec.layers) + 1) if can_cut(spec, i)]
     return [*single, tuple(i for (i,) in single)] if len(single) > 1 else single
 
@@ -56,8 +56,8 @@ def test_every_architecture_on_cpu_in_any_stages(case: HfCase, tmp_path: Path) -
         return asyncio.run(run(backend, loaded, ids, CHUNK, context=len(ids[0]), fused=FUSED))[0]
 
     want, cuts = logits(open_backend()), every_cut(spec)
-    assert len(cuts) >= len(spec.layers), "all may be cut anywhere"
-    for where in (cuts[0], cuts[-1]):  # after the first layer, and everywhere at once
+    assert len(cuts) >= len(spec.layers), "a layer boundary is no valid cut"
+    for where in (cuts[0], cuts[-1]):  # after the first layer, and after every layer
         assert np.array_equal(logits(staged(open_backend, where, len(spec.layers))), want), where
 
 
@@ -70,7 +70,7 @@ async def shape_logits(backend: Backend, model: Model, ids: Sequence[int], chunk
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes_of_other_architectures(name: str) -> None:
-    """Latent attention, experts, recurrent state; several streams and inputs for every layer."""
+    """Latent attention, experts, recurrent state; several streams and per-layer inputs."""
     shape = SHAPES[name]
     model, ids = shape.model(), shape.token_ids
     want = asyncio.run(shape_logits(ReferenceBackend(), model, ids, 7))
@@ -89,8 +89,8 @@ def names(buffers: Any) -> list[str]:
     return [buffer.name for buffer in buffers]
 
 
-def test_what_passes_is_declared() -> None:
-    """The residual stream; with several streams all of them, and the inputs of layers to come."""
+def test_data_across_a_cut_is_declared() -> None:
+    """The residual stream; with several streams all of them, and the inputs of later layers."""
     plain = plan_of(SHAPES["gpt_oss"].model(), 1).stages
     assert [names(s.inputs) for s in plain] == [[], ["x"]] and names(plain[0].outputs) == ["x"]
     wide = SHAPES["gemma3n"].model()
@@ -103,15 +103,15 @@ def test_what_passes_is_declared() -> None:
     assert f"takes {last.inputs[0].name}[T," in plan_of(wide, 1).text()
 
 
-def test_what_passes_by_a_stage_is_no_output_of_it() -> None:
-    """The inputs of layers are made once, and every later stage takes them."""
+def test_data_passed_through_a_stage_is_not_its_output() -> None:
+    """Per-layer inputs are computed once, and every later stage receives them."""
     stages = plan_of(SHAPES["gemma3n"].model(), 1, 2).stages
     made = {name for name in names(stages[0].outputs) if name not in names(stages[1].outputs)}
     assert len(made) == 1 and made < {*names(stages[1].inputs)} & {*names(stages[2].inputs)}
 
 
 def lives(part: Plan) -> dict[str, tuple[int, int]]:
-    """The first and last op of each buffer: inputs are there before all, outputs after all."""
+    """The first and last op of each buffer: inputs exist before all ops, outputs after all."""
     (stage,) = part.stages
     found: dict[str, tuple[int, int]] = dict.fromkeys(names(stage.inputs), (-1, -1))
     for i, op in enumerate(stage.ops):
@@ -122,7 +122,7 @@ def lives(part: Plan) -> dict[str, tuple[int, int]]:
 
 
 def waiting() -> list[Plan]:
-    """Two stages: what is made first and used last waits, while other buffers come and go."""
+    """Two stages with a buffer that lives from the first op to the last, while other buffers come and go."""
     table, key = inline_f32("table", [0.0] * 8, (2, 4)), plan_of(SHAPES["mamba2"].model()).key
     plan = PlanBuilder(key, (StateSpec("tokens", "ring", (), (("id", 1),), 64),))
     x = plan.embed(table, "tokens")
@@ -137,8 +137,8 @@ def waiting() -> list[Plan]:
     return split(plan.build(), layer_ranges((1,), 2))
 
 
-def test_a_boundary_shares_its_place_with_nothing() -> None:
-    """Not even with buffers of ops before its first use, or after its last."""
+def test_a_boundary_shares_no_bytes() -> None:
+    """Not even with buffers that live before its first use, or after its last."""
     model = SHAPES["gemma3n"].model()
     parts = split(plan_of(model, 1, 2), layer_ranges((1, 2), len(model.spec.layers)))
     for part in (*parts, *waiting()):
@@ -150,7 +150,7 @@ def test_a_boundary_shares_its_place_with_nothing() -> None:
             assert apart or not together, (a, b)
 
 
-def test_state_is_where_its_layers_are() -> None:
+def test_state_is_on_its_layers_stage() -> None:
     model = SHAPES["qwen3next"].model()
     whole, cut = plan_of(model), 2
     parts = split(plan_of(model, cut), layer_ranges((cut,), len(model.spec.layers)))
@@ -172,22 +172,22 @@ N = len(SPEC.layers)
     ("gpu_layers", "cut"),
     [(-1, 0), (0, N + 1), (1, N), (2, N - 1), (N, 1), (N + 1, 0), (N + 2, 0), (999, 0)],
 )
-def test_the_last_layers_go_first_and_the_head_before_them(gpu_layers: int, cut: int) -> None:
+def test_last_layers_are_offloaded_first_after_the_head(gpu_layers: int, cut: int) -> None:
     assert cut_for(SPEC, gpu_layers) == cut
 
 
-def test_numbers_that_mean_nothing_are_refused() -> None:
+def test_invalid_cuts_are_refused() -> None:
     with pytest.raises(RequestError, match="gpu_layers is -2, expected a number of layers, or -1") as caught:
         cut_for(SPEC, -2)
     assert caught.value.field == "gpu_layers"
 
 
 def sharing(*kv_layers: int) -> ModelSpec:
-    """Layers that read the keys and values of others, -1: their own."""
+    """Layers that read another layer's keys and values, by index; -1: their own."""
     return replace(SPEC, layers=tuple(LayerSpec(kv_layer=i) for i in kv_layers))
 
 
-def test_layers_that_share_keys_are_not_parted() -> None:
+def test_layers_that_share_keys_are_not_separated() -> None:
     spec = sharing(-1, -1, 1, -1, 3)
     assert [i for i in range(7) if can_cut(spec, i)] == [0, 1, 3, 5, 6]
     with pytest.raises(RequestError, match=r"share keys and values.*possible numbers for .*: 0, 1, 3, 5, 6$"):
@@ -196,7 +196,7 @@ def test_layers_that_share_keys_are_not_parted() -> None:
 
 
 @pytest.mark.parametrize("spec", [t5.SPEC, BERT], ids=["t5", "bert"])
-def test_encoders_are_whole(spec: ModelSpec) -> None:
+def test_encoders_are_not_cut(spec: ModelSpec) -> None:
     assert [can_cut(spec, i) for i in (0, len(spec.layers) + 1)] == [True, True]
     if spec.layers:
         with pytest.raises(RequestError, match="encoder runs on one device"):

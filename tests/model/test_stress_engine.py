@@ -1,4 +1,4 @@
-"""Models with recurrent state behind the engine: company, several steps in flight, allocations used again."""
+"""Models with recurrent state in the engine: batches, several steps in flight, reused allocations."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ N_TOKENS = 9
 
 
 class AheadReference(ReferenceBackend):
-    """The reference runs a step in `run`, so that more of them may be submitted before one is read."""
+    """The reference, computing in `run`, so that further steps may be submitted before one is read."""
 
     def capabilities(self) -> Capabilities:
         return replace(super().capabilities(), max_in_flight=2)
 
 
 async def answers(model: Model) -> list[list[int]]:
-    """Greedy answers to all prompts at once. There are fewer allocations than prompts."""
+    """Greedy answers to all prompts at once, with fewer allocations than prompts."""
     backend = AheadReference()
     plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
     state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
@@ -47,12 +47,12 @@ async def answers(model: Model) -> list[list[int]]:
     requests = [Request(prompt_ids=tuple(p), sampling=GREEDY, max_tokens=N_TOKENS) for p in PROMPTS]
     streams = [engine.submit(request) for request in requests]
     found = [await collect(stream) for stream in streams]
-    assert engine.is_idle, "every slot was given back"
+    assert engine.is_idle, "slots were not freed"
     return found
 
 
 def greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
-    """What one full forward pass over prompt and answer would have said."""
+    """The argmax of one full forward pass over prompt and answer."""
     ids = [*prompt, *answer]
     (logits,) = run(model, [ids], [(len(ids),)])
     return logits[len(prompt) - 1 : -1].argmax(axis=1).tolist()

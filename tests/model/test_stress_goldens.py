@@ -11,5 +11,5 @@ def test_plan_text_is_golden(name: str) -> None:
     assert PLANS[name]() == path_of(name).read_text()
 
 
-def test_every_golden_plan_has_its_shape() -> None:
+def test_every_golden_plan_has_a_shape() -> None:
     assert sorted(FOLDER.iterdir()) == sorted(map(path_of, PLANS))

@@ -1,4 +1,4 @@
-"""Shapes whose layers keep state in slots: what a kernel of theirs did wrong would show."""
+"""Shapes with recurrent state: errors of their kernels would show."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def known(request: pytest.FixtureRequest) -> tuple[Shape, Any]:
     return shape, shape.oracle()
 
 
-def test_which_group_a_head_has_counts(known: tuple[Shape, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads dealt out to the groups, or to the key heads, in turn instead of in blocks."""
+def test_the_group_of_a_head_changes_the_logits(
+    known: tuple[Shape, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads assigned to groups, or to key heads, by turns instead of by blocks."""
     shape, want = known
 
     def in_turn(x: Any, n: int, n_heads: int) -> Any:
@@ -38,7 +40,7 @@ def test_which_group_a_head_has_counts(known: tuple[Shape, Any], monkeypatch: py
 
 
 @pytest.mark.parametrize("tensor", ["conv", "scan"])
-def test_state_between_chunks_counts(
+def test_state_between_chunks_changes_the_logits(
     tensor: str, known: tuple[Shape, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape, want = known
@@ -54,7 +56,7 @@ def test_state_between_chunks_counts(
 
 
 def test_interleaved_rows_of_a_file_are_byte_ranges(tmp_path: Path) -> None:
-    """What `qwen3next.apart` does to arrays needs no copy of a file: each head's rows are a part."""
+    """A file needs no copy for `qwen3next.apart`: each head's rows are a byte range."""
     n_heads, dim = qwen3next.H, qwen3next.D
     published = qwen3next.PUBLISHED["blk.3.q_and_gate"]
     path = tmp_path / "model.bin"

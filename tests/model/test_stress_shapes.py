@@ -1,5 +1,6 @@
-"""Kinds of mixers, experts and residuals beyond the first architectures: each shape equals a plain model
-written from its papers, and no chunk, neighbour or dropped step changes a bit."""
+"""Mixers, experts and residuals beyond the first architectures: each shape equals a plain model written from
+its papers, and no chunk, batch or dropped step changes a bit.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def test_logits_equal_the_plain_model(name: str, wants: Any, wholes: Any) -> Non
 @pytest.mark.parametrize("chunk", share_of([1, 17, 2, 3], 2))
 @pytest.mark.parametrize("name", SHAPES)
 def test_chunks_give_identical_bits(name: str, chunk: int, wholes: Any) -> None:
-    """Chunks shorter than a convolution too: its state then spans several of them."""
+    """Includes chunks shorter than a convolution, whose state then spans several of them."""
     assert np.array_equal(chunked(SHAPES[name], chunk), wholes[name])
 
 
@@ -53,7 +54,7 @@ def test_a_dropped_step_leaves_no_trace(name: str, wholes: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_company_changes_no_bit(name: str, wholes: Any) -> None:
+def test_a_batch_changes_no_bit(name: str, wholes: Any) -> None:
     shape, steps = SHAPES[name], [(5, 1), (1, 12), (0, 3), (33, 9), (1, 15)]
     other = shape.token_ids[::-1]
     first, second = run(shape.model(), [shape.token_ids, other], steps)
@@ -62,16 +63,16 @@ def test_company_changes_no_bit(name: str, wholes: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_fused_plan_means_the_same(name: str, wholes: Any) -> None:
+def test_fused_plan_gives_the_same_logits(name: str, wholes: Any) -> None:
     fused = SHAPES[name].logits(edit=lambda plan: fuse(plan, {"add_norm", "linear_glu"}))
     assert nmse(fused, wholes[name]) <= 1e-12
 
 
 @pytest.mark.parametrize(("name", "mutation"), first_of_each(MUTATIONS, itemgetter(0)))
-def test_each_feature_counts(name: str, mutation: str, wants: Any) -> None:
+def test_each_feature_changes_the_logits(name: str, mutation: str, wants: Any) -> None:
     shape = SHAPES[name]
     assert nmse(shape.logits(shape.mutations[mutation]), wants[name]) > 1e-5
 
 
-def test_some_gates_meet_the_clamp(wants: Any) -> None:
+def test_some_gates_reach_the_clamp(wants: Any) -> None:
     assert nmse(gpt_oss.oracle(limit=np.inf), wants["gpt_oss"]) > 1e-5

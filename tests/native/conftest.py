@@ -1,4 +1,4 @@
-"""Kernels are tested on as many threads as a test asks for."""
+"""The kernels' tests use exactly the number of threads that they request."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from camelid_native.cpu.api import Library
 
 
 @pytest.fixture(autouse=True)
-def threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for one op alone comes too late to compute: where a test asks for as many threads as there
-    are processors, it would have one fewer."""
+def pool_without_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the waiting host from computing: in short ops it arrives too late, so that a test requesting a
+    thread per processor would have one fewer.
+    """
     real = Library.start
 
     def start(self: Library, cpus: Sequence[int], *, with_host: bool = False) -> int:

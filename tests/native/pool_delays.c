@@ -1,5 +1,5 @@
-/* The pool where whoever raises a word is held up before it looks for sleepers: meanwhile one thread sleeps,
- * and another goes on to the next meeting and sleeps there. Ends with 0 when all runs have. */
+/* The pool with a delay between raising a word and looking for sleepers: meanwhile one thread sleeps, and
+ * another reaches the next meeting and sleeps there. Exits with 0 after all runs have ended. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static void hold_up(const char *caller) {
 
 enum { THREADS = 3, MEETINGS = 250 };
 
-/* Of three threads the first sleeps, and the others come so soon after each other that one need not. */
+/* The first of three threads sleeps; the others arrive so close together that one need not sleep. */
 static void meet_often(cam_run *run, uint32_t thread, uint64_t first) {
     (void)first;
     for (uint32_t i = 0; i < MEETINGS; i++) {

@@ -1,12 +1,12 @@
-/* The host comes in between ops and goes at the ends of runs, beside one thread and beside three: each thing
- * is done once, after those of the op before, in the pool's float mode, by the host, too. Ends with 0. */
+/* The host joins between ops and leaves at the ends of runs, beside one thread and beside three. Each item is
+ * computed once, after all items of the previous op, in the pool's float mode (the host's, too). */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* Now and then a thread is held up around what others see of it. */
+/* Delays some of the atomic operations that other threads observe. */
 static void hold_up(void) {
     static _Thread_local uint32_t n;
     if (++n % 5 == 0) usleep(50);
@@ -17,7 +17,7 @@ static void hold_up(void) {
 #define atomic_fetch_add(at, more) (hold_up(), atomic_fetch_add_explicit(at, more, memory_order_seq_cst))
 #include "pool.c"
 
-/* What has a thread flush subnormals. */
+/* Bits of the float mode that flush subnormals. */
 #if defined(__x86_64__)
 enum { FLUSHING = 0x8040 };
 #elif defined(__aarch64__)
@@ -55,7 +55,7 @@ static void some_ops(cam_run *run, uint32_t thread, uint64_t first) {
     }
 }
 
-/* Forgets what a run has done, once it has ended. */
+/* Checks and clears the record of an ended run. */
 static void check_run(uint64_t number) {
     uint8_t (*ops)[THINGS] = seen.done[number % CAM_MOST_RUNS];
     for (uint32_t i = 0; i < OPS * THINGS; i++) expect(ops[i / THINGS][i % THINGS] == 1);
@@ -75,11 +75,11 @@ static void *wait_too(void *pool) {
     return NULL;
 }
 
-/* Some runs at a time, some of which it waits for, while another thread waits, too. */
+/* Queues several runs and waits for some, while another thread waits, too. */
 static void host(uint32_t n_threads) {
     const cam_variant variant = {.execute = some_ops};
     const cam_run run = {0};
-    const uint64_t before = set_float_mode(FLOAT_MODE | FLUSHING);  /* threads begin with their maker's */
+    const uint64_t before = set_float_mode(FLOAT_MODE | FLUSHING);  /* threads inherit their creator's */
     cam_pool *pool = cam_pool_new(n_threads, NULL, 1);
     pthread_t other;
     uint64_t ended = 0;

@@ -18,7 +18,7 @@ from camelid_native.build import library as build
 from camelid_native.build.targets import SANITIZED, this_target
 
 ROOT = Path(__file__).parents[2]
-# Those of other libraries and of Node, and of memory that runs out, as AddressSanitizer reserves terabytes.
+# Tests of other libraries, of Node, and of exhausted memory: AddressSanitizer reserves terabytes.
 LEFT_OUT = (
     *("test_build", "test_build_hook", "test_cpu_library", "test_pool", "test_release_targets"),
     "test_wasm_modules",
@@ -31,14 +31,14 @@ MEETINGS = [
     for name in ("test_matrix", "test_pool_order", "test_sampling_threads", "test_state")
 ]
 ONE_VARIANT = {"x86_64": "avx2", "aarch64": "neon_dot"}
-# It tells how blocks lie side by side, and the plugin gives each a place of its own.
+# The test checks adjacent blocks, but the plugin allocates each block separately.
 ARENA = "--deselect=tests/native/test_cpu_backend.py::test_large_blocks_waste_no_chunk"
-# pytest must not swallow what is said before the end.
+# pytest must not capture output that precedes an abort.
 PYTEST = ("pytest", "-q", "--capture=sys", "-p", "no:cacheprovider", ARENA)
 
 
 class Watch(NamedTuple):
-    """What a library is built to watch: the compiler's library for it, its settings, pytest's options."""
+    """A sanitizer: the compiler's runtime library, its settings, pytest's options."""
 
     watched: str
     runtime: str
@@ -49,19 +49,19 @@ class Watch(NamedTuple):
 MEMORY = Watch(
     watched="memory",
     runtime="libasan.so",
-    settings={"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0"},  # Python frees little as it ends
+    settings={"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0"},  # Python frees little at exit
     options=("-p", "tests.support.native.watched_memory"),
 )
 THREADS = Watch(
     watched="threads",
     runtime="libtsan.so",
-    # How NumPy's own threads wait for each other is not seen.
+    # The synchronization of NumPy's own threads is invisible to the sanitizer.
     settings={"TSAN_OPTIONS": "halt_on_error=1:exitcode=66", "OPENBLAS_NUM_THREADS": "1"},
 )
 
 
 def find_runtime(name: str) -> str:
-    """Where the compiler has this library."""
+    """Path of the compiler's runtime library."""
     compiler = build.find_compiler(this_target())
     asked = build.run((*compiler.command, f"-print-file-name={name}")).stdout.strip()
     if not Path(asked).is_absolute():
@@ -70,14 +70,14 @@ def find_runtime(name: str) -> str:
 
 
 def run(watch: Watch, tests: tuple[str, ...], preload: str) -> int:
-    """pytest's exit code."""
+    """Runs pytest. Returns its exit code."""
     own = {"LD_PRELOAD": preload, "CAMELID_NATIVE_DIR": str(SANITIZED[watch.watched]), **watch.settings}
     command = [sys.executable, "-m", *PYTEST, *watch.options, *tests]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **own}).returncode
 
 
 def main(options: list[str]) -> int:
-    """The exit code of the build, else the worst of all suites."""
+    """Returns the exit code of the build, or else the worst of all suites."""
     rest = tuple(option for option in options if option != "--threads")
     watch, suites, only = MEMORY, [tuple(NATIVE), PROMISES, PARITY], list[str]()
     if "--threads" in options:

@@ -1,4 +1,4 @@
-"""Attention of the CPU backend: its definition in float64, and the same bits however the rows come."""
+"""Attention of the CPU backend: its definition in float64, and equal bits for any batch and chunk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = (
     Shape(heads=(2, 2), dims=(40, 24)),  # heads end within a vector
     Shape(heads=(2, 2), dims=(48, 16), kv_type="q8_0"),  # and within a block
     *(
-        Shape(heads=(8, 8), dims=dims, kv_type=kv_type)  # and only those of keys, or of values
+        Shape(heads=(8, 8), dims=dims, kv_type=kv_type)  # and within only keys, or only values
         for kv_type in ("f16", "q8_0", "q4_0")
         for dims in ((24, 16), (16, 24), (20, 16), (40, 32))
     ),
@@ -35,14 +35,14 @@ SHAPES = (
     Shape(heads=(5, 1), dims=(576, 512), kv_type="q8_0", has_values=False),
     Shape(heads=(3, 3), dims=(32, 64), kv_type="q8_0", has_tail=True, sinks=True),
     Shape(heads=(3, 1), dims=(64, 64), kv_type="q4_0", has_tail=True, first_kept=100),
-    Shape(kv_type="q8_0", has_tail=True, tail_kept=208),  # more is given up than the border lets go
+    Shape(kv_type="q8_0", has_tail=True, tail_kept=208),  # the tail freed rows past the border
     Shape(attrs={"window": 70}, sinks=True, first_kept=33),
     Shape(attrs={"mask": "held"}, first_kept=64),
     Shape(attrs={"softcap": 2.0, "scale": 3.0}, sinks=True),
     Shape(bias=20, attrs={"window": 90}),
-    Shape(kv_type="f16", attrs={"scale": 40.0}),  # most weights are nothing beside the largest
+    Shape(kv_type="f16", attrs={"scale": 40.0}),  # most weights vanish beside the largest
 )
-DEPTH = 420  # rows of a prompt: chunks of keys full and begun, the border of two tiers in several
+DEPTH = 420  # rows of a prompt: full and partial chunks of keys, the border of two tiers in several chunks
 
 
 def nmse(got: F32, want: Any) -> float:
@@ -67,8 +67,8 @@ ALONE = [shape for shape in SHAPES if shape.attrs.get("mask") != "held"]
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", ALONE, ids=str)
-def test_a_row_has_its_bits_from_itself_alone(shape: Shape, variant: str) -> None:
-    """Promises A and B: whatever the chunk, the company, the threads."""
+def test_a_rows_bits_depend_on_itself_alone(shape: Shape, variant: str) -> None:
+    """Promises A and B: for any chunk, batch and number of threads."""
     positions, q = range(DEPTH - 70, DEPTH), shape.queries(70)
     whole = run(shape.case(positions, DEPTH, q), variant).views["y"]
     for threads in (2, 3, 4):
@@ -80,8 +80,8 @@ def test_a_row_has_its_bits_from_itself_alone(shape: Shape, variant: str) -> Non
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("shape", [Shape(kv_type="f16"), Shape(kv_type="q8_0", has_tail=True)], ids=str)
-def test_company_does_not_show(shape: Shape, threads: int) -> None:
-    """Rows of four sequences in one step, far apart: one whose prompt goes on, three that decode."""
+def test_a_batch_changes_no_bit(shape: Shape, threads: int) -> None:
+    """Rows of four sequences in one step at distant positions: one prompt in progress, three decoding."""
     positions, lengths = [399, 7, 100, 101, 102, 419], (1, 1, 3, 1)
     q = shape.queries(len(positions))
     together = run(shape.case(positions, DEPTH, q, lengths=lengths), VARIANTS[-1], threads).views["y"]
@@ -96,14 +96,14 @@ def test_company_does_not_show(shape: Shape, threads: int) -> None:
 def test_unseen_keys_do_not_leak(
     bad: float, kv_type: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies before a window and after a row may be anything: rows that see it not have the same bits."""
+    """Keys before a window or after a row may hold any bits without changing the row's bits."""
     monkeypatch.setattr(single, "encode", raw_bytes)
     shape = Shape(kv_type=kv_type, attrs={"window": 40})
     clean = shape.case(range(150, 170), 176)
     assert clean.keys is not None and clean.values is not None
     spoiled = [array.copy() for array in (clean.keys, clean.values)]
     for array in spoiled:
-        array[:115] = array[160:] = bad  # rows 154 to 159 see none of these
+        array[:115] = array[160:] = bad  # rows 154 to 159 attend to none of these
     got = run(replace(clean, keys=spoiled[0], values=spoiled[1]), variant, threads=2).views["y"]
     want = run(clean, variant, threads=2).views["y"]
     assert bits(got[4:10]) == bits(want[4:10])
@@ -113,8 +113,8 @@ def test_unseen_keys_do_not_leak(
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("n", [1, 12])
-def test_rows_that_see_no_key_are_zeros(n: int, sinks: bool, variant: str) -> None:
-    """Rows that see what is held alone, of a sequence that holds nothing yet."""
+def test_rows_without_keys_are_zeros(n: int, sinks: bool, variant: str) -> None:
+    """Rows with the mask `held` of a sequence without stored rows."""
     shape = Shape(dims=(64, 40), attrs={"mask": "held"}, sinks=sinks)
     for threads in (1, 3):
         got = run(shape.case(range(n), n), variant, threads).views["y"]
@@ -122,7 +122,7 @@ def test_rows_that_see_no_key_are_zeros(n: int, sinks: bool, variant: str) -> No
 
 
 def raw_bytes(kv_type: str, values: F32) -> Any:
-    """The bytes of rows, of numbers that no writer of files would take, too."""
+    """The bytes of rows, including values that no writer stores."""
     codec = CODECS[kv_type]
     return codec.encode(values.reshape(-1, codec.quant.block))
 
@@ -132,7 +132,7 @@ WAYS: tuple[dict[str, Any], ...] = ({}, {"mask": "causal"}, {"mask": "symmetric"
 
 
 def rows_case(lengths: Sequence[int], views: Mapping[str, F32], bias: int = 0, **attrs: Any) -> OpCase:
-    """attend_rows of 6 heads, 2 of keys of 32 and values of 24."""
+    """An attend_rows case of 6 heads, 2 key-value heads, keys of 32 and values of 24."""
     table = normal(8, 2 * bias + 1, 6)
     weights = {"bias": Quantized("f32", table.shape, table.tobytes())} if bias else {}
     sizes = {"n_heads": 6, "n_kv_heads": 2, "scale": 0.2}
@@ -143,7 +143,7 @@ def rows_case(lengths: Sequence[int], views: Mapping[str, F32], bias: int = 0, *
 
 
 def rows_definition(views: Mapping[str, F32], bias: int = 0, mask: str = "full", window: int = 0) -> Any:
-    """One sequence's rows."""
+    """The definition for one sequence's rows."""
     q, k, v = (views[role].astype(np.float64).reshape(-1, n, width) for role, n, width in PARTS)
     table, n = normal(8, 2 * bias + 1, 6), len(q)
     away = np.arange(n)[None] - np.arange(n)[:, None]  # [row, key]
@@ -162,7 +162,7 @@ PARTS = (("q", 6, 32), ("k", 2, 32), ("v", 2, 24))
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_rows_of_the_step(way: Mapping[str, Any], variant: str) -> None:
-    """Each sequence sees itself alone; where it stands in the step and on how many threads never shows."""
+    """Each sequence attends to itself alone, at any place in the step and for any number of threads."""
     views = {role: normal(5, sum(ROWS), n * width) for role, n, width in PARTS}
     got = run(rows_case(ROWS, views, **way), variant, threads=3).views["y"]
     start = 0

@@ -1,4 +1,4 @@
-"""Threads that share one row's keys at the very border of two chunks."""
+"""Threads that share one row's keys, exactly at the border of two chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_CHUNKS = 6
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n_kv_heads", [1, 2])
 def test_a_share_may_end_with_a_chunk(n_kv_heads: int, variant: str) -> None:
-    """With one kv head and as many chunks as threads each has just one; the first merges the others'."""
+    """With one kv head and one chunk per thread; the first thread merges the others' results."""
     shape = Shape(heads=(2, n_kv_heads), dims=(32, 32))
     for n in range(CHUNK_KEYS, MOST_CHUNKS * CHUNK_KEYS + 1, CHUNK_KEYS):
         case = shape.case([n - 1], n)

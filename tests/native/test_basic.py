@@ -1,5 +1,6 @@
-"""Norms, elementwise work, rope, routers, streams and recurrent ops: against the reference, and bit for bit
-the same however views lie, rows come and threads share them."""
+"""Norms, elementwise ops, rope, routers, streams and recurrent ops: against the reference, and equal bits for
+any view placement, batch and number of threads.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ OPS = {
 }  # fmt: skip
 STATEFUL = set(SLOT_TENSORS)
 CASES = [case for case in OP_CASES if case.op in OPS and case.margins == (0, 0)] + own_cases()
-# Views amid others, so that none begins where a vector does, and room for rows that the step has not.
+# Views amid others, so that none starts at a vector boundary, and with rows beyond the step's.
 PLACED = [replace(case, margins=(3, 2), spare=2) for case in CASES]
 LEFT, RIGHT = PLACED[0].margins
 
@@ -47,7 +48,7 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def alone(variant: str) -> list[OpResult]:
-    """With one thread."""
+    """Results with one thread."""
     return run(variant, 1, CASES)
 
 
@@ -74,13 +75,13 @@ def test_each_op_matches_the_reference(alone: list[OpResult], wanted: list[OpRes
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_do_not_show(variant: str, alone: list[OpResult], threads: int) -> None:
+def test_threads_change_no_bit(variant: str, alone: list[OpResult], threads: int) -> None:
     shared = run(variant, threads, CASES)
     assert [label(i) for i in range(len(CASES)) if not same(shared[i], alone[i])] == []
 
 
-def test_places_do_not_show(variant: str, alone: list[OpResult]) -> None:
-    """And nothing is written beside a view."""
+def test_view_placement_changes_no_bit(variant: str, alone: list[OpResult]) -> None:
+    """Also, no byte outside a view is written."""
     placed = run(variant, 2, PLACED)
     for i, (got, want) in enumerate(zip(placed, alone, strict=True)):
         inner = {role: view[:, LEFT:-RIGHT] for role, view in got.views.items()}
@@ -95,7 +96,7 @@ def row_of(case: OpCase, t: int) -> OpCase:
     return replace(case, views=views, positions=case.positions[t : t + 1])
 
 
-def test_rows_do_not_know_of_each_other(variant: str, alone: list[OpResult]) -> None:
+def test_rows_are_independent(variant: str, alone: list[OpResult]) -> None:
     chosen = [i for i, case in enumerate(CASES) if case.op not in STATEFUL]
     places = [(i, t) for i in chosen for t in range(len(next(iter(CASES[i].views.values()))))]
     single = run(variant, 1, [row_of(CASES[i], t) for i, t in places])
@@ -110,8 +111,8 @@ def part_of(case: OpCase, start: int, end: int, slots: Any) -> OpCase:
     return replace(case, views=views, positions=positions, lengths=[end - start], slots=slots)
 
 
-def test_chunks_of_a_sequence_do_not_show(variant: str) -> None:
-    """Each row in a step of its own, from the state that the one before left."""
+def test_chunks_of_a_sequence_change_no_bit(variant: str) -> None:
+    """Each row in a separate step, from the state of the previous step."""
     longest = [case for case in CASES if case.op in STATEFUL and len(case.lengths) == 3]
     assert {case.op for case in longest} == STATEFUL
     for case in longest:
@@ -128,7 +129,7 @@ def test_chunks_of_a_sequence_do_not_show(variant: str) -> None:
 
 @pytest.mark.parametrize("gate", ["softmax", "sigmoid", "topk_softmax"])
 @pytest.mark.parametrize("n_groups", [1, 4])
-def test_broken_logits_still_give_experts_that_there_are(variant: str, gate: str, n_groups: int) -> None:
+def test_broken_logits_select_existing_experts(variant: str, gate: str, n_groups: int) -> None:
     logits = np.full((4, 20), np.nan, np.float32)
     logits[1, 3:], logits[2], logits[3] = 1.0, -np.inf, np.inf
     views = {"ids": np.zeros((4, 5), np.float32), "probs": np.zeros((4, 5), np.float32), "logits": logits}

@@ -1,4 +1,4 @@
-"""`python -m camelid_native.build` on a stand-in for the kernels: what it compiles, when, how it fails."""
+"""`python -m camelid_native.build` with stand-in kernels: its compilations, its rebuilds, its failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
         platform.system() == "Windows", reason="not on this platform: stand-ins are shell scripts"
     ),
 ]
-# A compiler that refuses one flag, as one that is older than an instruction set does.
+# A compiler that refuses one flag, like a compiler older than an instruction set.
 OLD_COMPILER = """#!/bin/sh
 case " $* " in *" {flag} "*) echo "cc: error: unknown option {flag}" >&2; exit 1 ;; esac
 exec cc "$@"
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
-    """A compiler that takes no time."""
+    """A compiler without delay."""
     return make_program(tmp_path / "bin/zig", FAKE_COMPILER.format(log=tmp_path / "log"))
 
 
@@ -55,7 +55,7 @@ def test_library_of_all_variants(project: Project) -> None:
     assert [*made["variants"]] == [*project.target.variants]
     assert (made["left_out"], made["is_zig"], made["target"]) == ({}, False, project.target.name)
     assert call(project.library, "cam_abi") == ABI
-    # The fastest variant's row is there, and the baseline was told of it.
+    # The fastest variant's row is present and defined in the baseline's build.
     assert call(project.library, "stand_in_has") == (3 if project.target.arch in VARIANTS else 1)
     assert sorted(path.name for path in project.library.parent.iterdir()) == [
         "build.json",
@@ -75,11 +75,11 @@ CHANGES = {
     "a foreign build.json": lambda project: (project.library.parent / "build.json").write_text('{"a": 1}'),
     "no library": lambda project: project.library.unlink(),
 }
-TWIN = "camelid_cpu_threads.wasm"  # linked of the same objects as its neighbour
+TWIN = "camelid_cpu_threads.wasm"  # linked from its neighbour's objects
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_builds_again_what_changed(project: Project, fake: Path, change: str) -> None:
+def test_rebuilds_changed_targets(project: Project, fake: Path, change: str) -> None:
     assert project.build(CC=str(fake)).returncode == 0
     before = project.library.stat().st_mtime_ns
     CHANGES[change](project)
@@ -96,7 +96,7 @@ def test_flags_are_compared(project: Project, fake: Path) -> None:
         assert ("up to date" in project.build(*options, CC=str(fake)).stdout) == is_up_to_date
 
 
-def test_variant_that_the_compiler_does_not_know(project: Project, tmp_path: Path) -> None:
+def test_variant_unknown_to_the_compiler(project: Project, tmp_path: Path) -> None:
     if project.target.arch not in VARIANTS:
         pytest.skip("not on this platform: it has one variant")
     *others, (name, flags) = project.target.variants.items()
@@ -125,7 +125,7 @@ def test_undefined_function_fails_the_link(project: Project) -> None:
     assert done.returncode == 1 and "linking failed" in done.stderr
 
 
-def test_warning_fails_only_when_asked(project: Project) -> None:
+def test_warning_fails_only_with_werror(project: Project) -> None:
     project.source("api.c").write_text("static int unused;\n")
     assert project.build("--werror").returncode == 1
     done = project.build()
@@ -139,7 +139,7 @@ STUB = "#!/bin/sh\nexit 1\n"
     ("path", "cc"), [(NO_PROGRAMS, ""), ("stubs", ""), (None, "no-such-compiler"), (None, "false")]
 )
 def test_no_compiler(project: Project, path: str | None, cc: str) -> None:
-    """None on PATH, only stubs of one, or the one that is named is none."""
+    """None on PATH, only stubs on PATH, or CC names none."""
     for name in ("cc", "gcc", "clang"):
         make_program(project.root / "stubs" / name, STUB)
     where = {"PATH": str(project.root / path)} if path else {}
@@ -151,15 +151,15 @@ def test_no_compiler(project: Project, path: str | None, cc: str) -> None:
     assert not project.library.exists()
 
 
-def test_unwanted(project: Project, fake: Path) -> None:
-    """make asks with --optional; who types the command means it."""
+def test_no_native_applies_to_optional_builds_only(project: Project, fake: Path) -> None:
+    """make passes --optional; a typed command always builds."""
     done = project.build("--optional", CC=str(fake), CAMELID_NO_NATIVE="1")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert project.build(CC=str(fake), CAMELID_NO_NATIVE="1").returncode == 0 and project.library.exists()
 
 
-def test_by_zig_whatever_the_system_has(project: Project, fake: Path) -> None:
-    """A library by the system's compiler is made anew, and one by Zig will do for who does not ask."""
+def test_zig_replaces_the_systems_compiler(project: Project, fake: Path) -> None:
+    """A library by the system's compiler is rebuilt; a library by Zig satisfies a build without --zig."""
     path = f"{fake.parent}:/usr/bin:/bin"
     found: list[tuple[bool, bool]] = []
     for options in ([], ["--zig"], ["--zig"], []):
@@ -168,8 +168,7 @@ def test_by_zig_whatever_the_system_has(project: Project, fake: Path) -> None:
     assert found == [(False, False), (True, False), (True, True), (True, True)]
 
 
-def test_some_variants(project: Project, fake: Path) -> None:
-    """And what was built of some of them is not taken for all."""
+def test_partial_build_is_not_taken_for_a_full_one(project: Project, fake: Path) -> None:
     *others, last = project.target.variants
     assert "up to date" not in project.build("--variant", last, CC=str(fake)).stdout
     assert [*facts(project.library)["variants"]] == [last]
@@ -191,7 +190,7 @@ def by_zig(project: Project, fake: Path, *options: str | Path) -> subprocess.Com
 
 
 def test_all_targets_by_zig(project: Project, fake: Path, tmp_path: Path) -> None:
-    """Every compile that a release takes, as Zig is told of it."""
+    """Every compilation of a release, by Zig's arguments."""
     done = by_zig(project, fake, "--all", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     calls = (tmp_path / "log").read_text().splitlines()
@@ -219,7 +218,7 @@ def test_modules_of_wasm_are_compiled_once_and_linked_twice(
 ) -> None:
     options = ("--target", "wasm-simd", "--out", tmp_path / "out")
     twin = tmp_path / "out/wasm-simd" / TWIN
-    for is_there in (False, True, False):  # a build makes what is missing, and only then
+    for is_there in (False, True, False):  # a build creates a missing module, and nothing else
         calls = len((tmp_path / "log").read_text().splitlines()) if (tmp_path / "log").exists() else 0
         assert by_zig(project, fake, *options).returncode == 0
         made = (tmp_path / "log").read_text().splitlines()[calls:]
@@ -239,11 +238,11 @@ def test_one_failed_target_does_not_stop_the_others(project: Project, fake: Path
     assert [(tmp_path / "out" / name).exists() for name in wanted] == [True, False, True]
 
 
-def test_systems_are_all_released() -> None:
+def test_every_supported_system_has_a_release_target() -> None:
     assert {name.partition("-")[0] for name in RELEASED} == {*SYSTEMS}
 
 
-def test_sanitized_build_loads_and_sees_faults(project: Project) -> None:
+def test_sanitized_build_loads_and_detects_faults(project: Project) -> None:
     compiler = shutil.which("cc")
     runtime = subprocess.run(
         [str(compiler), "-print-file-name=libasan.so"], capture_output=True, text=True
@@ -256,7 +255,7 @@ def test_sanitized_build_loads_and_sees_faults(project: Project) -> None:
     assert not project.library.exists() and "-fsanitize=address,undefined" in facts(library)["flags"]
     load = "from camelid_native.cpu.library import load; print(load().{})"
     setting = {"CAMELID_NATIVE_DIR": str(library.parents[1]), "LD_PRELOAD": runtime.strip()}
-    setting["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter frees nothing as it ends
+    setting["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter frees nothing at exit
     sound = project.python("-c", load.format("cam_abi()"), **setting)
     assert sound.stdout == f"{ABI}\n", sound.stderr
     fault = project.python("-c", load.format("stand_in_read(5)"), **setting)

@@ -1,4 +1,4 @@
-"""The hook that compiles the kernels when a wheel is made, on a stand-in for them."""
+"""The hook that compiles the kernels for a wheel, with stand-in kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
-    """A compiler that takes no time."""
+    """A compiler without delay."""
     return make_program(tmp_path / "bin/zig", FAKE_COMPILER.format(log=tmp_path / "log"))
 
 
@@ -52,7 +52,7 @@ def hook() -> ModuleType:
 
 
 def made(project: Project, done: subprocess.CompletedProcess[str]) -> tuple[str, set[str], str]:
-    """The wheel's tag, the libraries' files in it, and its WHEEL file."""
+    """The wheel's tag, its libraries' files, and its WHEEL file."""
     assert done.returncode == 0, done.stderr
     (wheel,) = (project.root / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -69,7 +69,7 @@ def files_of(*targets: Target) -> set[str]:
 
 
 def test_wheel_of_this_machine(project: Project) -> None:
-    """Just this machine's library, whatever else lies there; the wheel says for which platform."""
+    """Only this machine's library is packed, even beside others; the wheel's tag names the platform."""
     stray = project.library.parents[1] / "sanitized/linux-x86_64/libcamelid_cpu.so"
     stray.parent.mkdir(parents=True)
     stray.touch()
@@ -78,7 +78,7 @@ def test_wheel_of_this_machine(project: Project) -> None:
     assert tag.startswith("none-") and tag.endswith(platform.machine()) and "any" not in tag
     assert files == files_of(this_target())
     assert "Root-Is-Purelib: false" in facts
-    assert this_target().path in done.stderr + done.stdout, "says what it weighs"
+    assert this_target().path in done.stderr + done.stdout, "the size is not reported"
 
 
 def test_pure_wheel_without_a_compiler(project: Project) -> None:
@@ -108,8 +108,10 @@ def test_wheel_of_all_platforms(project: Project, fake: Path) -> None:
     assert made(project, done)[:2] == ("none-any", files_of(*map(Target, RELEASED)))
 
 
-def test_named_platform_is_made_by_zig(project: Project, fake: Path) -> None:
-    """This one, too: what the system's compiler links asks for this system. The checkout keeps its own."""
+def test_named_platform_is_built_by_zig(project: Project, fake: Path) -> None:
+    """Also for this platform: the system's linker would require this system. The checkout keeps its
+    library.
+    """
     done = project.wheel(PATH=f"{fake.parent}:/usr/bin:/bin", CAMELID_NATIVE_TARGETS=this_target().name)
     tag, files, _ = made(project, done)
     assert "linux" not in this_target().name or tag.startswith("none-manylinux_2_17_")
@@ -117,13 +119,13 @@ def test_named_platform_is_made_by_zig(project: Project, fake: Path) -> None:
 
 
 def test_named_platform_without_a_compiler(project: Project) -> None:
-    """What was asked for is made or fails."""
+    """A requested platform is built, or the wheel fails."""
     done = project.wheel(PATH=NO_PROGRAMS, CAMELID_NATIVE_TARGETS="macos-aarch64")
     assert done.returncode and "no C compiler for macos-aarch64" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("size", "fails"), [(900, False), (1100, True)])
-def test_libraries_that_weigh_too_much(
+def test_oversized_libraries_fail_the_wheel(
     hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, fails: bool
 ) -> None:
     monkeypatch.setattr(hook, "MAX_BYTES", 1000)
@@ -153,7 +155,7 @@ def test_editable_install_compiles_into_the_checkout(project: Project, fake: Pat
         ({"CAMELID_NATIVE_TARGETS": "all", "CAMELID_NO_NATIVE": "1"}, True, False, False),
     ],
 )
-def test_zig_is_asked_for_only_where_needed(
+def test_zig_is_required_only_where_needed(
     hook: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     setting: dict[str, str],
@@ -182,7 +184,7 @@ def test_zig_is_asked_for_only_where_needed(
         ("windows-x86_64", "win_amd64"),
     ],
 )
-def test_platform_of_what_zig_built(hook: ModuleType, target: str, want: str) -> None:
-    """Tags as PEP 425, 600 and 656 have them."""
+def test_platform_tags_of_zig_builds(hook: ModuleType, target: str, want: str) -> None:
+    """Tags by PEP 425, 600 and 656."""
     rest = {"sources": "", "compiler": "", "flags": [], "variants": {}, "left_out": {}}
     assert hook.platform_of(BuildRecord(target=target, is_zig=True, **rest)) == want

@@ -1,4 +1,4 @@
-"""Codecs of the CPU library, each variant that this machine runs, against the gguf package: bit for bit."""
+"""Codecs of the CPU library, in each variant for this machine, against the gguf package: bit for bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from camelid_native.cpu import library as cpu_library
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
-GUARD = 64  # values or bytes behind a result that must stay as they are
+GUARD = 64  # values or bytes after a result that must stay unchanged
 UNTOUCHED = 0xA5
 ENCODED = ("bf16", "f16", "f32", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 BLOCKS_OF_32 = ENCODED[3:]
@@ -46,12 +46,12 @@ HALVES = {
     if name.startswith(("q", "iq", "tq")) and name != "iq1_m"
 }
 IS_X86 = platform.machine().lower() in {"x86_64", "amd64"}
-RUN = 1 << 16  # values that one call of a codec is given, see codecs.c
+RUN = 1 << 16  # values per call of a codec, see codecs.c
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """One variant of the library. What it reads begins at an odd byte, what it writes is watched."""
+    """One variant of the library. Inputs begin at an odd byte, outputs have guards."""
 
     library: ctypes.CDLL
     variant: int
@@ -84,7 +84,7 @@ class Kernels:
 
 @functools.cache
 def variants() -> dict[str, Kernels]:
-    """Those that this processor runs, by name."""
+    """Variants for this processor, by name."""
     library = cpu_library.load()
     library.cam_variant_name.restype = ctypes.c_char_p
     here = (i for i in range(library.cam_n_variants()) if library.cam_runs_here(i))
@@ -92,7 +92,7 @@ def variants() -> dict[str, Kernels]:
 
 
 def variant_names() -> list[str]:
-    """What there is to test; where no library is built, the one name's tests say so."""
+    """Names of the variants; without a library, one name whose tests report the reason."""
     try:
         return [*variants()]
     except BackendError:
@@ -129,8 +129,9 @@ def assert_encodes_as_oracle(kernels: Kernels, name: str, rows: Floats) -> None:
 
 
 def oracle_knows(name: str, rows: Floats) -> Bools:  # of each block
-    """NumPy casts what is no number, or out of range, as the machine does. Kernels do it as x86 does, so that
-    elsewhere only blocks are compared in which every step of the oracle is in range."""
+    """NumPy casts NaN and out-of-range values as the machine does. Kernels cast as x86 does: elsewhere only
+    blocks are compared for which every step of the oracle is in range.
+    """
     blocks = rows.reshape(-1, QUANTS[name].block)
     if blocks.shape[1] == 1 or IS_X86:
         return np.full(len(blocks), True)
@@ -139,7 +140,9 @@ def oracle_knows(name: str, rows: Floats) -> Bools:  # of each block
 
 
 def one_zero(name: str, blocks: Bytes) -> Bytes:
-    """Of zeros of both signs, which is the minimum is up to the machine; both decode to the same bits."""
+    """Replaces -0 by 0: the choice of the minimum among zeros depends on the machine; both decode to the same
+    bits.
+    """
     halves = blocks[:, 2:4].copy().view("<u2")
     settled = np.where(halves == 0x8000, 0, halves).astype("<u2").view(np.uint8)
     return np.hstack([blocks[:, :2], settled, blocks[:, 4:]]) if name in {"q4_1", "q5_1"} else blocks
@@ -184,7 +187,7 @@ def test_decode_of_every_scale_byte(kernels: Kernels, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["i32", "i64", "f64"])
 def test_decode_rounds_once(kernels: Kernels, name: str) -> None:
-    """Numbers at and beside the middle between two floats: i64 by way of a double would round twice."""
+    """Values at and beside the middle between two floats: i64 through a double would round twice."""
     kind, bits = {"i32": ("<i4", 31), "i64": ("<i8", 63), "f64": ("<f8", 53)}[name]
     middles = [2**e + odd * 2 ** (e - 24) for e in range(25, bits) for odd in (1, 3)]
     numbers = [sign * (middle + beside) for sign in (1, -1) for middle in middles for beside in (-1, 0, 1)]
@@ -209,7 +212,7 @@ def test_rows_of_any_length(kernels: Kernels, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["f16", "q4_0", "q8_0", "q6_k", "q1_0"])
-def test_rows_longer_than_one_call_takes(kernels: Kernels, name: str) -> None:
+def test_rows_longer_than_one_call(kernels: Kernels, name: str) -> None:
     block = QUANTS[name].block
     raw = random_blocks(name, 9, n=2 * RUN // block + 3, finite=True)
     got = decode(kernels, name, raw)
@@ -219,7 +222,7 @@ def test_rows_longer_than_one_call_takes(kernels: Kernels, name: str) -> None:
 
 
 def rows_of_all_sizes(seed: int) -> Floats:
-    """Rows from the least to the largest float, with zeros of both signs, an infinity or a NaN in some."""
+    """Rows from the smallest to the largest float, with zeros of both signs, an infinity or a NaN in some."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(0, 1, (1200, 96)) * 10.0 ** np.linspace(-46, 38.6, 1200)[:, None]
     rows[::7, ::5], rows[::3, ::11] = 0.0, -0.0
@@ -240,7 +243,7 @@ def test_encode_of_all_sizes(kernels: Kernels, name: str) -> None:
 @pytest.mark.parametrize("name", ENCODED)
 @pytest.mark.parametrize(("top", "others"), [(127, 4), (-8, 0.5), (-16, 1), (15.5, 1)])
 def test_encode_of_ties(kernels: Kernels, name: str, top: float, others: float) -> None:
-    """Blocks whose step is a whole number d and whose values lie half-way: here x / d is not x * (1 / d)."""
+    """Blocks with an integer step d and values half-way: here x / d differs from x * (1 / d)."""
     pattern = np.array([top, *(np.arange(31) * others - 15 * others - 0.5)])  # [32]
     rows = (np.arange(1, 200)[:, None] * pattern).astype(np.float32)
     for row in (rows, -rows, rows[:, ::-1]):
@@ -248,8 +251,8 @@ def test_encode_of_ties(kernels: Kernels, name: str, top: float, others: float) 
 
 
 @pytest.mark.parametrize("name", BLOCKS_OF_32)
-def test_encode_takes_the_first_of_two_largest(kernels: Kernels, name: str) -> None:
-    """Wherever they are: +m before -m gives another scale than -m before +m."""
+def test_encode_uses_the_first_of_two_largest(kernels: Kernels, name: str) -> None:
+    """At any index: +m before -m gives another scale than -m before +m."""
     at = np.array([(i, k) for i in range(32) for k in range(32) if i != k])
     rows = np.random.default_rng(4).uniform(-1, 1, (len(at), 32)).astype(np.float32)
     rows[np.arange(len(at)), at[:, 0]], rows[np.arange(len(at)), at[:, 1]] = 2.5, -2.5
@@ -257,7 +260,7 @@ def test_encode_takes_the_first_of_two_largest(kernels: Kernels, name: str) -> N
 
 
 def test_encode_of_f16_at_every_border(kernels: Kernels) -> None:
-    """Each half, the middle to the next one, and the floats beside both; then NaN of every kind."""
+    """Each half, the middle to the next one, and the floats beside both; then every kind of NaN."""
     with np.errstate(over="ignore"):
         halves = np.arange(0x7C00, dtype="<u2").view(np.float16).astype(np.float32)
     borders = np.concatenate(
@@ -292,5 +295,5 @@ def test_types_without_a_codec_are_refused(kernels: Kernels, function: str) -> N
     assert all(kernels.refuses(function, type_id) for type_id in [*holes, *without])
 
 
-def test_grids_are_those_of_the_reference() -> None:
+def test_grids_equal_the_references() -> None:
     assert make_iq_codes.FILE.read_text(encoding="utf-8") == make_iq_codes.header()

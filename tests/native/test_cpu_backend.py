@@ -1,4 +1,4 @@
-"""The CPU backend's face: the order of its calls, what it refuses, and how it ends."""
+"""The CPU backend: order of calls, refusals, and shutdown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join(str(ROOT / folder) for folder in ("core", "native", "."))
 UNIT = bytes(KV.unit_bytes)
 
-# What is done in a process of its own -> what it says before its end.
+# Calls in a separate process -> its output lines before the end.
 ENDS: dict[str, list[str]] = {
     "drop_during_a_step": [],
     "exit_during_a_step": [],
@@ -43,7 +43,7 @@ ENDS: dict[str, list[str]] = {
 
 
 def said(child: str) -> list[str]:
-    """The lines of a child that ends well, but for its last."""
+    """The output of a child process that exits normally, without its last line."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.native.cpu_children", child],
         env={**os.environ, "PYTHONPATH": PATHS},
@@ -78,11 +78,11 @@ def test_fork_during_a_step() -> None:
 
 
 class Recorder:
-    """Counts what is asked of the library."""
+    """Counts the calls of the library."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
-        self.interrupt = False  # the next submit, just after it
+        self.interrupt = False  # raise from the next submit, after it has submitted
         for name in ("start", "submit", "wait", "stop"):
             monkeypatch.setattr(Library, name, self._recorded(name, getattr(Library, name)))
 
@@ -117,13 +117,13 @@ def test_interrupted_submit_loses_no_step(recorder: Recorder) -> None:
     assert recorder.calls == ["start", "submit", "submit", "wait 0", "stop"]
 
 
-def test_steps_wait_behind_another(recorder: Recorder) -> None:
-    """The host waits only where all places are taken, and no longer than for one."""
+def test_steps_queue_behind_a_running_step(recorder: Recorder) -> None:
+    """The host waits only if all slots are used, and then for one step."""
 
     async def run() -> None:
         backend, made = await opened(), doubling()
         first = await prepared(backend, made)
-        programs = [first, await backend.compile(first.plan)]  # whose results have places of their own
+        programs = [first, await backend.compile(first.plan)]  # with separate result slots
         tickets = [backend.run(programs[i % 2], made.step) for i in range(MOST_RUNS + 1)]
         for ticket in (tickets[1], tickets[0], tickets[2]):
             recorder.calls.append("read")
@@ -137,10 +137,10 @@ def test_steps_wait_behind_another(recorder: Recorder) -> None:
     assert recorder.calls == [*begun, *read, "wait 0", "stop"]
 
 
-def test_an_interrupted_submit_may_not_have_begun(
+def test_an_interrupted_submit_waits_for_all_steps(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then it is not known how many are under way, and the host waits for all."""
+    """The number of running steps is then unknown, and the host waits for all."""
 
     async def run() -> None:
         backend, made = await opened(), doubling()
@@ -161,7 +161,7 @@ def interrupted(*arguments: Any) -> None:
 
 
 def test_an_interrupt_before_a_submit_loses_no_later_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes while the process is asked for, which `settle` does first."""
+    """The interrupt occurs during the query of the process, which `settle` makes first."""
 
     async def run() -> None:
         backend, made = await opened(), doubling()
@@ -180,10 +180,10 @@ def test_an_interrupt_before_a_submit_loses_no_later_step(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("n_places", [1, 2, 3, MOST_RUNS])
-def test_results_of_steps_that_wait_are_their_own(
+def test_queued_steps_keep_their_own_results(
     n_places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With few places for them and with one each: the tokens are those of one step at a time."""
+    """With few result slots and with one: the tokens equal those of one step at a time."""
     monkeypatch.setattr(cpu, "result_places", lambda n_bytes: n_places)
     monkeypatch.setattr(pace, "RUN_AHEAD_S", 1e9)
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, type="f32")
@@ -194,11 +194,11 @@ def test_results_of_steps_that_wait_are_their_own(
             assert llm.counters.max_in_flight == depth
             answers.append(found.token_ids)
     assert answers[0] == answers[1]
-    assert len(set(answers[0])) > 10, "or a stale result would not show"
+    assert len(set(answers[0])) > 10, "equal tokens cannot show a stale result"
 
 
-def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would lie where it still reads."""
+def test_inputs_wait_for_the_running_step(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write would overwrite data that the step still reads."""
 
     async def run() -> None:
         backend, made = await opened(), doubling()
@@ -218,7 +218,7 @@ def test_inputs_wait_for_the_step_under_way(recorder: Recorder, monkeypatch: pyt
     assert recorder.calls == ["start", "submit", "wait 0", "write", "submit", "wait 0", "stop"]
 
 
-def test_allocate_waits_for_the_step_under_way(recorder: Recorder) -> None:
+def test_allocate_waits_for_the_running_step(recorder: Recorder) -> None:
     async def run() -> None:
         backend, made = await opened(), doubling()
         backend.run(await prepared(backend, made), made.step)
@@ -267,7 +267,7 @@ async def close_after(call: Callable[[CpuBackend], Awaitable[object]]) -> None:
         await backend.close()
 
 
-# A call on an opened backend -> what it is told.
+# A call on an opened backend -> its error.
 REFUSED: dict[str, tuple[Callable[[CpuBackend], Awaitable[object]], str]] = {
     "read of no group": (lambda b: b.read_state("other", 1), "'other' was not allocated; allocated: kv"),
     "write to no group": (lambda b: b.write_state("other", 1, UNIT), "'other' was not allocated"),
@@ -275,14 +275,14 @@ REFUSED: dict[str, tuple[Callable[[CpuBackend], Awaitable[object]], str]] = {
     "read before the first": (lambda b: b.read_state("kv", -1), "no unit -1"),
     "write past the last": (lambda b: b.write_state("kv", 3, UNIT), "no unit 3"),
     "write before the first": (lambda b: b.write_state("kv", -1, UNIT), "no unit -1"),
-    "write of half a unit": (lambda b: b.write_state("kv", 1, UNIT[1:]), "was given"),
+    "write of half a unit": (lambda b: b.write_state("kv", 1, UNIT[1:]), "a unit of state"),
     "allocate without a pool": (lambda b: b.allocate([KV], {}), "'kv' was not allocated; allocated: none"),
     "adapter": (lambda b: b.open(OpenSpec(adapter="z80")), "no variant 'z80'"),
 }
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_refuses(call: str) -> None:
+def test_refuses_invalid_calls(call: str) -> None:
     refused, message = REFUSED[call]
 
     async def run(backend: CpuBackend) -> None:
@@ -308,7 +308,7 @@ def test_refuses_unless_open(call: str) -> None:
         asyncio.run(close_after(UNOPENED[call]))
 
 
-def test_units_lie_apart() -> None:
+def test_units_do_not_overlap() -> None:
     async def run(backend: CpuBackend) -> list[bytes]:
         await backend.open(OpenSpec(threads=1))
         await backend.allocate([KV], POOLS)
@@ -322,7 +322,7 @@ def test_units_lie_apart() -> None:
 
 
 def test_large_blocks_waste_no_chunk() -> None:
-    """A block between small ones takes as many bytes as it has, and the small ones go on side by side."""
+    """A block between small ones uses its own size, and the small ones stay adjacent."""
     arena = Arena()
     first = arena.block(1)
     large = arena.block(CHUNK)

@@ -1,4 +1,4 @@
-"""Finding and loading the library: the override, the package, a zip; what is refused, and the way out."""
+"""Finding and loading the library: the override, the package, a zip; refusals with the way out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ except BackendError as error:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with its library, which tests only read."""
+    """A project with its library; read-only for tests."""
     project = make_project(tmp_path_factory.mktemp("built"))
     assert project.build().returncode == 0
     return project
@@ -47,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def project(built: Project, tmp_path: Path) -> Project:
-    """A copy of it, for a test to change."""
+    """A writable copy of the project."""
     shutil.copytree(built.root, tmp_path / "project")
     return Project(tmp_path / "project")
 
@@ -64,7 +64,7 @@ def test_override_comes_first(project: Project, tmp_path: Path) -> None:
 
 
 def test_library_without_facts_is_loaded(project: Project, tmp_path: Path) -> None:
-    """Who packs Camelid may compile the library in their own way."""
+    """A packager may compile the library with other tools."""
     mine = tmp_path / "mine" / project.target.path
     mine.parent.mkdir(parents=True)
     shutil.copy(project.library, mine)
@@ -78,7 +78,7 @@ def rebuild_with(project: Project, name: str, old: str, new: str) -> None:
     assert project.build().returncode == 0
 
 
-# What is wrong -> how it came about, and what the error must say.
+# Fault -> how to cause it, and the words of its error.
 WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
     "no library": (lambda project: shutil.rmtree(project.library.parents[1]), "was not built"),
     "other sources": (
@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[Callable[[Project], object], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_refuses(project: Project, wrong: str) -> None:
+def test_refuses_invalid_calls(project: Project, wrong: str) -> None:
     breaks, message = WRONG[wrong]
     breaks(project)
     said = project.python("-c", REFUSED)
@@ -120,8 +120,8 @@ def test_refuses(project: Project, wrong: str) -> None:
         ("native/camelid_native/lib/sanitized-threads", "build --sanitize threads`"),
     ],
 )
-def test_error_names_the_command_that_mends(project: Project, folder: str, command: str) -> None:
-    """The library that CAMELID_NATIVE_DIR names is the one to build anew."""
+def test_error_names_the_rebuild_command(project: Project, folder: str, command: str) -> None:
+    """The command rebuilds the library in CAMELID_NATIVE_DIR."""
     place = project.root / folder
     shutil.copytree(project.library.parent, place / project.target.name)
     project.source("more.c").write_text("int more;\n")
@@ -147,7 +147,7 @@ def test_import_compiles_nothing(project: Project) -> None:
 
 @pytest.fixture(scope="module")
 def packed(built: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as a zip. Its library is large, so that half of it would be seen if it could be."""
+    """The package as a zip. Its library is large, so that a partial read would show."""
     path = tmp_path_factory.mktemp("packed") / "camelid_native.zip"
     package = built.root / "native/camelid_native"
     with zipfile.ZipFile(path, "w") as archive:
@@ -166,7 +166,7 @@ def start_from_zip(packed: Path, cache: Path, code: str = LOAD) -> subprocess.Po
 
 
 def test_zip_is_unpacked_once(packed: Path, tmp_path: Path) -> None:
-    """Several processes at once, then one more: all load the same file, and nothing else stays."""
+    """Several concurrent processes, then one more: all load the same file, and no other file stays."""
     cache = tmp_path / "cache"
     running = [start_from_zip(packed, cache) for _ in range(3)]
     told = [process.communicate() for process in running]
@@ -179,14 +179,14 @@ def test_zip_is_unpacked_once(packed: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def zipped(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """This process finds the package in the zip; the cache."""
+    """Puts the zip on this process's path. Returns the cache."""
     monkeypatch.delenv("CAMELID_NATIVE_DIR", raising=False)
     monkeypatch.setenv("CAMELID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cpu_library, "files", lambda name: zipfile.Path(packed, f"{name}/"))
     return tmp_path / "cache"
 
 
-def test_zip_mends_a_damaged_copy(zipped: Path) -> None:
+def test_zip_replaces_a_damaged_copy(zipped: Path) -> None:
     path = cpu_library.find()
     assert path
     whole = path.read_bytes()
@@ -195,7 +195,7 @@ def test_zip_mends_a_damaged_copy(zipped: Path) -> None:
 
 
 def test_zip_unpacks_by_rename(zipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is stopped before the rename leaves no half of a library."""
+    """A process stopped before the rename leaves no partial library."""
 
     def stop(self: Path, target: Path) -> Path:
         raise KeyboardInterrupt
@@ -206,7 +206,7 @@ def test_zip_unpacks_by_rename(zipped: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not [path for path in zipped.rglob("*") if path.is_file()]
 
 
-def test_zip_and_a_cache_that_cannot_be_written(zipped: Path) -> None:
+def test_zip_with_an_unwritable_cache(zipped: Path) -> None:
     zipped.write_text("a file, where a folder should be")
     with pytest.raises(BackendError, match="CAMELID_CACHE=DIR") as caught:
         cpu_library.find()
@@ -230,6 +230,6 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, setting: dict[str, str], 
 
 
 def test_facts_name_no_path(built: Project) -> None:
-    """A library made elsewhere says nothing of the machine that made it."""
+    """A library built elsewhere holds no path of the building machine."""
     text = (built.library.parent / "build.json").read_text()
     assert str(built.root) not in text and "target" in json.loads(text)

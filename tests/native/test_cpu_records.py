@@ -1,4 +1,4 @@
-"""The records of cpu/abi.h, and what of a plan they cannot say."""
+"""The records of cpu/abi.h, and plans that they cannot represent."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def kv_write(kv_type: str) -> Plan:
 
 REFUSED = {
     "the op unary with act = 'mish'": unary("mish"),
-    "the op unary with act = 'rms'": unary("rms"),  # a word of another op's
+    "the op unary with act = 'rms'": unary("rms"),  # a word of another op
     "the op norm with kind = 'neox'": norm("neox"),
     "the op norm with kind = 'mean'": norm("mean"),
     "state 'other' of type q6_k; supported: f32, f16, q8_0, q4_0": kv_write("q6_k"),
@@ -67,16 +67,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_has_no_kernel_is_not_compiled(reason: str) -> None:
-    """It must not be passed over as nothing to do."""
+def test_ops_without_a_kernel_are_not_compiled(reason: str) -> None:
+    """It must not be skipped as a no-op."""
     with pytest.raises(BackendError, match=re.escape(reason)) as caught:
         asyncio.run(compiled(REFUSED[reason]))
     assert caught.value.backend == "cpu"
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_has_no_kernel_is_known_before(reason: str) -> None:
-    """Then `auto` takes another backend."""
+def test_ops_without_a_kernel_are_known_before_compilation(reason: str) -> None:
+    """`auto` then selects another backend."""
     assert reason in reason_against(REFUSED[reason], open_backend().capabilities())
 
 
@@ -90,12 +90,12 @@ async def compiled(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("act", ["silu", "gelu", "relu2", "tanh"])
-def test_known_words_are_not(act: str) -> None:
+def test_known_words_are_accepted(act: str) -> None:
     assert refusal(unary(act), WORDS) == ""
 
 
 def test_every_word_of_an_op_is_listed() -> None:
-    """And no word that the library has not."""
+    """And no word without a code in the library."""
     facts = [(row.op, *fact) for row, _ in all_rows(["q4_0"]) for fact in row.facts.items()]
     asked = {(op, name) for op, name, value in facts if isinstance(value, str) and name in OPS[op].attr_names}
     assert asked and asked <= KERNEL_WORDS.keys()
@@ -103,7 +103,7 @@ def test_every_word_of_an_op_is_listed() -> None:
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "q8_0", "q4_0"])
-def test_known_kv_types_are_not(kv_type: str) -> None:
+def test_known_kv_types_are_accepted(kv_type: str) -> None:
     assert refusal(kv_write(kv_type), WORDS) == ""
 
 
@@ -112,8 +112,8 @@ def fields(record: type[ctypes.Structure]) -> list[str]:
 
 
 @pytest.mark.skipif(platform.system() == "Windows", reason="not on this platform: gcc reads the header")
-def test_each_field_lies_where_the_header_has_it(tmp_path: Path) -> None:
-    """Sizes alone would not tell two fields that changed places."""
+def test_each_field_has_the_headers_offset(tmp_path: Path) -> None:
+    """Sizes alone do not show two swapped fields."""
     lines = [
         f'printf("%zu %zu\\n", offsetof({name}, {field}), sizeof(({name} *)0)->{field});'
         for name, field in ((C_NAMES[record], field) for record in RECORDS for field in fields(record))
@@ -128,6 +128,6 @@ def test_each_field_lies_where_the_header_has_it(tmp_path: Path) -> None:
     assert told.splitlines() == [f"{field.offset} {field.size}" for field in own]
 
 
-def test_the_pool_has_as_many_places_as_the_host_thinks() -> None:
+def test_the_pool_has_the_hosts_number_of_slots() -> None:
     header = (SOURCES / "abi.h").read_text()
     assert f"#define CAM_MOST_RUNS {MOST_RUNS} " in header

@@ -1,4 +1,4 @@
-"""How many threads compute: affinity, the container's quota, what was asked; and which of them are bound."""
+"""Number of threads: affinity, the container's quota, the option; and binding to processors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_processors(
 
 
 @pytest.mark.parametrize("n", [-1, 0, MAX_THREADS + 1, 1 << 40])
-def test_numbers_that_are_refused(n: int) -> None:
+def test_invalid_numbers_are_refused(n: int) -> None:
     with pytest.raises(
         RequestError, match=f"threads is {n:,}, expected an integer from 1 to 1,024"
     ) as caught:
@@ -53,11 +53,11 @@ def test_numbers_that_are_refused(n: int) -> None:
     assert caught.value.facts["field"] == "threads"
 
 
-def test_the_most_is_taken() -> None:
+def test_the_maximum_is_accepted() -> None:
     assert len(processors(MAX_THREADS)) == MAX_THREADS
 
 
-def test_a_quota_of_version_1_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quota_of_cgroup_version_1_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/cpu.cfs_quota_us").write_text("200000\n")
     (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
@@ -68,12 +68,14 @@ def test_a_quota_of_version_1_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("cpus", "want"), [([1, 2, 5, 7], True), ([1, 2], False), ([1], False), ([1, 2, 5, 7, 1], False)]
 )
-def test_threads_are_bound_only_if_they_take_every_processor(cpus: list[int], want: bool) -> None:
+def test_threads_are_bound_only_if_they_use_every_processor(cpus: list[int], want: bool) -> None:
     assert may_pin(cpus) is want
 
 
 @pytest.mark.parametrize(("cpus", "want"), [([1, 2, 5, 7], [1, 2, 5, 7]), ([1, 2], None)])
-def test_a_pool_is_told_so(cpus: list[int], want: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_receives_the_binding(
+    cpus: list[int], want: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library, told = Library(), list[tuple[int, list[int] | None, bool]]()
 
     def start(n: int, bound: ctypes.Array[ctypes.c_uint32] | None, with_host: bool) -> int:

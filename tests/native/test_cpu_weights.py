@@ -1,4 +1,4 @@
-"""Weights on their way into panels and mapped rows: load ops piece by piece, files that changed.
+"""Weights into panels and mapped rows: load ops piece by piece, files that changed.
 
 The oracle is the definition of each load op, in NumPy on the whole matrix.
 """
@@ -50,7 +50,7 @@ def adjacent_pairs(values: F32) -> F32:
 
 @dataclass(frozen=True)
 class Case:
-    """A weight of `type`, made of STORED by load ops, and what they mean."""
+    """A weight of `type` made of STORED by load ops, and its expected value."""
 
     type: str
     shape: tuple[int, ...]
@@ -94,13 +94,13 @@ CASES = {
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of one panel, where heads allow it."""
+    """Sets pieces of one panel, where heads allow it."""
     monkeypatch.setattr(cpu_weights, "PIECE_BYTES", 1)
 
 
 @pytest.fixture
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Bytes that are read of each source."""
+    """Counts the bytes read from each source."""
     counted: Counter[str] = Counter()
     read = PartReader.read
 
@@ -113,7 +113,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def packed(case: Case, path: Path, form: int = FORM_PANELS) -> F32:
-    """The matrices as panels hold them."""
+    """The matrices in panels, unpacked."""
     forms, weight = WeightForms(Library(), 2), case.weight(path)
     forms.add([weight], {"model": str(path)})
     record = forms.record(weight, form)
@@ -122,7 +122,7 @@ def packed(case: Case, path: Path, form: int = FORM_PANELS) -> F32:
 
 
 def place(number: int, rows: int, form: int) -> int:
-    """Where a row stands among the panels' rows."""
+    """A row's index among the panels' rows."""
     half, within = divmod(number, rows // 2)
     panel, line = divmod(within, PANEL_ROWS)
     return PANEL_ROWS * (2 * panel + half) + line if form == FORM_GATED else number
@@ -137,15 +137,15 @@ def row(record: WeightRecord, type_name: str, matrix: int, number: int) -> F32:
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("form", [FORM_PANELS, FORM_GATED])
 @pytest.mark.parametrize("name", CASES)
-def test_panels_hold_what_the_load_ops_mean(name: str, form: int, tmp_path: Path) -> None:
+def test_panels_equal_the_load_ops_results(name: str, form: int, tmp_path: Path) -> None:
     case = CASES[name]
     got = packed(case, tmp_path / "model", form).reshape(case.shape)
     np.testing.assert_array_equal(got, case.values)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_and_floats_hold_what_the_load_ops_mean(name: str, tmp_path: Path) -> None:
-    """Floats are never rounded to the weight's type."""
+def test_rows_and_floats_equal_the_load_ops_results(name: str, tmp_path: Path) -> None:
+    """Floats are not rounded to the weight's type."""
     case, forms = CASES[name], WeightForms(Library(), 2)
     weight, stored = case.weight(tmp_path / "model"), np.float16 if case.type == "f16" else np.float32
     forms.add([weight], {"model": str(tmp_path / "model")})
@@ -158,14 +158,16 @@ def test_rows_and_floats_hold_what_the_load_ops_mean(name: str, tmp_path: Path) 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"pick", "rows", "heads"}))
 def test_no_byte_is_read_twice(name: str, tmp_path: Path, bytes_read: Counter[str]) -> None:
-    """Not even by load ops that need the whole matrix for each row."""
+    """Also for load ops that need the whole matrix for each row."""
     packed(CASES[name], tmp_path / "model")
     assert bytes_read == {"model": STORED.nbytes}
 
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("name", ["heads", "rows", "pick"])
-def test_the_order_of_rows_is_made_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_rows_is_computed_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
     op = CASES[name].load_ops[0].name
     real = LOAD_OPS[op]
@@ -185,8 +187,8 @@ def test_a_file_cut_short_is_refused(form: int, short: int, tmp_path: Path) -> N
         forms.record(weight, form)
 
 
-def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
-    """Its record was given before it was packed; once the file is whole again, it is packed anew."""
+def test_a_failed_file_leaves_no_record(tmp_path: Path) -> None:
+    """The record exists before packing; with the file restored, it is packed again."""
     path = tmp_path / "model"
     weight, forms = CASES["plain"].weight(path), WeightForms(Library(), 2)
     path.write_bytes(STORED.tobytes()[:-1])
@@ -199,8 +201,8 @@ def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_no_thread_packs_once_the_caller_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory that it would write to may be gone."""
+def test_no_thread_packs_after_the_caller_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory that the thread writes may be freed."""
     packs, real = list[str](), WeightForms._pack  # pyright: ignore[reportPrivateUsage]
 
     def slow(self: WeightForms, weight: Weight, *rest: Any) -> None:
@@ -219,8 +221,8 @@ def test_no_thread_packs_once_the_caller_has_failed(tmp_path: Path, monkeypatch:
     assert (weight.name, FORM_PANELS) not in forms._records  # pyright: ignore[reportPrivateUsage]
 
 
-def test_one_whole_matrix_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A load op that takes all of a matrix has to wait until the one before it is packed."""
+def test_one_whole_matrix_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load op on a whole matrix waits until the previous one is packed."""
     seen = list[str]()
     for name in ("_changed", "_pack"):
         real = getattr(WeightForms, name)
@@ -240,8 +242,8 @@ def test_one_whole_matrix_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.
     assert seen == ["_changed", "_pack"] * 3
 
 
-def test_rows_come_from_the_file_that_was_named_last(tmp_path: Path) -> None:
-    """The same name of a source, another path."""
+def test_rows_come_from_the_latest_path(tmp_path: Path) -> None:
+    """The same source name, another path."""
     forms, seen = WeightForms(Library(), 1), list[F32]()
     weight = CASES["plain"].weight(tmp_path / "first")
     for name, factor in (("first", 1), ("second", 2)):

@@ -1,4 +1,4 @@
-"""Which variants run here, beside what the system's kernel says of the processor."""
+"""Variants for this processor, compared with the kernel's list of its instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from camelid_native.cpu.api import Library
 CPUINFO = Path("/proc/cpuinfo")
 AVX2 = {"avx2", "fma", "f16c"}
 AVX512 = {*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
-# Variant -> what Linux calls the instructions that it takes.
+# Variant -> Linux's names of its instructions.
 NEEDS = {
     "portable": set[str](),
     "avx2": AVX2,
@@ -25,7 +25,7 @@ NEEDS = {
 
 
 @pytest.mark.skipif(not CPUINFO.exists(), reason="not on this platform: there is no /proc/cpuinfo")
-def test_variants_are_those_of_the_processor() -> None:
+def test_variants_match_the_processor() -> None:
     lines = CPUINFO.read_text().splitlines()
     key = "Features" if platform.machine() == "aarch64" else "flags"
     flags = next((set(line.partition(":")[2].split()) for line in lines if line.startswith(key)), None)

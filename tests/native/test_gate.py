@@ -1,4 +1,4 @@
-"""The gate that ships: every op on every variant of this machine."""
+"""The gate: every op on every variant of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from camelid_native.cpu.backend import open_backend
 pytestmark = pytest.mark.parity
 
 
-Key = tuple[frozenset[str], str, int]  # types of weights, an op, and which of its cases
+Key = tuple[frozenset[str], str, int]  # types of weights, an op, the number of its case
 
 
 @cache
@@ -29,7 +29,7 @@ def cases(weight_types: frozenset[str], op: str) -> list[GateCase]:
 
 @pytest.fixture(scope="module")
 def known() -> dict[Key, OpResult]:
-    """What the reference gave, which is the same for each variant."""
+    """The reference's results, equal for each variant."""
     return {}
 
 

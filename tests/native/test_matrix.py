@@ -1,7 +1,7 @@
-"""Products with matrices against NumPy in float64, and the same bits however the rows come.
+"""Matrix products against NumPy in float64, and equal bits for any batch.
 
-A quantized matrix meets int8 activations, one of bf16 those of bf16: the oracle rounds its inputs by the
-definition, so that what is left is the rounding of float32 sums.
+A quantized matrix meets int8 activations, a bf16 matrix bf16 activations: the oracle rounds its inputs by the
+definition, so that only the rounding of float32 sums remains.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from camelid.formats.quants import QUANTS
 F64 = NDArray[np.float64]
 FLOATS = ("f32", "f16")
 MAX_NMSE = 1e-11
-# What rounding activations costs: to 127 steps about 2^-14, to 8 bits about 2^-19.
+# NMSE of rounded activations: to 127 steps about 2^-14, to 8 bits about 2^-19.
 MAX_NMSE_ROUNDED = {"bf16": 4e-6, **dict.fromkeys(FLOATS, MAX_NMSE)}
 MAX_NMSE_OF_INT8 = 2e-4
 ROWS = (1, 2, 3, 7, 16, 19, 40)
-# Variants that differ from another in how they add whole numbers, and in nothing else.
+# Variants that differ from another only in the addition of integers.
 TWINS = {"avxvnni": "avx2", "neon_i8mm": "neon_dot"}
-# A type of each layout of panels.
+# One type for each layout of panels.
 ONE_OF_EACH = (
     *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q8_0", "q2_k", "q3_k", "q5_k", "q6_k"),
     *("iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "iq3_s", "q2_0"),
@@ -39,7 +39,7 @@ ONE_OF_EACH = (
 
 @lru_cache(32)
 def weight(type_name: str, *shape: int, seed: int = 1) -> Quantized:
-    """Random blocks whose values are of one size, so that no row of the matrix drowns another."""
+    """Random blocks of similar scale, so that no row of the matrix dominates another."""
     n_blocks = int(np.prod(shape)) // QUANTS[type_name].block
     blocks = random_blocks(type_name, seed, n=4 * n_blocks, finite=True)
     size = np.abs(oracle_decode(type_name, blocks).reshape(len(blocks), -1)).max(axis=1)
@@ -53,7 +53,7 @@ def floats(values: F32) -> Quantized:
 
 @lru_cache(8)
 def values(weight: Quantized) -> F64:
-    """The same array for every variant of the kernels, not to be written to."""
+    """Values of the weight; cached for all variants, so read-only."""
     blocks = np.frombuffer(weight.raw, np.uint8).reshape(-1, QUANTS[weight.type].block_bytes)
     decoded = oracle_decode(weight.type, blocks).reshape(weight.shape).astype(np.float64)
     decoded.flags.writeable = False
@@ -73,7 +73,7 @@ def as_int8(x: F32) -> F64:
 
 
 def as_bf16(x: F32) -> F64:
-    """To 8 bits, to nearest and ties to even."""
+    """Rounded to 8 bits, to nearest and ties to even."""
     fraction, power = np.frexp(x.astype(np.float64))
     return np.ldexp(np.rint(np.ldexp(fraction, 8)), power - 8)
 
@@ -103,7 +103,7 @@ def test_linear(type_name: str, variant: str) -> None:
     case = linear(type_name, 19, 53, 768, bias=True)
     wide = run_op(replace(case, margins=(4, 6)), variant, 2)["y"]
     got, beside = wide[:, 4:-6], np.delete(wide, np.s_[4:-6], axis=1)
-    assert not beside.any()  # what a last panel has too many goes nowhere
+    assert not beside.any()  # excess rows of a last panel are not written
     matrix, bias = values(case.weights["weight"]), values(case.weights["bias"])
     exact = case.views["x"].astype(np.float64) @ matrix.T + bias
     assert nmse(got, seen_by(type_name, case.views["x"]) @ matrix.T + bias) <= MAX_NMSE
@@ -124,7 +124,7 @@ def test_scales_of_every_byte(type_name: str, scales: int, most: int, size: floa
     got = run_op(OpCase(op="linear", views=views, weights={"weight": matrix}), variant, 1)["y"][0]
     terms = values(matrix) * as_int8(x)
     sizes = np.abs(terms).sum(axis=1)
-    normal = (sizes > 2.0**-120) & (sizes < 2.0**120)  # neither lost nor infinite in float32
+    normal = (sizes > 2.0**-120) & (sizes < 2.0**120)  # no underflow or overflow in float32
     assert normal.sum() > n_out / 2
     assert (np.abs(got - terms.sum(axis=1)) <= 1e-6 * sizes)[normal].all()
 
@@ -141,7 +141,7 @@ def test_twins_have_the_same_bits(type_name: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("type_name", "n_out"), [("q4_0", 16000), ("f16", 5000)])
 def test_panels_in_turn(type_name: str, n_out: int, variant: str) -> None:
-    """So many that threads take them in turn; each once, whoever is free."""
+    """Enough panels that threads distribute them dynamically; each panel is computed once."""
     case = linear(type_name, 3, n_out, 64)
     want = run_op(case, variant, 1)["y"]
     exact = seen_by(type_name, case.views["x"]) @ values(case.weights["weight"]).T
@@ -154,7 +154,7 @@ def test_panels_in_turn(type_name: str, n_out: int, variant: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", ONE_OF_EACH)
 def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
-    """Whatever rows come with it, whichever thread computes it."""
+    """For any other rows, on any thread."""
     whole = linear(type_name, max(ROWS), 53, 512)
     want = run_op(whole, variant, 1)["y"]
     for n, threads in zip(ROWS, (1, 2, 3, 4, 2, 3, 4), strict=True):
@@ -166,7 +166,7 @@ def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_linears_of_one_x(variant: str) -> None:
-    """Rows that stand quantized from the op before are used again, but not for another kind of matrix."""
+    """Quantized rows of the previous op are reused, but not for another kind of matrix."""
     types = ("q8_0", "q4_0", "f32", "f16", "bf16", "bf16", "f32", "q6_k", "q8_0")
     cases = [linear(type_name, 5, 24 + i, 256) for i, type_name in enumerate(types)]
     for i, case in enumerate(cases):
@@ -198,7 +198,7 @@ def test_ties_of_bf16_go_to_even(variant: str) -> None:
 
 @pytest.mark.parametrize("type_name", ["q4_0", "q8_0", "q6_k", "q4_1"])
 def test_activations_of_every_size(type_name: str) -> None:
-    """Blocks of zeros, tiny and huge ones side by side."""
+    """Blocks of zeros, tiny and huge values side by side."""
     case = linear(type_name, 4, 16, 1024)
     scale = np.float32(10.0) ** np.arange(-36, 28, 2).astype(np.float32)
     x = case.views["x"] * np.repeat(scale, 32)
@@ -214,7 +214,7 @@ def test_activations_of_every_size(type_name: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", ["q4_0", "q6_k", "q4_k", "f16", "bf16"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_shows(bad: float, type_name: str, variant: str) -> None:
+def test_values_that_are_not_finite_propagate(bad: float, type_name: str, variant: str) -> None:
     case = linear(type_name, 3, 16, 512)
     x = case.views["x"].copy()
     x[1, 77] = bad
@@ -242,7 +242,7 @@ GATES = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    ("act", "n_out"),  # the last panel of each half is full, or not; of many, panels go in turn
+    ("act", "n_out"),  # full and partial last panels of each half; many panels are distributed dynamically
     [*product(GATES, [16, 48, 5, 23]), ("silu", 1290)],
 )
 def test_linear_glu(act: str, n_out: int, variant: str) -> None:
@@ -287,7 +287,7 @@ def experts_case(type_name: str, n: int, *, shared: bool, ids: F32 | None = None
     n_experts, n_used, n_out, n_in = 6, 3, 40, 256
     picked = [
         np.random.default_rng(t).permutation(n_experts - 1)[:n_used] for t in range(n)
-    ]  # one has no rows
+    ]  # one expert has no rows
     views = {
         "y": np.zeros((n, n_used * n_out), np.float32),
         "x": rows(n, n_in if shared else n_used * n_in),
@@ -322,8 +322,8 @@ def test_linear_experts(type_name: str, shared: bool, variant: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, -1.0, 6.0, 1e30, -np.inf])
-def test_an_expert_that_is_none(bad: float) -> None:
-    """It is expert 0, and nothing outside the stack is read."""
+def test_an_invalid_expert_number(bad: float) -> None:
+    """It counts as expert 0, and no byte outside the stack is read."""
     case = experts_case("q8_0", 2, shared=True)
     ids = case.views["ids"].copy()
     ids[1, 2] = bad
@@ -334,7 +334,7 @@ def test_an_expert_that_is_none(bad: float) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_cases_differ() -> None:
-    """The oracle of int8 is another than that of float32: else the first test would prove nothing."""
+def test_oracles_differ() -> None:
+    """The oracles of int8 and float32 differ: otherwise the first test proves nothing."""
     x: Mapping[str, F32] = {"x": rows(4, 256)}
     assert 1e-6 < nmse(as_int8(x["x"]), x["x"].astype(np.float64)) < 1e-4

@@ -1,4 +1,4 @@
-"""Products at the end of a matrix's rows: what lies behind a panel's last column is no part of them."""
+"""Products at the end of a matrix's rows: bytes after a panel's last column have no effect."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ INFINITY = {"f32": ("<u4", 0x7F800000), "f16": ("<u2", 0x7C00), "bf16": ("<u2", 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", INFINITY)
 @pytest.mark.parametrize("cols", [1, 33, 67])
-def test_the_next_panel_does_not_show(cols: int, type_name: str, variant: str) -> None:
-    """It begins with infinities, and bf16 is read in pairs of columns, of which the last may be half one."""
+def test_the_next_panel_has_no_effect(cols: int, type_name: str, variant: str) -> None:
+    """The next panel begins with infinities; bf16 is read in pairs of columns, and the last pair may be half
+    outside.
+    """
     clean = linear(type_name, 3, 32, cols)
     got, want = (run_op(case, variant, 1)["y"] for case in (spoiled(clean), clean))
     np.testing.assert_array_equal(got[:, :16], want[:, :16])
@@ -26,7 +28,7 @@ def test_the_next_panel_does_not_show(cols: int, type_name: str, variant: str) -
 
 
 def spoiled(case: OpCase) -> OpCase:
-    """With infinities in column 0 of the second panel."""
+    """The case with infinities in column 0 of the second panel."""
     weight = case.weights["weight"]
     word, infinity = INFINITY[weight.type]
     matrix = np.frombuffer(weight.raw, word).reshape(weight.shape).copy()

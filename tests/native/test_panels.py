@@ -1,4 +1,4 @@
-"""Panels hold a matrix exactly: each value of a row comes back with the bits that the gguf package reads."""
+"""Panels store a matrix exactly: each value unpacks to the gguf package's bits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.support.native.kernels import U8, VARIANTS, pack, panel_bytes
 
 from camelid.formats.quants import QUANTS, row_bytes
 
-ROWS, COLS = 37, 512  # three panels, the last one not full
-# Panels as large as the file, and what 256 columns of a row take where they are not: scales of six bits in
-# bytes, points of a grid as four bits a coordinate, ternary digits and single bits as two bits.
+ROWS, COLS = 37, 512  # three panels, the last one partial
+# Panels of the file's size, and the bytes of 256 columns of a row for other types: six-bit scales in bytes,
+# grid points with four bits per coordinate, ternary digits and single bits with two bits.
 EXACT = (
     *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q6_k"),
     *("iq4_nl", "mxfp4", "nvfp4", "tq2_0", "q2_0"),
@@ -36,7 +36,7 @@ def values(type_name: str, stored: U8) -> np.ndarray:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", TYPES)
-def test_rows_come_back_exactly(type_name: str, variant: str) -> None:
+def test_rows_unpack_exactly(type_name: str, variant: str) -> None:
     stored = matrix(type_name, ROWS)
     panels = pack(variant, type_name, stored, COLS)
     got = np.stack([panels.row(i) for i in range(ROWS)])
@@ -93,13 +93,13 @@ def test_types_without_panels(type_name: str) -> None:
 
 
 @pytest.mark.parametrize("type_name", [name for name in TYPES if QUANTS[name].block > 1])
-def test_columns_that_blocks_do_not_fill(type_name: str) -> None:
+def test_partial_blocks_are_refused(type_name: str) -> None:
     block = QUANTS[type_name].block
     assert panel_bytes(VARIANTS[-1], type_name, 16, block) > 0
     assert panel_bytes(VARIANTS[-1], type_name, 16, block + block // 2) == 0
 
 
-def test_halves_that_are_not_finite_stay() -> None:
+def test_halves_that_are_not_finite_are_kept() -> None:
     stored = matrix("q8_0", 16)
     stored.reshape(-1, 34)[::3, :2] = np.frombuffer(np.array([np.inf], np.float16).tobytes(), np.uint8)
     got = pack(VARIANTS[-1], "q8_0", stored, COLS).row(0)

@@ -1,4 +1,4 @@
-"""The threads of the CPU backend: runs that wait for each other, and a system with no room for so many."""
+"""The thread pool of the CPU backend: queued runs, and systems without memory for threads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from camelid_native.build.targets import SOURCES
 from camelid_native.cpu.library import find
 
-TIMEOUT_S = 60  # a run that waits for threads that never came would hang
+TIMEOUT_S = 60  # a run that waits for missing threads would hang
 
-# Processes of their own, as a limit on memory holds for all of one.
+# Separate processes, as a memory limit applies to a whole process.
 PRELUDE = """
 import ctypes, os, resource, sys, time
 from ctypes import c_char_p, c_uint32, c_void_p
@@ -55,7 +55,7 @@ library.cam_stop(pool)
 assert has_threads(1)
 """
 
-# As deep as it goes; a host that does not compute is told of the run that it waits for, and of no other.
+# The deepest queue; a host that does not compute is notified of the awaited run alone.
 DEEP = """
 pool = library.cam_start(2 + with_host, None, with_host)
 for left in (0, 1, 4, 7) * 500:
@@ -104,7 +104,7 @@ library.cam_stop(pool)
 @pytest.mark.parametrize("with_host", [0, 1])
 @pytest.mark.parametrize("body", [START, FORK], ids=["start", "fork"])
 def test_threads_that_cannot_be_started(body: str, with_host: int) -> None:
-    """All or none are there: a run is refused, or ends; those that were started are ended."""
+    """All threads start or none: a run is refused, or ends; started threads are stopped."""
     if sys.platform != "linux":
         pytest.skip("not on this platform: no limit on memory")
     run_child(body, with_host)
@@ -114,14 +114,15 @@ def test_threads_that_cannot_be_started(body: str, with_host: int) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="not on this platform: threads are not listed")
 @pytest.mark.parametrize("body", [QUEUE, DEEP], ids=["one", "seven"])
 def test_runs_wait_behind_another(body: str, with_host: int) -> None:
-    """Of runs without ops, too, which one thread may leave before another has begun them."""
+    """Includes runs without ops, which one thread may leave before another begins them."""
     run_child(body, with_host)
 
 
 @pytest.mark.parametrize("name", ["pool_delays", "pool_host"])
 def test_a_program_around_the_pool(name: str, tmp_path: Path) -> None:
     """pool_delays: of three threads one may sleep, and another be a meeting ahead, before the sleepers are
-    woken. pool_host: who waits computes, from between two ops to the end of a run."""
+    woken. pool_host: the waiting host computes, from between two ops to the end of a run.
+    """
     compiler = shutil.which("cc")
     if sys.platform != "linux" or not compiler:
         pytest.skip("not on this platform: no C compiler named cc")

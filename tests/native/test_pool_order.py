@@ -1,4 +1,4 @@
-"""Runs queued behind each other on some threads: the second reads what any of them wrote in the first."""
+"""Queued runs on several threads: the second run reads all results of the first."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from camelid_native.cpu.api import Library
 from camelid_native.cpu.records import OpRecord, ProgramRecord, ViewRecord
 
-COLS = 4096  # of a row, which is one thread's
+COLS = 4096  # per row, which is one thread's share
 RUNS = 200
 F32 = NDArray[np.float32]
 
 
 def view(array: F32, first: int = 0, stride: int = COLS) -> ViewRecord:
-    """Its rows from `first` on; with a stride of 0 that row, over and over."""
+    """A view of rows from `first` on; with a stride of 0, one row repeated."""
     return ViewRecord(at=array.ctypes.data + array.strides[0] * first, cols=COLS, stride=stride)
 
 
 class Adding:
-    """A program of one op, for a step of so many rows: x += r."""
+    """A program of one op, x += r, for a step of `n_rows`."""
 
     def __init__(self, library: Library, n_rows: int, x: ViewRecord, r: ViewRecord) -> None:
-        self.step = struct.pack("<I", n_rows)  # all that the op reads of one
+        self.step = struct.pack("<I", n_rows)  # all step data that the op reads
         self._ops = (OpRecord * 1)()
         self._ops[0].kind, self._ops[0].attrs[0] = library.kinds["add"], 1.0
         self._ops[0].views[:2] = x, r
@@ -35,9 +35,10 @@ class Adding:
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 4])
-def test_a_run_begins_when_all_threads_have_ended_the_one_before(n_threads: int) -> None:
-    """The first thread has no share of `count`, which adds 1 to the last row of x; each has a row of `add`,
-    which takes that row. Neither meets the others before it reads, nor after it wrote."""
+def test_a_run_begins_after_all_threads_ended_the_previous_run(n_threads: int) -> None:
+    """The first thread has no share of `count`, which adds 1 to the last row of x; each thread has a row of
+    `add`, which reads that row. Neither op synchronizes before its read or after its write.
+    """
     library, one = Library(), np.ones((1, COLS), np.float32)
     x, y = np.zeros((n_threads - 1, COLS), np.float32), np.zeros((n_threads, COLS), np.float32)
     count = Adding(library, n_threads - 1, view(x), view(one, stride=0))

@@ -1,4 +1,4 @@
-"""The sources are what the release's compiler takes for every platform: this machine's may be less strict."""
+"""The release's compiler accepts the sources for every platform: this machine's may be less strict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from camelid_native.build.targets import FLAGS, RELEASED, Target
 
 @pytest.mark.parametrize("name", RELEASED)
 def test_sources_compile(name: str, tmp_path: Path) -> None:
-    """All that is no kernel, which includes every header that threads share."""
+    """All sources except kernels, and so every header that threads share."""
     target = Target(name)
     compiler = find_compiler(target, by_zig=True)
     flags = (*FLAGS, "-O0", "-Werror", *target.system.flags)

@@ -1,4 +1,4 @@
-"""Drawing tokens in C: the reference's token, whatever the chain, the variant and the number of threads."""
+"""Sampling in C: the reference's token for any chain, variant and number of threads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from camelid_native.cpu.backend import open_backend
 
 SIZES = (7, 300, 1000, 151936)
 N_CHAINS = 50
-CLOSE = 2e-13  # how near to a border a score is put
+CLOSE = 2e-13  # distance of a score from a limit
 CASES = tuple(sample_cases())
 HISTORY = [i * i % 91 for i in range(120)]
 
 
 def random_rows(rng: np.random.Generator, n: int, vocab_size: int) -> Any:
-    """Rows of every kind: wide, narrow, rounded (so that many are equal), barred, rising, broken."""
+    """Rows of every kind: wide, narrow, rounded (many equal), masked, rising, broken."""
     rows = (rng.standard_normal((n, vocab_size)) * rng.choice([0.01, 1.0, 4.0], (n, 1))).astype(np.float32)
     rows[1::6] = np.round(rows[1::6])
     rows[2::6][rng.random(rows[2::6].shape) < 0.9] = -np.inf
@@ -41,7 +41,7 @@ def random_rows(rng: np.random.Generator, n: int, vocab_size: int) -> Any:
 
 
 def random_chain(rng: np.random.Generator, vocab_size: int) -> StepSampling:
-    """Each link is there in about half of the chains."""
+    """Each sampler is active in about half of the chains."""
 
     def perhaps(value: Any, otherwise: Any) -> Any:
         return value if rng.random() < 0.5 else otherwise
@@ -86,13 +86,13 @@ def gumbel(seed: int, position: int) -> list[float]:
 
 
 def exact(score: float) -> tuple[float, float]:
-    """A logit and a bias whose sum in float64 is nearly the score: 48 bits of it."""
+    """A logit and a bias whose float64 sum equals the score to 48 bits."""
     logit = float(np.float32(score))
     return logit, float(np.float32(score - logit))
 
 
 def border_case(scores: list[float], ways: list[StepSampling]) -> OpCase:
-    """Two ids; of each way id 0 has logit 0 and id 1 the score."""
+    """Rows of two ids: id 0 has logit 0, id 1 the score."""
     pairs = [exact(score) for score in scores]
     sampling = [
         limited(**_fields(how), biases=((1, bias),)) for how, (_, bias) in zip(ways, pairs, strict=True)
@@ -107,21 +107,21 @@ def _fields(how: StepSampling) -> dict[str, Any]:
 
 
 def noise_border() -> OpCase:
-    """Id 1 is as much behind as its noise is ahead, and a little more or less."""
+    """Id 1 lags by its lead in noise, slightly more or slightly less."""
     ways = [StepSampling(temperature=1.0, seed=seed) for seed in range(100)]
     noise = [gumbel(seed, 1 + seed) for seed in range(100)]
     return border_case([a - b + CLOSE * (-1) ** i for i, (a, b) in enumerate(noise)], ways)
 
 
 def winners(n: int) -> Iterator[tuple[int, int]]:
-    """(i, seed): with this seed, of two equal ids the second wins as output i."""
+    """(i, seed): with this seed, the second of two equal ids wins as output i."""
     for i in range(n):
         seeds = range(1000 * i, 1000 * (i + 1))
         yield i, next(seed for seed in seeds if np.diff(gumbel(seed, 1 + i))[0] > 3.0)
 
 
 def top_p_border() -> OpCase:
-    """Id 0 alone is as likely as top p, and a little more or less."""
+    """Id 0 alone is as likely as top p, slightly more or slightly less."""
     values = [float(np.float32(p)) for p in np.linspace(0.51, 0.93, 60)]
     ways = [
         StepSampling(temperature=9.0, seed=seed, top_k=2, top_p=values[i]) for i, seed in winners(len(values))
@@ -130,7 +130,7 @@ def top_p_border() -> OpCase:
 
 
 def min_p_border() -> OpCase:
-    """Id 1 is as likely as min p says, and a little more or less."""
+    """Id 1 is as likely as min p, slightly more or slightly less."""
     values = [float(np.float32(p)) for p in np.geomspace(1e-3, 0.9, 60)]
     ways = [StepSampling(temperature=9.0, seed=seed, min_p=values[i]) for i, seed in winners(len(values))]
     return border_case([math.log(p) + CLOSE * (-1) ** i for i, p in enumerate(values)], ways)
@@ -149,7 +149,7 @@ def token_ids(result: OpResult) -> list[int]:
 
 
 def words(result: OpResult) -> list[Any]:
-    """Everything that came back, as bits."""
+    """All outputs, as bits."""
     found: list[Any] = [list(ring) for ring in result.rings]
     for row in result.rows:
         numbers = np.array([row.logit, row.log_sum_exp], np.float32).tobytes()
@@ -171,8 +171,8 @@ def wanted_of_chains(vocab_size: int) -> OpResult:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_case_draws_the_token_of_the_reference(variant: str) -> None:
-    """Rows with NaN too, of which the parity of ops asks for the status alone."""
+def test_every_case_draws_the_references_token(variant: str) -> None:
+    """Includes rows with NaN, whose status alone the parity tests compare."""
     for got, want in zip(results(variant, 1, list(CASES)), wanted_of_cases(), strict=True):
         assert token_ids(got) == token_ids(want)
         assert max(errors(got, want)) <= TOLERANCE
@@ -180,7 +180,7 @@ def test_every_case_draws_the_token_of_the_reference(variant: str) -> None:
 
 @pytest.mark.parametrize("vocab_size", SIZES)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_random_chains_draw_the_token_of_the_reference(variant: str, vocab_size: int) -> None:
+def test_random_chains_draw_the_references_token(variant: str, vocab_size: int) -> None:
     want = wanted_of_chains(vocab_size)
     (got,) = results(variant, 2, [random_case(vocab_size)])
     assert token_ids(got) == token_ids(want)
@@ -197,9 +197,9 @@ def test_threads_change_no_bit(variant: str, threads: int) -> None:
 
 @pytest.mark.parametrize("border", list(BORDERS))
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_decides_is_as_exact_as_float64(variant: str, border: str) -> None:
+def test_decisions_have_float64_precision(variant: str, border: str) -> None:
     near = BORDERS[border]()
     want = token_ids(reference_result(near))
     assert {0, 1} == set(want[0::2]) | set(want[1::2])
-    assert all(a != b for a, b in zip(want[0::2], want[1::2], strict=True))  # each border was between
+    assert all(a != b for a, b in zip(want[0::2], want[1::2], strict=True))  # each limit lay between two rows
     assert token_ids(results(variant, 1, [near])[0]) == want

@@ -1,4 +1,4 @@
-"""One output that threads draw together, each some blocks of its row: the token of one thread."""
+"""One output sampled by several threads, each with some blocks of its row: the token of one thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ N_CASES = 24
 
 
 def cases() -> list[OpCase]:
-    """A greedy one and a draw of all ids in turns. The last thread alone has the output, and may come before
-    others to what they find of their blocks: the largest logit and the drawn token are anywhere."""
+    """Greedy and random draws of all ids in turns. Only the last thread has the output, and may reach a
+    block's results before another; the largest logit and the sampled token are anywhere.
+    """
     rng = np.random.default_rng(8)
     ways = (StepSampling(), *(StepSampling(temperature=1.0, seed=seed) for seed in range(1, N_CASES)))
     rows = rng.normal(size=(N_CASES, 1, VOCAB)).astype(np.float32) - np.float32(5)
@@ -37,6 +38,6 @@ def wanted() -> list[int]:
 
 @pytest.mark.parametrize("threads", [2, 3, 4])
 @pytest.mark.parametrize("variant", VARIANTS[-1:])
-def test_threads_draw_the_token_of_the_reference(variant: str, threads: int, wanted: list[int]) -> None:
+def test_threads_draw_the_references_token(variant: str, threads: int, wanted: list[int]) -> None:
     got = asyncio.run(run_on(open_backend(), OpenSpec(adapter=variant, threads=threads), cases()))
     assert [result.rows[0].token_id for result in got] == wanted

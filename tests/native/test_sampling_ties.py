@@ -1,4 +1,4 @@
-"""Limits that a sum of probabilities meets exactly."""
+"""Limits that a sum of probabilities equals exactly."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from camelid_native.cpu.backend import open_backend
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_sums_to_top_p_is_enough(variant: str) -> None:
-    """Of four equal ids two make one half, with nothing rounded."""
+def test_a_sum_equal_to_top_p_suffices(variant: str) -> None:
+    """Two of four equal ids sum to one half without rounding."""
     halves = case(
         np.zeros((60, 4), np.float32), *(limited(seed=seed, top_k=4, top_p=0.5) for seed in range(60))
     )

@@ -1,4 +1,4 @@
-"""Changes of state on the CPU backend: what is written, copied and looked up, byte for byte."""
+"""State ops on the CPU backend: rows written, copied and read, byte for byte."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_rows_are_stored_as_gguf_stores_them(kv_type: str, variant: str) -> None
 
 
 def rough(rows: F32) -> F32:
-    """Rows that try a quantizer: small and large scales, exact halves with ties for the largest, zeros."""
+    """Rows that stress a quantizer: small and large scales, exact halves with ties for the largest, zeros."""
     rows[0] *= 1e-5
     rows[1] *= 1e3
     rows[2, :32] = np.arange(-16, 16) + 0.5
@@ -71,7 +71,7 @@ STATES = tuple(
 def run_plan(
     ops: Sequence[Any], step: Step, inputs: Mapping[View, F32], threads: int
 ) -> Mapping[str, list[bytes]]:
-    """Units of both groups after a step; before it, byte i of unit u was (i + u) % 251."""
+    """Units of both groups after a step; initially, byte i of unit u is (i + u) % 251."""
     capacity = Capacity(rows=4, sequences=2, outputs=1, updates=8, copies=8)
     plan = Plan(
         key=ProgramKey(entry="state", capacity=capacity), stages=(Stage("main", tuple(ops)),), states=STATES
@@ -129,8 +129,8 @@ def test_copies_take_the_first_rows_of_every_layer(threads: int) -> None:
         assert [by_layer(spec, unit) for unit in units[spec.name]] == want
 
 
-def test_rows_go_to_their_layer_and_page() -> None:
-    """The table says where: its changes of this group alone, at their row and index."""
+def test_rows_are_written_to_their_layer_and_page() -> None:
+    """The table decides: updates of this group alone, at their row and index."""
     k, v = (View(Buffer(name, "T", width), width) for name, width in (("k", 64), ("v", 32)))
     keys, values = normal(1, 2, 64), normal(2, 2, 32)
     ops = [make_op("tables", {"state": StateRef(s.name)}, {}) for s in STATES]
@@ -166,7 +166,7 @@ def embed(token_ids: Sequence[int], type_name: str = "f32", **more: Any) -> OpCa
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", ["f32", "f16", "bf16", "q4_0", "q5_1", "q8_0"])
-def test_rows_that_are_looked_up(type_name: str, variant: str) -> None:
+def test_embedding_rows(type_name: str, variant: str) -> None:
     ids = [0, 39, 7, 7, 21]
     type_id = GGMLQuantizationType[type_name.upper()]
     table = dequantize(quantize(TABLE, type_id), type_id)
@@ -179,15 +179,15 @@ def test_rows_that_are_looked_up(type_name: str, variant: str) -> None:
 
 @pytest.mark.parametrize("token_id", [40, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("type_name", ["f32", "q8_0"])
-def test_an_id_beyond_the_table_reads_its_first_row(type_name: str, token_id: int) -> None:
+def test_an_id_beyond_the_embedding_reads_its_first_row(type_name: str, token_id: int) -> None:
     got, first = (run(embed([i], type_name), VARIANTS[-1]).views["y"] for i in (token_id, 0))
     np.testing.assert_array_equal(got, first)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("n", [1, 7, 130, 300])
-def test_ids_of_the_last_rows_go_to_the_ring(n: int, threads: int) -> None:
-    """Rows from the ring read what stood there before the step, and leave it there."""
+def test_ids_of_the_last_rows_enter_the_ring(n: int, threads: int) -> None:
+    """Rows from the ring read the id before the step, and leave it unchanged."""
     history, start = [i * 7 % 40 for i in range(150)], 140
     ids = [-1 if i % 3 == 1 else i * 11 % 40 for i in range(n)]
     case = embed(ids, positions=range(start, start + n), history=history)
@@ -203,8 +203,8 @@ def test_ids_of_the_last_rows_go_to_the_ring(n: int, threads: int) -> None:
     assert [list(ring) for ring in result.rings] == [list(ring)]
 
 
-def test_slots_of_the_ring_are_those_of_the_step() -> None:
-    """Ids are read in the slot that the step reads, and written to that which it writes."""
+def test_ring_slots_are_those_of_the_step() -> None:
+    """Ids are read from the step's read slot and written to its write slot."""
     case = embed([0, 0], history=[5, 6, 7])
     plan, roles = case_plan(case)
     ids = np.arange(100, 100 + RING_ROWS, dtype=np.uint32)

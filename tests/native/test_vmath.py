@@ -1,4 +1,4 @@
-"""vmath.h against NumPy in float64, over bit patterns of all float32s, in a library of its own."""
+"""vmath.h against NumPy in float64, over bit patterns of all float32s, in a separate library."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ SPECIAL = np.array(
         *(1e-45, -1e-45, 1e-38, -1e-38, 3.4e38, -3.4e38, 88.7, -104.0),
     ],
     np.float32,
-)  # as many as the widest vector has lanes
+)  # the lanes of the widest vector
 
 
 def below_one(x: F64) -> F64:
-    """exp(-|x|), which neither overflows nor loses what is small."""
+    """exp(-|x|), without overflow and without loss of small values."""
     return np.exp(-np.abs(x))
 
 
@@ -65,7 +65,7 @@ MOST_RELATIVE = {"tanh": 1e-6, "erf": 1e-6}
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def vmath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The shim, compiled as this variant of the kernels is."""
+    """The shim, compiled like this variant of the kernels."""
     folder, variant = tmp_path_factory.mktemp("vmath"), str(request.param)
     library, target = folder / "vmath.so", this_target()
     (folder / "vmath.c").write_text(SHIM)
@@ -77,7 +77,7 @@ def vmath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module", params=share_of([4999, 997]))
 def inputs(request: pytest.FixtureRequest) -> F32:
-    """Every 4,999th or 997th bit pattern, and those that are special."""
+    """Every 4,999th or 997th bit pattern, and the special ones."""
     bits = np.arange(0, 2**32, request.param).astype(np.uint32)
     return np.concatenate([bits[: len(bits) // 16 * 16].view(np.float32), SPECIAL])
 
@@ -93,13 +93,13 @@ def applied(vmath: ctypes.CDLL, name: str, x: F32) -> F32:
 
 
 def same_kind(got: F32, want: F32) -> bool:
-    """NaN where that is right, and infinities with their sign."""
+    """True if NaNs and signed infinities agree."""
     infinite = np.isinf(got) | np.isinf(want)
     return np.array_equal(np.isnan(got), np.isnan(want)) and np.array_equal(got[infinite], want[infinite])
 
 
 def widened(x: F32) -> F64:
-    with np.errstate(invalid="ignore"):  # a signalling NaN among the bit patterns
+    with np.errstate(invalid="ignore"):  # bit patterns include a signalling NaN
         return x.astype(np.float64)
 
 
@@ -120,8 +120,8 @@ def test_errors_over_all_of_float32(vmath: ctypes.CDLL, inputs: F32, name: str) 
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_ends_are_monotone(vmath: ctypes.CDLL, name: str) -> None:
-    """Where functions vanish, overflow or saturate, a larger number never gives a smaller one."""
+def test_functions_are_monotone_at_their_ends(vmath: ctypes.CDLL, name: str) -> None:
+    """Functions stay monotone at underflow, overflow and saturation."""
     low = 0.0 if name == "log" else -120.0
     for ends in ((low, 120.0), (1e4, 3e38), (0.0, 1e-37), *([(-3e38, -1e4)] if name != "log" else [])):
         x = np.linspace(*ends, 4096, dtype=np.float64).astype(np.float32)
@@ -129,7 +129,7 @@ def test_ends_are_monotone(vmath: ctypes.CDLL, name: str) -> None:
 
 
 def test_weights_are_exponentials_and_zero_far_below_the_largest(vmath: ctypes.CDLL) -> None:
-    """None is subnormal: such products cost some machines a hundred cycles each."""
+    """No weight is subnormal: such products cost some machines a hundred cycles each."""
     x = np.concatenate([np.linspace(-200.0, 0.0, 2**16 - 16).astype(np.float32), SPECIAL])
     x = np.where(x > 0, -x, x)
     got, exact = applied(vmath, "exp_weight", x), np.exp(widened(x))
@@ -139,7 +139,7 @@ def test_weights_are_exponentials_and_zero_far_below_the_largest(vmath: ctypes.C
     assert not got[small].any() and large.sum() > 10_000 and small.sum() > 10_000
 
 
-def test_a_float_has_the_same_bits_in_every_lane_and_alone(vmath: ctypes.CDLL) -> None:
+def test_a_float_has_equal_bits_in_every_lane_and_alone(vmath: ctypes.CDLL) -> None:
     x = np.linspace(-20.0, 20.0, 64, dtype=np.float64).astype(np.float32)
     for name in ORACLES:
         turned = np.roll(applied(vmath, name, np.roll(x, 5)), -5)
@@ -172,15 +172,15 @@ def test_gates_and_activations(vmath: ctypes.CDLL, name: str) -> None:
         assert nmse(y, ACTS[name](x)) < 1e-13
 
 
-def test_no_activation_leaves_floats_as_they_are(vmath: ctypes.CDLL) -> None:
+def test_no_activation_leaves_floats_unchanged(vmath: ctypes.CDLL) -> None:
     y = np.empty_like(ARGUMENTS)
     vmath.act(word(vmath, "none"), pointer(ARGUMENTS), pointer(y), ctypes.c_long(len(y)))
     assert np.array_equal(y, ARGUMENTS)
 
 
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_erf", "relu"])
-def test_activations_of_numbers_that_overflow(vmath: ctypes.CDLL, name: str) -> None:
-    """Far out on the left nothing is left, far out on the right nothing is lost, and NaN is told."""
+def test_activations_of_overflowing_values(vmath: ctypes.CDLL, name: str) -> None:
+    """Large negative inputs give 0, large positive inputs stay, NaN stays NaN."""
     x = np.array([-3e38, -1e15, -200.0, 200.0, 1e15, 3e38, np.nan, np.inf] * 2, np.float32)
     y = applied(vmath, name, x)
     assert np.abs(y[:3]).max() < 1e-30

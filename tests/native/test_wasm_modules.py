@@ -1,4 +1,4 @@
-"""The WASM modules: what they ask for and offer, their pool, and where their arithmetic is most at risk."""
+"""The WASM modules: their imports and exports, their thread pool, and the limits of their arithmetic."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ pytestmark = pytest.mark.parity
 HERE = Path(__file__).parent
 OWN = {"cam_abi", "cam_decode", "cam_encode", "cam_unpack_row", "cam_work", "cam_done_at"}
 RUNS = 12  # of wasm_pool.mjs
-SHARED = "env.memory memory"  # the only import of a module for threads; another has none
+SHARED = "env.memory memory"  # the only import of a module for threads; other modules have none
 VARIANTS = {"wasm-simd": "wasm", "wasm-relaxed": "wasm_relaxed"}
 
 
 @cache
 def said_by(script: str, *arguments: str) -> dict[str, Any]:
-    """What a script beside this file says."""
+    """Output of a script in this folder."""
     need_modules()
     command = (need_node(), "--no-warnings", str(HERE / script), *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -57,21 +57,21 @@ def folder(request: Any) -> str:
         ("camelid_cpu_threads.wasm", [SHARED], {"__stack_pointer", "__heap_base"}),
     ],
 )
-def test_module_asks_for_memory_alone(folder: str, file: str, imports: list[str], exports: set[str]) -> None:
+def test_module_imports_memory_alone(folder: str, file: str, imports: list[str], exports: set[str]) -> None:
     said = said_by("wasm_describe.mjs", f"{folder}/{file}")
     assert said["imports"] == imports
     assert {*said["exports"]} == {*FUNCTIONS} | OWN | exports
     assert (said["variants"], said["runs"]) == ([VARIANTS[folder]], 1)
 
 
-def test_names_and_records_are_the_native_ones(folder: str) -> None:
+def test_names_and_records_equal_the_native_ones(folder: str) -> None:
     said, native = said_by("wasm_describe.mjs", f"{folder}/camelid_cpu.wasm"), Library()
     assert said["records"] == [ctypes.sizeof(record) for record in RECORDS]
     assert (said["ops"], said["words"]) == ([*native.kinds], [*native.words])
 
 
 def test_every_float16(folder: str) -> None:
-    """All bits of all values; of NaN, that it is one."""
+    """All bits of all values; for NaN, only that it is NaN."""
     said = said_by("wasm_describe.mjs", f"{folder}/camelid_cpu.wasm")["halves"]
     ours = np.frombuffer(base64.b64decode(said), "<f4")
     wanted = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -82,7 +82,7 @@ def test_every_float16(folder: str) -> None:
 
 @pytest.mark.parametrize("threads", share_of([2, 4, 1, 3], 2))
 def test_pool(folder: str, threads: int) -> None:
-    """Threads see what others wrote, wake from sleep, tell the host of every end, and end when told to."""
+    """Threads see each other's writes, wake from sleep, report every end to the host, and stop on request."""
     said = said_by("wasm_pool.mjs", folder, str(threads))
     assert (said["told"], said["ended"], said["done"]) == (True, True, RUNS)
     assert len({*said["hashes"]}) == RUNS and "not finite" not in said["hashes"]
@@ -101,8 +101,9 @@ def test_pool(folder: str, threads: int) -> None:
     ],
 )
 def test_without_workers_one_thread_computes(how: str, begun: int, reason: str) -> None:
-    """The reason is told, no error reaches the page, none is left running, and one that hangs is waited for
-    no longer than that."""
+    """The reason is reported, no error reaches the page, no worker stays running, and a hanging worker is not
+    awaited further.
+    """
     said = said_by("wasm_start.mjs", how)
     why = f"compute workers do not start: {reason}, so one thread"
     assert said["several"] == said["one"] | {"why": why}
@@ -116,12 +117,12 @@ TYPES = (
     *("iq4_nl", "iq4_xs", "iq2_xs", "iq3_xxs", "tq2_0"),
 )
 COLS = 256
-ONE = b"\x00\x3c"  # of float16
-FILLS = (0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0)  # of a row's bytes
+ONE = b"\x00\x3c"  # as float16
+FILLS = (0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0)  # bytes of a row
 
 
 def extreme_weight(type_name: str) -> Quantized:
-    """Rows of the least and the largest codes, and of random ones; scales of 1."""
+    """Rows of the smallest and the largest codes, and of random ones; scales of 1."""
     row, rng = QUANTS[type_name], np.random.default_rng(5)
     n_blocks = COLS // row.block
     drawn = rng.integers(0, 256, (10, n_blocks, row.block_bytes), np.uint8)
@@ -151,7 +152,7 @@ def relaxed() -> Iterator[WasmBackend]:
 
 @pytest.mark.parametrize("type_name", TYPES)
 def test_no_product_overflows(type_name: str, plain: WasmBackend, relaxed: WasmBackend) -> None:
-    """Activations of 127 and -127, whose value is 1 but for a rounding, meet the largest codes."""
+    """Activations of 127 and -127, with a value of 1 up to rounding, meet the largest codes."""
     weight = extreme_weight(type_name)
     blocks = np.frombuffer(weight.raw, np.uint8).reshape(-1, QUANTS[type_name].block_bytes)
     values = oracle_decode(type_name, blocks).reshape(weight.shape).astype(np.float64)

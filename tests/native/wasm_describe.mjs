@@ -1,4 +1,4 @@
-// What a WASM module of the kernels asks for and offers, as JSON: `node wasm_describe.mjs FOLDER/FILE`.
+// Imports and exports of a WASM module of the kernels, as JSON: `node wasm_describe.mjs FOLDER/FILE`.
 
 import { Kernels, compile } from "./wasm_kernels.mjs";
 
@@ -9,14 +9,14 @@ const kernels = new Kernels(module, imports.length ? shared() : undefined);
 const { c } = kernels;
 const variants = Array.from({ length: c.cam_n_variants() }, (_, i) => c.cam_variant_name(i));
 
-/** The sizes that a function gives for 0, 1, ... */
+/** The results of a size function for 0, 1, ... */
 function sizes(sizeOf) {
   const found = [];
   for (let bytes; (bytes = sizeOf(found.length)); ) found.push(bytes);
   return found;
 }
 
-/** Every float16, as the kernels read them: float32 in base 64. */
+/** Every float16, decoded by the kernels: float32 in base 64. */
 function halves() {
   const F16 = 1, n = 65536, blocks = kernels.take(2 * n), values = kernels.take(4 * n);
   kernels.numbers(Uint16Array, blocks, n).forEach((_, i, all) => { all[i] = i; });

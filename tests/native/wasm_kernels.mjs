@@ -1,5 +1,5 @@
-// The WASM modules of the kernels without the page's executor: a module in a memory, threads that work for
-// it, and programs of products with matrices. For tests and for measurements, in Node.
+// The WASM modules of the kernels without the page's executor: a module in a memory, its threads, and
+// programs of matrix products. For tests and measurements, in Node.
 
 import { readFileSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
@@ -7,10 +7,10 @@ import { Worker, isMainThread, workerData } from "node:worker_threads";
 
 const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
 const V8 = parseFloat(process.versions.v8);
-const RELAXED_SINCE = 11.4; // hidden before, and Liftoff's dot product was wrong
+const RELAXED_SINCE = 11.4; // earlier: hidden, and Liftoff's dot product is wrong
 const OLD_FLAGS = ["--experimental-wasm-relaxed-simd", "--no-liftoff"];
 const FORM_PANELS = 2;
-// Of abi.h: sizes of records, and where an op has its views and weights and a program what it has of scratch.
+// From abi.h: sizes of records; offsets of an op's views and weights, and of a program's scratch and rows.
 const OP_BYTES = 448, PROGRAM_BYTES = 80, VIEWS = 8, VIEW_BYTES = 24, WEIGHTS = 152, SCRATCH = 16, ROWS = 72;
 const PAGE = 65536, STACK_BYTES = 1 << 20, STEP_BYTES = 64;
 
@@ -44,7 +44,7 @@ export class Kernels {
     return bytes.toString("latin1", at, bytes.indexOf(0, at));
   }
 
-  /** The names that a function gives for 0, 1, ... */
+  /** The results of a name function for 0, 1, ... */
   names(nameOf) {
     const found = [];
     for (let at; (at = nameOf(found.length)); ) found.push(this.text(at));
@@ -56,7 +56,7 @@ export class Kernels {
     return Number(this.c.cam_panel_bytes(0, type, rows, cols));
   }
 
-  /** A program of linears: each a record of what it computes with, and with what sizes. */
+  /** A program of linears, each with its buffers and sizes. */
   program(linears, rows) {
     const ops = this.take(OP_BYTES * linears.length), program = this.take(PROGRAM_BYTES);
     const put = (at, ...words) => this.numbers(Uint32Array, at, words.length).set(words);
@@ -79,7 +79,7 @@ export class Kernels {
     return this.c.cam_submit(this.pool, 0, program, step, 0);
   }
 
-  /** Begins the threads' work; several want the module that shares its memory. */
+  /** Starts the threads; several threads need the module with shared memory. */
   startThreads() {
     const { module, memory, pool } = this;
     this.workers = Array.from({ length: this.nThreads === 1 ? 0 : this.nThreads }, (_, thread) => {
@@ -89,14 +89,14 @@ export class Kernels {
     this.ends = this.workers.map((worker) => new Promise((resolve) => worker.on("exit", resolve)));
   }
 
-  /** Ends the threads; waits until they have. */
+  /** Stops the threads and waits for their exit. */
   async close() {
     this.c.cam_stop(this.pool);
     await Promise.all(this.ends);
   }
 }
 
-/** The kernels of a folder of lib/, with a pool of n threads that have not begun. */
+/** The kernels of a folder of lib/, with a pool of n threads, not started. */
 export function openKernels(folder, n) {
   const module = compile(`${folder}/camelid_cpu${n > 1 ? "_threads" : ""}.wasm`);
   const memory = n > 1 ? new WebAssembly.Memory({ initial: 64, maximum: 65535, shared: true }) : undefined;

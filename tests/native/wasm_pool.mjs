@@ -1,5 +1,5 @@
-// Runs of a chain of products on n threads: `node wasm_pool.mjs FOLDER N`. Says as JSON what they gave, one
-// hash a run, and whether the threads ended. test_wasm_modules.py says what is expected.
+// Runs a chain of products on n threads: `node wasm_pool.mjs FOLDER N`. Prints as JSON a hash of each run's
+// result, and true if the threads ended. test_wasm_modules.py checks it.
 
 import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
@@ -7,10 +7,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import { openKernels } from "./wasm_kernels.mjs";
 
 const F32 = 0, SIZE = 64, CHAIN = 24; // matrices of SIZE x SIZE, each read by the next
-const LONG = 1 << 14; // columns of 16 rows, which one thread has for itself while the others wait asleep
+const LONG = 1 << 14; // columns of 16 rows: one thread computes them while the others sleep
 const RUNS = 12, PAUSE_MS = 15, LONG_ENOUGH_MS = 10000;
 
-/** Numbers as good as drawn, of this spread. */
+/** Fills with pseudo-random numbers of this spread. */
 function fill(floats, spread) {
   let drawn = 1;
   for (let i = 0; i < floats.length; i++) {
@@ -19,7 +19,7 @@ function fill(floats, spread) {
   }
 }
 
-/** y of each product is x of the next, and of the last that of the next run: all depend on all. */
+/** Each product's y is the next one's x, across runs: every result depends on all earlier ones. */
 function chain(kernels) {
   const views = [kernels.take(4 * LONG), kernels.take(4 * LONG)];
   for (const at of views) fill(kernels.numbers(Float32Array, at, LONG), 1);
@@ -32,7 +32,7 @@ function chain(kernels) {
   return { program: kernels.program([...short, ...long], 1), y: views[0] };
 }
 
-/** Until the host is told of the run's end; false if nobody tells it. */
+/** Waits for the notification of the run's end; false without a notification. */
 async function isTold(word, before) {
   const found = Atomics.waitAsync(word, 0, before, LONG_ENOUGH_MS);
   return (await found.value) !== "timed-out";
@@ -45,7 +45,7 @@ async function main(folder, n) {
   const done = kernels.numbers(Int32Array, kernels.c.cam_done_at(kernels.pool), 1);
   let told = true;
   for (let run = 0; run < RUNS && told; run++) {
-    kernels.submit(program); // the first before there are threads
+    kernels.submit(program); // the first run precedes the threads
     if (run === 0) kernels.startThreads();
     if (n > 1 && run % 3) told = await isTold(done, run);
     else kernels.c.cam_wait(kernels.pool, 0);

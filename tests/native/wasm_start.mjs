@@ -1,6 +1,6 @@
-// Opens the page's executor where workers do not start: `node wasm_start.mjs HOW`. Says as JSON what it
-// answers, what it answers where one thread is asked for, what became of the workers, and how many errors
-// were left to the page. test_wasm_modules.py says what is expected.
+// Opens the page's executor with failing workers: `node wasm_start.mjs HOW`. Prints as JSON the executor's
+// answer, its answer for one thread, the workers' fate, and the number of errors that reached the page.
+// test_wasm_modules.py checks it.
 
 import { readFile } from "node:fs/promises";
 
@@ -10,7 +10,7 @@ const LIB = new URL("../../native/camelid_native/lib/", import.meta.url);
 const VARIANT = "wasm", THREADS = 2;
 const told = { begun: 0, ended: 0, waitedMs: 0, timers: 0, errors: 0 };
 
-/** What each worker does when it is given its work. */
+/** Each worker's reaction to its first message. */
 const HOW = {
   refused: () => {},
   faulty: (worker) => worker.onmessage({ data: { fault: "LinkError: no memory" } }),
@@ -19,7 +19,7 @@ const HOW = {
   half: (worker) => worker.number === 0 && worker.onmessage({ data: { fault: "" } }),
   broken: (worker) => worker.onerror(failure("SyntaxError: no modules")),
 };
-/** An error event, which is the page's unless it is prevented. */
+/** An error event; it reaches the page unless it is prevented. */
 function failure(message) {
   told.errors += 1;
   return { message, preventDefault: () => (told.errors -= 1) };

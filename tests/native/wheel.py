@@ -1,7 +1,7 @@
-"""A release's wheel, tried: `make wheel` ends with `python -m tests.native.wheel dist/camelid-*.whl`.
+"""Tests a release's wheel: `make wheel` ends with `python -m tests.native.wheel dist/camelid-*.whl`.
 
-What each library is, by the head of its file; then, in a new environment and without a compiler on PATH, cria
-answers out of the installed wheel, and two processes at once load the library out of the wheel itself.
+Checks each library's file header; then, in a new environment without a compiler on PATH, cria answers from
+the installed wheel, and two concurrent processes load the library from the wheel itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ELF = b"\x7fELF\x02\x01"
 MACHO = bytes.fromhex("cffaedfe")
 PE = b"PE\0\0"
 WASM = b"\0asm\x01\0\0\0"
-# Target's beginning -> what the file begins with (a DLL at its PE header), where its machine stands.
+# Target prefix -> the file's first bytes (for a DLL, those of its PE header), offset of its machine field.
 HEADS = {"linux": (ELF, 18), "musl": (ELF, 18), "macos": (MACHO, 4), "windows": (PE, 4), "wasm": (WASM, 0)}
 MACHINES = {
     ("linux", "x86_64"): 62,
@@ -41,7 +41,7 @@ print(Library().variant, len(this_target().variants))
 
 
 def complaint(target: Target, data: bytes) -> str:
-    """What is wrong with a library's head; "" if nothing is."""
+    """The fault of a library's header; "" without a fault."""
     system, _, arch = target.name.partition("-")
     head, at = HEADS[system]
     start = int.from_bytes(data[0x3C:0x40], "little") if system == "windows" else 0
@@ -54,7 +54,7 @@ def complaint(target: Target, data: bytes) -> str:
 
 
 def check_heads(wheel: Path) -> list[str]:
-    """A complaint for each library that is not what its folder says, or is not there."""
+    """An error for each library whose header differs from its folder's name, or that is missing."""
     found: list[str] = []
     with zipfile.ZipFile(wheel) as archive:
         for target in map(Target, RELEASED):
@@ -79,7 +79,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 
 def try_installed(home: Path, wheel: Path) -> None:
-    """What pip installs answers, and has chosen kernels of this processor."""
+    """The installed wheel answers, with kernels for this processor."""
     bin_folder = home / "venv/bin"
     venv.create(home / "venv", with_pip=True)
     subprocess.run([bin_folder / "pip", "install", "-q", wheel], check=True)
@@ -88,7 +88,7 @@ def try_installed(home: Path, wheel: Path) -> None:
 
 
 def try_zipped(home: Path, wheel: Path) -> None:
-    """Two processes at once import the wheel as it is; one file is unpacked."""
+    """Two concurrent processes import the wheel as a zip; one file is unpacked."""
     command = [home / "venv/bin/python", "-c", LOADED]
     told = {ended(each) for each in [start(home, command, PYTHONPATH=str(wheel)) for _ in range(2)]}
     unpacked = [path for path in (home / "cache/native").rglob("*") if path.is_file()]
@@ -97,7 +97,7 @@ def try_zipped(home: Path, wheel: Path) -> None:
 
 
 def main(wheel: Path) -> int:
-    """Exit code 1 if a library is not what it should be."""
+    """Exit code 1 if a library has the wrong header."""
     complaints = check_heads(wheel)
     for reason in complaints:
         print(f"camelid: {reason}", file=sys.stderr)

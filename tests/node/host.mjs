@@ -1,5 +1,5 @@
 // Serves an executor of the page to Python, over standard input and output: `node host.mjs --executor wasm`.
-// A message is two lengths (u32), then a call as JSON, then bytes; so is its answer. Calls are made in order.
+// A message is two lengths (u32), a call as JSON, then bytes; so is an answer. Calls run in order.
 
 import { open, readFile } from "node:fs/promises";
 import { setFlagsFromString } from "node:v8";
@@ -11,7 +11,7 @@ const ROOT = new URL("../../", import.meta.url);
 const MODULES = new URL("native/camelid_native/lib/", ROOT);
 
 const V8 = parseFloat(process.versions.v8);
-// Relaxed SIMD was hidden before, and the baseline compiler added a dot product to itself.
+// Earlier versions hide relaxed SIMD, and their baseline compiler adds a dot product to itself.
 const RELAXED_SINCE = 11.4;
 const OLD_FLAGS = ["--experimental-wasm-relaxed-simd", "--no-liftoff"];
 
@@ -24,7 +24,7 @@ const EXECUTORS = {
   },
 };
 
-/** As much of a page's Worker as the executor uses. */
+/** The part of a page's Worker that the executor uses. */
 class PageWorker {
   #worker;
 
@@ -44,7 +44,7 @@ class PageWorker {
   }
 }
 
-/** Each call's arguments: those of the message, then its bytes. */
+/** Each call's arguments: the message's arguments, then its bytes. */
 const CALLS = {
   open: (executor, [spec]) => executor.open(spec),
   load: async (executor, [section, paths]) => {
@@ -66,7 +66,7 @@ const CALLS = {
   close: (executor) => executor.close(),
 };
 
-let mostRead = 0; // bytes of a file at once
+let mostRead = 0; // largest read of a file, in bytes
 
 async function openFiles(paths) {
   const files = {};
@@ -89,7 +89,7 @@ function mapValues(record, make) {
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, make(value)]));
 }
 
-let wake = () => {}; // there is more to read, or no more
+let wake = () => {}; // called for new input and at its end
 process.stdin.on("readable", () => wake()).on("end", () => wake());
 
 async function* messages() {
@@ -100,7 +100,7 @@ async function* messages() {
   }
 }
 
-/** The next n bytes; null where the input ends before. */
+/** The next n bytes; null if the input ends before. */
 async function take(n) {
   if (!n) return Buffer.alloc(0);
   for (let data = process.stdin.read(n); ; data = process.stdin.read(n)) {
@@ -118,7 +118,7 @@ function answer(content, bytes = new Uint8Array(0)) {
   process.stdout.write(Buffer.concat([head, text, bytes]));
 }
 
-if (process.argv.includes("--blocking")) delete Atomics.waitAsync; // as in browsers that lack it
+if (process.argv.includes("--blocking")) delete Atomics.waitAsync; // browsers without it
 const executor = await EXECUTORS[process.argv[process.argv.indexOf("--executor") + 1]]();
 for await (const [{ call, given }, bytes] of messages()) {
   try {

@@ -22,4 +22,4 @@ for (const { program, words, ids } of tape.steps) {
 const { counters } = executor;
 await executor.close();
 process.stdout.write(`${JSON.stringify({ adapter: found.device, steps, counters })}\n`);
-process.exit(0); // Dawn's threads would keep the process
+process.exit(0); // Dawn's threads keep the process alive

@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.parity, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 REPLAY = Path(__file__).with_name("replay.mjs")
 PROMPTS = ("What is 12 plus 30?", "Who are you?")
-# Dawn asks more of a Vulkan driver than Debian's lavapipe has, so that it finds SwiftShader alone.
+# Dawn's requirements exceed Debian's lavapipe, so that it finds SwiftShader alone.
 RECORDED_ON, REPLAYED_ON = "llvmpipe", "SwiftShader"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A saved tape, the model that it runs, and the answers, token by token, as they came natively."""
+    """A saved tape, its model, and the natively computed answers, token by token."""
 
     tape: Path
     model: Path
@@ -62,10 +62,10 @@ def replay(tape: Path, model: Path) -> dict[str, Any]:
     command = [node, str(REPLAY), str(tape), str(model), REPLAYED_ON]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])  # Dawn logs its own lines before
+    return json.loads(done.stdout.splitlines()[-1])  # the lines before are Dawn's log
 
 
-def test_every_step_gives_the_ids_that_were_recorded(recording: Recording) -> None:
+def test_every_step_returns_the_recorded_ids(recording: Recording) -> None:
     steps = json.loads(recording.tape.read_text())["steps"]
     replayed = replay(recording.tape, recording.model)
     assert "swiftshader" in replayed["adapter"].lower()
@@ -75,5 +75,5 @@ def test_every_step_gives_the_ids_that_were_recorded(recording: Recording) -> No
     counters = replayed["counters"]
     assert counters["runs"] == len(steps) and counters["dispatches"] > 20 * len(steps)
     with camelid.load(recording.model, backend="reference") as llm:
-        assert recording.answers == answers(llm), "and they are the reference's"
-        assert counters["bytesUploaded"] >= llm.weight_bytes, "Node reads the weights from the model's file"
+        assert recording.answers == answers(llm), "the ids differ from the reference's"
+        assert counters["bytesUploaded"] >= llm.weight_bytes, "Node read too few weight bytes"

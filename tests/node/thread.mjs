@@ -1,4 +1,4 @@
-// A worker of Node's that looks like a page's: what host.mjs starts for `new Worker(url)`.
+// A Node worker with a page worker's interface; host.mjs starts it for `new Worker(url)`.
 
 import { parentPort, workerData } from "node:worker_threads";
 

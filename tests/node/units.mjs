@@ -1,4 +1,4 @@
-// Parts of the WASM executor on their own: `node units.mjs NAME` ends with status 0 if that part works.
+// Unit tests of the WASM executor: `node units.mjs NAME` exits with status 0 on success.
 
 import assert from "node:assert/strict";
 
@@ -8,7 +8,7 @@ import { ManyThreads } from "../../web/wasm_pool.js";
 import { Queue } from "../../web/wasm_queue.js";
 
 const CHECKS = {
-  /** Blocks are aligned, zeroed and apart from all others, whatever is taken and given back. */
+  /** Blocks are aligned, zeroed and disjoint, after any allocations and frees. */
   blocks: () => {
     const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1 }), 100);
     const held = new Map();
@@ -18,9 +18,9 @@ const CHECKS = {
       else takeOne(memory, held, random(20) ? random(5000) : random(300000), i % 255 + 1);
     }
     while (held.size) giveOne(memory, held, random);
-    assert.equal(memory.take(1), 128, "all that was given back is one block again");
+    assert.equal(memory.take(1), 128, "all freed memory is one block again");
   },
-  /** What was given back is taken again before the memory grows. */
+  /** Freed memory is reused before the memory grows. */
   reuse: () => {
     const raw = new WebAssembly.Memory({ initial: 1 });
     const memory = new LinearMemory(raw, 0);
@@ -31,7 +31,7 @@ const CHECKS = {
     assert.equal(memory.take(2e6), first);
     assert.equal(raw.buffer.byteLength, size);
   },
-  /** A failure takes nothing. */
+  /** A failed allocation allocates nothing. */
   limit: () => {
     const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1, maximum: 2 }), 0);
     const first = memory.take(64);
@@ -39,7 +39,7 @@ const CHECKS = {
     assert.throws(() => memory.take(5e9), /^OutOfMemoryError: out of memory: \d+ bytes/);
     assert.equal(memory.take(1 << 16), first + 64);
   },
-  /** Jobs run in order; lazily only when somebody waits, and then those before first. */
+  /** Jobs run in order; a lazy queue runs a job only when it is awaited, after all jobs before it. */
   order: async () => {
     for (const isEager of [true, false]) {
       const [queue, done] = [new Queue(isEager), []];
@@ -52,7 +52,7 @@ const CHECKS = {
       assert.equal(await jobs[0].done(), 0);
     }
   },
-  /** A job that fails tells those who wait for it, and stops no other; nor does the end leave one waiting. */
+  /** A failed job rejects its awaiters and stops no other job; ending the queue rejects all awaiters. */
   failures: async () => {
     for (const isEager of [true, false]) {
       const queue = new Queue(isEager);
@@ -69,7 +69,7 @@ const CHECKS = {
       await assert.rejects(waiting.done(), /closed/);
     }
   },
-  /** Who waits for a run when its threads are ended waits no longer. */
+  /** Stopping the threads rejects the awaiters of a run. */
   stop: async () => {
     globalThis.Worker = IdleWorker;
     const memory = new LinearMemory(new WebAssembly.Memory({ initial: 1, maximum: 64, shared: true }), 64);
@@ -80,7 +80,7 @@ const CHECKS = {
     threads.stop();
     await assert.rejects(run, /was closed/);
   },
-  /** What can be had is taken, and what is missing is said. */
+  /** Selects the best supported variant and reports missing features. */
   choice: () => {
     const both = { shared: true, threads: 2 };
     assert.deepEqual(pick(choose({ variant: "wasm", threads: 2 })), { variant: "wasm", why: "", ...both });
@@ -89,7 +89,7 @@ const CHECKS = {
     const alone = pick(choose({ variant: "wasm", threads: 2 }));
     const why = "this page is not cross-origin isolated, so one thread";
     assert.deepEqual(alone, { variant: "wasm", threads: 1, shared: false, why });
-    assert.equal(choose({ variant: "wasm", threads: 1 }).why, "", "no more was asked for");
+    assert.equal(choose({ variant: "wasm", threads: 1 }).why, "", "one thread was requested");
     globalThis.crossOriginIsolated = true;
     const many = pick(choose({ variant: "wasm", threads: 100 }));
     const most = "64 of 100 threads, the maximum";
@@ -102,7 +102,7 @@ const CHECKS = {
   },
 };
 
-/** Says that it is ready, and does nothing. */
+/** A worker that reports readiness and does no work. */
 class IdleWorker {
   postMessage() {
     queueMicrotask(() => this.onmessage({ data: { fault: "" } }));
@@ -128,12 +128,12 @@ function takeOne(memory, held, bytes, mark) {
 
 function giveOne(memory, held, random) {
   const [at, { bytes, mark }] = [...held][random(held.size)];
-  assert.ok(memory.bytes.subarray(at, at + bytes).every((byte) => byte === mark), "nobody else wrote there");
+  assert.ok(memory.bytes.subarray(at, at + bytes).every((byte) => byte === mark), "two blocks overlap");
   memory.give(at, bytes);
   held.delete(at);
 }
 
-/** Numbers below n, always the same. */
+/** Pseudo-random numbers below n, equal in each run. */
 function draws(seed) {
   let state = seed;
   return (n) => {

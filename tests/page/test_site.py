@@ -60,7 +60,7 @@ def test_server_is_on_loopback(address: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/app.wasm", "/absent"])
-def test_policy_is_on_every_answer(address: str, path: str) -> None:
+def test_policy_is_in_every_response(address: str, path: str) -> None:
     response, _ = get(address, path)
     assert response.headers["cross-origin-opener-policy"] == "same-origin"
     assert response.headers["cross-origin-embedder-policy"] == "require-corp"
@@ -94,7 +94,7 @@ def test_best_accepted_encoding_is_sent(
     assert response.headers["vary"] == "accept-encoding"
 
 
-def test_range_is_of_the_file_itself(address: str) -> None:
+def test_range_is_of_the_uncompressed_file(address: str) -> None:
     response, body = get(address, "/app.wasm", range="bytes=1-2", accept_encoding="br")
     assert (response.status, body) == (206, b"la")
     response, body = get(address, "/model.gguf", range="bytes=250-")
@@ -114,7 +114,7 @@ def test_nothing_outside_the_site_is_served(address: str, path: str) -> None:
     assert b"outside" not in body and b"root:" not in body
 
 
-def test_port_in_use_is_said_plainly(address: str, tmp_path: Path) -> None:
+def test_port_in_use_is_reported_in_one_line(address: str, tmp_path: Path) -> None:
     port = int(address.rpartition(":")[2])
     with pytest.raises(BackendError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: .*--port"):
         serve(tmp_path, port=port)

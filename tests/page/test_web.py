@@ -1,4 +1,4 @@
-"""What the page's worker calls, on a native backend: ask, stop, save, open."""
+"""The functions that the page's worker calls, on a native backend: ask, stop, save, open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_a_saved_session_takes_the_place_of_the_conversation(path: Path, tmp_path: Path) -> None:
+def test_a_loaded_session_replaces_the_conversation(path: Path, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
 
     async def talk() -> None:
@@ -41,12 +41,12 @@ def test_a_saved_session_takes_the_place_of_the_conversation(path: Path, tmp_pat
     first, _ = (message for message in told if message["kind"] == "done")
     assert "".join(m["text"] for m in told[: told.index(first)]) == first["text"]
     opened = told[-1]
-    assert [m["content"] for m in opened["messages"]] == ["the llama", first["text"]], "alone is beside it"
+    assert [m["content"] for m in opened["messages"]] == ["the llama", first["text"]], "wrong session"
     assert (opened["kind"], opened["note"]) == ("opened", "")
     assert 0 < opened["cached_rows"] <= opened["tokens"] == first["prompt_tokens"] + 5
 
 
-def test_an_answer_can_be_stopped_before_it_begins(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_can_be_stopped_before_its_first_token(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, Any]] = []
 
     async def talk() -> None:

@@ -1,4 +1,4 @@
-"""Every architecture on lavapipe: the logits of its golden model are the reference's.
+"""Every architecture on lavapipe: the logits of its golden model equal the reference's.
 
 Ordinary runs hold one shape of each model type, exhaustive runs the others. An architecture with ops that
 webgpu lacks is refused by the name of the first such op.
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parity
 LACKED = {"granitemoehybrid": "conv1d, scan_mamba2", "qwen3_next": "conv1d, scan_delta"}
 CASES = [case for case in load_cases() if case.model_type not in LACKED]
 MAX_NMSE = 1e-10  # measured: up to about 1e-12
-CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step
 
 
 @pytest.mark.parametrize("dtype", ["bf16", exhaustive("f32")])

@@ -1,4 +1,4 @@
-"""Rows that share a step read each weight once, and keep the very bits that each has alone (promise A)."""
+"""Rows in one step read each weight once, and keep the bits that each row has alone (promise A)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def case_of(op: str, type_: str) -> OpCase:
 
 
 def alone(case: OpCase, row: int, spare: int) -> OpCase:
-    """One row of the case, in a program with room for `spare` more."""
+    """One row of the case, in a program with capacity for `spare` more."""
     return replace(case, views={role: a[row : row + 1] for role, a in case.views.items()}, spare=spare)
 
 
@@ -55,7 +55,7 @@ def outputs(driver: str, cases: Sequence[OpCase]) -> list[Any]:
 @pytest.mark.parametrize("driver", share_of(DRIVERS))
 @pytest.mark.parametrize("type_", share_of(reversed(TYPES), 2))
 @pytest.mark.parametrize("op", [op for op, *_ in MATRICES])
-def test_a_row_has_the_bits_that_it_has_alone(op: str, type_: str, driver: str) -> None:
+def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, driver: str) -> None:
     case = case_of(op, type_)
     ways = [alone(case, row, spare) for spare in (0, 1, ROWS - 1) for row in (0, 7, 8, 10)]
     together, *each = outputs(driver, [case, *ways])
@@ -77,8 +77,10 @@ def test_weights_are_read_once_for_eight_rows(op: str, entry: str) -> None:
     assert grid[1] == (StepLayout.header_word("rows"), 8) and not more
 
 
-def test_outputs_that_are_taken_for_token_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row-wise op has a case with more outputs than token rows; a grid of token rows leaves some out."""
+def test_a_grid_over_token_rows_fails_for_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row-wise op has a case with more outputs than token rows; a grid over token rows misses some
+    outputs.
+    """
     cases = [case for case in OP_CASES if case.of_outputs]
     want = [reference_result(case) for case in cases]
     monkeypatch.setitem(ROW_WORDS, "O", ROW_WORDS["T"])

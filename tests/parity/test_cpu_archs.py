@@ -1,4 +1,4 @@
-"""Every architecture on the CPU: the logits of its golden model are the reference's."""
+"""Every architecture on the CPU kernels: the logits of its golden model equal the reference's."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def test_logits_equal_the_reference(case: HfCase, variant: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_logits_of_bf16_are_near_the_reference(case: HfCase, tmp_path: Path) -> None:
+def test_logits_of_bf16_are_close_to_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_backend, case, VARIANTS[-1], tmp_path, "bf16")
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_chunks_do_not_show(case: HfCase, tmp_path: Path) -> None:
+def test_chunks_change_no_bit(case: HfCase, tmp_path: Path) -> None:
     check_chunks(open_backend, case, tmp_path)

@@ -1,7 +1,7 @@
-"""cria, greedy, over the grader's first prompts: the same tokens on every adapter as on the reference.
+"""cria, greedy, on the grader's first prompts: every adapter samples the reference's tokens.
 
-The reference answers one prompt at a time, a device eight, and some of them alone: company may change no
-token. Ordinary runs take some prompts, exhaustive runs 50.
+The reference answers one prompt at a time; a device answers batches of eight, and some prompts alone: the
+batch must change no token. Ordinary runs answer some prompts, exhaustive runs 50.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def wanted(path: Path, n_prompts: int) -> Answers:
 
 
 def margin(path: Path, prompt: str, token_ids: list[int]) -> float:
-    """How far the reference's best logit is above its second after these tokens of the answer."""
+    """Margin of the reference's best logit over its second after these tokens of the answer."""
     with camelid.load(path, backend="reference") as llm:
         ids = [*llm.render([{"role": "user", "content": prompt}]), *token_ids]
         second, first = np.sort(np.asarray(llm.logits(ids))[-1])[-2:]
@@ -65,7 +65,7 @@ def mismatches(path: Path, prompts: list[str], got: Answers, want: Answers) -> l
 
 
 @pytest.mark.parametrize("n_prompts", share_of([FEW, ALL]))
-def test_reference_answers_something(path: Path, n_prompts: int) -> None:
+def test_reference_answers_differ(path: Path, n_prompts: int) -> None:
     assert len(wanted(path, n_prompts)) == n_prompts and all(wanted(path, n_prompts))
     assert len({tuple(answer) for answer in wanted(path, n_prompts)}) > n_prompts // 2
 

@@ -32,7 +32,7 @@ def tint(pipelines: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
         [node, str(script), str(file)], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])  # Dawn logs its own lines before
+    return json.loads(done.stdout.splitlines()[-1])  # the lines before are Dawn's log
 
 
 def test_tint_accepts_every_pipeline(pipelines: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_tint_accepts_every_pipeline(pipelines: list[dict[str, Any]], tmp_path: 
 
 
 def test_tint_refuses_a_barrier_in_non_uniform_flow(pipelines: list[dict[str, Any]], tmp_path: Path) -> None:
-    """Naga lets this pass, browsers do not: the reason why both compilers look at every shader."""
+    """Naga accepts this shader, browsers do not: hence both compilers check every shader."""
     norm = next(p for p in pipelines if p["name"].endswith("+norm"))
     early = "let start = group.y * X_STRIDE + X_OFFSET + group.x * SIZE;"
     broken = norm | {"wgsl": norm["wgsl"].replace(early, early + " if (lane > 5u) { return; }")}

@@ -1,4 +1,4 @@
-"""Weights on the device: what load ops leave in a buffer is what they mean in NumPy, bit for bit."""
+"""Weights on the device: a buffer after its load ops equals NumPy's result, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Ops = tuple[LoadOp, ...]
 
 
 def stored(folder: Path, shape: tuple[int, ...], type_: str, raws: Sequence[bytes], *ops: LoadOp) -> Weight:
-    """A weight whose parts lie in files, each at an odd place."""
+    """A weight with parts in files, each at an unaligned offset."""
     parts: list[Part] = []
     for i, raw in enumerate(raws):
         (folder / f"part{i}").write_bytes(b"odd" + raw)
@@ -65,7 +65,7 @@ def same(folder: Path, made: Weight) -> bool:
 
 
 def casts(type_: str) -> list[Ops]:
-    """Kept as stored, and made f32."""
+    """Load ops: stored type, and cast to f32."""
     return [(), (LoadOp("cast", (type_,)),)] if type_ != "f32" else [()]
 
 

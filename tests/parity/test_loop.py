@@ -1,4 +1,6 @@
-"""The closed loop on a device: ids stay there, two steps are in flight, nothing is created after warm-up."""
+"""The closed loop on a device: ids stay there, two steps are in flight, no object is created after
+warm-up.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ N_TOKENS = 60
 
 
 class CountingDevice:
-    """Stands between the host and the device, and counts what is created. Encoders are WebGPU's own."""
+    """Proxies the device and counts created objects. Encoders are WebGPU's own."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -54,7 +56,7 @@ class CountingDevice:
 
 @pytest.fixture(scope="module", params=share_of([64, 256]))
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As wide as other tests' models, whose compiled pipelines drivers keep; and wider."""
+    """A model of the usual width, whose compiled pipelines drivers cache, and a wider one."""
     path, width = tmp_path_factory.mktemp("loop") / "tiny.gguf", request.param
     wide = {"hidden": width, "head_dim": width // 4, "ffn": width * 3 // 2}
     write_tiny_llama(path, seed=5, n_layers=3, context=512, **wide)
@@ -74,7 +76,9 @@ async def generate(running: RunningModel, sampling: SamplingParams) -> list[int]
 async def run(
     make: Callable[[], Any], model: Path, sampling: SamplingParams, **options: Any
 ) -> tuple[list[int], RunningModel, Any]:
-    """Generated ids, what ran, and what its device had created before the second request."""
+    """Generated ids, the running model, and the objects that its device had created before the second
+    request.
+    """
     backend = make()
     original, choose.open_backend = choose.open_backend, lambda name: backend
     try:
@@ -105,14 +109,14 @@ def test_tokens_equal_the_reference(name: str, sampling: SamplingParams, model: 
     ids, engine, device = asyncio.run(both())
     assert ids == on_reference(model, sampling)
     assert len(set(ids)) > 5
-    assert engine.ring_rows >= N_TOKENS - 2  # the host did not know these ids when it submitted them
+    assert engine.ring_rows >= N_TOKENS - 2  # the host submitted them without these ids
     assert engine.max_in_flight == device["max_in_flight"] == 2
     assert device["bytes_read_back"] <= 64 * N_TOKENS
 
 
 @pytest.mark.parametrize("kv_type", share_of(["two-tier-q4_0", "f16", "two-tier"]))
 def test_tokens_of_every_kv_type_equal_the_reference(kv_type: str, model: Path) -> None:
-    """Past where rows leave the tail; the engine gives each group pages of its own."""
+    """Long enough that rows leave the tail; the engine gives each group its own pages."""
     prompt = tuple(40 + 7 * i % 150 for i in range(TAIL + BATCH + 20))
 
     async def ids(make: Callable[[], Any], **how: Any) -> list[int | None]:
@@ -133,7 +137,7 @@ Answer = list[tuple[int | None, float]]
 
 
 async def answer(running: RunningModel, number: int, *, after: int) -> Answer:
-    """Ids and log-probabilities of one request, which comes `after` turns of the loop."""
+    """Ids and logprobs of one request, submitted after `after` turns of the loop."""
     for _ in range(after):
         await asyncio.sleep(0)
     prompt, sampling = REQUESTS[number]
@@ -156,8 +160,8 @@ def alone_on_reference(model: Path) -> list[Answer]:
 
 
 @pytest.mark.parametrize("name", share_of(DRIVERS))
-def test_company_changes_no_bit(name: str, model: Path) -> None:
-    """Promise A: three requests that share steps get the ids and the very bits that each gets alone."""
+def test_a_batch_changes_no_bit(name: str, model: Path) -> None:
+    """Promise A: three requests in shared steps get the ids and bits that each gets alone."""
     alone, together = asyncio.run(alone_and_together(webgpu, model, need_driver(name)))
     assert together == alone
     assert [[i for i, _ in a] for a in together] == [[i for i, _ in a] for a in alone_on_reference(model)]
@@ -196,7 +200,7 @@ def test_nothing_is_created_after_warm_up(model: Path) -> None:
 
 
 @pytest.mark.faults
-def test_a_lost_device_is_told_by_name(model: Path) -> None:
+def test_a_lost_device_is_named(model: Path) -> None:
     devices: list[Any] = []
 
     async def lose() -> None:
@@ -209,7 +213,7 @@ def test_a_lost_device_is_told_by_name(model: Path) -> None:
         asyncio.run(lose())
 
 
-def test_weights_on_the_device_are_as_many_bytes_as_in_the_file(tmp_path: Path) -> None:
+def test_weights_on_the_device_have_the_files_size(tmp_path: Path) -> None:
     write_tiny_llama(wide := tmp_path / "wide.gguf", seed=5, n_layers=3, context=512)
 
     async def sizes() -> tuple[int, int]:
@@ -217,11 +221,11 @@ def test_weights_on_the_device_are_as_many_bytes_as_in_the_file(tmp_path: Path) 
         return backend.memory().weight_bytes, running.file.model.weight_bytes
 
     on_device, in_file = asyncio.run(sizes())
-    # 256 RoPE table rows come on top; they are 3.3 % of this tiny model
+    # plus 256 rows of the RoPE table, 3.3 % of this tiny model
     assert in_file <= on_device <= 1.1 * in_file
 
 
-def test_saved_tape_replays_where_camelid_is_absent(model: Path, tmp_path: Path) -> None:
+def test_saved_tape_replays_without_camelid(model: Path, tmp_path: Path) -> None:
     async def record() -> list[int]:
         ids, _, backend = await run(webgpu, model, GREEDY, adapter=need_driver("llvmpipe"), record_tape=True)
         backend.save_tape(str(tmp_path / "tape.json"))
@@ -234,7 +238,7 @@ def test_saved_tape_replays_where_camelid_is_absent(model: Path, tmp_path: Path)
     absent = subprocess.run(
         [sys.executable, "-P", "-c", "import camelid"], cwd=tmp_path, env=clean, check=False
     )
-    if absent.returncode == 0:  # an editable installation: leave site-packages' path files out
+    if absent.returncode == 0:  # an editable installation: ignore site-packages' path files
         command[1:1] = ["-S"]
         clean["PYTHONPATH"] = str(Path(host_python.wgpu.__file__).parents[1])
     done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""One planted error per shader file, all in ordinary runs: the parity gate must catch each."""
+"""One planted error per shader file, all in ordinary runs: the parity tests must detect each."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ MOST_CASES = 8  # with a shader, besides one of each kind
 
 @cache
 def modules() -> list[set[str]]:
-    """The shader files that each case's pipelines join, load ops included."""
+    """The shader files of each case's pipelines, load ops included."""
     return [{file for name in names for file in name.split("+")} for names in module_names(OP_CASES)]
 
 
 def cases_with(name: str) -> list[OpCase]:
-    """Cases whose modules join this shader: one of each kind and about MOST_CASES more."""
+    """Cases that use this shader: one of each kind and about MOST_CASES more."""
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
@@ -105,7 +105,9 @@ def cases_with(name: str) -> list[OpCase]:
 
 
 async def first_wrong(cases: Sequence[OpCase]) -> OpCase | None:
-    """The first case with a wrong result. No later case runs: a driver compiles mutated pipelines anew."""
+    """The first case with a wrong result. Later cases do not run: a driver compiles mutated
+    pipelines again.
+    """
     backend = open_backend("Vulkan")
     await backend.open(OpenSpec(adapter="llvmpipe"))
     for case in cases:
@@ -137,24 +139,24 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_every_sample_joins_every_shader(sample: str) -> None:
+def test_every_sample_uses_every_shader(sample: str) -> None:
     names = module_names(SAMPLES[sample])
     few = {file for name in chain.from_iterable(names) for file in name.split("+")}
     assert few == set.union(*modules()) >= {"matvec", "attention"}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_mutation_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutation_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_driver("llvmpipe")
     with monkeypatch.context() as patch:
         patch.setattr(shaders, "text", mutated(name))
         caught = asyncio.run(first_wrong(cases_with(name)))
     assert caught is not None
-    assert asyncio.run(first_wrong([caught])) is None, "the unchanged shader must pass"
+    assert asyncio.run(first_wrong([caught])) is None, "the unchanged shader fails"
 
 
 def test_a_planted_error_of_one_percent_fails_every_op() -> None:
-    """The tolerance is tight enough: results that are 1 % off fail in every op that writes numbers."""
+    """The tolerance is strict enough: an error of 1 % fails in every op that writes numbers."""
     for case in OP_CASES:
         want = reference_result(case)
         off = replace(want, views={r: np.float32(1.01) * a for r, a in want.views.items()})
@@ -170,7 +172,7 @@ def _off(row: OutputRow) -> OutputRow:
 
 
 def test_planted_errors_of_candidates_and_rings_fail() -> None:
-    """Of what comes back beside the numbers: an id, a logit, mean or variance, an id in a ring."""
+    """Outputs besides views: an id, a logit, mean or variance, an id in a ring."""
     case = next(case for case in OP_CASES if case.features == {"all_logits", "candidates"} and case.history)
     want = reference_result(case)
     for name, value in (

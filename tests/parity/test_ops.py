@@ -1,6 +1,6 @@
 """Every op of the webgpu backend against the reference: on lavapipe, and in exhaustive runs on SwiftShader.
 
-Ordinary runs hold the cases of `sample_of_types`, exhaustive runs the others.
+Ordinary runs test the cases of `sample_of_types`, exhaustive runs the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import DRIVERS, need_driver
-from tests.support.parity.case_numbers import asked, numbers
+from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, sample_of_types
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
@@ -24,7 +24,7 @@ from camelid.plan.ops import OPS
 
 pytestmark = pytest.mark.parity
 
-# Ops that the reference alone has so far: webgpu refuses them by name.
+# Ops of the reference alone: webgpu refuses them by name.
 REFERENCE_ONLY = {
     "affine", "attend_rows", "concat", "conv1d", "cutoff", "emit", "length", "linear_heads", "mix", "pool",
     "scan_delta", "scan_mamba2",
@@ -34,7 +34,7 @@ REFERENCE_ONLY = {
 @pytest.fixture(scope="module", params=share_of(DRIVERS))
 def results(request: Any) -> dict[int, OpResult]:
     """The result of each case in this run."""
-    chosen, backend = asked(request), open_backend("Vulkan")
+    chosen, backend = requested(request), open_backend("Vulkan")
     spec = OpenSpec(adapter=need_driver(request.param), default_limits=True)
     results = asyncio.run(run_on(backend, spec, [OP_CASES[i] for i in chosen]))
     assert request.param in backend.capabilities().device
@@ -49,5 +49,5 @@ def test_op_matches_reference(i: int, results: dict[int, OpResult]) -> None:
 
 
 def test_every_op_has_a_kernel_and_a_case() -> None:
-    covered: set[str] = {case.op for case in OP_CASES} | {"tables", "candidates"}  # which other cases hold
+    covered: set[str] = {case.op for case in OP_CASES} | {"tables", "candidates"}  # covered by other cases
     assert set(KERNELS) == set(OPS) - REFERENCE_ONLY == covered

@@ -1,4 +1,4 @@
-"""Pipelines on one device natively: sections share those that are equal. In pages: e2e/test_executor.py."""
+"""Pipelines on one native device: sections share equal pipelines. In pages: e2e/test_executor.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from camelid.backends.webgpu.host_python import WgpuHost
 pytestmark = pytest.mark.parity
 
 
-def test_equal_pipelines_are_made_once() -> None:
+def test_equal_pipelines_are_created_once() -> None:
     devices: list[CountingDevice] = []
 
     def hook(device: Any) -> CountingDevice:
@@ -24,7 +24,7 @@ def test_equal_pipelines_are_made_once() -> None:
         return devices[-1]
 
     async def compile_all(host: WgpuHost) -> tuple[list[int], list[int]]:
-        """What each program answers, and the pipelines that there were after it."""
+        """Each program's result, and the number of pipelines after it."""
         await host.open({"adapter": need_driver("llvmpipe")})
         answers, made = list[int](), list[int]()
         for changes, _, _ in OWN_PIPELINES:
@@ -38,10 +38,12 @@ def test_equal_pipelines_are_made_once() -> None:
 
     async def twice() -> None:
         host = WgpuHost(hook)
-        for _ in range(2):  # nothing of a closed device is used again
+        for _ in range(2):  # a closed device's pipelines are not reused
             answers, made = await compile_all(host)
             assert answers == [answer for _, answer, _ in OWN_PIPELINES]
             assert made == [1, 1, 2, 3, 3]
-            assert devices[-1].created["create_shader_module"] == made[-1] + 1, "and the forbidden one's"
+            assert devices[-1].created["create_shader_module"] == made[-1] + 1, (
+                "the forbidden one adds a module"
+            )
 
     asyncio.run(twice())

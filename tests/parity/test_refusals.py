@@ -1,4 +1,4 @@
-"""What webgpu has no kernel for is a clear error that names it, before a weight is loaded: never ignored."""
+"""Ops without a webgpu kernel are a clear error with their name before any weight is loaded."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ REFUSED: Mapping[str, tuple[Op, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_kernel_does_not_take_is_named(name: str) -> None:
+def test_unsupported_arguments_of_a_kernel_are_named(name: str) -> None:
     op, reason = REFUSED[name]
     capabilities = WebGpuBackend(PaperHost()).capabilities()
     assert reason in reason_against(plan_of(op), capabilities)
@@ -129,7 +129,7 @@ def test_what_a_kernel_does_not_take_is_named(name: str) -> None:
         check_plan(plan_of(op), capabilities)
 
 
-def test_the_same_ops_as_they_should_be_are_taken() -> None:
+def test_the_same_ops_with_supported_arguments_are_accepted() -> None:
     fine = (
         attention(),
         with_tail(with_sinks(attention())),
@@ -157,7 +157,7 @@ def test_a_tail_of_another_form_is_refused(change: dict[str, Any]) -> None:
     assert "a tail 'kv_tail'" in plan_refusal(plan)
 
 
-def test_weights_that_cannot_be_loaded_are_refused_before_they_are() -> None:
+def test_unsupported_weights_are_refused_before_loading() -> None:
     op = matrix(view("x", 64), 8, 64, type_="q8_0")
     turned = op.weight("weight").then("permute_rows", 2, 4)
     op = replace(op, operands=(*op.operands[:2], ("weight", turned)))
@@ -173,7 +173,7 @@ def test_state_of_another_kind_is_refused() -> None:
 
 
 class LostHost(PaperHost):
-    """A device that went away after state was allocated."""
+    """A device that is lost after state was allocated."""
 
     async def read_state(self, buffer: str, offset: int, n_bytes: int) -> bytes:
         raise RuntimeError("the Device is lost")
@@ -197,7 +197,7 @@ def test_a_unit_of_another_size_is_refused(n_more: int) -> None:
         asyncio.run(backend.write_state(KV.name, 1, (data + b"\0")[: len(data) + n_more]))
 
 
-def test_a_device_that_is_lost_between_steps_is_told_by_name() -> None:
+def test_a_device_lost_between_steps_is_named() -> None:
     backend = asyncio.run(with_state(LostHost()))
     with pytest.raises(DeviceLostError, match="load the model again"):
         asyncio.run(backend.read_state(KV.name, 1))
@@ -206,7 +206,7 @@ def test_a_device_that_is_lost_between_steps_is_told_by_name() -> None:
 
 
 def test_a_refused_op_does_not_compile() -> None:
-    """The backend itself refuses, even if nobody asked it first."""
+    """The backend itself refuses the op, also without an earlier query."""
     case = attention_case([3], 2, 1, 512, 32, {}, {}, 0)
     with pytest.raises(BackendError, match="512 floats"):
         run_on_paper(case)

@@ -1,4 +1,4 @@
-"""Layers on webgpu and the others on cpu: for every number of layers the logits and tokens of each alone."""
+"""Some layers on webgpu, the others on cpu: for every split, the logits and tokens of each backend alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 10}
 
 
 def load(path: Path | str, gpu_layers: int | None, **options: Any) -> LLM:
-    """On cpu alone for None; wherever a GPU takes part it is the one that is meant."""
+    """On cpu alone for None; a participating GPU is always the expected adapter."""
     if not gpu_layers:
         return camelid.load(path, gpu_layers=gpu_layers, backend="cpu", **options)
     llm = camelid.load(path, gpu_layers=gpu_layers, adapter=need_driver(DEVICE), **options)
@@ -45,19 +45,21 @@ def logits(path: Path, ids: list[int], **how: Any) -> Any:
 
 @pytest.mark.parametrize("n_cuts", share_of([1, None]))
 @pytest.mark.parametrize("name", share_of(CASES))
-def test_logits_are_those_of_each_alone(name: str, n_cuts: int | None, tmp_path: Path) -> None:
-    """In float32, so that neither rounds activations. One layer on webgpu, or every number of them."""
+def test_logits_equal_those_of_each_backend_alone(name: str, n_cuts: int | None, tmp_path: Path) -> None:
+    """In float32, so that neither backend rounds activations. One layer on webgpu, or every number
+    of layers.
+    """
     case = load_case(name)
     path = write_hf(tmp_path / name, case, dtype="f32")
     (ids, *_), n_layers = case.token_ids, case.config.get("num_hidden_layers") or case.config["n_layer"]
     both = {k: logits(path, ids, gpu_layers=k) for k in (0, -1)}
-    assert not np.array_equal(both[0], both[-1]), "they are two backends"
+    assert not np.array_equal(both[0], both[-1]), "both runs used one backend"
     for k in range(1, n_layers + 1)[:n_cuts]:
         got = logits(path, ids, gpu_layers=k)
         errors = [nmse(got, want) for want in both.values()]
         print(f"{name}, {k} of {n_layers} layers: NMSE {errors[0]:.1e} to cpu, {errors[1]:.1e} to webgpu")
         assert max(errors) <= MAX_NMSE
-        assert not any(np.array_equal(got, want) for want in both.values()), "both took part"
+        assert not any(np.array_equal(got, want) for want in both.values()), "one backend ran all layers"
 
 
 @cache
@@ -77,14 +79,14 @@ def wanted() -> list[list[int]]:
 
 
 @pytest.mark.parametrize("gpu_layers", share_of([2, 0, 1, N_CRIA, N_CRIA + 1]))
-def test_cria_says_what_it_says_on_cpu(gpu_layers: int, wanted: list[list[int]]) -> None:
+def test_cria_answers_as_on_cpu(gpu_layers: int, wanted: list[list[int]]) -> None:
     with load("cria", gpu_layers, parallel=1, context=256) as llm:
         assert answers(llm) == wanted
         check_places(llm, gpu_layers)
 
 
-def test_before_the_head_passes_only_what_is_asked_for() -> None:
-    """Of a prompt's chunks but the last, no byte; of that, and of each step after it, one row."""
+def test_only_output_rows_cross_the_cut_before_the_head() -> None:
+    """For all chunks of a prompt except the last, no byte; for the last, and for each later step, one row."""
     prompt = "the llama and the alpaca walked over the mountain " * 5
 
     def answer(gpu_layers: int | None) -> tuple[list[int], int]:
@@ -99,7 +101,7 @@ def test_before_the_head_passes_only_what_is_asked_for() -> None:
 
 
 def check_places(llm: LLM, gpu_layers: int) -> None:
-    """Who has which layer's weights and state, by what each device itself says that it holds."""
+    """Checks each device's layers against the names of its weights and state."""
     backend: Any = llm._running.backend
     if gpu_layers in (0, N_CRIA + 1):
         assert llm.capabilities.name == ("webgpu" if gpu_layers else "cpu")
@@ -117,12 +119,12 @@ def check_places(llm: LLM, gpu_layers: int) -> None:
 
 
 def layers(names: Any, prefix: str) -> set[int]:
-    """The numbers that follow the prefix."""
+    """The layer numbers after the prefix."""
     ends = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     return {int(end.split(".")[0]) for end in ends}
 
 
-def test_the_note_says_what_runs_where() -> None:
+def test_the_note_states_each_devices_layers() -> None:
     with load("cria", 3) as llm:
         assert llm.backend_note.startswith("2 of 4 layers and the head on webgpu (llvmpipe")
         assert ", 2 of 4 layers on cpu (" in llm.backend_note
@@ -142,10 +144,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("before", "after", "kv_type"),
     share_of([(2, None, "f32"), (None, 2, "f32"), (2, 3, "q8_0"), (2, -1, "f32"), (3, None, "q8_0")], 2),
 )
-def test_sessions_go_on_elsewhere(
+def test_sessions_continue_on_another_split(
     before: int | None, after: int | None, kv_type: str, tiny: Path, tmp_path: Path
 ) -> None:
-    """State pages are the same bytes, however the layers are shared out."""
+    """State pages have the same bytes for any split of the layers."""
     with load(tiny, before, kv_type=kv_type) as llm:
         session = llm.session("talk")
         session.options = dict(GREEDY)
@@ -163,8 +165,8 @@ def test_sessions_go_on_elsewhere(
         assert done.token_ids == wanted
 
 
-def test_who_is_cancelled_in_a_step_holds_up_nobody(tiny: Path) -> None:
-    """Wherever the step was: the device goes on, and others get what they get alone."""
+def test_a_request_cancelled_in_a_step_delays_no_other(tiny: Path) -> None:
+    """At any point of the step: the device continues, and other requests get their answers."""
     with load(tiny, 2) as llm:
         want = llm.generate(TEXTS[0], **GREEDY).token_ids
 

@@ -1,4 +1,4 @@
-"""cpu in a page, its face and its executor: the order of calls, what they refuse, and what a fault does."""
+"""The page's cpu backend and its executor: the order of calls, refusals, and faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def host() -> NodeHost:
 
 
 def run(host: NodeHost, work: Callable[[WasmBackend], Coroutine[Any, Any, None]], threads: int = 1) -> None:
-    """The work on an opened backend. Plain SIMD, which is compiled sooner."""
+    """Runs `work` on an opened backend. Plain SIMD compiles faster."""
 
     async def opened() -> None:
         backend = WasmBackend(host)
@@ -68,8 +68,8 @@ async def y_of(backend: WasmBackend, made: Doubling, program: Program, value: fl
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_refuses(call: str, host: NodeHost) -> None:
-    """As the native backend does."""
+def test_refuses_invalid_calls(call: str, host: NodeHost) -> None:
+    """The errors of the native backend."""
     refused: tuple[Callable[[Any], Awaitable[object]], str] = REFUSED[call]
 
     async def work(backend: WasmBackend) -> None:
@@ -91,7 +91,7 @@ def test_refuses_unless_open(call: str, host: NodeHost) -> None:
         asyncio.run(closed())
 
 
-def test_units_lie_apart(host: NodeHost) -> None:
+def test_units_do_not_overlap(host: NodeHost) -> None:
     async def work(backend: WasmBackend) -> None:
         await backend.allocate([KV], POOLS)
         units = [bytes([number]) * len(UNIT) for number in (1, 2, 3)]
@@ -104,7 +104,7 @@ def test_units_lie_apart(host: NodeHost) -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_steps_take_effect_in_their_order(threads: int, host: NodeHost) -> None:
-    """Inputs wait for the step before; a third step waits for nobody and is refused; slots serve again."""
+    """Inputs wait for the previous step; a third step waits for no step and is refused; slots are reused."""
 
     async def work(backend: WasmBackend) -> None:
         made = doubling()
@@ -128,7 +128,7 @@ def test_steps_take_effect_in_their_order(threads: int, host: NodeHost) -> None:
     run(host, work, threads)
 
 
-def test_threads_without_a_wait_that_can_be_awaited() -> None:
+def test_threads_without_atomics_wait_async() -> None:
     async def work(backend: WasmBackend) -> None:
         made = doubling()
         program = await prepared(backend, made)
@@ -138,8 +138,8 @@ def test_threads_without_a_wait_that_can_be_awaited() -> None:
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_steps_take_what_was_there_when_they_were_submitted(threads: int, host: NodeHost) -> None:
-    """Not what is written while they wait, or run; nor do they write where others lie since."""
+def test_steps_use_the_inputs_of_their_submission(threads: int, host: NodeHost) -> None:
+    """Later writes do not affect waiting or running steps, and these steps do not write to reused memory."""
 
     async def work(backend: WasmBackend) -> None:
         made = doubling(LONG)
@@ -160,16 +160,17 @@ def test_steps_take_what_was_there_when_they_were_submitted(threads: int, host: 
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_memory_that_grows_moves_nothing(threads: int, host: NodeHost) -> None:
-    """A program that was compiled before goes on where it was, and so does what reads its results. Memory
-    that is shared grows in another way than memory that is not."""
+def test_growing_memory_moves_nothing(threads: int, host: NodeHost) -> None:
+    """An earlier compiled program keeps its addresses, and so do readers of its results. Shared memory grows
+    in another way than unshared memory.
+    """
 
     async def work(backend: WasmBackend) -> None:
         made, large = doubling(), doubling(width=2048, rows=16)
         program = await prepared(backend, made)
         before = backend.memory()
         assert await backend.compile(made.plan) is not program
-        assert backend.memory().weight_bytes == before.weight_bytes, "one weight, one copy"
+        assert backend.memory().weight_bytes == before.weight_bytes, "a weight was copied"
         await backend.load(list(large.plan.weights().values()), {})
         other = await backend.compile(large.plan)
         for each, plan, value in ((program, made, 3.0), (other, large, 5.0), (program, made, 7.0)):
@@ -181,7 +182,7 @@ def test_memory_that_grows_moves_nothing(threads: int, host: NodeHost) -> None:
     run(host, work, threads)
 
 
-def test_more_than_there_is_is_one_error(host: NodeHost) -> None:
+def test_out_of_memory_is_one_error(host: NodeHost) -> None:
     async def work(backend: WasmBackend) -> None:
         made = doubling()
         with pytest.raises(OutOfMemoryError, match=r"WebAssembly has at most 4 GiB.*use a smaller") as told:
@@ -218,8 +219,8 @@ def no_such_kind(record: OpRecord) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("threads", "more"), [(1, ()), (2, ()), (2, ("--blocking",))])
-def test_a_trap_is_an_error_and_the_end(threads: int, more: tuple[str, ...]) -> None:
-    """Of these kernels: opened again, they run."""
+def test_a_trap_closes_the_backend_with_an_error(threads: int, more: tuple[str, ...]) -> None:
+    """The kernels run again after reopening."""
     spoiled = Spoiling(past_the_end, *more)
 
     async def work(backend: WasmBackend) -> None:
@@ -228,7 +229,7 @@ def test_a_trap_is_an_error_and_the_end(threads: int, more: tuple[str, ...]) -> 
         by_a_worker = "RuntimeError: " if threads > 1 else ""
         words = f"the kernels failed: {by_a_worker}memory access out of bounds; load the model again"
         first = backend.run(program, made.step)
-        with pytest.raises(BackendError, match=words):  # the second does not run any more, or is not taken
+        with pytest.raises(BackendError, match=words):  # the second step no longer runs, or is refused
             await backend.read(backend.run(program, made.step))
         with pytest.raises(BackendError, match=words):
             await backend.read(first)
@@ -245,7 +246,7 @@ def test_a_trap_is_an_error_and_the_end(threads: int, more: tuple[str, ...]) -> 
 
 
 @pytest.mark.faults
-def test_a_trap_in_compiling_is_told() -> None:
+def test_a_trap_during_compilation_is_an_error() -> None:
     async def work(backend: WasmBackend) -> None:
         with pytest.raises(BackendError, match="the kernels failed"):
             await prepared(backend, doubling())
@@ -263,7 +264,7 @@ def test_a_step_read_again_counts_once(host: NodeHost) -> None:
     run(host, work)
 
 
-def test_stages_pass_what_lies_between_them(host: NodeHost) -> None:
+def test_stages_pass_their_boundary_buffers(host: NodeHost) -> None:
     """y = 2 x in one, its y the input of another."""
 
     async def work(backend: WasmBackend) -> None:
@@ -291,8 +292,9 @@ def _staged(made: Doubling, inputs: tuple[str, ...] = (), outputs: tuple[str, ..
 
 
 def test_sections_are_plain_data_and_complete(host: NodeHost) -> None:
-    """What hosts are given is JSON. All addresses of a record are told: those of 6 views, of 3 weights, and
-    of 2 states two tensors and a table."""
+    """Hosts receive JSON. Every address of a record is listed: of 6 views, of 3 weights, and for 2 states two
+    tensors and a table.
+    """
     seen: list[Json] = []
 
     class Seeing(NodeHost):
@@ -325,4 +327,4 @@ def test_counters_move(host: NodeHost) -> None:
     after = host.counters()
     assert after["runs"] == before["runs"] + 1 and after["inFlight"] == before["inFlight"]
     assert after["bytesLoaded"] - before["bytesLoaded"] == 4 * 512 * 512
-    assert set(host.memory()) == set(), "closed"
+    assert set(host.memory()) == set(), "the backend is not closed"

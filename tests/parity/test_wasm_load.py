@@ -1,7 +1,7 @@
-"""Weights on their way into the WASM kernels' memory: every load op, in every form that kernels take.
+"""Weights in the WASM kernels' memory: every load op, in every form that kernels read.
 
-The oracle is the definition of each load op, in NumPy on the whole matrix, and of panels of floats, which are
-16 rows by column.
+The oracle is the definition of each load op, in NumPy on the whole matrix, and of panels of floats, which
+store 16 rows by column.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.parity
 F32 = NDArray[np.float32]
 DTYPES = {"f32": np.float32, "f16": np.float16}
 PANEL_ROWS = 16
-READ_BYTES = 8 << 20  # of a file at once
-# More than two tiles; a head is no whole number of panels, nor a tile one of heads.
+READ_BYTES = 8 << 20  # read from a file at once
+# More than two tiles; neither heads and panels nor tiles and heads divide each other.
 LARGE_ROWS, LARGE_COLS, HEAD = 4128, 560, 96
 LARGE: F32 = np.random.default_rng(2).standard_normal((LARGE_ROWS, LARGE_COLS), np.float32)
 
@@ -62,7 +62,7 @@ def loaded(host: NodeHost, weight: Weight, form: int, sources: dict[str, Path]) 
 
 
 def values(data: bytes, form: int, weight: Weight) -> F32:  # [rows, cols]
-    """What the buffer holds."""
+    """The buffer's values."""
     numbers = np.frombuffer(data, np.float32 if form == FORM_F32 else DTYPES[weight.type])
     if form not in TURNS:
         return numbers.astype(np.float32).reshape(weight.rows, weight.cols)
@@ -70,24 +70,24 @@ def values(data: bytes, form: int, weight: Weight) -> F32:  # [rows, cols]
     turns, n = TURNS[form], weight.rows // stack // TURNS[form]
     panels = numbers.reshape(stack, -1, turns, weight.cols, PANEL_ROWS).transpose(0, 2, 1, 4, 3)
     rows = panels.reshape(stack, turns, -1, weight.cols)
-    assert not rows[:, :, n:].any(), "what fills the last panel up is zero"
+    assert not rows[:, :, n:].any(), "padding of the last panel is not zero"
     return rows[:, :, :n].astype(np.float32).reshape(weight.rows, weight.cols)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
-def test_buffers_hold_what_load_ops_mean(name: str, form: int, host: NodeHost, tmp_path: Path) -> None:
+def test_buffers_equal_the_load_ops_results(name: str, form: int, host: NodeHost, tmp_path: Path) -> None:
     case = CASES[name]
     weight = case.weight(tmp_path / "model")
     data = loaded(host, weight, form, {"model": tmp_path / "model"})
     want = case.meaning(STORED).astype(np.float32)
-    if not (form == FORM_F32 and case.type == "f16"):  # float32 is made of what is stored, not of its cast
+    if not (form == FORM_F32 and case.type == "f16"):  # float32 is not read from the cast
         want = case.values
     np.testing.assert_array_equal(values(data, form, weight), want.reshape(weight.rows, weight.cols))
 
 
 def large(type_name: str, shape: tuple[int, ...], *ops: LoadOp) -> Weight:
-    """LARGE as it is in the file, in float16."""
+    """A weight of LARGE, stored in float16."""
     cast = (LoadOp("cast", ("f16",)),) if type_name != "f16" else ()
     part = Part("model", 6, 2 * LARGE.size)
     return Weight(name="w", type=type_name, shape=shape, parts=(part,), load_ops=(*cast, *ops))
@@ -110,15 +110,15 @@ LARGE_CASES: dict[str, tuple[Weight, F32]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", LARGE_CASES)
-def test_large_ones_pass_in_tiles(name: str, form: int, host: NodeHost, tmp_path: Path) -> None:
+def test_large_matrices_load_in_tiles(name: str, form: int, host: NodeHost, tmp_path: Path) -> None:
     weight, want = LARGE_CASES[name]
     (tmp_path / "model").write_bytes(b"before" + LARGE.astype(np.float16).tobytes())
     data = loaded(host, weight, form, {"model": tmp_path / "model"})
     np.testing.assert_array_equal(values(data, form, weight), want)
 
 
-def test_no_file_is_held_whole(host: NodeHost, tmp_path: Path) -> None:
-    """Not even where all of it is needed at once."""
+def test_no_file_is_read_whole(host: NodeHost, tmp_path: Path) -> None:
+    """Not even if all of it is needed at once."""
     n = READ_BYTES // 4 + 1000
     (tmp_path / "model").write_bytes(np.arange(n, dtype=np.float32).tobytes())
     ends = LoadOp("pick", (n, n - 1, 0))
@@ -129,8 +129,8 @@ def test_no_file_is_held_whole(host: NodeHost, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["q8_0", "q5_0"])
-def test_blocks_move_as_they_are(type_name: str, host: NodeHost, tmp_path: Path) -> None:
-    """Of one inline part and of several in files; rows of blocks are never decoded."""
+def test_blocks_are_copied_unchanged(type_name: str, host: NodeHost, tmp_path: Path) -> None:
+    """From one inline part or several parts in files; rows of blocks are never decoded."""
     raw = encode(type_name, LARGE[:96, :512].copy()).reshape(96, -1)
     (tmp_path / "model").write_bytes(raw[48:].tobytes())
     parts = (inline_part(raw[:48].tobytes()), Part("model", 0, raw[48:].nbytes))
@@ -141,7 +141,7 @@ def test_blocks_move_as_they_are(type_name: str, host: NodeHost, tmp_path: Path)
     assert loaded(host, weight, FORM_ROWS, {"model": tmp_path / "model"}) == moved.tobytes()
 
 
-# Load ops on a vector, and what they make of 0, 1, 2, ...
+# Load ops on a vector, and their result for 0, 1, 2, ...
 VECTORS: dict[str, tuple[Sequence[LoadOp], list[float]]] = {
     "permute_rows": ([LoadOp("permute_rows", (2, 4))], [0, 2, 1, 3, 4, 6, 5, 7]),
     "rows": ([LoadOp("rows", (5, 3, 8))], [5, 6, 7]),
@@ -192,7 +192,7 @@ REFUSED = {
 @pytest.mark.faults
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, host: NodeHost, tmp_path: Path) -> None:
-    """And nothing is left: the weight is loaded when it is asked for again."""
+    """A refused weight leaves no trace: it loads on the next request."""
     make, error, message = REFUSED[name]
     weight, whole = make(tmp_path / "model"), CASES["plain"]
 

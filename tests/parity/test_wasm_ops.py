@@ -1,4 +1,4 @@
-"""The gate's cases on the WASM kernels in Node: as on the reference, and the same bits however they run."""
+"""The gate's cases on the WASM kernels in Node: the reference's results, with equal bits in every variant."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from camelid_native.wasm.backend import WasmBackend
 
 pytestmark = pytest.mark.parity
 
-# Other ways to run than relaxed SIMD on one thread: variant, threads.
+# Variants besides relaxed SIMD on one thread: instruction set, threads.
 WAYS = {
     "plain on two threads": ("wasm", 2),
     "plain": ("wasm", 1),
     "relaxed on two threads": ("wasm_relaxed", 2),
 }
-EVERY = 11  # case of an op, the first among them, in those ways
+EVERY = 11  # every 11th case of an op, starting with the first, runs in these variants
 
 
 def opened(variant: str, threads: int, make: type[WasmBackend] = WasmBackend) -> Iterator[WasmBackend]:
@@ -62,12 +62,12 @@ def test_every_case_passes(op: str, relaxed: WasmBackend) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(relaxed: WasmBackend) -> list[tuple[GateCase, list[Any]]]:
-    """Cases of all ops, and what relaxed SIMD on one thread makes of them."""
+    """Cases of all ops, with their results by relaxed SIMD on one thread."""
     some = [case for op in OPS for case in cases(relaxed, op, EVERY)]
     return [(case, bits(asyncio.run(run_case(relaxed, case.case)))) for case in some]
 
 
-def test_every_way_gives_the_same_bits(other: WasmBackend, wanted: list[tuple[GateCase, list[Any]]]) -> None:
+def test_every_variant_gives_equal_bits(other: WasmBackend, wanted: list[tuple[GateCase, list[Any]]]) -> None:
     for case, want in wanted:
         assert bits(asyncio.run(run_case(other, case.case))) == want, case
 
@@ -80,7 +80,7 @@ def bits(result: OpResult) -> list[Any]:
 
 
 class Off(WasmBackend):
-    """What it wrote comes back 1 % too large."""
+    """A backend whose results are 1 % too large."""
 
     async def run_buffers(self, *given: Any) -> tuple[Ticket, list[bytes]]:
         ticket, outputs = await super().run_buffers(*given)
@@ -93,5 +93,5 @@ def off() -> Iterator[WasmBackend]:
 
 
 @pytest.mark.parametrize("op", share_of((name for name, row in OPS.items() if row.writes), 5))
-def test_one_percent_is_seen(op: str, off: WasmBackend) -> None:
+def test_one_percent_of_error_is_detected(op: str, off: WasmBackend) -> None:
     assert asyncio.run(judge(off, cases(off, op)[0])).status == FAILED

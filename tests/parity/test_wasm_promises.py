@@ -1,5 +1,6 @@
-"""Promises A and B on the WASM kernels, in Node: no company, no schedule, no variant and no number of threads
-changes a bit of an answer. And cria answers."""
+"""Promises A and B on the WASM kernels, in Node: no batch, no schedule, no variant and no number of threads
+changes a bit of an answer. Also cria's answers.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ from camelid_native.wasm.backend import WasmBackend
 pytestmark = pytest.mark.parity
 
 DRAWN = {"temperature": 1.2}
-WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models that are sure of themselves
+WILD = {"temperature": 6.0, "top_p": 1.0, "min_p": 0.0}  # for models with peaked distributions
 THREADS = (1, 2)
 CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
 FEW = ("among 8 others", "run ahead", "prefix found", "chunks of 7", "preempted", "forked")
 
 
 class Threaded(WasmBackend):
-    """On so many threads, whatever is asked for."""
+    """A backend that overrides the requested number of threads."""
 
     def __init__(self, host: NodeHost, threads: int) -> None:
         super().__init__(host)
@@ -50,7 +51,7 @@ def host() -> NodeHost:
 
 @pytest.fixture(params=THREADS)
 def threads(request: Any, host: NodeHost, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Engines run on so many."""
+    """Sets the number of threads of all engines."""
     backends: Any = promise_runs.BACKENDS
     monkeypatch.setitem(backends, "wasm", lambda: Threaded(host, request.param))
     return request.param
@@ -58,7 +59,7 @@ def threads(request: Any, host: NodeHost, monkeypatch: pytest.MonkeyPatch) -> in
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
-    """Models of paged groups, in two types of state, and of paged and recurrent groups."""
+    """Models with paged groups, in two state types, and with paged and recurrent groups."""
     path = tmp_path_factory.mktemp("models") / "tiny.gguf"
     write_tiny_llama(path, seed=3, hidden=64, head_dim=16, ffn=96, context=512)
     file = asyncio.run(open_model(str(path)))
@@ -73,7 +74,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
 
 @pytest.fixture(scope="module")
 def plain(host: NodeHost, cases: dict[str, Case]) -> dict[str, Bits]:
-    """What each answers alone, on one thread, with plain SIMD."""
+    """The answer of each case alone, on one thread, with plain SIMD."""
     backends: Any = promise_runs.BACKENDS
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(backends, "wasm", lambda: Threaded(host, 1))
@@ -100,7 +101,7 @@ def test_both_promises_are_kept(situation: str, cases: dict[str, Case], plain: d
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("situation", ["among 8 others", "chunks of 7"])
 @pytest.mark.parametrize("model", ["two-tier", "recurrent"])
-def test_other_groups_of_state_keep_them(
+def test_other_groups_of_state_keep_both_promises(
     model: str, situation: str, cases: dict[str, Case], plain: dict[str, Bits]
 ) -> None:
     holds(cases[model], situation, plain[model])
@@ -125,7 +126,7 @@ def test_cria_answers(threads: int, host: NodeHost, monkeypatch: pytest.MonkeyPa
 def test_a_saved_tape_replays_without_camelid(
     host: NodeHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Sections and steps are all that an executor needs, with the model's file."""
+    """Sections, steps and the model's file are all inputs of an executor."""
     backend, path = WasmBackend(host), tmp_path / "tape.json"
     monkeypatch.setattr(choose, "open_backend", lambda name: backend)
     with camelid.load("cria", backend="cpu", threads=1, context=256, record_tape=True) as llm:

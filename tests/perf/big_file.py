@@ -1,7 +1,7 @@
 """Time and memory of a file of 1.2 GB on the reference: `python -m tests.perf.big_file [q8_0] [q4_k]`.
 
-Writes a random llama of hidden size 2048 with 128 k tokens, asks `camelid info` about it and lets another
-process compute the logits after four tokens, twice, while this one watches its memory. The file is deleted.
+Writes a random llama of hidden size 2048 with 128 k tokens, runs `camelid info` on it, and has a child
+process compute the logits after four tokens twice while it measures the child's memory. The file is deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAYER = {
     "ffn_up": (FFN, HIDDEN),
     "ffn_down": (HIDDEN, FFN),
 }
-# What the watched process does; it prints one line of JSON.
+# The measured process; it prints one line of JSON.
 PASSES = """
 import json, sys, time
 from camelid import load
@@ -68,7 +68,7 @@ def measured(path: Path) -> dict[str, object]:
 
 
 def watch(command: list[str]) -> tuple[str, int, int]:
-    """What a process prints, its most anonymous and its most resident bytes, mapped files among these."""
+    """A process's output, its peak anonymous bytes and its peak resident bytes, mapped files included."""
     anonymous = most = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
@@ -133,7 +133,7 @@ def add_metadata(writer: gguf.GGUFWriter, n_layers: int) -> None:
 
 
 def add_tokenizer(writer: gguf.GGUFWriter) -> None:
-    """Bytes, all pairs of bytes, and of three bytes as many as there is room for."""
+    """All bytes, all pairs of bytes, and triples of bytes up to the vocabulary size."""
     letters = byte_alphabet()
     pairs = [*product(letters, letters)]
     longer = product(("".join(pair) for pair in pairs), letters)

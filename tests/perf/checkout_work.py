@@ -1,6 +1,6 @@
 """Figures of one fresh process, as JSON: `checkout_work.py BEGUN THREADS (model FILE | engine)`.
 
-Started by `checkouts`. Public names alone lead to what is timed, so that it runs where inner modules differ.
+Started by `checkouts`. It imports public names alone, so that it runs on checkouts with other inner modules.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any
 import camelid
 
 CONTEXT, LOADS = 1024, 3
-TOKENS = {"cria": (512, 256)}  # of prefill and decode; of a file they are fewer
+TOKENS = {"cria": (512, 256)}  # prefill, decode; other models use FILE_TOKENS
 FILE_TOKENS = (128, 32)
-SECONDS, MOST, LEAST = 1.2, 30, 2  # of a rate: when no further run begins, and how many there are
+SECONDS, MOST, LEAST = 1.2, 30, 2  # per rate: time limit for new runs, most and fewest runs
 SEQUENCES, PROMPT, STEPS, STRETCHES = (1, 8), 200, 100, 5
 GREEDY = {"temperature": 0.0, "ignore_eos": True, "cache_prompt": False}
 TEXT = "Once upon a time there was a small camel who"
-BACKEND = ("run", "read", "allocate", "compile")  # methods that only a backend has together
+BACKEND = ("run", "read", "allocate", "compile")  # methods that identify a backend class
 
 
 def opened(file: str, threads: int) -> camelid.LLM:
-    """Model on the cpu backend."""
+    """A model on the cpu backend."""
     return camelid.load(file, backend="cpu", threads=threads, context=CONTEXT, parallel=1)
 
 
 def ids(llm: camelid.LLM, n: int, first: int = 0) -> list[int]:
-    """Prompt of `n` ids spread over the vocabulary's upper half, where no control tokens are."""
+    """A prompt of `n` ids spread over the vocabulary's upper half, which has no control tokens."""
     half = llm.spec.vocab_size // 2
     return [half + (first * 7919 + i * 31) % half for i in range(n)]
 
 
 def first_token(file: str, threads: int, begun: float) -> float:
-    """Seconds from the process's start to the first token."""
+    """Seconds from the process's start to its first token."""
     llm = opened(file, threads)
     next(llm.stream(TEXT if file == "cria" else ids(llm, 8), max_tokens=2, **GREEDY))
     end = time()
@@ -46,7 +46,7 @@ def first_token(file: str, threads: int, begun: float) -> float:
 
 
 def load_seconds(file: str, threads: int) -> float:
-    """Least time of some loads, with all modules imported."""
+    """Shortest of several loads, all modules imported."""
     times: list[float] = []
     for _ in range(LOADS):
         begun = perf_counter()
@@ -57,7 +57,7 @@ def load_seconds(file: str, threads: int) -> float:
 
 
 def best(rate: Callable[[], float]) -> float:
-    """Highest of some rates, after a warm-up."""
+    """The highest of several rates, after a warm-up."""
     rate()
     begun, rates = perf_counter(), list[float]()
     while len(rates) < LEAST or (len(rates) < MOST and perf_counter() - begun < SECONDS):
@@ -83,7 +83,7 @@ def model_figures(file: str, threads: int, begun: float) -> dict[str, float]:
 
 
 class Apart:
-    """Processor time of a backend's class, to be taken off the step's."""
+    """Processor time of a backend class, subtracted from the step's time."""
 
     def __init__(self, kind: type[Any]) -> None:
         self.seconds = 0.0
@@ -109,12 +109,12 @@ class Apart:
 
 
 async def on_null(n: int) -> camelid.LLM:
-    """Model on the null backend, for `n` sequences."""
+    """A model on the null backend, for `n` sequences."""
     return await camelid.aload("cria", backend="null", context=CONTEXT, parallel=n)
 
 
 async def null_apart() -> Apart:
-    """Null backend's time, its class found among Camelid's objects, as no public name leads to it."""
+    """The null backend's time. Its class is found among all classes, since no public name leads to it."""
     llm = await on_null(1)
     kinds = {type(one) for one in gc.get_objects()}
     own = [kind for kind in kinds if kind.__module__.split(".")[0] == "camelid"]
@@ -124,17 +124,17 @@ async def null_apart() -> Apart:
 
 
 async def stretch(llm: camelid.LLM, stream: AsyncIterator[object], apart: Apart) -> float:
-    """Microseconds of the engine alone a step, over some decode steps."""
+    """The engine's own microseconds per step, over some decode steps."""
     n_before, apart.seconds, begun = llm.counters.steps_retired, 0.0, process_time()
     for _ in range(STEPS):
         await anext(stream)
     seconds = process_time() - begun - apart.seconds
-    assert apart.seconds, "the backend's time was seen"
+    assert apart.seconds, "no backend time was recorded"
     return 1e6 * seconds / (llm.counters.steps_retired - n_before)
 
 
 async def step_us(n: int, apart: Apart) -> float:
-    """Microseconds of the engine alone a decode step of `n` sequences: the least of some stretches."""
+    """The engine's own microseconds per decode step of `n` sequences: the least of several runs."""
     llm = await on_null(n)
     words = {**GREEDY, "max_tokens": STEPS * (STRETCHES + 1)}
     streams = [llm.submit(ids(llm, PROMPT, i), **words) for i in range(n)]
@@ -148,7 +148,7 @@ async def step_us(n: int, apart: Apart) -> float:
 
 
 async def engine_figures() -> dict[str, float]:
-    """Figures of the engine on the backend that computes nothing."""
+    """Figures of the engine on the null backend."""
     apart = await null_apart()
     return {f"step of {n}, us": await step_us(n, apart) for n in SEQUENCES}
 

@@ -1,6 +1,6 @@
 """Two checkouts in alternating pairs: `python -m tests.perf.checkouts BASE [OTHER] [--pairs 10] [--null]`.
 
-Fresh processes in turns, in the other order every second pair, the first pair not counted. A ratio is the
+Fresh processes alternate, every second pair in reverse order; the first pair is not counted. A ratio is the
 other's time over the base's: above 1 is slower. The spread is the median absolute deviation of the pairs'
 ratios. Target: no median ratio above 1.02 by more than the spread. --null compares the base with itself.
 """
@@ -25,10 +25,10 @@ from tests.perf.shapes import SHAPES, write
 HERE = Path(__file__).resolve().parents[2]
 WORK = Path(__file__).with_name("checkout_work.py")
 SHAPE = "SmolLM2-135M"
-FILES = ("q4_0", "q8_0")  # types of the shape's files
+FILES = ("q4_0", "q8_0")  # weight types of the shape's files
 PARTS = ("cria", *FILES, "engine")
 ALLOWED = 1.02
-NOISE = 0.05  # spread above which a checkout beside itself has come out at 0.65 and at 1.15
+NOISE = 0.05  # above this spread, equal checkouts measured ratios of 0.65 and 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def ratios(self) -> list[float]:
-        """Other's time over the base's; rates are turned over."""
+        """Other's time over the base's; inverted for rates."""
         pairs = zip(self.base, self.other, strict=True)
         return [a / b if "tok/s" in self.name else b / a for a, b in pairs]
 
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Place of the ratio beside the target; none where the pairs differ too much to say."""
+        """The ratio against the target; undecided if the pairs differ too much."""
         if self.spread > NOISE:
             return "undecided: noise"
         if self.ratio <= ALLOWED:
@@ -65,7 +65,7 @@ class Row:
         return "within the spread" if self.ratio <= ALLOWED + self.spread else "WORSE"
 
     def line(self) -> str:
-        """Row of the table."""
+        """A row of the table."""
         sides = f"{median(self.base):.1f} | {median(self.other):.1f}"
         lowest, highest = min(self.ratios), max(self.ratios)
         found = f"{self.ratio:.3f} | {self.spread:.3f} | {lowest:.3f} to {highest:.3f}"
@@ -76,7 +76,7 @@ HEADING = "| measure | base | other | ratio | spread | all ratios | verdict |\n|
 
 
 def shape_file(kind: str) -> Path:
-    """File of random weights, written once."""
+    """A file of random weights, written once."""
     path = Path(tempfile.gettempdir()) / f"camelid-{SHAPE}-{kind}.gguf"
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}")
@@ -86,7 +86,7 @@ def shape_file(kind: str) -> Path:
 
 
 def arguments(part: str) -> list[str]:
-    """Command of a part's process."""
+    """Arguments of a part's process."""
     if part == "engine":
         return ["engine"]
     return ["model", str(shape_file(part)) if part in FILES else part]
@@ -105,7 +105,7 @@ def work(checkout: Path, part: str, threads: int, env: Mapping[str, str]) -> dic
 
 
 def in_turns(sides: Sequence[Path], part: str, pair: int, threads: int, env: Mapping[str, str]) -> list[Row]:
-    """Rows of one part with this pair's figures, the sides in the order of the pair."""
+    """Rows of one part with this pair's figures, the sides in the pair's order."""
     found: dict[int, dict[str, float]] = {}
     for side in (0, 1)[:: -1 if pair % 2 else 1]:
         found[side] = work(sides[side], part, threads, env)
@@ -113,7 +113,7 @@ def in_turns(sides: Sequence[Path], part: str, pair: int, threads: int, env: Map
 
 
 def joined(pairs: Sequence[Sequence[Row]]) -> list[Row]:
-    """Rows of all pairs in one."""
+    """Rows of all pairs, merged."""
     columns = zip(*pairs, strict=True)
     return [
         Row(rows[0].name, [row.base[0] for row in rows], [row.other[0] for row in rows]) for rows in columns
@@ -121,7 +121,7 @@ def joined(pairs: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 def measure(sides: Sequence[Path], parts: Sequence[str], n_pairs: int, threads: int) -> list[Row]:
-    """Rows of all parts; the first pair writes the bytecode, and is left out."""
+    """Rows of all parts; the first pair writes the bytecode and is not counted."""
     pairs: list[list[Row]] = []
     with tempfile.TemporaryDirectory() as folder:
         env = with_bytecode(folder)
@@ -139,7 +139,9 @@ def main() -> None:
     parser.add_argument("-n", "--pairs", type=int, default=10)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["cria", "q4_0", "engine"])
-    parser.add_argument("--null", action="store_true", help="The base beside itself: the spread alone.")
+    parser.add_argument(
+        "--null", action="store_true", help="Compare the base with itself, to measure the spread."
+    )
     args = parser.parse_args()
     sides = [args.base.resolve(), (args.base if args.null else args.other).resolve()]
     rows = measure(sides, args.parts, args.pairs, args.threads)

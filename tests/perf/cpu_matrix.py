@@ -1,8 +1,8 @@
-"""Speed of products with matrices, type by type: `python -m tests.perf.cpu_matrix [q4_k ...]`.
+"""Speed of matrix products by weight type: `python -m tests.perf.cpu_matrix [q4_k ...]`.
 
 Decode: one row by a matrix larger than the caches, in GB/s of panels beside a plain read of as many bytes
-just before it. Prefill: 512 rows, in GOPS (two operations a weight and row) and as a share of what the
-machine's int8 units could do. Best of some runs; what else the machine does shows in all of it.
+just before it. Prefill: 512 rows, in GOPS (two operations a weight and row) and as a share of the peak of the
+machine's int8 units. Best of several runs; other load on the machine affects every figure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Product:
     keep: tuple[object, ...]  # memory that the records point to
 
     def seconds(self, rows: int) -> float:
-        """The best of some runs."""
+        """The shortest of several runs."""
         step = struct.pack("<16I", rows, *[0] * 15)
         return min(self._seconds(step) for _ in range(REPEATS))
 
@@ -77,7 +77,7 @@ def product(library: Library, n_threads: int, type_name: str, rows: int, n_out: 
 
 
 def read_gbps(n_threads: int) -> float:
-    """A plain read of as many bytes as decode reads, by NumPy."""
+    """Bandwidth of a plain read by NumPy of as many bytes as decode reads."""
     parts = np.array_split(np.ones(DECODE_BYTES // 8, np.uint64), n_threads)
 
     def seconds(pool: ThreadPoolExecutor) -> float:

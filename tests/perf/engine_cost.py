@@ -1,8 +1,8 @@
-"""What the engine itself costs a step: `python -m tests.perf.engine_cost [--profile 8] [--steps 400]`.
+"""The engine's own cost per step: `python -m tests.perf.engine_cost [--profile 8] [--steps 400]`.
 
-Greedy decode steps of 1, 8 and 64 sequences with some hundred rows each, on a backend that computes nothing.
-Processor time; what the backend takes is measured apart and taken off. Target: at most 300 us at 8 sequences.
-What a hook adds to a step is timed apart, as it is less than what steps differ by.
+Greedy decode steps of 1, 8 and 64 sequences with some hundred rows each, on the null backend. Processor time
+without the backend's time, which is measured separately. Target: at most 300 us at 8 sequences. The cost of a
+hook is timed separately: it is smaller than the variation between steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TARGET_US = {8: 300}
 
 
 class Timed(NullBackend):
-    """Adds up the seconds inside `run` and `read`."""
+    """Sums the seconds inside `run` and `read`."""
 
     def __init__(self) -> None:
         super().__init__(lambda sequence, position: position % VOCAB, counts=False)
@@ -76,7 +76,7 @@ def request(i: int, max_tokens: int) -> Request:
 
 
 async def step_times(n: int, n_steps: int, around: Callable[[], cProfile.Profile | None]) -> list[float]:
-    """Seconds of the engine alone, for each of `n_steps` decode steps of `n` sequences."""
+    """The engine's own seconds for each of `n_steps` decode steps of `n` sequences."""
     backend = Timed()
     engine = await make_engine(backend, n)
     streams = [engine.submit(request(i, n_steps + 40)) for i in range(n)]
@@ -89,14 +89,14 @@ async def step_times(n: int, n_steps: int, around: Callable[[], cProfile.Profile
         times.append(process_time() - start - backend.seconds)
     if profile:
         profile.disable()
-    assert engine.counters.decode_rows >= n * n_steps, "these were decode steps"
+    assert engine.counters.decode_rows >= n * n_steps, "a step was no decode step"
     for stream in streams:
         stream.close()
     return times
 
 
 def hook_us(n_calls: int = 20_000) -> float:
-    """What one hook adds to each step: the facts, and the call."""
+    """Microseconds that one hook adds to each step: collecting the facts, and the call."""
     seen, start = deque[StepStats](maxlen=1), process_time()
     for _ in range(n_calls):
         notify((seen.append,), StepStats(DECODE, 8, 8, 0.1))
@@ -104,7 +104,7 @@ def hook_us(n_calls: int = 20_000) -> float:
 
 
 def profiled(n: int, n_steps: int) -> None:
-    """Prints where the time of `n` sequences goes."""
+    """Prints a profile of `n` sequences."""
     profile = cProfile.Profile()
 
     def begin() -> cProfile.Profile:

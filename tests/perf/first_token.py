@@ -1,9 +1,9 @@
 """A cold process's first token beside llama.cpp's: `python -m tests.perf.first_token FILE.gguf [--imports]`.
 
-Fresh processes in turns, the file's pages and all bytecode warm, as pip leaves it: seconds from starting
-Python until the first token of a prompt of random ids has come, medians. Then where Camelid's time goes,
-and with --imports what its imports take. llama.cpp has flash attention as it chooses, and both keep f16 keys
-and values for 4,096 rows.
+Fresh processes alternate, with the file's pages cached and all bytecode compiled, as pip does: median seconds
+from the start of Python to the first token of a prompt of random ids. Then Camelid's time by stage, and with
+--imports the time of its imports. llama.cpp chooses flash attention by itself; both sides keep f16 keys and
+values for 4,096 rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from time import time
 
-# Each prints one line of JSON when its first token has come: names and the moments when they ended.
+# Each script prints one line of JSON at its first token: stage names and their end times.
 CAMELID = """
 import sys, time
 marks = {{"starting Python": time.time()}}
@@ -56,23 +56,23 @@ SIDES = {"camelid, cpu": (CAMELID, "cpu"), "camelid, auto": (CAMELID, "auto"), "
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One process: seconds to its first token, and of that by stage."""
+    """One process: seconds to its first token, and seconds of each stage."""
 
     seconds: float
     stages: dict[str, float]
 
 
 def with_bytecode(folder: str) -> Mapping[str, str]:
-    """An environment in which processes keep the bytecode of what they import, in this folder.
+    """An environment that stores the bytecode of imports in this folder.
 
-    pip compiles what it installs, but a checkout has none where PYTHONDONTWRITEBYTECODE is set.
+    pip compiles installed packages, but a checkout has no bytecode where PYTHONDONTWRITEBYTECODE is set.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": folder}
 
 
 def run(script: str, env: Mapping[str, str]) -> Start:
-    """A fresh process. Its clock is this one's."""
+    """Runs a fresh process, which shares this one's clock."""
     begun = time()
     done = subprocess.run(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, text=True, env=env
@@ -84,8 +84,9 @@ def run(script: str, env: Mapping[str, str]) -> Start:
 
 
 def measure(path: Path, n_prompt: int, threads: int, repetitions: int) -> dict[str, list[Start]]:
-    """All sides in turns, every second time backwards, as what a process leaves behind in memory is felt by
-    the next. The first of each is not counted."""
+    """Runs all sides alternately, every second time in reverse order: a process's memory use affects the next
+    process. The first run of each side is not counted.
+    """
     ids = [1 + i * 37 % 1000 for i in range(n_prompt)]
     scripts = {
         name: script.format(path=str(path), backend=backend, threads=threads, ids=ids)
@@ -101,7 +102,7 @@ def measure(path: Path, n_prompt: int, threads: int, repetitions: int) -> dict[s
 
 
 def lines(found: dict[str, list[Start]], n_prompt: int) -> Sequence[str]:
-    """One row of the table for each side, with its stages."""
+    """A row of the table for each side, with its stages."""
     rows: list[str] = []
     for name, starts in found.items():
         all_s = sorted(start.seconds for start in starts)
@@ -114,11 +115,11 @@ def lines(found: dict[str, list[Start]], n_prompt: int) -> Sequence[str]:
 
 
 def imports(path: Path) -> None:
-    """The dearest imports of a first token, by their own time."""
+    """Prints the slowest imports of a first token, by their own time."""
     script = CAMELID.format(path=str(path), backend="cpu", threads=1, ids=[1])
     command = [sys.executable, "-X", "importtime", "-c", script]
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(2):  # the first writes the bytecode
+        for _ in range(2):  # the first run writes the bytecode
             env = with_bytecode(folder)
             done = subprocess.run(command, capture_output=True, check=True, text=True, env=env)
     rows = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")][1:]
@@ -134,7 +135,7 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-p", "--n-prompt", type=int, nargs="+", default=[8, 512])
-    parser.add_argument("--imports", action="store_true", help="Also what Camelid's imports take.")
+    parser.add_argument("--imports", action="store_true", help="Also the time of Camelid's imports.")
     args = parser.parse_args()
     print("| prompt | side | seconds to the first token | of which |\n|---|---|---|---|", flush=True)
     for n_prompt in args.n_prompt:

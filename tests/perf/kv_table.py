@@ -1,7 +1,7 @@
-"""What keys and values cost and lose by kv_type: `python -m tests.perf.kv_table [--items 20]`.
+"""Memory and error of keys and values by kv_type: `python -m tests.perf.kv_table [--items 20]`.
 
-Bytes are what a backend has allocated for one sequence; the error is that of attention itself, over a model's
-own queries, keys and values; the skill is cria's, by its grader's items.
+Bytes are a backend's allocation for one sequence; the error is the NMSE of attention over a model's own
+queries, keys and values; the skill is cria's score in its grader.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from cria.graded_tasks import tasks
 
 CRIA = Path(camelid.__file__).parent / "data" / "cria.gguf"
 SOFTWARE = "llvmpipe"
-N_QUERIES = 32  # the last rows, which see the most keys
+N_QUERIES = 32  # the last rows, which attend to the most keys
 HEADER = ("backend", "kv_type", "bytes at {} tokens", "of the first", "attention error", "skill", "by skill")
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The attention of one layer: its op, and the float32 rows that met in it."""
+    """The attention op of one layer, with its float32 queries, keys and values."""
 
     op: Op
     q: Any
@@ -60,7 +60,7 @@ class Heads:
     v: Any
 
     def case(self, kv_type: str) -> OpCase:
-        """The last rows' attention, with keys and values held as that."""
+        """Attention of the last rows, with keys and values stored as `kv_type`."""
         n, row = len(self.k), KV_TYPES[kv_type]
         last = range(max(0, n - N_QUERIES), n)
         shape = (len(last), self.op.view("y").cols)
@@ -77,15 +77,15 @@ class Heads:
 
 
 def text_ids(file: ModelFile, n_tokens: int, seed: int) -> list[int]:
-    """What people ask cria, one after the other."""
+    """Token ids of user prompts to cria, concatenated."""
     text = "\n".join(f"{item.prompt}\n{item.want}" for item in items(seed, n_tokens // 10 + 1))
     tokenizer = file.tokenizer()
-    assert tokenizer is not None, "the model has a tokenizer"
+    assert tokenizer is not None, "the model has no tokenizer"
     return tokenizer.encode(text)[:n_tokens]
 
 
 async def layers(file: ModelFile, token_ids: Sequence[int]) -> list[Heads]:
-    """One step over all tokens on the reference, which keeps every value that it computes."""
+    """The attention of each layer in one step over all tokens on the reference."""
     n, pages = len(token_ids), -(-len(token_ids) // 16)
     capacity = Capacity(rows=n, sequences=1, outputs=1, updates=pages)
     plan = lower(file.model, ProgramKey(entry="mixed", capacity=capacity))
@@ -131,7 +131,7 @@ def state_bytes(model: str, **how: Any) -> int:
 
 
 def skill(model: Path, graded: list[Graded], backend: str, **how: Any) -> dict[str, float]:
-    """The grader's scores, from answers through Camelid."""
+    """The grader's scores of answers through Camelid."""
     with patch("camelid.load", partial(camelid.load, **how)):
         return score(graded, ask(graded, camelid_answers(model, backend)))
 
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=CRIA)
     parser.add_argument("--backend", nargs="+", default=["reference", "webgpu"])
     parser.add_argument("--kv-type", nargs="+", default=list(KV_TYPES))
-    parser.add_argument("--items", type=int, default=20, help="of each skill; 0 grades nothing")
+    parser.add_argument("--items", type=int, default=20, help="graded items of each skill; 0 grades none")
     parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=5)
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 """Errors of cpu beside the reference: `python -m tests.perf.logits_error [--tokens 4]`.
 
-First what packing does to weights of each type: the largest difference between a row of panels and what the
-gguf package reads in the same bytes. Then logits on both backends, of random weights in a real model's shape,
-drawn as float32 and quantized by llama.cpp, and of cria: the NMSE over all rows, its limit, and how often the
-likeliest token is the same.
+First the error of packing for each weight type: the largest difference between a row of panels and the gguf
+package's values of the same bytes. Then logits of both backends for random weights in a real model's shape,
+drawn as float32 and quantized by llama.cpp, and for cria: the NMSE over all rows, its limit, and the share of
+rows with equal argmax.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def packing_error(type_name: str) -> float:
 
 
 def quantize(path: Path, type_name: str, out: Path) -> None:
-    """Writes the file in another type."""
+    """Writes the file in another type, by llama.cpp."""
     llama_cpp: Any = import_module("llama_cpp")  # installed by `make rivals`
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype = FILE_TYPES[type_name]
@@ -50,7 +50,7 @@ def quantize(path: Path, type_name: str, out: Path) -> None:
 
 
 def nmse(got: Floats, want: Floats) -> float:
-    """The squared error over the squared size of what was wanted."""
+    """The squared error over the squared size of `want`."""
     return float(((got - want) ** 2).sum() / (want**2).sum())
 
 

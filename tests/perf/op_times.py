@@ -1,10 +1,9 @@
-"""Where a step's time goes by op on cpu: `python -m tests.perf.op_times FILE.gguf [--depth 4096]`.
+"""Time of a step by op on cpu: `python -m tests.perf.op_times FILE.gguf [--depth 4096]`.
 
-A step of decode and a full one of prefill, as the engine made them, are run again op by op: each op as a
-program of its own, in order, so that every op finds the caches as it would. What calling a program without
-ops costs is taken off each: what takes a few microseconds may come out some ten too long or too short. Beside
-their sum stands the whole step in one call, and beside that the engine's time for a token: the difference is
-Python and sampling's way back. Medians over some passes.
+A decode step and a full prefill step, recorded from the engine, are replayed op by op: each op as a separate
+program, in order, so that it finds the caches in the usual state. The cost of an empty program is subtracted
+from each: ops of a few microseconds may be some ten microseconds off. The table adds the whole step in one
+call, and the engine's time for a token: the difference is Python and sampling. Medians over several passes.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ HEAD = ("op", "calls", "ms", "share", "MB", "GB/s", "GFLOP/s")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A program and the last step that the engine ran on it."""
+    """A program with the last step that the engine ran on it."""
 
     program: Program
     step: bytes
 
 
 class Recorder:
-    """A backend that keeps the last step of each program."""
+    """A backend that records the last step of each program."""
 
     def __init__(self, backend: CpuBackend) -> None:
         self.kept: dict[str, Kept] = {}
@@ -63,7 +62,7 @@ class Recorder:
 
 
 class Replay:
-    """Runs parts of a kept step again and again."""
+    """Replays parts of a recorded step."""
 
     def __init__(self, backend: CpuBackend, kept: Kept) -> None:
         own: CpuProgram = kept.program.handle
@@ -94,14 +93,14 @@ class Replay:
         return median(self._seconds(self._own.record) for _ in range(passes))
 
     def each(self, passes: int) -> list[float]:
-        """Seconds of every op, in order, without what a call costs."""
+        """Seconds of every op, in order, without the cost of a call."""
         call = median(self._seconds(self._none) for _ in range(200))
         runs = [[self._seconds(op) for op in self._ops] for _ in range(passes)]
         return [max(median(times) - call, 0.0) for times in zip(*runs, strict=True)]
 
 
 def rows(kept: Kept, seconds: list[float]) -> Iterator[str]:
-    """One row for each kind of op, the dearest first."""
+    """One row for each kind of op, the slowest first."""
     plan = kept.program.plan
     counts = step_counts(plan, decode_step(kept.step, plan.layout))
     spent, n_bytes, flops = (defaultdict[str, float](float) for _ in range(3))
@@ -120,7 +119,7 @@ def rows(kept: Kept, seconds: list[float]) -> Iterator[str]:
 
 
 def kind(op: Any) -> str:
-    """An op's name; with its weight's role in a layer where it has a matrix."""
+    """An op's name, followed by its weight's role in a layer if it has a matrix."""
     matrix = next((w for w in op.weights() if len(w.shape) > 1), None)
     role = matrix.name.removesuffix(".weight").split(".")[-1] if matrix else ""
     return f"{op.name} {role}".strip()
@@ -156,7 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("-t", "--threads", type=int)
-    parser.add_argument("-d", "--depth", type=int, default=512, help="Rows held, in whole chunks.")
+    parser.add_argument("-d", "--depth", type=int, default=512, help="Rows in the KV cache, in whole chunks.")
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--passes", type=int, default=9)
     args = parser.parse_args()

@@ -1,8 +1,8 @@
-"""What a process takes at most, beside what was foretold: `python -m tests.perf.peak_memory FILE.gguf ...`.
+"""Peak memory of a process beside the estimate: `python -m tests.perf.peak_memory FILE.gguf ...`.
 
-Each file is loaded by a fresh process on cpu for one sequence, and nearly its whole context is filled. Its
-peak of resident memory has to stay below 1.05 of the packed weights + state + 150 MB, and `camelid info
---memory` has to be within 10 % of it.
+A fresh process loads each file on cpu for one sequence and fills nearly the whole context. Its peak resident
+memory must stay below 1.05 of the packed weights + state + 150 MB, and the estimate of `camelid info
+--memory` must be within 10 % of the peak.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 MARGIN, SPARE_BYTES, TOLERANCE = 1.05, 150e6, 0.10
 ANSWER = 8  # tokens
 HEAD = ("file", "weights", "state", "peak", "most", "kept", "info --memory", "off by", "within 10 %")
-# What the watched process does; it prints one line of JSON.
+# The measured process; it prints one line of JSON.
 FILL = """
 import json, resource, sys
 import camelid
@@ -32,7 +32,7 @@ print(json.dumps([peak, memory.weight_bytes, memory.state_bytes]))
 
 
 def run(*words: object) -> Any:
-    """What a fresh Python prints as JSON."""
+    """JSON output of a fresh Python process."""
     done = subprocess.run([sys.executable, *map(str, words)], stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout)
 
@@ -44,7 +44,7 @@ def foretold(path: Path, context: int) -> int:
 
 
 def line(path: Path, context: int) -> str:
-    """One row of the table."""
+    """A row of the table."""
     peak, weights, state = run("-c", FILL.format(answer=ANSWER), path, context)
     told, most = foretold(path, context), MARGIN * weights + state + SPARE_BYTES
     off = told / peak - 1

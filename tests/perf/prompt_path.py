@@ -1,8 +1,8 @@
 """Source files from a text to its first token: `python -m tests.perf.prompt_path [CHECKOUT] [--backend cpu]`.
 
-A fresh process loads cria; the cold call is its first, the warm one its second. Called files are those of
-which a function runs before the token is there, not those that are only imported. Passed files are those on
-the call stack where the prompt changes its form: text, ids, step, results, bytes, event.
+A fresh process loads cria; the cold call is its first, the warm call its second. Called files have a function
+that runs before the first token; imports alone do not count. Passed files are on the call stack where the
+prompt changes its form: text, ids, step, results, bytes, event.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TARGETS = {"passed": 8, "called by the cold call": 30}
 
 
 def trace(checkout: Path, backend: str) -> dict[str, Any]:
-    """Files of a fresh process on a checkout, by what is done in them."""
+    """Files used by a fresh process on a checkout, by their use."""
     path = os.pathsep.join(str(checkout / name) for name in ("core", "native"))
     command = [sys.executable, "-P", str(TRACE), str(checkout), backend]
     env = {**os.environ, "PYTHONPATH": path}
@@ -38,12 +38,12 @@ def counts(files: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def chains(found: Mapping[str, Sequence[str]]) -> list[str]:
-    """Stacks at the waypoints. One that is not met is said to be so, as `passed` then counts too few."""
+    """Call stacks at the waypoints. Missed waypoints are reported: `passed` then counts too few files."""
     return [f"  {name}: {' > '.join(files) or 'NOT MET'}" for name, files in found.items()]
 
 
 def lists(files: Mapping[str, Sequence[str]]) -> list[str]:
-    """Files by name; those of a longer list that a shorter one before it has are left out."""
+    """Files by name; a list omits the files of the shorter lists before it."""
     lines, known = list[str](), set[str]()
     for name, found in files.items():
         new = [file for file in found if file not in known]
@@ -56,8 +56,8 @@ def lists(files: Mapping[str, Sequence[str]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, nargs="?", default=HERE)
-    parser.add_argument("--backend", choices=BACKENDS, help="Only this one.")
-    parser.add_argument("--short", action="store_true", help="Numbers alone.")
+    parser.add_argument("--backend", choices=BACKENDS, help="Only this backend.")
+    parser.add_argument("--short", action="store_true", help="Only the numbers of files.")
     args = parser.parse_args()
     for backend in [args.backend] if args.backend else BACKENDS:
         found = trace(args.checkout.resolve(), backend)

@@ -1,7 +1,7 @@
 """Trace of one fresh process, as JSON: `prompt_trace.py CHECKOUT BACKEND`.
 
-Started by `prompt_path`. Public names alone are called, and waypoints are known by their signatures, so that
-it runs where inner modules differ.
+Started by `prompt_path`. It calls public names alone and recognises waypoints by their signatures, so that it
+runs on checkouts with other inner modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 TEXT, OTHER = "Once upon a time there was a small camel who", "The baker has seven loaves left, and then"
-WAYPOINTS = {  # a function's name and its first parameters, by what becomes of the prompt there
+WAYPOINTS = {  # change of the prompt -> the function's name and its first parameters
     "text to ids": ("encode", ("self", "text")),
     "ids to a step": ("__init__", ("self", "rows", "sequences", "outputs")),
     "step to bytes": ("encode_step", ("step", "layout")),
@@ -33,7 +33,7 @@ def folders(root: str) -> tuple[str, ...]:
 
 
 class Trace:
-    """Files of a checkout whose functions are called, and the call stacks at waypoints."""
+    """Files of a checkout with called functions, and the call stacks at waypoints."""
 
     def __init__(self, root: str) -> None:
         self.called: set[str] = set()
@@ -42,7 +42,7 @@ class Trace:
         self._folders = folders(root)
 
     def note(self, frame: FrameType, event: str, argument: object) -> None:
-        """Hook of `sys.setprofile`. Bodies of modules and classes, which imports run, are passed over."""
+        """Hook of `sys.setprofile`. Ignores bodies of modules and classes, which imports run."""
         code = frame.f_code
         if event != "call" or not code.co_flags & CO_OPTIMIZED:
             return
@@ -52,20 +52,20 @@ class Trace:
                 self.stacks[name].append(self._stack(frame))
 
     def passed(self) -> list[str]:
-        """Files on the stack at some waypoint."""
+        """Files on the stack at any waypoint."""
         return sorted({file for stacks in self.stacks.values() for stack in stacks for file in stack})
 
     def chains(self) -> dict[str, list[str]]:
-        """Longest stack at each waypoint; none where it is not met."""
+        """The longest stack at each waypoint; empty for a missed waypoint."""
         return {name: max(stacks, key=len, default=[]) for name, stacks in self.stacks.items()}
 
     def _own(self, frame: FrameType) -> list[str]:
-        """Name of the frame's file, if it is the checkout's."""
+        """The frame's file, if it belongs to the checkout."""
         path = frame.f_code.co_filename
         return [path.removeprefix(self._root)] if path.startswith(self._folders) else []
 
     def _stack(self, frame: FrameType) -> list[str]:
-        """Files from the outermost call to the frame, each once in a row."""
+        """Files from the outermost call to the frame, without adjacent repeats."""
         files: list[str] = []
         at: FrameType | None = frame
         while at:
@@ -76,7 +76,7 @@ class Trace:
 
 @contextmanager
 def traced(root: str) -> Iterator[Trace]:
-    """Trace of what runs inside, on every thread."""
+    """A trace of the body, on every thread."""
     trace = Trace(root)
     threading.setprofile(trace.note)
     sys.setprofile(trace.note)
@@ -88,7 +88,7 @@ def traced(root: str) -> Iterator[Trace]:
 
 
 def first_token(ask: Callable[[], Iterator[object]], root: str) -> Trace:
-    """Trace from the public call to the first token; the rest of the answer is dropped."""
+    """A trace from the public call to the first token; the rest of the answer is dropped."""
     with traced(root) as trace:
         answer = ask()
         next(answer)
@@ -97,7 +97,7 @@ def first_token(ask: Callable[[], Iterator[object]], root: str) -> Trace:
 
 
 def imported(root: str) -> list[str]:
-    """Files of the modules that are imported by now."""
+    """Files of all imported modules."""
     paths = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
     return sorted({path.removeprefix(root) for path in paths if path.startswith(folders(root))})
 

@@ -1,7 +1,7 @@
 """Camelid and llama.cpp in turns on one file, for the tables of `rivals_table` and `rivals_sweep`.
 
-One process holds the model in Camelid and, for each way of llama.cpp's flash attention, in llama.cpp. What a
-case holds before it is timed is computed once a side. The read bandwidth is measured between the runs.
+One process loads the model in Camelid and, with flash attention on and off, in llama.cpp. Each side computes
+a case's prefix once, before timing. The read bandwidth is measured between the runs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from camelid.backends.common.bandwidth import read_gbps
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
-from camelid.cli.bench_report import Facts, Row, Spread
+from camelid.cli.bench_report import Report, Row, Spread
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.options import LoadOptions
 
 FLASH = ("on", "off")
-READ_BYTES = 128 << 20  # beyond the caches, and short enough to be read between any two runs
+READ_BYTES = 128 << 20  # beyond the caches, and short enough to read between two runs
 CHUNK = Limits().chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is the same on both sides."""
+    """Settings shared by both sides."""
 
     cases: Sequence[Case]
     threads: int
@@ -40,28 +40,28 @@ class Setting:
 
     @property
     def context(self) -> int:
-        """Rows that a stream may come to hold."""
+        """The longest stream."""
         return max(case.rows(CHUNK) for case in self.cases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
-    """One case's row beside each way of the rival, by its flash attention."""
+    """One case against each flash attention setting of the rival."""
 
     rows: dict[str, Row]
 
     @property
     def ours(self) -> Row:
-        """Camelid's side, the same in each."""
+        """Camelid's side, equal in each row."""
         return next(iter(self.rows.values()))
 
     @property
     def ratio(self) -> float:
-        """Over the rival's faster way."""
+        """Camelid's rate over the rival's faster setting."""
         return min(row.ratio for row in self.rows.values())
 
-    def facts(self) -> Facts:
-        """For --json: Camelid's figures once, the rival's by its flash attention."""
+    def facts(self) -> Report:
+        """Report for --json: Camelid's figures once, the rival's by its flash attention."""
         rivals = {name: Spread.of(row.rival).facts() for name, row in self.rows.items()}
         own = {name: value for name, value in self.ours.facts().items() if name != "rival"}
         return own | {"rivals": rivals, "ratio": self.ratio}
@@ -69,19 +69,19 @@ class Duel:
 
 @dataclass(slots=True)
 class Sides:
-    """The model on all sides."""
+    """The model, loaded on all sides."""
 
     bench: Bench
     rivals: dict[str, LlamaCpp]
 
     @property
     def heading(self) -> str:
-        """What runs on either side."""
+        """Name and version of each side."""
         device = self.bench.llm.capabilities.device
         return f"camelid: cpu, {device}\nllama.cpp: {next(iter(self.rivals.values())).build}"
 
     async def duel(self, case: Case, repetitions: int) -> Duel:
-        """Runs in turns, the first of each side not counted."""
+        """Alternating runs; the first of each side is not counted."""
         ours: list[Run] = []
         theirs: dict[str, list[Run]] = {name: [] for name in self.rivals}
         reads: list[float] = []
@@ -101,7 +101,7 @@ class Sides:
 
 
 def peak_gflops(backend: Backend) -> float:
-    """What the backend's own arithmetic makes at most."""
+    """The backend's peak arithmetic rate."""
     return Yardstick.measure(backend).gflops
 
 

@@ -1,8 +1,8 @@
 """Camelid's cpu beside llama.cpp's over shapes and types: `python -m tests.perf.rivals_sweep [--minutes 8]`.
 
-Files of random weights, some layers each, are written one by one into a temporary folder and measured in
-turns (`rivals`): prefill and decode, llama.cpp's flash attention as it chooses. The least ratio comes last;
-none should be under 1.
+Files of random weights with few layers are written one by one into a temporary folder and measured in turns
+(`rivals`): prefill and decode, llama.cpp choosing flash attention by itself. The last line is the least
+ratio; the target is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.perf.rivals import Setting, open_sides
 from tests.perf.shapes import TYPES, Shape, tensors, write
 
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_report import Facts, Spread, short
+from camelid.cli.bench_report import Report, Spread, short
 from camelid.formats.quants import quant
 
 MOST_BYTES = 150_000_000
@@ -82,20 +82,20 @@ class Trial:
 
     @property
     def n_bytes(self) -> int:
-        """Of all matrices."""
+        """Bytes of all matrices."""
         row = quant(self.type_name)
         return sum(prod(size) for _, size, _ in tensors(self.shape)) * row.block_bytes // row.block
 
     @property
     def fits(self) -> bool:
-        """Whether rows are whole blocks, and the file is small."""
+        """True if rows are whole blocks and the file is small."""
         block = quant(self.type_name).block
         whole = not any(cols % block for _, (*_, cols), _ in tensors(self.shape))
         return whole and self.n_bytes <= MOST_BYTES
 
 
 def trials(per_shape: int) -> Iterator[Trial]:
-    """So many types for each shape, all types in turn over the shapes that take them."""
+    """`per_shape` types for each shape; types alternate over the shapes that fit them."""
     types = cycle(TYPES)
     for each in SHAPES:
         fitting = (trial for trial in (Trial(each, name) for name in types) if trial.fits)
@@ -105,8 +105,8 @@ def trials(per_shape: int) -> Iterator[Trial]:
 Ratios = tuple[float, ...]  # prefill, decode
 
 
-async def measure(trial: Trial, path: Path, setting: Setting) -> tuple[Ratios, Facts]:
-    """One file's ratios and figures, and its line, printed."""
+async def measure(trial: Trial, path: Path, setting: Setting) -> tuple[Ratios, Report]:
+    """Measures one file and prints its line. Returns its ratios and figures."""
     write(trial.name, trial.shape, trial.type_name, path)
     async with AsyncExitStack() as stack:
         sides = await open_sides(stack, path, setting)
@@ -121,9 +121,9 @@ async def measure(trial: Trial, path: Path, setting: Setting) -> tuple[Ratios, F
     return tuple(d.ratio for d in duels), {"shape": trial.name, "type": trial.type_name, **figures}
 
 
-async def sweep(wanted: list[Trial], setting: Setting, seconds: float) -> list[tuple[Ratios, Facts]]:
-    """As many of the files as there is time for."""
-    begun, found = perf_counter(), list[tuple[Ratios, Facts]]()
+async def sweep(wanted: list[Trial], setting: Setting, seconds: float) -> list[tuple[Ratios, Report]]:
+    """Measures files until the time limit."""
+    begun, found = perf_counter(), list[tuple[Ratios, Report]]()
     with tempfile.TemporaryDirectory() as folder:
         for trial in wanted:
             if perf_counter() - begun > seconds:
@@ -137,8 +137,8 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("--per-shape", type=int, default=4, help="Types for each shape.")
-    parser.add_argument("--minutes", type=float, default=8, help="No file is begun after these.")
-    parser.add_argument("--json", type=Path, help="Also write all figures there.")
+    parser.add_argument("--minutes", type=float, default=8, help="No file starts after this time.")
+    parser.add_argument("--json", type=Path, help="Also write all figures to this file.")
     args = parser.parse_args()
     setting = Setting(
         cases=(PREFILL, DECODE), threads=args.threads, repetitions=args.repetitions, flash=("auto",)

@@ -1,8 +1,8 @@
 """Camelid's cpu beside llama.cpp's: `python -m tests.perf.rivals_table FILE.gguf ... [--json OUT.json]`.
 
-For each file a prefill of 512 tokens, decode after none and after 4,096, in turns (`rivals`): medians of
-tokens a second with their spread, llama.cpp's flash attention on and off, and whether the target is met
-against the faster of these. Files: `python -m tests.perf.shapes`. Nine of them take about 25 minutes.
+For each file a prefill of 512 tokens, and decode at depth 0 and 4,096, in turns (`rivals`): median tokens a
+second with their spread, llama.cpp with flash attention on and off, and the verdict on the target against the
+faster of these two. Files: `python -m tests.perf.shapes`. Nine of them take about 25 minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from time import perf_counter
 from tests.perf.rivals import Duel, Setting, open_sides
 
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_report import Facts, Spread, short
+from camelid.cli.bench_report import Report, Spread, short
 
 DEEP = 4096
 LEAST_RATIO, LEAST_SHARE = 1.5, 0.85
@@ -33,7 +33,7 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a case has to reach."""
+    """The limits of a case."""
 
     text: str
     is_met: Callable[[Duel], bool]
@@ -56,7 +56,7 @@ def targets(n_prompt: int, n_gen: int, n_deep: int, depth: int) -> Mapping[Case,
 
 
 def line(path: Path, duel: Duel, target: Target) -> str:
-    """One row of the table."""
+    """A row of the table."""
     ours = duel.ours
     theirs = (short(Spread.of(duel.rows[name].rival)) if name in duel.rows else "-" for name in ("on", "off"))
     cells = (
@@ -67,9 +67,9 @@ def line(path: Path, duel: Duel, target: Target) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-async def measure(path: Path, setting: Setting, wanted: Mapping[Case, Target]) -> list[Facts]:
-    """One file's lines, printed as they come, and their facts."""
-    found: list[Facts] = []
+async def measure(path: Path, setting: Setting, wanted: Mapping[Case, Target]) -> list[Report]:
+    """Measures one file, printing each line at once. Returns the facts."""
+    found: list[Report] = []
     async with AsyncExitStack() as stack:
         sides = await open_sides(stack, path, setting)
         for case, target in wanted.items():
@@ -88,16 +88,16 @@ def main() -> None:
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-p", "--n-prompt", type=int, default=512)
     parser.add_argument("-n", "--n-gen", type=int, default=64)
-    parser.add_argument("--n-deep", type=int, default=16, help="Tokens generated at the depth.")
+    parser.add_argument("--n-deep", type=int, default=16, help="Tokens decoded at the depth.")
     parser.add_argument("-d", "--depth", type=int, default=DEEP)
     parser.add_argument("--kv-type", default="f16")
-    parser.add_argument("--json", type=Path, help="Also write all figures there.")
+    parser.add_argument("--json", type=Path, help="Also write all figures to this file.")
     args = parser.parse_args()
     wanted = targets(args.n_prompt, args.n_gen, args.n_deep, args.depth)
     setting = Setting(
         cases=list(wanted), threads=args.threads, repetitions=args.repetitions, kv_type=args.kv_type
     )
-    found: list[Facts] = []
+    found: list[Report] = []
     print(f"{setting.threads} threads, keys and values {setting.kv_type}, {setting.repetitions} times each")
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
     begun = perf_counter()

@@ -1,9 +1,8 @@
 """Files of random weights in the shapes of real models: `python -m tests.perf.shapes NAME TYPE OUT`.
 
-What such a model says means nothing, but it costs what the real one costs. Q4_K_M is the mixture that
-llama.cpp makes: Q6_K for the output (or the embedding that stands for it) and, of attn_v and ffn_down, in the
-first and the last eighth of the layers and every third between, else Q4_K; where a row is no multiple of 256,
-Q8_0 and Q5_0 in their place.
+Their output is meaningless, but their cost equals the real model's. Q4_K_M is llama.cpp's mixture: Q6_K for
+the output (or the tied embedding) and for attn_v and ffn_down in the first and last eighth of the layers and
+every third layer between, else Q4_K; Q8_0 and Q5_0 replace them where a row is no multiple of 256.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from numpy.typing import NDArray
 
 from camelid.formats.quants import quant, row_bytes
 
-PIECE_ROWS = 512  # drawn once and repeated: bytes that differ within a cache's reach
-SCALE_HALF = 0x2000  # 2**-7, what every float16 of a block is set to
-SCALE_POWER = 0x78  # 2**-7 as the exponent of a block with but that
-HALVES = {  # where the float16 numbers of a block stand, by type
+PIECE_ROWS = 512  # drawn once and repeated: the repeat is longer than a cache's reach
+SCALE_HALF = 0x2000  # 2**-7, the value of every float16 of a block
+SCALE_POWER = 0x78  # 2**-7 as the exponent byte of a block without float16 numbers
+HALVES = {  # offsets of the float16 numbers in a block, by type
     "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),
     "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,),
     "iq2_xxs": (0,), "iq2_xs": (0,), "iq2_s": (0,), "iq3_xxs": (0,), "iq3_s": (0,), "iq1_s": (0,),
@@ -91,7 +90,7 @@ SHAPES = {
 
 
 def tensor_type(asked: str, name: str, cols: int, i: int, layers: int) -> str:
-    """The type of a matrix in a file of the asked type."""
+    """The type of a matrix in a file of the requested type."""
     if asked != "q4_k_m":
         return asked
     more = i < layers // 8 or i >= 7 * layers // 8 or (i - layers // 8) % 3 == 2
@@ -102,7 +101,7 @@ def tensor_type(asked: str, name: str, cols: int, i: int, layers: int) -> str:
 
 
 def random_rows(type_name: str, rows: int, cols: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Blocks of random codes with fixed scales, or small random numbers: [rows, bytes of a row]."""
+    """Blocks of random codes with fixed scales, or small random numbers: [rows, row_bytes]."""
     n, each = min(rows, PIECE_ROWS), row_bytes(type_name, cols)
     if type_name in FLOATS:
         values = rng.normal(0, 0.02, (n, cols)).astype(np.float32)

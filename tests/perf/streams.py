@@ -1,8 +1,8 @@
-"""Tokens a second of several streams against one: `python -m tests.perf.streams [--backend webgpu]`.
+"""Tokens a second of several streams beside one: `python -m tests.perf.streams [--backend webgpu]`.
 
-Greedy decoding on cria, or on a random llama with `--hidden`. Each row says how often a step read the
-weights, which is what several streams share: on the reference its store is counted, on webgpu the
-workgroups of the products' grids.
+Greedy decoding on cria, or on a random llama with `--hidden`. Each row counts the reads of all weights per
+step, which streams share: the reference's store counts decoded values, webgpu counts the workgroups of the
+products' grids.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRODUCTS = ("linear", "linear_glu")
 
 
 async def tokens_per_second(llm: LLM, n_streams: int, n_tokens: int) -> float:
-    """Of all streams together, between the first token of the last one and the end."""
+    """Rate of all streams together, from the last stream's first token to the end."""
 
     async def stream(i: int) -> list[float]:
         prompt = [PROMPT[(i + j) % len(PROMPT)] for j in range(len(PROMPT))]
@@ -49,7 +49,7 @@ async def tokens_per_second(llm: LLM, n_streams: int, n_tokens: int) -> float:
 
 @contextmanager
 def counted_values() -> Iterator[list[int]]:
-    """Values of the weights that products went through on the reference."""
+    """Counts the weight values that the reference decodes for products."""
     values, products = [0], store.products
 
     def counting(tiles: Iterable[store.Tile], *args: Any) -> Any:
@@ -65,7 +65,7 @@ def counted_values() -> Iterator[list[int]]:
 
 
 async def reference_reads(llm: LLM, run: Callable[[], Awaitable[object]]) -> float:
-    """How often a step went through the weights, counted over a run of decode steps."""
+    """Reads of all weights per step, counted over a run of decode steps."""
     weights = {w.name: w for op in llm.plan(DECODE).ops for w in op.weights()}
     size = sum(w.rows * w.cols for w in weights.values() if len(w.shape) > 1 and "rope" not in w.name)
     before = llm.counters.steps_submitted
@@ -75,19 +75,19 @@ async def reference_reads(llm: LLM, run: Callable[[], Awaitable[object]]) -> flo
 
 
 def webgpu_reads(plan: Plan, n_rows: int) -> float:
-    """How often a step of so many rows reads each matrix: a grid's workgroups along the token rows."""
+    """Reads of each matrix in a step of `n_rows`: a grid's workgroups along the token rows."""
     products = [op for op in plan.ops if op.name in PRODUCTS]
     grids = [KERNELS[op.name].grid(op, Context(plan, {}))[1] for op in products]
     return sum(-(-n_rows // (entry[1] if isinstance(entry, tuple) else 1)) for entry in grids) / len(grids)
 
 
 async def measured(model: str, backend: str, n_streams: int, n_tokens: int) -> dict[str, Any]:
-    """One row: streams, tokens a second, and how often a step reads the weights."""
+    """One row: streams, tokens a second, reads of the weights per step."""
     adapter = SOFTWARE if backend == "webgpu" else ""
     async with await camelid.aload(
         model, backend=backend, adapter=adapter, context=256, parallel=n_streams
     ) as llm:
-        await tokens_per_second(llm, n_streams, 4)  # first runs finish pipelines and fill caches
+        await tokens_per_second(llm, n_streams, 4)  # the first run completes pipelines and fills caches
         rate = max([await tokens_per_second(llm, n_streams, n_tokens) for _ in range(3)])
         if backend == "reference":
             reads = await reference_reads(llm, lambda: tokens_per_second(llm, n_streams, n_tokens))
@@ -111,7 +111,9 @@ def main() -> None:
     parser.add_argument("--backend", nargs="+", default=["reference", "webgpu"])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--hidden", type=int, help="of a random llama with 8 layers, instead of cria")
+    parser.add_argument(
+        "--hidden", type=int, help="a random llama of this hidden size and 8 layers instead of cria"
+    )
     options = parser.parse_args()
     show_drivers()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 // Speed of products with matrices in WASM, type by type: `node tests/perf/wasm_matrix.mjs [q4_k ...]
 // [--variant simd|relaxed] [--threads n] [--cols n]`; reads the modules in native/camelid_native/lib.
 //
-// As tests/perf/cpu_matrix.py does: decode is one row by a matrix larger than the caches, in GB/s of
-// panels; prefill 512 rows, in GOPS (two operations a weight and row). Best of some runs. The native figure:
+// Like tests/perf/cpu_matrix.py: decode is one row by a matrix larger than the caches, in GB/s of
+// panels; prefill 512 rows, in GOPS (two operations a weight and row). Best of several runs. Native figure:
 // `python -m tests.perf.cpu_matrix --variant avx2`.
 
 import { parseArgs } from "node:util";

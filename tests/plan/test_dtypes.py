@@ -1,4 +1,4 @@
-"""Dtypes of activations in plans: bytes, texts, and the views that stay float32."""
+"""Dtypes of activations in plans: bytes, texts, and views that stay float32."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = ("f16", "bf16")
 
 
 def built(dtype: str) -> Plan:
-    """norm, linear, add, gather_rows, emit."""
+    """A plan of norm, linear, add, gather_rows, emit."""
     plan = PlanBuilder(KEY, (), dtype=dtype)
     x = plan.new("x", "T", 128)
     plan.add(x, plan.linear(plan.norm(x, None, 1.0), inline_f32("w", [0.0] * 128 * 128, (128, 128))))
@@ -59,7 +59,7 @@ def test_a_boundary_has_the_bytes_of_its_dtype(dtype: str) -> None:
     assert row_bytes(plan.stages[1].inputs) == 128 * 2
 
 
-def test_a_text_names_each_dtype_but_f32() -> None:
+def test_a_text_states_each_dtype_except_f32() -> None:
     texts = {dtype: built(dtype).text() for dtype in DTYPES}
     assert ":f16" not in texts["f32"] and "x[T,128]  " in texts["f32"]
     assert "takes x[T,128]:f16" in texts["f16"]
@@ -81,7 +81,7 @@ def test_an_unknown_dtype_is_named() -> None:
 
 
 def in_dtype(op: Op, role: str, dtype: str) -> Op:
-    """The op with that view stored as the dtype."""
+    """The op with the role's view stored as `dtype`."""
     view = op.view(role)
     moved = replace(view, buffer=replace(view.buffer, dtype=dtype))
     return replace(op, operands=tuple((name, moved if name == role else o) for name, o in op.operands))
@@ -90,7 +90,7 @@ def in_dtype(op: Op, role: str, dtype: str) -> Op:
 @pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize("name", ["gemma3n", "gpt_oss", "mamba2", "qwen3next"])
 def test_exact_views_of_models_stay_f32(name: str, dtype: str) -> None:
-    """Numbers of experts, and logits. All other views have the plan's dtype."""
+    """Expert numbers and logits. All other views have the plan's dtype."""
     plan = make_plan(SHAPES[name].model(), 7, context=32, dtype=dtype)
     logits = plan.ops[-1].view("logits").buffer
     exact = {op.view(r).buffer for op in plan.ops for r in OPS[op.name].exact}
@@ -104,13 +104,13 @@ def test_exact_views_of_models_stay_f32(name: str, dtype: str) -> None:
 
 
 def test_rows_are_gathered_in_their_own_dtype() -> None:
-    """`only_outputs` moves the copy to another place, with other values."""
+    """`only_outputs` moves the gather, with other values."""
     x, y = View(Buffer("x", "T", 8, "f16"), 8), View(Buffer("y", "O", 8), 8)
     with pytest.raises(PlanError, match="gather_rows: shapes do not fit"):
         make_op("gather_rows", {"x": x, "y": y}, {})
 
 
-def test_outputs_alone_keep_the_dtype() -> None:
+def test_plans_for_outputs_alone_keep_the_dtype() -> None:
     plan = make_plan(SHAPES["gpt_oss"].model(), 7, context=32, n_outputs=1, dtype="bf16")
     moved = [buffer for buffer in buffers(plan).values() if buffer.name.endswith(".out")]
     assert moved and {buffer.dtype for buffer in moved} == {"bf16"}

@@ -1,4 +1,4 @@
-"""The contract of encoders' ops: what does not fit is refused, costs count what a step must do at least."""
+"""The contract of encoder ops: shape errors are refused, costs count the least work of a step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def weight(*shape: int) -> Weight:
 def attend_rows(
     *, q: int = 8, k: int = 4, v: int = 6, y: int = 12, bias: Weight | None = None, **attrs: Any
 ) -> Op:
-    """Four heads of two, keys and values for two of them."""
+    """An op with four heads of two, and two key-value heads."""
     operands: dict[str, Any] = {n: view(n, cols) for n, cols in (("y", y), ("q", q), ("k", k), ("v", v))}
     given = {"bias": bias} if bias else {}
     return make_op(
@@ -72,18 +72,18 @@ DOES_NOT: dict[str, Callable[[], Op]] = {
 
 
 @pytest.mark.parametrize("make", FITS)
-def test_what_fits_is_taken(make: Callable[[], Op]) -> None:
+def test_valid_ops_are_accepted(make: Callable[[], Op]) -> None:
     assert make().operands
 
 
 @pytest.mark.parametrize("make", DOES_NOT.values(), ids=DOES_NOT)
-def test_what_does_not_fit_is_refused(make: Callable[[], Op]) -> None:
+def test_invalid_ops_are_refused(make: Callable[[], Op]) -> None:
     with pytest.raises(PlanError, match="shapes do not fit"):
         make()
 
 
 def test_costs() -> None:
-    """Two sequences of three rows: each row meets three keys."""
+    """Two sequences of three rows: each row attends to three keys."""
     plan, op = builder().build(), attend_rows(bias=weight(7, 4))
     assert op_flops(op, COUNTS) == 2 * (8 + 12) * 6 * 3
     assert op_bytes(op, plan, COUNTS) == 4 * (6 * (8 + 4 + 6 + 12) + 7 * 4)

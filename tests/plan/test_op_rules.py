@@ -1,4 +1,4 @@
-"""Shape rules that no model of the tests breaks: what does not fit is refused while a plan is built."""
+"""Shape rules beyond the test models: invalid ops are refused while a plan is built."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def heads_of(n: int) -> Build:
 
 
 def experts(n_used: int, n_groups: int, n_groups_used: int) -> Build:
-    """So many of 12 experts."""
+    """A choice of `n_used` of 12 experts."""
     return lambda plan, x: plan.router(
         x, n_used, gate="softmax", n_groups=n_groups, n_groups_used=n_groups_used
     )
@@ -76,14 +76,14 @@ BREAKS: dict[str, tuple[str, Build]] = {
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_what_fits_is_taken(name: str) -> None:
+def test_valid_ops_are_accepted(name: str) -> None:
     plan = PlanBuilder(KEY, ())
     FITS[name](plan, plan.new("x", "T", 12))
     assert plan.build().ops[-1].name == name
 
 
 @pytest.mark.parametrize("what", BREAKS)
-def test_what_does_not_fit_is_refused(what: str) -> None:
+def test_invalid_ops_are_refused(what: str) -> None:
     op, build = BREAKS[what]
     plan = PlanBuilder(KEY, ())
     with pytest.raises(PlanError, match=f"{op}: shapes do not fit"):

@@ -1,4 +1,4 @@
-"""Rows asked for: gathered as soon as all ops that are left are row-wise, and what row-wise means."""
+"""Output rows: gathered as soon as all remaining ops are row-wise, and the definition of row-wise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def builder(n_outputs: int = OUTPUTS) -> PlanBuilder:
 
 
 def begun(plan: PlanBuilder) -> View:
-    """[T, 8]; its last op needs to know positions, so that what is row-wise before it needs all rows."""
+    """A view [T, 8] from an op that needs positions: row-wise ops before it need all rows."""
     x = plan.embed(weight(4, 8), "tokens")
     plan.scale(x, 3.0)
     plan.embed_position(x, weight(4, 8))
@@ -43,7 +43,7 @@ def begun(plan: PlanBuilder) -> View:
 
 
 def layer(plan: PlanBuilder, x: View) -> None:
-    """The stream is read twice, and updated."""
+    """Reads the stream twice and updates it."""
     plan.add(x, plan.linear(plan.norm(x, None, 1.0), weight(8, 8)))
 
 
@@ -63,7 +63,7 @@ def lines(plan: Plan) -> list[str]:
     return [" ".join([op.name, *(f"{role}={view}" for role, view in op.views())]) for op in plan.ops]
 
 
-def test_what_is_left_comes_after_the_gathering() -> None:
+def test_remaining_ops_follow_the_gather() -> None:
     found = only_outputs(residual(builder()))
     assert lines(found) == [
         "embed y=x[T,8]",
@@ -79,8 +79,8 @@ def test_what_is_left_comes_after_the_gathering() -> None:
     assert only_outputs(found) == found
 
 
-def test_all_that_is_gone_on_with_is_gathered_once_and_whole() -> None:
-    """Columns keep their places. What nobody reads any more stays behind."""
+def test_every_live_buffer_is_gathered_once() -> None:
+    """Columns keep their places. Unread columns are dropped."""
     plan = builder()
     wide, unread = plan.new("wide", "T", 12), plan.new("unread", "T", 4)
     plan.add_op("concat", {"y": wide, "a": begun(plan), "b": unread})
@@ -100,7 +100,7 @@ def test_all_that_is_gone_on_with_is_gathered_once_and_whole() -> None:
     ]
 
 
-def test_rows_with_which_nothing_is_left_to_do_are_gathered_there_too() -> None:
+def test_rows_without_remaining_ops_are_gathered_too() -> None:
     plan = builder()
     x = begun(plan)
     y = plan.norm(x, None, 1.0)
@@ -136,18 +136,18 @@ def rows_read_later(plan: PlanBuilder) -> Plan:
 
 
 @pytest.mark.parametrize("build", [nothing_left, no_gathering, rows_read_later])
-def test_a_plan_stays_where_there_is_nothing_to_gain(build: Callable[[PlanBuilder], Plan]) -> None:
+def test_a_plan_without_gain_is_unchanged(build: Callable[[PlanBuilder], Plan]) -> None:
     plan = build(builder())
     assert only_outputs(plan) is plan
 
 
-def test_a_plan_that_may_be_asked_for_every_row_stays() -> None:
+def test_a_plan_for_every_row_is_unchanged() -> None:
     plan = residual(builder(ROWS))
     assert only_outputs(plan) is plan
     assert only_outputs(residual(builder(ROWS - 1))).ops[3].name == "gather_rows"
 
 
-def test_stages_pass_on_what_is_asked_for() -> None:
+def test_stages_pass_on_the_output_rows() -> None:
     plan = builder()
     x = begun(plan)
     layer(plan, x)
@@ -161,8 +161,8 @@ def test_stages_pass_on_what_is_asked_for() -> None:
         assert [(b.name, b.rows) for b in stages[other].inputs] == [("x.out", "O")]
 
 
-def test_experts_of_outputs_are_those_that_outputs_choose() -> None:
-    """Of 4 experts' 32 floats each, one output with 2 slots reads at most 2."""
+def test_experts_are_counted_for_output_rows_only() -> None:
+    """With 32 floats per expert, one output with 2 of 4 experts reads at most 2."""
     plan = builder()
     x, ids = plan.new("x", "O", 8), plan.new("ids", "O", 2)
     plan.linear_experts(x, ids, weight(4, 4, 8), "y")
@@ -186,8 +186,8 @@ def of(case: OpCase, rows: list[int]) -> OpCase:
 
 
 @pytest.mark.parametrize("row", GATE_ROWS, ids=lambda row: row.op)
-def test_row_wise_ops_know_no_row_but_their_own(row: CaseRow) -> None:
-    """In any order, twice, or not at all, as token rows and as outputs: each has the bits it always has."""
+def test_row_wise_ops_depend_on_their_own_row_only(row: CaseRow) -> None:
+    """Rows in any order, repeated or missing, as token rows and as outputs: each row's bits stay the same."""
     case = row.made().case
     n_rows = len(next(iter(case.views.values())))
     assert case.of_outputs and n_rows > 1
@@ -197,11 +197,11 @@ def test_row_wise_ops_know_no_row_but_their_own(row: CaseRow) -> None:
             assert np.array_equal(values, whole[role][rows], equal_nan=True)
 
 
-def test_every_row_wise_op_is_tried() -> None:
+def test_every_row_wise_op_has_a_case() -> None:
     assert {row.op for row in GATE_ROWS} == {name for name, row in OPS.items() if row.row_wise}
 
 
-def test_what_knows_of_state_or_positions_is_not_row_wise() -> None:
+def test_ops_that_read_state_or_positions_are_not_row_wise() -> None:
     placed = {"rope", "embed_position", "attend_rows", "pool", "gather_rows", "emit", "candidates"}
     assert {name for name, row in OPS.items() if row.states} | placed == {
         name for name, row in OPS.items() if not row.row_wise

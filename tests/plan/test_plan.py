@@ -1,4 +1,4 @@
-"""Waist 2 by itself: the step's words, the arena, rewrites that must not happen, and the op contract."""
+"""Waist 2 alone: the step's words, the arena, invalid rewrites, and the op contract."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ STEP = Step(
 )
 WORDS = [
     *(1, 1, 1, 1, 1, 99),  # rows, sequences, outputs, updates, copies, ordinal
-    *(22, 29, 32, 46, 52, 56),  # where sequences, outputs, sampling, biases, updates and copies begin
+    *(22, 29, 32, 46, 52, 56),  # starts of sequences, outputs, sampling, biases, updates and copies
     *(1, 7, 0, 40, 41),  # source, value, sequence, state row, position
-    *(0, 0, 0, 0, 0),  # the second row is not used
+    *(0, 0, 0, 0, 0),  # the second row is unused
     *(0, 1, 3, 0, 1, 2, 40),  # first row, rows, adapter, sampling; table row, first kept, held
     *(0, 0, 41),  # row, sequence, position
     *(0x3F000000, 9, 1, 4, 17),  # temperature 0.5, seed low and high, choice, offset
     *(40, 0x3F400000, 0x3E000000),  # top-k, top-p 0.75, min-p 0.125
     *(0x3FC00000, 0x3E800000, 0xBF000000, 64),  # repeat 1.5, frequency 0.25, presence -0.5, last n
-    *(2, 0),  # biases, the first of them
-    *(21, 0xC0000000, 11, 0x3F000000, 0, 0),  # id and value of each bias, the third is not used
+    *(2, 0),  # biases: count, first
+    *(21, 0xC0000000, 11, 0x3F000000, 0, 0),  # id and value of each bias, the third is unused
     *(0, 1, 2, 5),  # group, table row, index, unit
     *(0, 6, 7, 16),  # group, source, destination, rows
 ]
 
 
-def test_a_step_is_these_words() -> None:
+def test_a_step_encodes_to_its_words() -> None:
     assert list(struct.unpack(f"<{LAYOUT.n_words}I", encode_step(STEP, LAYOUT))) == WORDS
 
 
-def test_a_step_comes_back() -> None:
+def test_a_step_round_trips() -> None:
     assert decode_step(encode_step(STEP, LAYOUT), LAYOUT) == STEP
 
 
@@ -97,7 +97,7 @@ def test_biases_beyond_capacity_are_refused() -> None:
         (StepSampling(top_p=0.9), "top_p is 0.9 without top_k"),
     ],
 )
-def test_what_no_device_draws_is_refused(how: StepSampling, message: str) -> None:
+def test_samplers_without_a_device_kernel_are_refused(how: StepSampling, message: str) -> None:
     layout = StepLayout(replace(CAPACITY, biases=99), n_groups=1)
     with pytest.raises(PlanError, match=f"{message}.*sample on the host"):
         encode_step(replace(STEP, sampling=[how]), layout)
@@ -111,7 +111,7 @@ def test_each_sequence_has_its_own_biases() -> None:
 
 
 @pytest.mark.parametrize("copies", [[(0, 6, 7, 16), (0, 7, 8, 1)], [(0, 6, 7, 16), (0, 5, 7, 1)]])
-def test_copies_that_depend_on_their_order_are_refused(copies: list[tuple[int, int, int, int]]) -> None:
+def test_order_dependent_copies_are_refused(copies: list[tuple[int, int, int, int]]) -> None:
     layout = StepLayout(replace(CAPACITY, copies=2), n_groups=1)
     with pytest.raises(PlanError, match="depend on their order"):
         encode_step(replace(STEP, copies=copies), layout)
@@ -123,7 +123,7 @@ def builder() -> PlanBuilder:
 
 
 def chain(plan: PlanBuilder, *, is_read_again: bool) -> Plan:
-    """embed, then three linears; the first activation is read again at the end or not."""
+    """embed, then three linears; optionally the end reads the first activation again."""
     square = inline_f32("w", [0.0] * 64, (8, 8))
     x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
     y = plan.linear(plan.linear(plan.linear(x, square), square), square)
@@ -141,7 +141,7 @@ def spans(plan: Plan) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
-def test_buffers_that_live_together_share_no_bytes(is_read_again: bool) -> None:
+def test_live_buffers_share_no_bytes(is_read_again: bool) -> None:
     found = spans(chain(builder(), is_read_again=is_read_again))
     for i, (first, last, start, end) in enumerate(found):
         for other_first, other_last, other_start, other_end in found[:i]:
@@ -149,7 +149,7 @@ def test_buffers_that_live_together_share_no_bytes(is_read_again: bool) -> None:
             assert not together or end <= other_start or other_end <= start
 
 
-def test_an_arena_reuses_what_is_no_longer_read() -> None:
+def test_an_arena_reuses_dead_buffers() -> None:
     short = plan_arena(chain(builder(), is_read_again=False)).n_bytes
     assert short == 2 * ALIGN < plan_arena(chain(builder(), is_read_again=True)).n_bytes
 
@@ -159,14 +159,14 @@ def test_add_and_norm_of_different_buffers_stay_apart() -> None:
     x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
     y = plan.norm(x, gain, 1e-5)
     plan.add(x, y)
-    plan.norm(y, gain, 1e-5)  # not of x
+    plan.norm(y, gain, 1e-5)  # not on x
     assert [op.name for op in fuse(plan.build(), {"add_norm"}).ops] == ["embed", "norm", "add", "norm"]
     plan.add(x, y)
     plan.norm(x, gain, 1e-5)
     assert fuse(plan.build(), {"add_norm"}).ops[-1].name == "add_norm"
 
 
-def test_gate_and_up_are_joined_up_to_what_a_device_binds() -> None:
+def test_gate_and_up_are_joined_up_to_a_devices_binding_limit() -> None:
     plan = builder()
     x = plan.embed(inline_f32("e", [0.0] * 32, (4, 8)), "tokens")
     gate, up = (plan.linear(x, inline_f32(name, [0.0] * 32, (4, 8)), name) for name in ("gate", "up"))

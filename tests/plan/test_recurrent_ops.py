@@ -1,4 +1,4 @@
-"""The contract of ops with slots: shapes that do not fit are refused, costs count a slot's bytes."""
+"""The contract of ops with slots: shape errors are refused, costs count a slot's bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def delta(
 
 
 @pytest.mark.parametrize("op", [conv, mamba2, delta])
-def test_shapes_that_fit_give_what_they_were_given(op: Callable[..., View]) -> None:
+def test_valid_shapes_are_accepted_unchanged(op: Callable[..., View]) -> None:
     assert op(builder()).cols == 8
 
 
@@ -73,7 +73,7 @@ def test_shapes_that_fit_give_what_they_were_given(op: Callable[..., View]) -> N
         (delta, {"heads": 2, "beta": 2}),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(op: Callable[..., View], wrong: dict[str, int]) -> None:
+def test_invalid_shapes_are_refused(op: Callable[..., View], wrong: dict[str, int]) -> None:
     with pytest.raises(PlanError, match="shapes do not fit"):
         op(builder(), **wrong)
 
@@ -87,7 +87,7 @@ def test_shapes_that_do_not_fit_are_refused(op: Callable[..., View], wrong: dict
     ],
 )
 def test_costs(op: Callable[..., View], view_cols: int, weight_floats: int, slot: int, flops: int) -> None:
-    """Views and weights once, and for each of two sequences a slot read and a slot written."""
+    """Views and weights once, and a slot read and written for each of two sequences."""
     plan = builder()
     op(plan)
     built = plan.build()

@@ -1,4 +1,4 @@
-"""State of two tiers in a plan: ops write and read both, and what they move is counted by tier."""
+"""State of two tiers in a plan: ops write and read both, and bytes are counted by tier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TENSORS = (("k", 64), ("v", 32))
 STORE = StateSpec("kv", "paged", (0, 1), TENSORS, 16, "q8_0")
 TAIL = StateSpec("kv_tail", "window", (0, 1), TENSORS, 16, "f16", 320)
 LOCAL = StateSpec("window", "window", (0,), TENSORS, 16, "f16", 8)
-Q, Y, STORED, HALF = 64, 32, 3 * 34, 2 * 96  # floats of a query and of what it finds, bytes of a row
+Q, Y, STORED, HALF = 64, 32, 3 * 34, 2 * 96  # floats of a query and of its result, bytes of a row
 
 
 def attention_plan(states: tuple[StateSpec, ...], group: str = "kv", **how: Any) -> Plan:
@@ -47,14 +47,14 @@ def test_a_group_without_a_tail_is_read_alone(states: tuple[StateSpec, ...], gro
     assert found == [("kv_write", {"state": f"{group}.0"}), ("attention", {"state": f"{group}.0"})]
 
 
-def test_the_plan_s_text_says_types_and_windows() -> None:
+def test_the_plan_s_text_states_types_and_windows() -> None:
     lines = attention_plan((STORE, TAIL)).text().splitlines()
     assert lines[1] == "state kv paged q8_0 layers=2 unit=16 rows  k[64] v[32]"
     assert lines[2] == "state kv_tail window f16 window=320 layers=2 unit=16 rows  k[64] v[32]"
 
 
 @pytest.mark.parametrize("how", [{"mask": "held"}, {"window": 8}])
-def test_a_tail_is_for_rows_that_see_all_before_them(how: dict[str, Any]) -> None:
+def test_a_tail_needs_causal_rows(how: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="attention: shapes do not fit"):
         attention_plan((STORE, TAIL), **how)
 
@@ -67,7 +67,7 @@ def moved(plan: Plan, name: str, *, n_rows: int, keys: int) -> int:
     return sum(op_bytes(op, plan, counts) for op in ops) - views
 
 
-def test_bytes_are_those_of_the_tiers() -> None:
+def test_bytes_are_counted_by_tier() -> None:
     tiered, alone = attention_plan((STORE, TAIL)), attention_plan((STORE,))
     assert moved(tiered, "kv_write", n_rows=2, keys=0) == 2 * (STORED + HALF)
     assert moved(alone, "kv_write", n_rows=2, keys=0) == 2 * STORED
@@ -76,7 +76,7 @@ def test_bytes_are_those_of_the_tiers() -> None:
     assert moved(tiered, "attention", n_rows=2, keys=300) == 300 * HALF
 
 
-def test_a_window_bounds_what_attention_reads() -> None:
+def test_a_window_bounds_the_rows_read_by_attention() -> None:
     plan = attention_plan((LOCAL,), "window", window=8)
     assert moved(plan, "attention", n_rows=3, keys=1500) == 3 * 8 * HALF
     assert moved(plan, "attention", n_rows=3, keys=6) == 6 * HALF

@@ -1,4 +1,4 @@
-"""Chat templates at the engine's door: BOS once, variables that templates expect, models without one."""
+"""Chat templates in requests: a single BOS, template variables, models without a template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USER = [{"role": "user", "content": "hi"}]
 
 
 class Spans:
-    """A tokenizer of one id a character, 1 for BOS in trusted text."""
+    """A tokenizer with one id per character, and id 1 for BOS in trusted text."""
 
     def __init__(self, add_bos: bool) -> None:
         self.frame = Frame(before=(1,) if add_bos else ())
@@ -55,17 +55,17 @@ def test_bos_is_not_added_twice() -> None:
     assert text("{{ bos_token }}{{ messages[0]['content'] }}") == "\1hi"
 
 
-def test_bos_is_not_added_to_models_that_want_none() -> None:
+def test_bos_is_not_added_to_models_without_bos() -> None:
     assert text("{{ messages[0]['content'] }}", add_bos=False) == "hi"
 
 
-def test_templates_have_their_tokens_and_the_date() -> None:
+def test_templates_receive_special_tokens_and_the_date() -> None:
     assert text("{{ eos_token }}", add_bos=False) == EOS
     year = text("{{ strftime_now('%Y') }}", add_bos=False)
     assert abs(int(year) - datetime.now().year) <= 1
 
 
-def test_generation_prompt_is_asked_for() -> None:
+def test_generation_prompt_is_requested() -> None:
     assert text("{% if add_generation_prompt %}go{% endif %}", add_bos=False) == "go"
 
 

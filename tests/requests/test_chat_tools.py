@@ -1,6 +1,6 @@
-"""Conversations with tools: what the template gets, and what becomes of the calls and thoughts in the answer.
+"""Conversations with tools: the template's input, and the calls and reasoning parsed from the answer.
 
-The tiny model is random, so a choice of one text makes it say what a trained one would.
+The tiny model is random, so a choice of one text forces a trained model's output.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
         yield loaded
 
 
-def test_calls_and_thoughts_are_no_text(llm: LLM) -> None:
+def test_calls_and_reasoning_are_not_text(llm: LLM) -> None:
     done = llm.chat(USER, tools=TOOLS, choice=[f"<think>hm</think>Well.{CALL}"])
     (call,) = done.tool_calls
     assert (done.text, done.reasoning, done.finish_reason) == ("Well.", "hm", "tool_calls")
     assert (call.name, json.loads(call.arguments), call.complete) == ("add", {"a": 12, "b": "30"}, True)
 
 
-def test_a_stream_has_them_as_parts(llm: LLM) -> None:
+def test_a_stream_has_calls_and_reasoning_as_parts(llm: LLM) -> None:
     stream = llm.stream(USER, tools=TOOLS, choice=[f"<think>hm</think>Well.{CALL}"])
     events = list(stream)
     parts = [part for event in events for part in event.parts]
@@ -54,7 +54,7 @@ def test_a_stream_has_them_as_parts(llm: LLM) -> None:
     assert "".join(part.text for part in parts if isinstance(part, Reasoning)) == "hm"
     assert [part.name for part in parts if isinstance(part, CallStart)] == ["add"]
     arguments = [part.text for part in parts if isinstance(part, CallArguments)]
-    assert len(arguments) > 1, "they come as they are written"
+    assert len(arguments) > 1, "the arguments arrived whole"
     assert json.loads("".join(arguments)) == {"a": 12, "b": "30"}
 
 
@@ -64,15 +64,15 @@ def test_a_plain_answer_stays_text(llm: LLM) -> None:
     assert done.finish_reason == "stop"
 
 
-def test_an_answer_cut_short_is_no_whole_call(llm: LLM) -> None:
+def test_a_truncated_call_is_not_listed(llm: LLM) -> None:
     done = llm.chat(USER, tools=TOOLS, choice=[CALL], max_tokens=25)
     assert done.finish_reason == "length"
     assert not any(call.complete for call in done.tool_calls)
     broken = llm.chat(USER, tools=TOOLS, choice=['<tool_call>\n{"name": "add", "arguments": {"a": oops'])
-    assert broken.finish_reason == "stop", "there is no call to run"
+    assert broken.finish_reason == "stop", "an incomplete call is listed"
 
 
-def test_a_stop_string_ends_before_what_follows(llm: LLM) -> None:
+def test_a_stop_string_ends_the_answer_before_a_call(llm: LLM) -> None:
     done = llm.chat(USER, choice=["<think>a b</think>one two three"], stop=" three")
     assert (done.text, done.reasoning) == ("one two", "a b")
 
@@ -107,7 +107,7 @@ def test_variables_reach_the_template(llm: LLM) -> None:
         ({"variables": "x"}, "variables is 'x', expected"),
     ],
 )
-def test_what_the_template_cannot_take_is_refused(llm: LLM, options: Any, words: str) -> None:
+def test_variables_that_the_template_lacks_are_refused(llm: LLM, options: Any, words: str) -> None:
     with pytest.raises(RequestError, match=words):
         llm.chat(USER, **options)
 

@@ -1,4 +1,4 @@
-"""Answers that follow a grammar, through the whole of LLM, on the reference and on webgpu."""
+"""Answers constrained by a grammar, through LLM, on the reference and on webgpu."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ WAYS: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_answers_follow_what_was_asked_for(llm: LLM, way: str, temperature: float) -> None:
+def test_answers_match_their_grammar(llm: LLM, way: str, temperature: float) -> None:
     options, fits = WAYS[way]
     before = llm.counters.redrawn_rows
     for seed in range(4):
         done = llm.generate("the llama", temperature=temperature, seed=seed, max_tokens=120, **options)
         assert done.finish_reason == "stop"
         assert fits(done.text), done.text
-    assert llm.counters.redrawn_rows > before, "a random model never says this by itself"
+    assert llm.counters.redrawn_rows > before, "the unguided answer already matches"
     assert llm.is_idle
 
 
-def test_any_json_is_json_as_far_as_it_goes(llm: LLM) -> None:
+def test_any_json_is_a_json_prefix(llm: LLM) -> None:
     done = llm.generate("x", response_format={"type": "json_object"}, max_tokens=40, seed=1)
     assert done.text.startswith("{")
 
 
-def test_response_format_text_asks_for_nothing(llm: LLM) -> None:
+def test_response_format_text_sets_no_constraint(llm: LLM) -> None:
     plain = llm.generate("the llama", max_tokens=9, seed=3)
     guided = llm.counters.guided_rows
     assert (
@@ -88,8 +88,8 @@ def test_response_format_text_asks_for_nothing(llm: LLM) -> None:
     assert llm.counters.guided_rows == guided
 
 
-def test_a_grammar_that_allows_all_changes_nothing(llm: LLM) -> None:
-    """Mask, then chain: where the mask leaves every token, the draws are those without it."""
+def test_a_grammar_that_allows_every_token_changes_nothing(llm: LLM) -> None:
+    """Mask, then chain: where the mask allows every token, the draws equal the unguided draws."""
     for seed in range(6):
         plain = llm.generate("the llama", max_tokens=12, seed=seed)
         if not any(map(llm.tokenizer.is_control, plain.token_ids)) and "\ufffd" not in plain.text:
@@ -97,8 +97,8 @@ def test_a_grammar_that_allows_all_changes_nothing(llm: LLM) -> None:
             assert anything.token_ids == plain.token_ids
 
 
-def test_draws_are_those_of_masked_logits(llm: LLM) -> None:
-    """The definition, from the logits that the model gives to the tokens so far."""
+def test_draws_equal_those_of_masked_logits(llm: LLM) -> None:
+    """The definition, from the model's logits after the tokens so far."""
     words = ["green", "grey", "blue", "river"]
     tokens = TokenTable.of(llm.tokenizer)
     done = llm.generate("the llama", choice=words, temperature=0, max_tokens=20)
@@ -113,8 +113,8 @@ def test_draws_are_those_of_masked_logits(llm: LLM) -> None:
     assert matcher.is_complete
 
 
-def test_company_changes_nothing(llm: LLM) -> None:
-    """Guided and plain requests side by side, each as alone."""
+def test_a_batch_changes_nothing(llm: LLM) -> None:
+    """Guided and plain requests in one batch, each as alone."""
     asked: list[dict[str, Any]] = [
         {"max_tokens": 25, "seed": 1}, {"json_schema": SCHEMA, "max_tokens": 90, "seed": 2},
         {"choice": ["red", "green"], "seed": 3}, {"max_tokens": 11, "seed": 4},
@@ -128,7 +128,7 @@ def test_company_changes_nothing(llm: LLM) -> None:
     assert asyncio.run(together()) == alone
 
 
-def test_max_tokens_cuts_a_guided_answer_short(llm: LLM) -> None:
+def test_max_tokens_truncates_a_guided_answer(llm: LLM) -> None:
     done = llm.generate("x", json_schema=SCHEMA, max_tokens=3, seed=1)
     assert (done.finish_reason, done.usage.completion_tokens) == ("length", 3)
 
@@ -154,13 +154,13 @@ def test_a_prompt_of_one_token_can_be_guided(llm: LLM) -> None:
         ({"choice": ["a"], "ignore_eos": True}, "ignore_eos continues past the end of a grammar"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(llm: LLM, options: Any, words: str) -> None:
+def test_unsupported_constraints_are_refused(llm: LLM, options: Any, words: str) -> None:
     with pytest.raises(RequestError, match=words):
         llm.generate("a", **options)
     assert llm.is_idle
 
 
-def test_what_is_nested_without_end_is_refused_in_few_words(llm: LLM) -> None:
+def test_endless_nesting_is_refused_with_a_short_message(llm: LLM) -> None:
     deep: Any = []
     for _ in range(3000):
         deep = [deep]
@@ -178,7 +178,7 @@ def test_what_is_nested_without_end_is_refused_in_few_words(llm: LLM) -> None:
 def test_a_direct_submit_needs_the_program(path: Path) -> None:
     with (
         camelid.load(path, backend="reference", context=64) as fresh,
-        pytest.raises(PlanError, match="guided was asked for before its program was compiled"),
+        pytest.raises(PlanError, match="needs program 'guided', which is not compiled"),
     ):
         fresh.submit("a", choice=["b"])
 

@@ -1,4 +1,4 @@
-"""Messages and tools as requests bring them: what passes, and what is refused with its place."""
+"""Messages and tools of requests: valid ones pass, invalid ones are refused with their place."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def user(content: object, **more: object) -> dict[str, object]:
         {"role": "whoever", "content": "a", "thinking": None},
     ],
 )
-def test_messages_pass_as_they_are(message: dict[str, object]) -> None:
+def test_valid_messages_pass_unchanged(message: dict[str, object]) -> None:
     assert checked_messages([message]) == [message]
 
 
 def test_arguments_as_json_text_become_objects() -> None:
-    """OpenAI's clients send text; templates write objects."""
+    """OpenAI's clients send text; templates print objects."""
     call = {"id": "x", "function": {"name": "f", "arguments": '{"a": [1, null]}'}}
     (made,) = checked_messages([{"role": "assistant", "tool_calls": [call]}])
     want = {"name": "f", "arguments": {"a": [1, None]}}
@@ -78,7 +78,7 @@ def test_too_many_messages_are_refused() -> None:
         checked_messages([user("a")] * 100_001)
 
 
-def test_tools_pass_as_they_are() -> None:
+def test_valid_tools_pass_unchanged() -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     assert checked_tools(tools) == tools
     assert checked_tools(None) is None

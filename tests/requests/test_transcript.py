@@ -32,15 +32,15 @@ from camelid.text.tokenizers.pipeline import Frame
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 CONTROL = 1000
-# Their prompts open thoughts that later prompts leave out.
+# Their prompts open a reasoning block that later prompts omit.
 LOSE_ALL = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}
 # Its control tokens stand within answers, where SentencePiece would write spaces that no text has.
 PAIRS = [(n, v) for n in TEMPLATES for v in VOCABULARIES if (n, v) != ("openai-gpt-oss-120b", "llama-spm")]
-random.Random(1).shuffle(PAIRS)  # so that the first of a template is not always of the same vocabulary
+random.Random(1).shuffle(PAIRS)  # pairs templates with varying first vocabularies
 
 
 def plain(text: str, vocabulary: str) -> str:
-    """The text; without its spaces where SentencePiece puts one behind each control token."""
+    """The text; without its spaces where SentencePiece inserts one after each control token."""
     return text.replace(" ", "") if vocabulary == "llama-spm" else text
 
 
@@ -65,8 +65,10 @@ def turns(
 
 @pytest.mark.conformance
 @pytest.mark.parametrize(("name", "vocabulary"), first_of_each(PAIRS, itemgetter(0)))
-def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str, shared: Path) -> None:
-    """The text is that of a full tokenization, answers that still stand keep their ids, and most do."""
+def test_kept_and_new_ids_decode_to_the_templates_text(name: str, vocabulary: str, shared: Path) -> None:
+    """The text equals a full tokenization, unchanged answers keep their ids, and most answers are
+    unchanged.
+    """
     chat = chat_of(shared, name, vocabulary)
     n_answers = n_kept = 0
     for _, messages in talks():
@@ -89,7 +91,7 @@ def test_kept_and_new_ids_say_what_the_template_says(name: str, vocabulary: str,
 
 
 class Letters:
-    """A tokenizer of one id a character and `<x>` for a control token, if it is trusted."""
+    """A tokenizer with one id per character, and `<x>` for a control token in trusted text."""
 
     frame = Frame(before=(1,))
 
@@ -118,8 +120,8 @@ def talk(*spans: tuple[str, bool]) -> Rendering:
 
 T, F = True, False
 FIRST = talk(("<u>", T), ("hi", F), ("<e><a>", T))
-OWN = (9001, 9002)  # ids that no text has
-# What comes after FIRST and the answer OWN, and how many ids are kept of 1, <u>, h, i, <e>, <a>, OWN.
+OWN = (9001, 9002)  # ids outside any text
+# The rendering after FIRST and the answer OWN, and the number of kept ids of 1, <u>, h, i, <e>, <a>, OWN.
 LATER: dict[str, tuple[Rendering, int]] = {
     "goes on": (
         talk(("<u>", T), ("hi", F), ("<e><a>", T), ("so", F), ("<e><u>", T), ("b", F), ("<a>", T)),
@@ -158,14 +160,14 @@ def test_a_name_that_a_person_wrote_is_no_place_to_cut() -> None:
 
 
 class Hungry(Letters):
-    """Control tokens take the space before them."""
+    """A tokenizer whose control tokens absorb a preceding space."""
 
     def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
         ids = super().encode_spans(spans, opens=opens)
         return [i for i, after in zip(ids, [*ids[1:], 0], strict=True) if i != ord(" ") or after < CONTROL]
 
 
-def test_an_earlier_cut_is_tried_where_ids_reach_over_a_later_one() -> None:
+def test_an_earlier_cut_is_tried_where_ids_span_a_later_one() -> None:
     hungry = cast(Tokenizer, Hungry())
     transcript = updated_transcript((), talk(("<u>a<u>b <e>c", T)), hungry)
     later = talk(("<u>a<u>b <e>d", T))
@@ -180,7 +182,7 @@ def test_nothing_holds_behind_a_cut() -> None:
     assert len(transcript_ids(kept_prefix(transcript, later, LETTERS))) == n_kept
 
 
-def test_what_a_template_wrote_before_all_else_is_not_written_twice() -> None:
+def test_a_templates_preamble_is_not_repeated() -> None:
     for begin in ("", chr(*Letters.frame.before)):
         assert transcript_ids(updated_transcript((), talk((begin + "<u>", T)), LETTERS)) == [
             1,
@@ -188,7 +190,7 @@ def test_what_a_template_wrote_before_all_else_is_not_written_twice() -> None:
         ]
 
 
-# The answer's text, what a stop string left of the next token, what the template makes of it, ids kept.
+# The answer's text, the next token's text before a stop string, the template's rendering, kept ids.
 SPACES: list[tuple[str, str, str, int]] = [
     ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),
     (" so", "", "so", 0), ("so", "x", "sox", 2), ("so", "x", "so", 0), ("so", "x", "soxx", 0),
@@ -197,7 +199,7 @@ SPACES: list[tuple[str, str, str, int]] = [
 
 
 @pytest.mark.parametrize(("text", "tail", "shown", "n_kept"), SPACES)
-def test_answers_stand_whole_or_without_the_space_behind_them(
+def test_answers_are_kept_whole_or_without_trailing_space(
     text: str, tail: str, shown: str, n_kept: int
 ) -> None:
     transcript = with_answer(
@@ -219,13 +221,13 @@ def test_a_files_answer_that_is_not_its_ids_does_not_stand(token_ids: tuple[int,
 
 
 class Spaced(Letters):
-    """Puts a space before a first word, and leaves it out of its text."""
+    """A tokenizer that inserts a space before a first word, and omits it when decoding."""
 
     def opening_bytes(self, token_id: int) -> bytes:
         return self.token_bytes(token_id).removeprefix(b" ")
 
 
-def test_the_space_before_a_first_word_is_no_difference() -> None:
+def test_the_space_before_a_first_word_is_ignored() -> None:
     spaced = cast(Tokenizer, Spaced())
     transcript = with_answer(updated_transcript((), FIRST, spaced), [ord(c) for c in " so"], spaced)
     for shown in ("so", " so"):
@@ -237,7 +239,7 @@ def test_the_space_before_a_first_word_is_no_difference() -> None:
 
 
 class Words:
-    """A tokenizer whose ids are whole words."""
+    """A tokenizer with a whole word per id."""
 
     PIECES = (b"one ", b"two", b" thr", b"ee", b"\xc3", b"\xa9")
 
@@ -258,7 +260,7 @@ SHOWN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
     ([0, 1, 2], (" thr",), "stop", ([0, 1], "")),
     ([0, 1, 2, 3], ("three",), "stop", ([0, 1], " ")),
     ([0, 1, 2, 3], ("four",), "length", ([0, 1, 2, 3], "")),
-    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back, in case the stop would follow
+    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back as a possible stop string
     ([0, 4], (), "cancelled", ([0], "")),  # half a character
     ([0, 4, 5], (), "cancelled", ([0, 4, 5], "")),
     ([0, 4, 5, 1], ("\u00e9t",), "stop", ([0], "")),

@@ -1,4 +1,4 @@
-"""A model's file with a vocabulary of letters, for engines that answer text and nothing else."""
+"""A model file with a vocabulary of letters, for engines that return only text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import gguf
 from tests.support.gguf_files import byte_alphabet
 
-ECHO = "{{ messages[-1]['content'] }}"  # a prompt has as many tokens as its text has bytes
+ECHO = "{{ messages[-1]['content'] }}"  # a prompt has one token per byte of its text
 END = "<|end|>"
-MERGE = "zz"  # one there must be; texts without it are one token a byte
+MERGE = "zz"  # a required merge; texts without it have one token per byte
 
 
 def write_with_letters(source: Path, target: Path) -> None:
-    """Copies weights and sizes of `source`; a byte of text is a token, and all other tokens are never met."""
+    """Copies weights and sizes of `source`. Each byte of text is a token; all other tokens never occur."""
     reader = gguf.GGUFReader(source)
     facts = {
         name: field for name, field in reader.fields.items() if not name.startswith(("GGUF.", "tokenizer."))

@@ -1,9 +1,9 @@
-"""llama.cpp beside Camelid on the same converted files, and where the two read a file differently.
+"""llama.cpp beside Camelid on the same converted files, and the files that the two interpret differently.
 
-    make rivals          builds llama.cpp once (about six minutes), then prints the table
+make rivals          builds llama.cpp once (about six minutes), then prints the table
 
-Keys and values are float32 on both sides, so that what remains is arithmetic: float32 sums there, float64
-here.
+Keys and values are float32 on both sides, so that only arithmetic differs: llama.cpp sums in float32, the
+reference in float64.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ LEAST_CONTEXT = 256  # llama.cpp rounds a context up to this
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What llama.cpp does not read from a file, as the config that it takes for granted; and up to which row
-    the logits can agree."""
+    """A difference in interpretation: the config that llama.cpp assumes instead of the file's, and the number
+    of rows whose logits can agree.
+    """
 
     why: str
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -53,7 +54,7 @@ UNREAD: Mapping[str, str] = {"starcoder2_bare": "llama.cpp does not open a starc
 
 
 def convert_case(name: str, folder: Path, to: str) -> Path:
-    """The golden model as a GGUF that both read alike."""
+    """The golden model as a GGUF that both interpret alike."""
     changes = READINGS.get(name, PLAIN).config
     target = folder / f"{name}.{to}.gguf"
     convert(write_hf(folder / name, load_case(name), config_changes=changes), target, to=to)
@@ -61,7 +62,7 @@ def convert_case(name: str, folder: Path, to: str) -> Path:
 
 
 def llama_logits(path: Path, sequences: Sequence[Sequence[int]]) -> Logits:
-    """llama.cpp's logits of every row; each sequence by itself."""
+    """llama.cpp's logits of every row; sequences run separately."""
     rival: Any = import_module("llama_cpp")  # installed by `make rivals`
     rows: Logits = []
     for ids in sequences:

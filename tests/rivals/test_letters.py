@@ -1,4 +1,4 @@
-"""The vocabulary of letters: the same weights, and as many tokens as a text has bytes."""
+"""The vocabulary of letters: equal weights, and one token per byte of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import camelid
 TEXT = " the llama & the alpaca, 12 + 30: ä"
 
 
-def test_letters_change_nothing_but_the_vocabulary(tmp_path: Path) -> None:
+def test_only_the_vocabulary_differs(tmp_path: Path) -> None:
     bare, lettered = tmp_path / "bare.gguf", tmp_path / "lettered.gguf"
     write_tiny_llama(bare, seed=11, with_tokenizer=False)
     write_with_letters(bare, lettered)

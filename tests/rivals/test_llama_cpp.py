@@ -1,4 +1,4 @@
-"""llama.cpp opens what Camelid converts, and its logits agree. Runs where its wheel has been built once."""
+"""llama.cpp opens converted files, and its logits agree with Camelid's. Needs its wheel, built once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.rivals.llama_cpp import UNREAD, compare
 from tests.support.hf_models import load_cases
 
 NAMES = [case.name for case in load_cases() if case.name not in UNREAD]
-# f16: llama.cpp rounds activations to halves too. q8_0, q4_0: it quantizes activations to 8 bits, which can
-# also send a token to other experts.
+# f16: llama.cpp also rounds activations to float16. q8_0, q4_0: it quantizes activations to 8 bits, which can
+# select other experts.
 BOUNDS = {"f32": 1e-6, "f16": 1e-5, "q8_0": 2e-2, "q4_0": 2e-2}
 
 pytestmark = [
@@ -29,7 +29,7 @@ def test_logits_agree(name: str, to: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", UNREAD)
-def test_what_llama_cpp_does_not_open(name: str, tmp_path: Path) -> None:
+def test_llama_cpp_refuses_unsupported_files(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Failed to load model"):
         compare(name, tmp_path, "f32")
 

@@ -1,9 +1,9 @@
-"""wllama beside Camelid's page on its processor, in headless Chromium: the same file, in turns.
+"""wllama beside Camelid's page on cpu, in headless Chromium: the same file, in turns.
 
-    python -m tests.rivals.wllama [--shape 135m-q4_0] [--threads 2] [--prompt 512] [--tokens 64] [--runs 5]
+python -m tests.rivals.wllama [--shape 135m-q4_0] [--threads 2] [--prompt 512] [--tokens 64] [--runs 5]
 
-Both pages are cross-origin isolated. wllama's figures are llama.cpp's own, which leave out what its messages
-cost; Camelid's are its engine's, from the request to the token in Python. No prompt begins as one before it.
+Both pages are cross-origin isolated. wllama's figures are llama.cpp's own, without the cost of its messages;
+Camelid's are its engine's, from the request to the token in Python. No two prompts share a prefix.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Speed:
 
 
 class Isolated(SimpleHTTPRequestHandler):
-    """A folder, with the headers that give a page shared memory."""
+    """Serves a folder with the headers that enable shared memory."""
 
     def end_headers(self) -> None:
         for name, value in ISOLATION.items():
@@ -55,12 +55,12 @@ class Isolated(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing is logged."""
+        """Writes no log."""
 
 
 @contextmanager
 def serve_isolated(site: Path) -> Iterator[str]:
-    """The address of a folder served without a policy, which wllama's own worker would break."""
+    """The address of a folder served without a content policy, which wllama's worker would violate."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Isolated, directory=site)) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
@@ -72,7 +72,7 @@ def serve_isolated(site: Path) -> Iterator[str]:
 
 
 def shape_file(shape: str, folder: Path) -> Path:
-    """The file of a shape and type, made once, with a vocabulary that both sides read."""
+    """The file of a shape and type, made once, with a vocabulary for both sides."""
     folder.mkdir(parents=True, exist_ok=True)
     name, _, kind = shape.partition("-")
     bare, target = folder / f"{shape}.gguf", folder / f"{shape}-letters.gguf"
@@ -84,7 +84,7 @@ def shape_file(shape: str, folder: Path) -> Path:
 
 
 def prompt_of(length: int, turn: int) -> str:
-    """So many bytes; its first letter is that of its turn."""
+    """A prompt of `length` bytes; its first letter differs by turn."""
     text = WORDS * (length // len(WORDS) + 1)
     return f"{chr(ord('a') + turn)}{text}"[:length]
 
@@ -98,7 +98,7 @@ def write_rival_site(site: Path, model: Path) -> None:
 
 
 async def open_rival(browser: Browser, address: str, how: Mapping[str, Any]) -> tuple[Page, str]:
-    """wllama with the model loaded, and what it is."""
+    """wllama with the model loaded, and its version."""
     page = await browser.new_page()
     await page.goto(address)
     assert await page.evaluate("() => crossOriginIsolated")
@@ -118,7 +118,7 @@ async def ask_rival(page: Page, prompt: str, tokens: int) -> Speed:
 
 
 async def open_camelid(browser: Browser, address: str, how: Mapping[str, Any]) -> tuple[Page, str]:
-    """Camelid's page with the model loaded, and what it is."""
+    """Camelid's page with the model loaded, and its version."""
     page = await browser.new_page()
     settings = f"model={MODEL}&backend=cpu&threads={how['threads']}&max_tokens={how['tokens']}"
     await page.goto(f"{address}?{settings}")
@@ -134,7 +134,7 @@ async def ask_camelid(page: Page, prompt: str, tokens: int) -> Speed:
 
 
 def check(got: Mapping[str, int], want: Mapping[str, int]) -> None:
-    """Both sides must have done the same."""
+    """Checks that both sides did equal work."""
     if got != want:
         raise SystemExit(f"an answer differs from what was asked: {got}, expected {want}")
 
@@ -155,7 +155,7 @@ async def compare(model: Path, how: Mapping[str, Any]) -> None:
 
 
 async def in_turns(page: Page, rival: Page, how: Mapping[str, Any]) -> list[tuple[Speed, Speed]]:
-    """(Camelid, wllama) of each run, after one that does not count."""
+    """(Camelid, wllama) of each run, after one uncounted run."""
     found: list[tuple[Speed, Speed]] = []
     for turn in range(how["runs"] + 1):
         prompt = prompt_of(how["prompt"], turn)
@@ -165,7 +165,7 @@ async def in_turns(page: Page, rival: Page, how: Mapping[str, Any]) -> list[tupl
 
 
 def report(pairs: list[tuple[Speed, Speed]], how: Mapping[str, Any]) -> None:
-    """Medians in tokens a second, least to greatest in brackets, and the ratio of the medians."""
+    """Prints median tokens a second, their range in brackets, and the ratio of the medians."""
     print(f"{'':22}{'Camelid':>26}{'wllama':>26}{'ratio':>8}")
     for name, words in (("prefill", f"prefill of {how['prompt']}"), ("decode", f"decode of {how['tokens']}")):
         sides = [[getattr(pair[side], name) for pair in pairs] for side in (0, 1)]
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, metavar="N")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
-        "--folder", type=Path, default=ROOT / "build" / "shapes", help="Where files are kept."
+        "--folder", type=Path, default=ROOT / "build" / "shapes", help="Folder of the model files."
     )
     how = vars(parser.parse_args())
     asyncio.run(compare(shape_file(how["shape"], how["folder"]), how))

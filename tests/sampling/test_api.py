@@ -1,4 +1,4 @@
-"""Sampling through the whole of LLM: every chain draws what its definition says, on a device or the host."""
+"""Sampling through LLM: every chain draws by its definition, on a device or the host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def last_logits(llm: LLM, token_ids: list[int]) -> Any:
 
 
 def defined(llm: LLM, options: dict[str, Any], n: int) -> list[int]:
-    """The answer, from the logits that the model gives to the tokens so far. Mirostat is not followed."""
+    """The expected answer, from the model's logits after the tokens so far. Without Mirostat."""
     params, history = SamplingParams.from_options(options), list(PROMPT)
     texts = [llm.tokenizer.token_bytes(i) for i in range(llm.spec.vocab_size)]
     for _ in range(n):
@@ -63,7 +63,7 @@ ON_HOST: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", ON_DEVICE + ON_HOST, ids=",".join)
-def test_an_answer_is_the_one_that_the_definitions_make(llm: LLM, options: dict[str, Any]) -> None:
+def test_an_answer_equals_the_definitions(llm: LLM, options: dict[str, Any]) -> None:
     before, asked = llm.counters.hosted_rows, {"seed": 2**33 + 1, **options}
     found = llm.generate(PROMPT, max_tokens=9, ignore_eos=True, **asked).token_ids
     assert found == defined(llm, asked, 9)
@@ -71,7 +71,7 @@ def test_an_answer_is_the_one_that_the_definitions_make(llm: LLM, options: dict[
     assert llm.is_idle
 
 
-def test_rows_whose_set_did_not_fit_ran_again(llm: LLM) -> None:
+def test_rows_with_too_few_candidates_run_again(llm: LLM) -> None:
     before = llm.counters.full_logits_rows
     llm.generate(
         PROMPT, max_tokens=4, seed=1, top_k=0, top_p=0.999, min_p=0.0, temperature=5.0, typical_p=0.99
@@ -80,7 +80,7 @@ def test_rows_whose_set_did_not_fit_ran_again(llm: LLM) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_mirostat_is_the_same_again_and_depends_on_its_target(llm: LLM, version: int) -> None:
+def test_mirostat_is_reproducible_and_depends_on_its_target(llm: LLM, version: int) -> None:
     def answer(tau: float) -> list[int]:
         how: Any = {"mirostat": version, "mirostat_tau": tau, "seed": 4, "ignore_eos": True}
         return llm.generate(PROMPT, max_tokens=20, **how).token_ids
@@ -112,7 +112,7 @@ def test_a_stop_string_ends_the_text_before_it(llm: LLM, more: dict[str, Any]) -
 
 @pytest.mark.parametrize("more", [{}, {"typical_p": 0.9}], ids=["device", "host"])
 def test_alternatives_come_with_each_token(llm: LLM, more: dict[str, Any]) -> None:
-    """Of the raw distribution, whatever the samplers left."""
+    """Logprobs of the raw distribution, before any sampler."""
     how: Any = {"max_tokens": 3, "ignore_eos": True, "seed": 7, "repeat_penalty": 1.2, **more}
     events = list(llm.stream(PROMPT, logprobs=4, **how))
     history = list(PROMPT)

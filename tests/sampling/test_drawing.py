@@ -1,4 +1,4 @@
-"""Random numbers of draws: Philox against published answers, noise against NumPy, and masks."""
+"""Random numbers of draws: Philox against published vectors, noise against NumPy, and masks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_philox_gives_the_published_words(counter: tuple[int, int, int, int], ke
 
 @pytest.mark.parametrize("seed", [0, 7, 2**40 + 5, 2**64 - 1])
 @pytest.mark.parametrize(("choice", "position"), [(0, 0), (3, 0), (0, 12345), (2, 2**32 - 1)])
-def test_noise_is_the_references(seed: int, choice: int, position: int) -> None:
+def test_noise_equals_the_references(seed: int, choice: int, position: int) -> None:
     ids = np.array([0, 1, 255, 151935, 2**31 - 1], np.uint64)
     words = numpy_philox(seed, ids, position, choice, PURPOSE_DRAW)
     u = ((words >> np.uint64(8)) + 0.5) * 2.0**-24
@@ -42,7 +42,7 @@ def test_noise_is_the_references(seed: int, choice: int, position: int) -> None:
     assert [noise.gumbel(int(i)) for i in ids] == pytest.approx((-np.log(-np.log(u))).tolist(), rel=1e-14)
 
 
-def test_a_purpose_has_numbers_of_its_own() -> None:
+def test_each_purpose_has_its_own_random_numbers() -> None:
     noise = DrawNoise(7, 0, 3)
     assert noise.uniform(PURPOSE_XTC) != noise.uniform(PURPOSE_DRAW)
 
@@ -52,8 +52,8 @@ def test_noise_is_never_above_its_bound() -> None:
     assert max(DrawNoise(7, 0, 0).gumbel(i) for i in range(3000)) < MAX_NOISE
 
 
-def test_the_ids_of_a_mask_come_in_order() -> None:
+def test_the_ids_of_a_mask_are_in_order() -> None:
     ids = {0, 7, 8, 63, 64, 71}
     mask = sum(1 << i for i in ids).to_bytes(10, "little")
     assert list(allowed_ids(mask)) == sorted(ids)
-    assert [i for i in range(200) if allows(mask, i)] == sorted(ids), "also beyond the mask's end"
+    assert [i for i in range(200) if allows(mask, i)] == sorted(ids), "ids beyond the mask's end are allowed"

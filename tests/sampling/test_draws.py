@@ -1,4 +1,4 @@
-"""Draws on the host: their distribution, mirostat's trace, masks, forks, and what a view must hold."""
+"""Draws on the host: their distribution, Mirostat's trace, masks, forks, and required view contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.survivors import Survivors, UnlistedTokens
 
 F64 = NDArray[np.float64]
-# Chi squared that a right sampler exceeds once in 10,000 runs, by degrees of freedom (Abramowitz & Stegun).
+# Chi squared that a correct sampler exceeds once in 10,000 runs, by degrees of freedom (Abramowitz & Stegun).
 CRITICAL = {
     3: 21.1, 4: 23.5, 5: 25.7, 6: 27.9, 7: 29.9, 8: 31.8, 9: 33.7, 10: 35.6, 11: 37.4, 12: 39.1, 13: 40.9,
 }  # fmt: skip
@@ -51,9 +51,10 @@ CHAINS: list[dict[str, Any]] = [
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("options", CHAINS)
-def test_draws_follow_the_survivors_softmax(options: dict[str, Any]) -> None:
-    """Chi squared over 100,000 positions. The chain is run once, and the draw's own noise in NumPy; the first
-    1,000 draws are made by the sampler itself, which must agree with both."""
+def test_draws_follow_the_softmax_of_the_survivors(options: dict[str, Any]) -> None:
+    """Chi squared over 100,000 positions. The chain runs once, the noise of each draw in NumPy; the sampler
+    itself makes the first 1,000 draws, which must be equal.
+    """
     params = made(**options)
     case = Case(LOGITS, params, [])
     final = surviving_logits(case)
@@ -68,7 +69,7 @@ def test_draws_follow_the_survivors_softmax(options: dict[str, Any]) -> None:
     counts, chances = np.bincount(winners, minlength=len(LOGITS))[ids], softmax(final[ids])
     bound = CRITICAL[n - 1]
     assert chi_squared(counts, chances) < bound
-    assert chi_squared(counts, np.full(n, 1 / n)) > bound, "the test can fail"
+    assert chi_squared(counts, np.full(n, 1 / n)) > bound, "a wrong distribution passes the test"
 
 
 def philox_by_position(params: SamplingParams, token_id: int, positions: NDArray[np.uint64]) -> Any:
@@ -89,7 +90,7 @@ def philox_by_position(params: SamplingParams, token_id: int, positions: NDArray
     return a >> np.uint64(8)
 
 
-def test_xtcs_coin_is_fair_and_its_own() -> None:
+def test_xtcs_coin_is_fair_and_independent() -> None:
     coins = [DrawNoise(5, 0, at).uniform(PURPOSE_XTC) for at in range(4000)]
     assert abs(sum(coin < 0.3 for coin in coins) / 4000 - 0.3) < 0.03
     words = philox(5, np.zeros(1, np.uint64), 17, 0, PURPOSE_XTC)
@@ -110,10 +111,8 @@ def zipf_logits(n: int, exponent: float, rng: np.random.Generator) -> F64:
 @pytest.mark.conformance
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("tau", share_of([2.0, 4.0, 6.0]))
-def test_mirostats_trace_is_the_papers_and_its_mean_surprise_nears_the_target(
-    version: int, tau: float
-) -> None:
-    """Basu et al. 2021, algorithms 1 and 2, step by step; a text of Zipf's law, whose order changes."""
+def test_mirostat_follows_the_paper_and_approaches_its_target(version: int, tau: float) -> None:
+    """Basu et al. 2021, algorithms 1 and 2, step by step; a Zipf distribution with varying order."""
     params = made(temperature=1.0, mirostat=version, mirostat_tau=tau, mirostat_eta=0.1)
     sampler, mu, surprises = HostSampler(params, 1500), 2 * tau, list[float]()
     texts = [zipf_logits(1500, 1.1, np.random.default_rng(number)) for number in range(7)]
@@ -130,7 +129,7 @@ def test_mirostats_trace_is_the_papers_and_its_mean_surprise_nears_the_target(
     assert abs(np.mean(surprises[60:]) - tau) < 0.35
 
 
-def test_mirostat_on_candidates_goes_the_same_way() -> None:
+def test_mirostat_on_candidates_gives_the_same_trace() -> None:
     rng = np.random.default_rng(5)
     params = made(temperature=1.0, mirostat=2, mirostat_tau=3.0)
     whole, part, asked = HostSampler(params, 3000), HostSampler(params, 3000), 0
@@ -146,7 +145,7 @@ def test_mirostat_on_candidates_goes_the_same_way() -> None:
     assert asked < 30
 
 
-def test_a_fork_goes_on_from_here_by_itself() -> None:
+def test_a_fork_continues_independently() -> None:
     first = HostSampler(made(mirostat=2), 14)
     first.draw(all_of(LOGITS), [], 0)
     second = copy.copy(first)
@@ -157,7 +156,7 @@ def test_a_fork_goes_on_from_here_by_itself() -> None:
 
 
 class Fixed:
-    """A constraint that allows the same tokens always."""
+    """A constraint with a constant set of allowed tokens."""
 
     is_finished = False
 
@@ -174,8 +173,8 @@ class Fixed:
 
 
 @pytest.mark.conformance
-def test_a_guided_choice_is_mask_then_chain_whatever_the_device_drew() -> None:
-    """Where the chain looks at each token alone, an allowed draw of the device spares the mask."""
+def test_a_guided_draw_is_mask_then_chain_for_any_device_draw() -> None:
+    """If the chain treats each token separately, an allowed draw of the device needs no mask."""
     spared = redrawn = 0
     for number in range(900):
         case = random_case(50_000 + number, [8, 60, 600])
@@ -219,7 +218,7 @@ def test_a_mask_without_tokens_and_a_ban_of_all_are_errors() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 20, 256])
-def test_the_largest_of_many_are_those_of_a_sort(n: int) -> None:
+def test_the_largest_of_many_equal_those_of_a_sort(n: int) -> None:
     for number in range(60):
         rng = np.random.default_rng(number)
         logits = rng.normal(0, 3, int(rng.integers(256, 9000)))
@@ -231,7 +230,7 @@ def test_the_largest_of_many_are_those_of_a_sort(n: int) -> None:
 
 
 def at_the_cut(name: str, probs: F64, logits: F64, k: int, off: float) -> dict[str, Any]:
-    """The option for which token k, or the sum up to it, is just at the cut, but for a factor near 1."""
+    """The option whose cut is exactly at token k, or at the sum up to it, times a factor near 1."""
     order = np.argsort(np.abs(np.log(probs) - (probs * np.log(probs)).sum()), kind="stable")
     return {
         "top_n_sigma": {"top_n_sigma": float((logits.max() - logits[k]) / logits.std() * (1 + 50 * off))},
@@ -243,7 +242,7 @@ def at_the_cut(name: str, probs: F64, logits: F64, k: int, off: float) -> dict[s
 
 
 @pytest.mark.parametrize("name", ["top_n_sigma", "top_p", "typical_p", "xtc", "mirostat"])
-def test_a_cut_that_a_devices_rounding_may_move_asks_for_all_logits(name: str) -> None:
+def test_a_cut_within_a_devices_rounding_requests_all_logits(name: str) -> None:
     for number in range(40):
         rng = np.random.default_rng(number)
         logits = np.sort(rng.normal(0, 3, 600).astype(np.float32).astype(np.float64))[::-1]
@@ -255,7 +254,7 @@ def test_a_cut_that_a_devices_rounding_may_move_asks_for_all_logits(name: str) -
             sampler.draw(Scores.of_row(row_of(logits)), [], 0)
 
 
-def test_the_likeliest_tokens_come_with_their_logprobs() -> None:
+def test_the_likeliest_tokens_have_logprobs() -> None:
     logits = np.round(np.random.default_rng(1).normal(0, 3, 900), 1)
     row = row_of(logits)
     whole = replace(row, candidates=None, logits=all_of(logits).logits)
@@ -275,8 +274,8 @@ def test_more_alternatives_than_tokens_are_all_tokens() -> None:
 @pytest.mark.parametrize(
     "name", [name for name in SAMPLERS if name not in ("logit_bias", "penalties", "dry")]
 )
-def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None:
-    """A sampler that gives an answer on a part gives it for every rest that the part allows."""
+def test_hidden_logits_may_have_any_value_within_their_bounds(name: str) -> None:
+    """A result from the candidates must hold for all values of the hidden logits within their bounds."""
     options = {
         "top_n_sigma": {"top_n_sigma": 0.8}, "top_k": {"top_k": 3}, "typical_p": {"typical_p": 0.6},
         "top_p": {"top_p": 0.8}, "min_p": {"min_p": 0.1},
@@ -310,7 +309,7 @@ def test_what_is_not_listed_may_be_anything_within_its_bounds(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["top_p", "top_n_sigma"])
-def test_sums_over_all_tokens_say_little_about_those_that_a_mask_leaves(name: str) -> None:
+def test_sums_over_all_tokens_do_not_bound_masked_sums(name: str) -> None:
     for number in range(40):
         rng = np.random.default_rng(number)
         logits = rng.normal(0, 1, 600)
@@ -328,15 +327,15 @@ def test_sums_over_all_tokens_say_little_about_those_that_a_mask_leaves(name: st
     ("logits", "noise", "place"),
     [([3.0, 2.0], [0.0, 1.0], 1), ([10.0, -2.5], [0.0, 17.0], 1), ([10.0, -8.0], [0.0, 17.0], 0)],
 )
-def test_the_greatest_sum_wins_and_of_equals_the_lowest_id(
+def test_the_greatest_sum_wins_and_ties_go_to_the_lowest_id(
     logits: list[float], noise: list[float], place: int
 ) -> None:
-    """Ids 9 and 5; the last noise is nearly the most there is."""
+    """Ids 9 and 5; the last noise is close to the maximum."""
     rolled: Any = SimpleNamespace(gumbel=dict(zip((9, 5), noise, strict=True)).__getitem__)
     assert winner(Survivors([9, 5], logits), rolled) == place
 
 
-def test_candidates_that_a_backend_told_apart_by_more_digits_are_ordered_by_id() -> None:
+def test_candidates_equal_in_float32_are_ordered_by_id() -> None:
     row = row_of(np.array([3.0, 3.0]))
     assert row.candidates is not None
     turned = replace(row.candidates, ids=memoryview(np.array([1, 0], np.uint32).tobytes()).cast("I"))

@@ -1,4 +1,4 @@
-"""Survivors and their logits against llama.cpp's own samplers, in every order."""
+"""Survivors and their logits against llama.cpp's samplers, in every order."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ pytestmark = [
     pytest.mark.skipif(not find_spec("llama_cpp"), reason="no llama.cpp wheel: `make rivals`"),
 ]
 VOCAB_SIZE = 700
-# llama.cpp keeps tokens of -inf after top-n-sigma: its typical then is not a number, and its dynamic
-# temperature counts them.
+# llama.cpp keeps tokens of -inf after top-n-sigma: then its typical is NaN, and its dynamic temperature
+# counts them.
 AFTER_SIGMA = ("typical_p", "temperature")
 
 
 @dataclass
 class Llama:
-    """Its samplers, and a vocabulary for DRY."""
+    """llama.cpp's samplers, and a vocabulary for DRY."""
 
     api: Any
     vocab: Any
@@ -44,7 +44,7 @@ class Llama:
         return buffer.raw[:size]
 
     def left(self, logits: NDArray[np.float64], p: SamplingParams, history: list[int]) -> dict[int, float]:
-        """Token -> final logit."""
+        """Token id -> final logit."""
         api = self.api
         chain = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
         replaced = p.mirostat and "mirostat" not in p.order
@@ -101,7 +101,7 @@ def llama(shared: Path) -> Iterator[Llama]:
     model = api.llama_model_load_from_file(str(shared / "data/vocab/gpt-2.gguf").encode(), params)
     yield Llama(api, api.llama_model_get_vocab(model))
     api.llama_model_free(model)
-    # llama.cpp would call `silent` after it is gone.
+    # llama.cpp would call `silent` after its deallocation.
     api.llama_log_set(ctypes.cast(0, api.llama_log_callback), ctypes.c_void_p(0))
 
 
@@ -155,7 +155,7 @@ def compare(llama: Llama, logits: NDArray[np.float64], p: SamplingParams, histor
     return len(want)
 
 
-def test_chains_of_all_orders_leave_what_llama_cpp_leaves(llama: Llama) -> None:
+def test_survivors_equal_llama_cpps_in_every_order(llama: Llama) -> None:
     sizes = set[int]()
     for number in range(600):
         rng = random.Random(number)
@@ -166,7 +166,7 @@ def test_chains_of_all_orders_leave_what_llama_cpp_leaves(llama: Llama) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_mirostat_leaves_what_llama_cpp_leaves(llama: Llama, version: int) -> None:
+def test_mirostats_survivors_equal_llama_cpps(llama: Llama, version: int) -> None:
     sizes = set[int]()
     for number in range(80):
         rng = random.Random(number)
@@ -176,9 +176,9 @@ def test_mirostat_leaves_what_llama_cpp_leaves(llama: Llama, version: int) -> No
     assert len(sizes) > 20
 
 
-def test_dry_lowers_what_llama_cpp_lowers(llama: Llama) -> None:
-    """Over GPT-2's tokens, where breakers are characters that single tokens hold."""
-    words = [25, 198, 1, 262, 286, 290, 257, 284]  # : newline " the of and a to
+def test_dry_penalties_equal_llama_cpps(llama: Llama) -> None:
+    """With GPT-2's tokens, where a sequence breaker is a character within a token."""
+    words = [25, 198, 1, 262, 286, 290, 257, 284]  # newline " the of and a to
     assert {b":", b"\n", b'"'} <= {llama.text(i) for i in words}
     lowered = 0
     for number in range(60):

@@ -31,7 +31,7 @@ def texts(n: int) -> list[bytes]:
 
 
 def row_of(logits: F64, rng: np.random.Generator | None = None) -> OutputRow:
-    """What a device gives back, and no more: the largest logits, and sums as exact as float32 is."""
+    """A device's output row: the largest logits, and sums with float32 precision."""
     values = logits.astype(np.float32)
     order = np.lexsort((np.arange(len(values)), -values))[:CANDIDATES].astype(np.uint32)
     finite = values[np.isfinite(values)].astype(np.float64)
@@ -71,7 +71,7 @@ def packed(mask: Any) -> bytes | None:
 
 
 def left(logits: list[float], history: list[int] | None = None, **options: Any) -> dict[int, float]:
-    """Token -> final logit after one chain over all logits, without its draw."""
+    """Token id -> final logit after one chain over all logits, without a draw."""
     params = SamplingParams.from_options({**OFF, "seed": 1, **options})
     array = np.array(logits)
     case = Case(array, params, history or [], texts=texts(len(array)))
@@ -87,16 +87,16 @@ def left(logits: list[float], history: list[int] | None = None, **options: Any) 
 
 HALVES = [log(p) for p in (0.5, 0.25, 0.125, 0.0625, 0.0625)]
 NUCLEUS = [log(p) for p in (0.05, 0.4, 0.15, 0.3, 0.1)]
-# Entropy of 0.5, 0.2, 0.2, 0.1 is 1.2206 nats; surprises 0.693, 1.609, 1.609, 2.303: so 0.2 comes first, by
+# Entropy of 0.5, 0.2, 0.2, 0.1 is 1.2206 nats; surprisals 0.693, 1.609, 1.609, 2.303: so 0.2 comes first, by
 # distances 0.527, 0.389, 0.389, 1.082.
 TYPICAL = [log(p) for p in (0.5, 0.2, 0.2, 0.1)]
 EXAMPLES: list[tuple[list[float], dict[str, Any], set[int]]] = [
     (HALVES, {"top_k": 2}, {0, 1}),
-    ([1.0, 3.0, 3.0, 3.0], {"top_k": 2}, {1, 2}),  # of equals the lowest ids
+    ([1.0, 3.0, 3.0, 3.0], {"top_k": 2}, {1, 2}),  # the lowest ids of equal logits
     (NUCLEUS, {"top_p": 0.69}, {1, 3}),
     (NUCLEUS, {"top_p": 0.71}, {1, 3, 2}),
     (NUCLEUS, {"top_p": 0.0}, {1}),
-    ([0.0, 0.0], {"top_p": 0.5}, {0}),  # p is enough, and more than p for typical
+    ([0.0, 0.0], {"top_p": 0.5}, {0}),  # reaching p suffices; typical needs more than p
     ([0.0, 0.0], {"typical_p": 0.5}, {0, 1}),
     (NUCLEUS, {"top_p": 0.1, "min_keep": 3}, {1, 3, 2}),
     (HALVES, {"min_p": 0.24}, {0, 1, 2}),
@@ -110,12 +110,12 @@ EXAMPLES: list[tuple[list[float], dict[str, Any], set[int]]] = [
     ([0.0, 2.0, 4.0], {"top_n_sigma": 1.5}, {1, 2}),
     (HALVES, {"xtc_probability": 1.0, "xtc_threshold": 0.12}, {2, 3, 4}),
     (HALVES, {"xtc_probability": 1.0, "xtc_threshold": 0.12, "min_keep": 4}, {0, 1, 2, 3, 4}),
-    (HALVES, {"xtc_probability": 1.0, "xtc_threshold": 0.4}, {0, 1, 2, 3, 4}),  # one alone stays
+    (HALVES, {"xtc_probability": 1.0, "xtc_threshold": 0.4}, {0, 1, 2, 3, 4}),  # keeps a single token
     (HALVES, {"xtc_probability": 0.0, "xtc_threshold": 0.1}, {0, 1, 2, 3, 4}),
     (HALVES, {"logit_bias": {0: False, 4: -inf}}, {1, 2, 3}),
     (HALVES, {"temperature": 0.0}, {0}),
     ([3.0, 5.0, 5.0], {"temperature": 0.0}, {1}),
-    # After a temperature of 0.5, probabilities are as 16 : 4 : 1 : 0.25 : 0.25, and 0.744 is the first.
+    # After a temperature of 0.5, probabilities are 16 : 4 : 1 : 0.25 : 0.25, the first one 0.744.
     (HALVES, {"temperature": 0.5, "top_p": 0.7}, {0, 1}),
     (HALVES, {"temperature": 0.5, "top_p": 0.7, "order": "temperature-first"}, {0}),
     (HALVES, {"order": ["xtc", "top_k"], "xtc_probability": 1, "xtc_threshold": 0.2, "top_k": 1}, {1}),
@@ -148,7 +148,7 @@ def test_logits_of_a_worked_example(options: dict[str, Any], want: list[float]) 
     assert [found[i] for i in range(3)] == pytest.approx(want)
 
 
-# "a b c c b c y a b c" is llama.cpp's own example: c would make 4 of 3 repeated, y 3 of 2, b 2 of 1.
+# "a b c c b c y a b c" is llama.cpp's example: c would extend a repeat of 3 to 4, y of 2 to 3, b of 1 to 2.
 A, B, C, Y, STOP = 0, 1, 3, 7, 4
 STORY = [A, B, C, C, B, C, Y, A, B, C]
 
@@ -162,7 +162,7 @@ STORY = [A, B, C, C, B, C, Y, A, B, C]
         (STORY, {"dry_multiplier": 0.5, "dry_base": 3.0}, {C: 1.5, Y: 0.5}),
         (STORY, {"dry_penalty_last_n": 6}, {Y: 1.0}),
         (STORY, {"dry_penalty_last_n": 2}, {}),
-    ([A] * 500, {"dry_penalty_last_n": -1, "dry_base": 100.0}, {A: 100.0**19}),  # as far as float32 goes
+    ([A] * 500, {"dry_penalty_last_n": -1, "dry_base": 100.0}, {A: 100.0**19}),  # up to the float32 maximum
     ([], {"dry_allowed_length": 0}, {}),
         ([A, B, C, C, B, C, Y, STOP, A, B, C], {"dry_penalty_last_n": -1}, {C: 1.75, Y: 1.0}),
         ([A, B, C, C, Y, A, STOP, B, C], {}, {C: 1.0}),
@@ -180,7 +180,7 @@ def test_dry_on_a_worked_example(history: list[int], options: dict[str, Any], wa
 
 
 def test_dynamic_temperature_of_a_worked_example() -> None:
-    """Of four tokens 0.5, 0.25, 0.125, 0.125 the entropy is 1.75 bits of 2 possible."""
+    """Probabilities 0.5, 0.25, 0.125, 0.125 have an entropy of 1.75 bits of 2 possible."""
     logits = [log(p) for p in (0.5, 0.25, 0.125, 0.125)]
     found = left(logits, temperature=1.0, dynatemp_range=0.5, dynatemp_exponent=2.0)
     assert found[0] == pytest.approx(logits[0] / (0.5 + 1.0 * (1.75 / 2) ** 2), rel=1e-6)
@@ -189,12 +189,12 @@ def test_dynamic_temperature_of_a_worked_example() -> None:
 
 
 def random_params(rng: random.Random, order: list[str], vocab_size: int) -> SamplingParams:
-    """Every option off or at a random value; shares have random digits, so that no sum meets them exactly."""
+    """Each option disabled or random; shares have random digits, so that no sum equals them exactly."""
 
     def maybe(value: Any, off: Any) -> Any:
         return value if rng.random() < 0.6 else off
 
-    wide = rng.random() < 0.3  # nothing bounds the tokens but what is drawn now
+    wide = rng.random() < 0.3  # no sampler bounds the survivors
     ids = rng.sample(range(vocab_size), min(4, vocab_size - 1))
     return SamplingParams.from_options(
         {
@@ -239,7 +239,7 @@ def random_case(number: int, sizes: list[int]) -> Case:
     n = rng.choice(sizes)
     logits = arrays.normal(0, rng.choice([0.5, 3, 8]), n) + rng.choice([0, 0, 30, -400])
     if rng.random() < 0.4:
-        logits = np.round(logits, rng.choice([0, 1]))  # so that some are equal
+        logits = np.round(logits, rng.choice([0, 1]))  # some are equal
     if rng.random() < 0.1:
         logits[arrays.integers(0, n, n // 3)] = -np.inf
         logits[arrays.integers(0, n)] = 1.0
@@ -271,7 +271,7 @@ def expected(case: Case) -> int | str:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("n_cases", share_of([900, 2500]))
-def test_draws_are_the_oracles_for_all_orders_and_options(n_cases: int) -> None:
+def test_draws_equal_the_oracles_for_all_orders_and_options(n_cases: int) -> None:
     seen = Counter[bool]()
     for number in range(n_cases):
         case = random_case(number, [2, 3, 8, 40, 400])
@@ -283,7 +283,7 @@ def test_draws_are_the_oracles_for_all_orders_and_options(n_cases: int) -> None:
 
 
 @pytest.mark.conformance
-def test_survivors_and_their_logits_are_the_oracles() -> None:
+def test_survivors_and_their_logits_equal_the_oracles() -> None:
     for number in range(1500):
         case = random_case(10_000 + number, [3, 30, 300])
         sampler = sampler_of(case)
@@ -298,19 +298,19 @@ def test_survivors_and_their_logits_are_the_oracles() -> None:
             del (
                 survivors.ids[1:],
                 survivors.logits[1:],
-            )  # samplers that greedy passes over leave the same first token
+            )  # samplers that greedy skips leave the same first token
             want = np.where(np.arange(len(want)) == np.argmax(want), want, -np.inf)
         assert sorted(survivors.ids) == np.flatnonzero(np.isfinite(want)).tolist(), case.params
         if not case.params.is_greedy:
             np.testing.assert_allclose(survivors.logits, want[survivors.ids], rtol=1e-6, atol=1e-9)
         keys = [(-logit, i) for logit, i in zip(survivors.logits, survivors.ids, strict=True)]
-        assert keys == sorted(keys), "likeliest first, of equals the lowest id"
+        assert keys == sorted(keys), "survivors are not by falling logit, then rising id"
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("n_cases", share_of([500, 1600]))
-def test_candidates_give_the_very_token_of_all_logits_or_ask_for_them(n_cases: int) -> None:
-    """The same token, however the device's sums are rounded; and mostly an answer."""
+def test_candidates_give_the_token_of_all_logits_or_request_them(n_cases: int) -> None:
+    """Equal tokens for any rounding of the device's sums; mostly without a request for all logits."""
     seen = Counter[str]()
     for number in range(n_cases):
         case = random_case(20_000 + number, [20, 256, 257, 600, 1500])
@@ -326,7 +326,7 @@ def test_candidates_give_the_very_token_of_all_logits_or_ask_for_them(n_cases: i
     assert seen["asked"] > n_cases // 16, seen
 
 
-def test_candidates_and_all_logits_together_never_ask() -> None:
+def test_candidates_with_all_logits_never_request_more() -> None:
     for number in range(150):
         case = random_case(30_000 + number, [600, 5000])
         both = replace(Scores.of_row(row_of(case.logits)), logits=all_of(case.logits).logits)

@@ -1,4 +1,6 @@
-"""Sampling options: checked, named, never dropped in silence; which of them a device's chain serves."""
+"""Sampling options: validated, named, never dropped in silence; the options that a device's chain
+supports.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from camelid.requests.options import check_names
 from camelid.sampling.options import SamplingOptions
 from camelid.sampling.params import CHECKS, DEFAULT_ORDER, ORDERS, SamplingParams
 
-# common/common.h of llama.cpp, by its names there.
+# llama.cpp's common/common.h, by its names.
 LLAMA_CPP = {
     "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "typ_p": 1.0, "top_n_sigma": -1.0,
     "xtc_probability": 0.0, "xtc_threshold": 0.1, "penalty_last_n": 64, "penalty_repeat": 1.0,
@@ -34,18 +36,18 @@ def made(**options: object) -> SamplingParams:
     return SamplingParams.from_options(options)
 
 
-def test_defaults_are_llama_cpps() -> None:
+def test_defaults_equal_llama_cpps() -> None:
     params = SamplingParams()
     assert {name: getattr(params, OURS.get(name, name)) for name in LLAMA_CPP} == LLAMA_CPP
 
 
-def test_every_option_has_a_field_a_check_and_a_name_that_callers_see() -> None:
+def test_every_option_has_a_field_a_check_and_a_public_name() -> None:
     names = {field.name for field in fields(SamplingParams)}
     assert names == CHECKS.keys() == set(SamplingOptions.__annotations__) == set(SamplingParams.names())
 
 
 @pytest.mark.parametrize("name", ["top_kk", "n"])
-def test_option_that_is_not_there_is_refused_and_the_known_are_named(name: str) -> None:
+def test_unknown_option_is_refused_with_the_known_names(name: str) -> None:
     with pytest.raises(RequestError, match=rf"'{name}' is .*; known: .*temperature, .*seed") as caught:
         check_names({"temperature": 1.0, name: 1})
     assert caught.value.field == name
@@ -85,14 +87,14 @@ WRONG: dict[str, tuple[object, ...]] = {
 WRONG["order"] = WRONG["order"][1:]
 
 
-def test_every_option_has_wrong_values_here() -> None:
+def test_every_option_has_invalid_cases() -> None:
     assert WRONG.keys() == CHECKS.keys()
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
 )
-def test_value_out_of_range_is_refused_with_what_was_found(name: str, value: Any) -> None:
+def test_value_out_of_range_is_refused_and_stated(name: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"^{name} is .*, expected") as caught:
         SamplingParams.from_options({name: value})
     assert caught.value.field == name
@@ -117,7 +119,7 @@ def test_value_out_of_range_is_refused_with_what_was_found(name: str, value: Any
         ("seed", None, None), ("seed", 2**64 - 1, 2**64 - 1),
     ],
 )  # fmt: skip
-def test_good_values_are_kept_in_one_form(name: str, value: object, kept: object) -> None:
+def test_valid_values_are_normalized(name: str, value: object, kept: object) -> None:
     assert getattr(made(**{name: value}), name) == kept
 
 
@@ -126,7 +128,7 @@ def test_fields_set_directly_are_checked_too() -> None:
         SamplingParams(top_k=-5)
 
 
-def test_fields_set_directly_are_kept_in_the_same_form() -> None:
+def test_fields_set_directly_are_normalized() -> None:
     given: dict[str, Any] = {"order": "temperature-first", "logit_bias": {5: 1}, "logprobs": True}
     assert SamplingParams(**given) == made(**given)
     assert SamplingParams(**given).chain == made(**given).chain
@@ -166,7 +168,7 @@ CHAINS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-# Other spellings that llama.cpp's --samplers takes, and one with a dash and capitals.
+# Other spellings that llama.cpp's --samplers accepts, and one with a dash and capitals.
 SPELLINGS = {
     "typ_p": "typical_p", "typ": "typical_p", "typical": "typical_p", "typp": "typical_p",
     "temp": "temperature", "nucleus": "top_p", "topk": "top_k", "topp": "top_p", "minp": "min_p",
@@ -180,7 +182,7 @@ def test_samplers_have_several_spellings(word: str) -> None:
 
 
 @pytest.mark.parametrize(("options", "chain"), CHAINS)
-def test_chain_has_what_does_something_in_order(options: dict[str, Any], chain: tuple[str, ...]) -> None:
+def test_chain_has_active_samplers_in_order(options: dict[str, Any], chain: tuple[str, ...]) -> None:
     assert made(**options).chain == chain
 
 
@@ -212,7 +214,7 @@ DEVICE: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
 
 
 @pytest.mark.parametrize(("options", "words"), DEVICE)
-def test_words_are_the_devices_chain_or_greedy_where_the_host_draws(
+def test_words_encode_the_devices_chain_or_greedy_for_host_sampling(
     options: dict[str, Any], words: dict[str, Any] | None
 ) -> None:
     params = made(seed=2**40 + 3, **options)
@@ -234,7 +236,7 @@ def test_words_are_the_devices_chain_or_greedy_where_the_host_draws(
         ({"order": ["xtc"], "xtc_probability": 0.5}, False), ({"order": ["mirostat"], "mirostat": 2}, False),
     ],
 )  # fmt: skip
-def test_a_chain_of_tokens_each_by_itself_is_known(options: dict[str, Any], is_pointwise: bool) -> None:
+def test_a_per_token_chain_is_recognised(options: dict[str, Any], is_pointwise: bool) -> None:
     assert made(**options).is_pointwise == is_pointwise
 
 
@@ -254,7 +256,7 @@ def test_a_file_recommends_every_option_that_llama_cpp_reads() -> None:
     for name, value in stated.items():
         if name not in ("top_k", "sequence"):
             assert getattr(params, OURS.get(name, name)) == value
-    assert params.top_k == 3, "what is given comes first"
+    assert params.top_k == 3, "explicit options take precedence"
     assert file_defaults(header()) == {}
 
 
@@ -263,7 +265,7 @@ def test_a_recommendation_of_another_type_breaks_the_format() -> None:
         file_defaults(header(top_k=1.5))
 
 
-def test_a_recommendation_that_cannot_be_names_the_way_out() -> None:
+def test_an_invalid_recommendation_names_the_way_out() -> None:
     defaults = file_defaults(header(sequence="top_k;infill"))
     with pytest.raises(
         RequestError, match=r"file recommends .*'top_k;infill'.*; set this option in the request"

@@ -1,4 +1,4 @@
-"""What is known of the tokens that a device did not list: it must hold for whatever they are."""
+"""Bounds on the tokens outside a device's candidates: they must hold for all possible values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from camelid.sampling.survivors import LogitChange, NeedsAllLogits, Survivors, U
 
 
 def test_a_token_no_better_than_the_bound_is_not_surely_ahead() -> None:
-    """One that is not listed may equal it and have a lower id."""
+    """A hidden token may equal the bound and have a lower id."""
     rest = UnlistedTokens(1, 2.0, 0.0, 2.0)
     assert Survivors([5, 9], [3.0, 2.0], rest).n_certain == 1
     assert Survivors([5, 9], [3.0, 2.0], rest).count(2.1) == 1
@@ -35,8 +35,8 @@ def some_change(rng: np.random.Generator) -> LogitChange:
 
 
 @pytest.mark.parametrize("n", [1, 4, 40])
-def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
-    """Changes to tokens that nobody sees, and temperatures; the sums are exact, so that no slack helps."""
+def test_bounds_hold_for_all_hidden_logits(n: int) -> None:
+    """Changes to hidden tokens, and temperatures; the sums are exact, so no slack hides an error."""
     for number in range(300):
         rng = np.random.default_rng(number)
         hidden = rng.normal(0, 3, n)
@@ -53,7 +53,7 @@ def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
                     change(float(hidden[i])) for i, change in zip(places, changes, strict=False)
                 ]
                 rest = rest.altered(changes)
-                assert rest.deviation is None, "it is another one now"
+                assert rest.deviation is None, "the deviation of changed logits is unknown"
             assert hidden.max() <= rest.bound + 1e-9
             mass = np.exp(hidden).sum()
             assert np.exp(rest.low) <= mass * (1 + 1e-6) + 1e-9
@@ -65,7 +65,7 @@ def test_bounds_hold_for_whatever_is_hidden(n: int) -> None:
     [(2, 1, 1, 3, True), (2, 1, 1, 0.5, False), (0.5, 2, -1, 4, True), (0.5, 2, 1, 4, False),
      (1, 0.5, 1, -1, True), (1, 1, 0, 3, False)],
 )  # fmt: skip
-def test_a_change_that_raises_some_logit_is_known(
+def test_a_change_that_raises_a_logit_is_recognised(
     above: float, below: float, less: float, bound: float, raises: bool
 ) -> None:
     assert may_raise(lambda x: x * (above if x > 0 else below) - less, bound) == raises

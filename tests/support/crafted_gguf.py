@@ -1,4 +1,4 @@
-"""GGUF files made by hand, byte by byte, so that each of them can be wrong in one place."""
+"""GGUF files written byte by byte, so that a test can damage one field."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def file(entries: list[bytes], tensors: list[bytes], data: bytes = b"", **counts
 
 
 def parse(data: bytes, size: int | None = None) -> Gguf:
-    """Parse `data` as the start of a file of `size` bytes; whatever lies beyond it reads as zeros."""
+    """Parses `data` as the start of a file of `size` bytes; all later bytes are zeros."""
     size = len(data) if size is None else size
     steps = read_gguf(size, path="m.gguf")
     try:

@@ -1,4 +1,4 @@
-"""cria as its publisher would lay it out for Hugging Face: safetensors, config.json and tokenizer.json."""
+"""cria as a Hugging Face folder: safetensors, config.json and tokenizer.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROL, USER_DEFINED = 3, 4
 
 
 def write_cria_hf(folder: Path) -> Path:
-    """The directory, in float32."""
+    """Writes the folder in float32."""
     reader = gguf.GGUFReader(CRIA)
     facts: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
     folder.mkdir(parents=True)

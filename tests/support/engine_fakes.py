@@ -1,4 +1,4 @@
-"""Engines over `HashBackend`, whose "model" is a hash of the tokens that its memory really holds."""
+"""Engines over `HashBackend`, whose "model" hashes the tokens that its memory holds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STATES = (
     StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS),
 )
 GREEDY = SamplingParams(temperature=0.0, seed=0)
-# Logits of any row: its likeliest token has 0, each next id, round the vocabulary, FALL less.
+# A row's logits: 0 for its likeliest token, then FALL less for each following id, wrapping at VOCAB.
 FALL = 0.25
 FALLING: memoryview[Any] = memoryview(array("f", [-FALL * (i % VOCAB) for i in range(2 * VOCAB)]))
 
@@ -75,17 +75,17 @@ def expected_ids(prompt: Sequence[int], n: int) -> list[int]:
 
 @dataclass
 class HashBackend(NullBackend):
-    """The shadow of a device as a backend; keeps every step. `faults` maps a step to what goes wrong.
+    """A shadow device as a backend that records every step. The `faults` fields map a step to its exception.
 
-    With `late`, steps take effect late. A step whose read fails leaves poison where it wrote.
+    With `late`, steps take effect late. A step whose read fails leaves poison in the units it wrote.
     """
 
     depth: int = 2
     late: Random | None = None
-    eos_after: dict[int, int] = field(default_factory=dict)  # first token -> position where EOS comes
+    eos_after: dict[int, int] = field(default_factory=dict)  # first token -> position of an EOS
     run_faults: dict[int, Exception] = field(default_factory=dict)
     read_faults: dict[int, Exception] = field(default_factory=dict)
-    statuses: dict[int, str] = field(default_factory=dict)  # position -> status, in prompts that begin with 7
+    statuses: dict[int, str] = field(default_factory=dict)  # position -> status, if a prompt begins with 7
     steps: list[Step] = field(default_factory=list)
     entries: list[str] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
@@ -180,7 +180,7 @@ def make_plans(entry: str, limits: Limits, states: Sequence[StateSpec], buckets:
 
 
 class ShortSteps:
-    """A clock by which a step is so short that many run ahead."""
+    """A clock that makes steps look short, so that the engine runs many ahead."""
 
     def __init__(self) -> None:
         self._looks = count()
@@ -199,7 +199,7 @@ async def make_engine(
     max_in_flight: int | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> StepEngine:
-    """An engine over one paged group and the ring, with the programs for plain requests."""
+    """An engine over one paged group and the ring, with the programs of plain requests."""
     limits = Limits(chunk, parallel, context)
     return await open_engine(
         backend,
@@ -222,7 +222,7 @@ async def open_engine(
     entries: Collection[str] = tuple(ENTRIES),
     clock: Callable[[], float] = perf_counter,
 ) -> StepEngine:
-    """An engine over any groups of state."""
+    """An engine over any state groups."""
     depth = check_depth(max_in_flight, backend.capabilities())
     state = KVCacheManager(
         states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,

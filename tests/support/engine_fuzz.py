@@ -2,7 +2,7 @@
 
 `python -m tests.support.engine_fuzz --n 10000` runs 10,000 scenarios.
 
-Each scenario is drawn from a seed that is printed when it fails, after it was shrunk to few actions.
+Each scenario is drawn from a seed. A failing scenario is shrunk to few actions and printed with its seed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from time import perf_counter
 from tests.support.engine_scenario import Ask, Config, Scenario, draw_scenario
 from tests.support.engine_world import World
 
-MAX_SECONDS = 5.0  # of one scenario, which takes some milliseconds
-MAX_TRIALS = 300  # to make a failure smaller
+MAX_SECONDS = 5.0  # limit of one scenario, which needs milliseconds
+MAX_TRIALS = 300  # limit of the search for a smaller failure
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A scenario that went wrong, and how."""
+    """A scenario that failed, with its error."""
 
     scenario: Scenario
     error: Exception
@@ -39,7 +39,7 @@ async def _bounded(scenario: Scenario) -> Counter[str]:
 
 
 def attempt(scenario: Scenario) -> Counter[str] | Failure:
-    """What happened in it, or how it failed."""
+    """Runs a scenario. Returns its event counts, or its failure."""
     try:
         return asyncio.run(_bounded(scenario))
     except Exception as error:
@@ -47,7 +47,7 @@ def attempt(scenario: Scenario) -> Counter[str] | Failure:
 
 
 def shrunk(failure: Failure) -> Failure:
-    """The same kind of failure with fewer actions, plainer requests and a plainer engine."""
+    """A failure of the same kind with fewer actions, plainer requests and a plainer engine."""
     trials = MAX_TRIALS
     progress = True
     while progress and trials > 0:
@@ -64,7 +64,7 @@ def shrunk(failure: Failure) -> Failure:
 
 
 def simpler(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios one step simpler, the boldest first."""
+    """Scenarios one step simpler, the largest simplification first."""
     actions = scenario.actions
     size = len(actions) // 2
     while size:
@@ -99,12 +99,12 @@ def plainer_configs(config: Config) -> Iterator[Config]:
 
 
 def fuzz(seeds: Iterable[int]) -> tuple[Counter[str], Failure | None]:
-    """What happened in all scenarios up to the first failure."""
+    """Event counts of all scenarios up to the first failure, and that failure."""
     seen: Counter[str] = Counter()
     for seed in seeds:
         outcome = attempt(draw_scenario(seed))
         if isinstance(outcome, Failure):
-            print(f"seed {seed} failed; making it smaller", file=sys.stderr)
+            print(f"seed {seed} failed; shrinking", file=sys.stderr)
             return seen, shrunk(outcome)
         seen += outcome
         seen["scenarios"] += 1
@@ -113,8 +113,8 @@ def fuzz(seeds: Iterable[int]) -> tuple[Counter[str], Failure | None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=10_000, help="scenarios")
-    parser.add_argument("--seed", type=int, default=0, help="of the first; each next has one more")
+    parser.add_argument("--n", type=int, default=10_000, help="number of scenarios")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first scenario, counting up")
     options = parser.parse_args()
     start = perf_counter()
     seen, failure = fuzz(range(options.seed, options.seed + options.n))

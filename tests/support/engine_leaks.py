@@ -1,4 +1,4 @@
-"""What an idle engine must have given back."""
+"""Units that an idle engine failed to free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from camelid.engine.kv_cache import KVCacheManager
 
 
 def leaks(engine: StepEngine) -> Iterator[str]:
-    """What is wrong where no request is left: free + cached units must be all units, in every group."""
+    """Errors of an idle engine: in every group, free and cached units together must be all units."""
     counters = engine.counters
     if counters.steps_submitted != counters.steps_retired:
         yield f"{counters.steps_submitted} steps submitted, {counters.steps_retired} retired"
@@ -21,16 +21,16 @@ def leaks(engine: StepEngine) -> Iterator[str]:
 
 
 def _units(state: KVCacheManager) -> Iterator[str]:
-    """Pools by group, and the prefix cache: it names each unit that is kept for it, and no other."""
+    """Errors of each group's pool and of the prefix cache, which must list exactly the cached units."""
     if state.n_free_allocations != state.n_sequences:
         yield f"{state.n_sequences - state.n_free_allocations} allocations are held"
-    named = state._reuse._cache._holders
+    named = state._reuse._cache._entries
     for group, pool in state._pools.items():
-        idle = set(pool._idle)
+        idle = set(pool._evictable)
         if len(pool._free) + len(idle) != pool.n_units or set(pool._free) & idle:
             yield f"{group}: {len(pool._free)} free + {len(idle)} cached units of {pool.n_units}"
-        if any(pool._references):
-            yield f"{group}: nobody is left, and units are held"
+        if any(pool._ref_counts):
+            yield f"{group}: units are held without a sequence"
         known = {unit for name, unit in named if name == group}
         if known != idle:
             yield f"{group}: units {sorted(known ^ idle)} are cached or known to the cache, not both"

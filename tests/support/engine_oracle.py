@@ -1,4 +1,4 @@
-"""What a request of the engine's fuzz must answer, computed from its prompt alone."""
+"""Expected answers of the engine's fuzz, computed from the prompts alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camelid.sampling.params import SamplingParams
 
 @dataclass
 class EveryNth:
-    """A grammar: each token is divisible by `n`."""
+    """A grammar that allows token ids divisible by `n`."""
 
     n: int
     is_finished: bool = False
@@ -32,7 +32,7 @@ class EveryNth:
 
 @dataclass
 class Guesses:
-    """A proposer that knows the model, and spoils a quarter of what it knows."""
+    """A draft proposer that knows the model and corrupts a quarter of its drafts."""
 
     states: Sequence[StateSpec]
     ask: Ask
@@ -56,15 +56,16 @@ def likeliest(states: Sequence[StateSpec], token_ids: Sequence[int]) -> int:
 
 
 def biased(best: int, biases: Sequence[tuple[int, float]]) -> int:
-    """The likeliest token after biases, where each logit is FALL below that of the id before."""
+    """The likeliest token after biases; each logit is FALL below the logit of the previous id."""
     levels = {best: 0.0} | {i: bias - FALL * ((i - best) % VOCAB) for i, bias in biases}
     return max(sorted(levels), key=levels.__getitem__)
 
 
 @dataclass
 class Oracle:
-    """The answer to one request in a context of so many tokens. `choices` says from which token of the
-    answer on a fork draws with which choice."""
+    """The answer to one request within a context length. `choices` maps an answer index to the choice with
+    which a fork draws from there on.
+    """
 
     states: Sequence[StateSpec]
     ask: Ask
@@ -72,7 +73,7 @@ class Oracle:
     choices: tuple[tuple[int, int], ...] = ((0, 0),)
 
     def answer(self) -> list[int]:
-        """All ids, an end token or not."""
+        """All ids of the answer, ignoring end tokens."""
         return list(self._ids())
 
     def _ids(self) -> Iterator[int]:
@@ -87,7 +88,7 @@ class Oracle:
             yield token_ids[-1]
 
     def _shift(self, token_ids: list[int]) -> int:
-        """Drops half of what follows the kept tokens; how many."""
+        """Drops the older half of the tokens after the kept prefix. Returns the number dropped."""
         keep = min(self.ask.n_keep, len(token_ids) - 2)
         n = max((len(token_ids) - keep) // 2, 1)
         del token_ids[keep : keep + n]
@@ -106,6 +107,6 @@ class Oracle:
 
 
 def until(token_ids: Sequence[int], eos_ids: frozenset[int]) -> list[int]:
-    """The answer before an end token."""
+    """The answer before its first end token."""
     end = next((i for i, token_id in enumerate(token_ids) if token_id in eos_ids), len(token_ids))
     return list(token_ids[:end])

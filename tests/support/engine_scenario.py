@@ -1,4 +1,4 @@
-"""What the engine's fuzz does: a configuration and a list of actions, drawn from a seed and printable."""
+"""Scenarios of the engine's fuzz: a configuration and actions, drawn from a seed and printable."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ MODELS = (
     ("recurrent", "tokens"),
     ("kv", "window", "recurrent", "tokens"),
 )
-STEMS = 4  # beginnings that prompts share
+STEMS = 4  # prompt beginnings that requests share
 PENALTIES = {"repeat_penalty": 1.25, "repeat_last_n": 8}
-# More than a device takes, and large: the winner is often not among a row's candidates.
+# More biases than a device accepts, and large ones: the winner is often outside a row's candidates.
 BIASES = tuple((50 * i, 10.0 + 12 * (i % 7)) for i in range(20))
-# How a request draws, besides its seed. The host draws for those in HOSTED.
+# Sampling options without a seed. The host samples for the names in HOSTED.
 SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "drawn": {"temperature": 0.75},
@@ -45,12 +45,12 @@ SAMPLINGS: Mapping[str, Mapping[str, Any]] = {
     "many biases": {"temperature": 0.0, "logit_bias": BIASES},
 }
 HOSTED = {"hosted", "many biases"}
-FALTERING = 20  # seeds of proposers that are multiples of this
+FALTERING = 20  # proposers whose seed is a multiple of this fail after a while
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One engine: its model's groups, its bounds, how late its device is."""
+    """One engine: its model's groups, its bounds, and the delay of its device."""
 
     model: tuple[str, ...] = ("kv", "tokens")
     context: int = 48
@@ -72,21 +72,21 @@ class Config:
 
     @property
     def most_rows(self) -> int:
-        """Of one request."""
+        """Most state rows of one request."""
         return min(self.context, self.n_pages * PAGE_ROWS) if "kv" in self.model else self.context
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """One request. `ends_at` makes the token that comes there (from 0) an end token."""
+    """One request. `ends_at` makes the answer's token at that index an end token."""
 
     prompt: tuple[int, ...]
     max_tokens: int = 8
     ends_at: int | None = None
     sampling: str = "greedy"
     seed: int = 0
-    guided: int = 0  # a grammar that allows every so-manieth token
-    guesses: int | None = None  # seed of a proposer that is often right; FALTERING ones fail after a while
+    guided: int = 0  # a grammar that allows multiples of this id
+    guesses: int | None = None  # seed of a mostly correct proposer; multiples of FALTERING fail after a while
     all_logits: bool = False
     overflow: Overflow = "error"
     n_keep: int = 0
@@ -107,13 +107,13 @@ class Ask:
 
     @property
     def is_hosted(self) -> bool:
-        """The host draws, or the device draws the likeliest token in a program that gives more back."""
+        """True if the host samples, or the device draws greedily in a program with further outputs."""
         return self.guided > 0 or self.sampling in HOSTED
 
 
 @dataclass(frozen=True)
 class Action:
-    """`verb` on live request number `at`, modulo how many there are."""
+    """`verb` on live request number `at`, modulo the number of live requests."""
 
     verb: str
     at: int = 0
@@ -127,7 +127,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What one engine goes through."""
+    """All that one engine runs."""
 
     config: Config
     actions: tuple[Action, ...]
@@ -138,7 +138,7 @@ class Scenario:
 
 
 def changed(value: Config | Ask) -> str:
-    """The fields that are not as by default."""
+    """The fields that differ from their defaults."""
     named = ((f.name, getattr(value, f.name), f.default) for f in fields(value))
     return " ".join(f"{n}={v!r}" for n, v, default in named if default is MISSING or v != default)
 
@@ -160,7 +160,7 @@ def draw_config(draw: Random) -> Config:
 
 
 def draw_prompt(draw: Random, n: int) -> tuple[int, ...]:
-    """Often the beginning of a stem, and a tail of its own."""
+    """Mostly the beginning of a stem followed by a tail of its own."""
     stem, shared = draw.randrange(STEMS), draw.choice((0, n // 2, n - 1, n))
     beginning = [1 + (stem * 251 + i * i * 17) % (VOCAB - 1) for i in range(shared)]
     return (*beginning, *(draw.randrange(1, VOCAB) for _ in range(n - shared)))
@@ -177,7 +177,7 @@ def draw_ask(draw: Random, config: Config) -> Ask:
 
 
 def fitted(ask: Ask, config: Config) -> Ask:
-    """Without what the engine refuses."""
+    """The request without options that the engine refuses."""
     if ask.all_logits:
         return Ask(prompt=ask.prompt, all_logits=True)
     if ask.guided:
@@ -210,7 +210,7 @@ OPTIONS: tuple[tuple[float, Change], ...] = (
     (0.1, lambda ask, draw: replace(ask, salt="other")),
     (0.05, lambda ask, draw: replace(ask, all_logits=True)),
 )
-# Verbs besides submit, each with how often it comes.
+# Verbs besides submit, with their weights.
 VERBS = {
     "step": 30, "read": 20, "gather": 8, "finish": 8, "cancel": 6, "close": 5, "drop": 6, "interrupt": 4,
     "fork": 10, "again": 8, "tick": 6, "export": 3, "restore": 3, "crowd": 4, "lose": 1,

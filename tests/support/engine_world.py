@@ -1,4 +1,4 @@
-"""An engine over the shadow of a device, and the live requests of one fuzz scenario, each with its oracle."""
+"""An engine over a shadow device, with the live requests of one fuzz scenario and their oracles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_ENGINE = {
 
 @dataclass
 class Live:
-    """A request: what it must answer, what came so far, when it was submitted."""
+    """A live request: its expected answer, its events so far, and its submission time."""
 
     stream: Stream
     oracle: Oracle
@@ -54,7 +54,7 @@ class Live:
 
 
 class World:
-    """Runs one scenario. `seen` counts what happened, `now` is the engine's clock."""
+    """Runs one scenario. `seen` counts events, `now` is the engine's clock."""
 
     engine: StepEngine
 
@@ -65,7 +65,7 @@ class World:
         self.lives: list[Live] = []
         self.saved: list[tuple[tuple[int, ...], ExportedState]] = []
         self.seen: Counter[str] = Counter()
-        self.is_faulty = False  # something was made to fail, so that requests may
+        self.is_faulty = False  # a fault was injected, so requests may fail
         self.now = 1.0
 
     async def run(self, scenario: Scenario) -> Counter[str]:
@@ -123,7 +123,7 @@ class World:
             await self.engine.step()
 
     async def _read(self, live: Live, n: int) -> None:
-        """The next `n` events; a request that failed is over."""
+        """Reads the next `n` events; drops a failed request."""
         try:
             for _ in range(n):
                 event = await anext(live.stream)
@@ -132,7 +132,7 @@ class World:
         except StopAsyncIteration:
             self._ended(live)
         except BackendError:
-            assert self.is_faulty, "nothing was made to fail"
+            assert self.is_faulty, "a request failed without an injected fault"
             self.seen["failed"] += not live.is_over
             live.is_over = True
 
@@ -146,10 +146,10 @@ class World:
             self._check_logits(live)
         if done.finish_reason == "timeout":
             bounds = [s for s in (live.ask.timeout_s, live.ask.queue_timeout_s) if s is not None]
-            assert bounds, "it has no bound"
-            assert self.now >= live.since + min(bounds), "it had time left"
+            assert bounds, "a request without a timeout timed out"
+            assert self.now >= live.since + min(bounds), "a request timed out early"
             if live.ask.timeout_s is None or self.now < live.since + live.ask.timeout_s:
-                assert not done.timings.n_steps, "it was no longer in the queue"
+                assert not done.timings.n_steps, "a running request timed out in the queue"
 
     def _check_logits(self, live: Live) -> None:
         if not live.ask.all_logits:
@@ -175,7 +175,7 @@ class World:
         self.lives.remove(live)
 
     async def _interrupt(self, live: Live, n: int) -> None:
-        """A task that reads is cancelled after some turns of the loop."""
+        """Cancels a reading task after some turns of the event loop."""
         task = asyncio.create_task(self._finish(live, 1))
         for _ in range(n):
             await asyncio.sleep(0)
@@ -184,7 +184,7 @@ class World:
         assert task.cancelled() or not task.exception(), task.exception()
 
     async def _fork(self, live: Live, n: int) -> None:
-        """Another stream with choice `n`, from where the first one is; it has one token at least."""
+        """Forks a request that has at least one token, with choice `n`."""
         await self._read(live, 1)
         try:
             stream = await self.engine.fork(live.stream.id, choice=n)
@@ -197,7 +197,7 @@ class World:
         self.lives.append(Live(stream, oracle, live.eos_ids, want, list(begun), since=self.now))
 
     async def _again(self, live: Live, n: int) -> None:
-        """The next turn of a conversation: what was said and answered, or most of it, and `n` tokens more."""
+        """Submits the next turn of a conversation: most or all of the tokens so far, and `n` more."""
         said = (*live.ask.prompt, *live.got)
         said = said[: max(len(said) - n % 4, 1)]
         prompt = (*said, *(1 + (997 * i + len(said)) % (VOCAB - 1) for i in range(n)))
@@ -215,7 +215,7 @@ class World:
         self.saved.append((token_ids[: exported.n_rows], exported))
 
     async def _restore(self, n: int) -> None:
-        """Puts back what was saved first, for requests that share nothing with where it came from."""
+        """Imports the first saved session, for requests that share no pages with its origin."""
         if not self.saved:
             return
         token_ids, exported = self.saved.pop(0)
@@ -225,28 +225,28 @@ class World:
             self.seen["restore refused"] += 1
             return
         except BackendError:
-            assert self.is_faulty, "no write was denied"
+            assert self.is_faulty, "the import met no denied write"
             return
-        assert n_rows >= exported.n_rows, "what was just imported is known"
+        assert n_rows >= exported.n_rows, "the imported tokens are not in the prefix cache"
         self.seen["restored"] += n_rows
 
     async def _crowd(self, n: int) -> None:
-        """Several tasks at once: all read, and beside them one forks, one saves, one closes."""
+        """Runs tasks concurrently: all requests read, while one forks, one saves and one closes."""
         lives = list(self.lives)
         others = (self._fork, self._export, self._close)
         beside = [act(lives[(n + i) % len(lives)], n) for i, act in enumerate(others) if lives]
         await asyncio.gather(*(self._read(live, n) for live in lives), *beside, self._restore(n))
 
     async def _lose(self, n: int) -> None:
-        """The read of a later step fails."""
+        """Makes the read of a later step fail."""
         self._fault(self.backend.read_faults, n)
 
     async def _deny(self, n: int) -> None:
-        """The next write to the state fails."""
+        """Makes the next write to the state fail."""
         self.is_faulty, self.backend.denies_write = True, True
 
     async def _break(self, n: int) -> None:
-        """A later step cannot be submitted."""
+        """Makes the submission of a later step fail."""
         self._fault(self.backend.run_faults, n)
 
     def _fault(self, faults: dict[int, Exception], n: int) -> None:
@@ -254,7 +254,7 @@ class World:
         faults[len(self.backend.steps) + n] = BackendError("the device hiccupped", backend="hash")
 
     def _clock(self) -> float:
-        """Steps are short, so that many run ahead."""
+        """Advances little, so that steps look short and many run ahead."""
         self.now += 1e-6
         return self.now
 
@@ -263,16 +263,16 @@ class World:
             live.check()
 
     async def end(self) -> None:
-        """Every request to its end, and the engine idle."""
+        """Runs every request to its end; the engine must be idle afterwards."""
         await asyncio.gather(*(self._finish(live, 3) for live in self.lives))
         self.check()
         self.lives.clear()
         while await self.engine.step():
             pass
-        reads, most = self.backend.reads, (self.backend.depth + 1) // 2  # of those that retire together
+        reads, most = self.backend.reads, (self.backend.depth + 1) // 2  # late reads, at most
         self.seen["ahead"] += self.engine.counters.max_in_flight > BUSY_STEPS
-        assert len(set(reads)) == len(reads), "steps are read once"
+        assert len(set(reads)) == len(reads), "a step was read twice"
         late = [abs(number - due) for number, due in zip(reads, sorted(reads), strict=True)]
-        assert max(late, default=0) < most, "in order, but for those that retire together"
+        assert max(late, default=0) < most, "reads are out of order beyond steps that retire together"
         for complaint in leaks(self.engine):
             raise AssertionError(complaint)

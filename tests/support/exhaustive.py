@@ -23,6 +23,6 @@ def first_of_each(values: Sequence[Value], kind: Callable[[Value], object]) -> l
 
 
 def exhaustive(value: object) -> object:
-    """A value for exhaustive runs alone; a tuple is one value a name."""
+    """A value for exhaustive runs alone; a tuple holds one value per parameter name."""
     values = value if isinstance(value, tuple) else (value,)
     return pytest.param(*values, marks=pytest.mark.exhaustive)

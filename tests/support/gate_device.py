@@ -1,4 +1,4 @@
-"""The reference as a device under test, which may err in ways that a gate must see."""
+"""A reference backend with injected errors that a gate must detect."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from camelid.backends.common.codecs.activations import FORMATS, load, store
 
 from camelid.backends.base import Capabilities, OpenSpec, OutputRow, PoolSize, Sources, Ticket
 from camelid.backends.common.codecs import decode, encode
+from camelid.backends.common.codecs.activations import FORMATS, load, store
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.formats.quants import quant
 from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.weights import Weight
 
-Change = Callable[[Any], Any]  # of float32 numbers
+Change = Callable[[Any], Any]  # a function of float32 arrays
 
 
 class Device(ReferenceBackend):
-    """`off` changes every number that comes back, `given` every number that goes in; `error` is raised in
-    place of an answer. `says` replaces capabilities; unless it names other dtypes, activations are f32."""
+    """`off` changes every output, `given` changes every input, `error` is raised by each run. `says` replaces
+    the capabilities; activations are f32 unless `says` names other dtypes.
+    """
 
     def __init__(
         self,
@@ -40,10 +41,10 @@ class Device(ReferenceBackend):
         return replace(super().capabilities(), **(known | self.says))
 
     async def open(self, spec: OpenSpec) -> None:
-        """Nothing to open."""
+        """Needs nothing to open."""
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
-        super().__init__()  # a weight of the same name is another one
+        super().__init__()  # weights of the same name differ between cases
         await super().load(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
@@ -86,5 +87,5 @@ def _changed(data: bytes, change: Change, dtype: str = "f32") -> bytes:
 
 
 def plan_of_nothing(plan: Plan) -> str:
-    """A backend that refuses every plan."""
+    """The check of a backend that refuses every plan."""
     return f"it does not like {plan.key.entry}"

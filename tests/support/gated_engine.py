@@ -1,4 +1,4 @@
-"""An engine whose steps do not return before a test lets them, as a slow device would block its thread."""
+"""An engine whose steps block until a test opens a gate, as a slow device blocks its thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from camelid.backends.null.backend import NullBackend
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import start
 
-PATIENCE_S = 20.0  # a test that hangs fails after this
+PATIENCE_S = 20.0  # limit of each wait: a hanging test fails
 
 
 class Gate(NullBackend):
@@ -25,7 +25,7 @@ class Gate(NullBackend):
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         self.entered.set()
-        assert self.gate.wait(PATIENCE_S), "whoever opens the gate waits for the step"
+        assert self.gate.wait(PATIENCE_S), "no step reached the gate in time"
         return super().run(program, step, inputs)
 
 

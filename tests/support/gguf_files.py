@@ -1,4 +1,4 @@
-"""GGUF files for tests: small random models, written with the gguf package."""
+"""Small random models in GGUF files, written by the gguf package."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def write_tiny_llama(
     temperature: float | None = None,
     template: str = CHATML,
 ) -> Weights:
-    """Write a random llama model and return its weights as stored, dequantized to float32, by GGUF name.
+    """Writes a random llama model. Returns its stored weights, dequantized to float32, by GGUF name.
 
-    `type` (q8_0, q4_0, f16 or f32) is that of the matrices; norms and rope_freqs are F32. The
-    tokenizer needs `vocab` >= 259: 256 bytes, merges, padding if any, then the control tokens.
+    `type` (q8_0, q4_0, f16 or f32) is the type of the matrices; norms and rope_freqs are F32. The tokenizer
+    needs `vocab` >= 259: 256 bytes, merges, padding if any, then the control tokens.
     """
     shapes = _matrix_shapes(n_layers, hidden, n_heads * head_dim, n_kv_heads * head_dim, ffn, vocab, tied)
     writer = gguf.GGUFWriter(path, "llama")
@@ -93,7 +93,7 @@ def _matrix_shapes(
 def _random_weights(
     shapes: dict[str, tuple[int, int]], n_layers: int, hidden: int, rng: np.random.Generator
 ) -> Weights:
-    """Layers outweigh the embedding, and scores and logits spread by about 2, so that all of it counts."""
+    """Scaled so that layers outweigh the embedding, and scores and logits spread by about 2."""
     weights = {name: _random_matrix(name, shape, rng) for name, shape in shapes.items()}
     norms = [f"blk.{i}.{kind}_norm.weight" for i in range(n_layers) for kind in ("attn", "ffn")]
     return weights | {name: _random_norm(hidden, rng) for name in [*norms, "output_norm.weight"]}
@@ -165,14 +165,14 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int, template: str) -> None:
 
 
 def byte_alphabet() -> list[str]:
-    """GPT-2's letter for each byte: printable Latin-1 stands for itself, the rest count up from 256."""
+    """GPT-2's letter of each byte: printable Latin-1 maps to itself, all others count up from 256."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
 def train_merges(text: str, n: int) -> Iterator[tuple[str, str]]:
-    """Up to `n` byte-pair merges of the words of `text`, most frequent first; no two make one token."""
+    """Up to `n` byte-pair merges of the words of `text`, most frequent first; each makes another token."""
     words = [["Ġ", *word] for word in text.split()]
     made: set[str] = set()
     while len(made) < n:

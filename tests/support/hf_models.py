@@ -1,7 +1,7 @@
-"""Hugging Face folders for tests: tiny random models whose logits transformers computed (golden/archs/).
+"""Hugging Face folders of tiny random models with logits computed by transformers (golden/archs/).
 
-A case holds a config, the names and shapes of its tensors, token ids and logits. Its weights are not stored:
-a rule of exact integer steps makes them, so they have the same bits on every machine.
+A case holds a config, tensor names and shapes, token ids and logits. Weights are not stored: exact integer
+steps generate them with the same bits on every machine.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Weights = dict[str, NDArray[np.float32]]
 Json = dict[str, Any]
 
 FOLDER = Path(__file__).parents[1] / "golden" / "archs"
-# By name: the spread of a matrix's outputs for inputs of spread 1. Scores and logits spread by about 2,
-# routers prefer, and layers outweigh the embedding, so that every part shows in the logits.
+# By name: output spread of a matrix for inputs of spread 1. Scores and logits spread by about 2,
+# routers have clear preferences, and layers outweigh the embedding: every part shows in the logits.
 GAINS = {
     "q_proj": 1.4,
     "k_proj": 1.4,
@@ -36,13 +36,13 @@ GAINS = {
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0}  # mamba's: decays from slow to fast
 AROUND_0 = ("gemma", "qwen3_next")  # families whose norms are stored less 1
 EMBEDDINGS = ("embed_tokens", "wte", "wpe")
-EMBEDDING_SPREAD = 0.25  # of each number: a tied head of 64 inputs has logits of spread 2
+EMBEDDING_SPREAD = 0.25  # standard deviation: a tied head of 64 inputs then gives logits of spread 2
 TYPES = {"f32": ("F32", "float32"), "f16": ("F16", "float16"), "bf16": ("BF16", "bfloat16")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HfCase:
-    """One golden model. `logits` has an array [T, V] for each sequence of `token_ids`, run on its own."""
+    """One golden model. `logits` holds an array [T, V] for each sequence of `token_ids`."""
 
     name: str
     config: Json
@@ -74,9 +74,9 @@ def load_case(name: str) -> HfCase:
 
 
 def weights_of(case: HfCase, *, neutral: Iterable[str] = ()) -> Weights:
-    """Every tensor of the model, float32 values that float16 and bfloat16 hold exactly too.
+    """Every tensor of the model, float32 values that float16 and bfloat16 represent exactly.
 
-    Tensors whose names end in one of `neutral` do nothing: biases are 0 and norms leave the scale as it is.
+    Tensors whose names end in one of `neutral` have no effect: biases are 0, norms keep the scale.
     """
     endings = tuple(neutral)
     return {
@@ -101,7 +101,7 @@ def write_hf(
     config_changes: Mapping[str, Any] | None = None,
     neutral: Iterable[str] = (),
 ) -> Path:
-    """Write the model as published repositories have it, in f32, f16 or bf16: the same weights in each."""
+    """Writes the model as a published repository in f32, f16 or bf16; its weights are equal in all three."""
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     _write_configs(folder, {**case.config, **(config_changes or {})}, TYPES[dtype][1])
@@ -114,7 +114,7 @@ def write_hf(
 
 
 def write_safetensors(path: Path, weights: Weights, *, dtype: str = "f32") -> None:
-    """By hand, since the safetensors package has no bfloat16 for NumPy."""
+    """Writes a safetensors file without the safetensors package, which has no bfloat16 for NumPy."""
     blobs = {name: _packed(value, dtype) for name, value in weights.items()}
     header: Json = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -156,7 +156,7 @@ def _write_shards(folder: Path, weights: Weights, dtype: str, n_shards: int) -> 
 
 
 def _packed(value: NDArray[np.float32], dtype: str) -> bytes:
-    if dtype == "bf16":  # the upper half of a float32; exact, as the lower half is zero
+    if dtype == "bf16":  # the upper half of a float32, exact: the lower half is zero
         return (value.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
     return value.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
 
@@ -192,19 +192,19 @@ def _spread(case: HfCase, name: str) -> float:
 
 
 def _is_causal_mask(name: str, shape: list[int]) -> bool:
-    """The published gpt2 files carry the mask of each layer beside its weights."""
+    """True for the causal mask that published gpt2 files hold in each layer."""
     return name.endswith("attn.bias") and len(shape) == 4
 
 
 def _bell(seed: int, n: int) -> NDArray[np.float64]:
-    """Bell-shaped, spread 1, within 3.5: a sum of four 16-bit integers, which no libm or release changes."""
+    """Bell-shaped, spread 1, within 3.5: a sum of four 16-bit integers, equal on every libm and release."""
     raw = np.random.PCG64(seed).random_raw(n)
     total = sum((raw >> np.uint64(shift)) & np.uint64(0xFFFF) for shift in (0, 16, 32, 48))
     return (np.asarray(total, np.float64) - 2 * 65535) * float(np.sqrt(3.0)) / 65536
 
 
 def _in_8_bits(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The nearest bfloat16, small ones in steps of 2**-16, which float16 has too."""
+    """The nearest bfloat16; small values are multiples of 2**-16, which float16 represents."""
     bits = values.astype(np.float32).view(np.uint32)
     short = ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
     return (np.round(short * np.float32(65536)) / np.float32(65536)).astype(np.float32)

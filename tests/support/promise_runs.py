@@ -1,7 +1,7 @@
-"""Situations that a request may be in. The promise is that none of them changes its answer by one bit.
+"""Situations of a request that must not change one bit of its answer.
 
-Each takes an engine's makings and a request, runs it in that situation, and returns its events; the counters
-that must have moved say that the situation really came about.
+Each function opens an engine, runs the request in one situation, and returns its events. Counters that must
+have moved prove that the situation occurred.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from camelid.requests.output_text import Event
 from camelid.sampling.params import SamplingParams
 
 Bits = list[tuple[int, float]]  # token id and log-probability of each event
-FIRST = 7  # tokens of the answer before something happens; no page ends there
+FIRST = 7  # answer tokens before the situation begins; no page ends there
 
 
 class AheadReference(ReferenceBackend):
-    """The reference runs a step in `run`, so that another may be submitted before one is read."""
+    """The reference, computing in `run`, so that a step may be submitted before an earlier one is read."""
 
     def capabilities(self) -> Capabilities:
         return replace(super().capabilities(), max_in_flight=2)
@@ -48,9 +48,9 @@ BACKENDS: Mapping[str, Callable[[], Backend]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One request to one model: how many prompt tokens, how many to answer, and how they are drawn.
+    """One request to one model: prompt length, answer length, and sampling.
 
-    Of a model cut into stages `backend` names that of each, joined by +; the last has the adapter.
+    For a model cut into stages, `backend` joins the stages' backends by +; the last stage has the adapter.
     """
 
     model: Model
@@ -64,7 +64,7 @@ class Case:
     n_tokens: int = 20
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     overflow: Overflow = "error"
-    answer: tuple[int, ...] = ()  # alone
+    answer: tuple[int, ...] = ()  # of the request run alone
 
     def prompt(self, salt: int = 0) -> tuple[int, ...]:
         vocab = self.model.spec.vocab_size
@@ -81,7 +81,7 @@ class Case:
         return Request(**(given | more))
 
     def others(self, n: int) -> list[Request]:
-        """Requests of other lengths, drawn in other ways, that go on for long."""
+        """Long-running requests of other lengths with other sampling."""
         ways = [SamplingParams(seed=i, **how) for i, how in enumerate((self.sampling, {"temperature": 0.0}))]
         prompts = [self.prompt(i + 1)[: 5 + 7 * i] for i in range(n)]
         return [
@@ -91,7 +91,7 @@ class Case:
 
 
 async def open_one(case: Case) -> Backend:
-    """The backend, or those of all stages."""
+    """Opens the backend, or the backends of all stages."""
     parts = [BACKENDS[name]() for name in case.backend.split("+")]
     for part in parts:
         await part.open(OpenSpec(adapter=case.adapter if part is parts[-1] else ""))
@@ -108,7 +108,7 @@ async def opened(
     programs: Sequence[str] = (),
     depth: int | None = None,
 ) -> AsyncIterator[StepEngine]:
-    """An engine as `load` makes it."""
+    """Opens an engine as `load` does."""
     backend = await open_one(case)
     limits = Limits(chunk, parallel, case.context, step_s=1e9)
     depth = depth and min(depth, backend.capabilities().max_in_flight)
@@ -123,13 +123,13 @@ async def opened(
         yield engine
         while await engine.step():
             pass
-        assert engine.is_idle, "every unit was given back"
+        assert engine.is_idle, "units were not freed"
     finally:
         await backend.close()
 
 
 async def read(stream: Stream, n: int | None = None) -> Bits:
-    """The next `n` events, or all."""
+    """Reads the next `n` events, or all."""
     events: list[Event] = []
     while n is None or len(events) < n:
         try:
@@ -157,7 +157,7 @@ async def among_others(case: Case) -> Bits:
         mine = engine.submit(case.request())
         others += [engine.submit(r) for r in case.others(4)]
         bits, *_ = await asyncio.gather(read(mine), *(read(other) for other in others))
-        assert max(sizes) >= 5, "they shared steps"
+        assert max(sizes) >= 5, "no step was shared"
         return bits
 
 
@@ -169,10 +169,10 @@ async def run_ahead(case: Case) -> Bits:
 
 
 async def found(case: Case) -> Bits:
-    """Its beginning was computed before: the rest of the answer goes on from what the cache has."""
+    """The start of the prompt is in the prefix cache; the request continues from it."""
     async with opened(case) as engine:
         first = await read(engine.submit(case.request(max_tokens=FIRST)))
-        n = 46 if case.context > 100 else 10  # as many as leave its pages alone
+        n = 46 if case.context > 100 else 10  # leaves the prompt's pages cached
         await read(
             engine.submit(case.request(prompt_ids=case.prompt(1)[:n], max_tokens=2))
         )  # in its allocation
@@ -188,14 +188,14 @@ def chunked(chunk: int) -> Callable[[Case], Coroutine[Any, Any, Bits]]:
         async with opened(case, chunk=chunk) as engine:
             bits = await read(engine.submit(case.request()))
             n_steps = engine.counters.steps_submitted
-            assert n_steps >= case.n_tokens - 1 + -(-case.n_prompt // chunk), "the prompt went in chunks"
+            assert n_steps >= case.n_tokens - 1 + -(-case.n_prompt // chunk), "the prompt ran in one chunk"
             return bits
 
     return run
 
 
 async def preempted(case: Case) -> Bits:
-    """A request of a higher priority takes its pages; it is computed again."""
+    """A request of higher priority takes its pages; the request is recomputed."""
     async with opened(case, parallel=2, chunk=16, kv_rows=case.context) as engine:
         stream = engine.submit(case.request())
         bits = await read(stream, FIRST)
@@ -207,22 +207,22 @@ async def preempted(case: Case) -> Bits:
 
 
 async def forked(case: Case) -> Bits:
-    """Its fork with the same choice goes on as it does, both in one engine, another fork differently."""
-    async with opened(case, parallel=3, depth=2) as engine:  # with more the answer is whole before the fork
+    """A fork with the same choice continues equally in the same engine; another fork differs."""
+    async with opened(case, parallel=3, depth=2) as engine:  # deeper: the answer ends before the fork
         parent = engine.submit(case.request())
         bits = await read(parent, FIRST)
         child = await engine.fork(parent.id, choice=0)
         other = await engine.fork(parent.id, choice=1)
-        known = engine._sequences[child.id].answer_ids[FIRST:]  # retired, and not read yet
+        known = engine._sequences[child.id].answer_ids[FIRST:]  # retired, not read yet
         rest, mine, _ = await asyncio.gather(read(parent), read(child), read(other))
-        assert mine == rest[len(known) :], "the fork goes on as its parent"
+        assert mine == rest[len(known) :], "the fork differs from its parent"
         must_move(engine, "forks", "copied_units")
         return bits + rest
 
 
 @dataclass
 class Knowing:
-    """A proposer that knows the answer, and spoils every fourth guess."""
+    """A proposer that knows the answer and corrupts every fourth draft."""
 
     answer: Sequence[int]
     n_prompt: int
@@ -237,7 +237,7 @@ async def speculated(case: Case) -> Bits:
         request = case.request(proposer=lambda: Knowing(case.answer, case.n_prompt))
         bits = await read(engine.submit(request))
         must_move(engine, "drafted", "accepted")
-        assert engine.counters.accepted < engine.counters.drafted, "some guesses were wrong"
+        assert engine.counters.accepted < engine.counters.drafted, "no draft token was rejected"
         return bits
 
 

@@ -1,6 +1,6 @@
-"""The definitions of all samplers once more: NumPy float64 over whole arrays, where -inf is a token left out.
+"""Definitions of all samplers in NumPy float64 over whole arrays; -inf marks an excluded token.
 
-Nothing here is shared with the code under test but the words of the options.
+Shares only the option names with the code under test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PURPOSE_XTC = 1
 
 @dataclass
 class Case:
-    """One draw: raw logits and everything that a sampler may look at."""
+    """One draw: raw logits and all other inputs of a sampler."""
 
     logits: F64
     params: SamplingParams
@@ -49,7 +49,7 @@ def softmax(x: F64) -> Any:
 
 
 def ranked(x: F64) -> NDArray[np.intp]:
-    """Ids from the likeliest on, of equals the lowest first, without those left out."""
+    """Ids by falling logit, equal logits by rising id, without excluded tokens."""
     return np.argsort(-x, kind="stable")[: int(np.isfinite(x).sum())]
 
 
@@ -60,7 +60,7 @@ def only(x: F64, ids: Sequence[int] | NDArray[np.intp]) -> F64:
 
 
 def shortest(probs: F64, reaches: Callable[[F64], NDArray[np.bool_]], least: int) -> int:
-    """So many of the first make a sum that reaches."""
+    """Length of the shortest prefix whose sum satisfies `reaches`, at least `least`."""
     hits = np.flatnonzero(reaches(np.cumsum(probs)))
     return max(int(hits[0]) + 1 if len(hits) else len(probs), least)
 
@@ -84,7 +84,7 @@ def penalties(x: F64, case: Case) -> F64:
 
 
 def dry(x: F64, case: Case) -> F64:
-    """By trying every earlier place and every length."""
+    """The DRY sampler, trying every earlier position and every length."""
     p, x = case.params, x.copy()
     n = len(case.history) if p.dry_penalty_last_n < 0 else min(p.dry_penalty_last_n, len(case.history))
     recent = case.history[len(case.history) - n :]
@@ -105,7 +105,7 @@ def dry(x: F64, case: Case) -> F64:
 
 
 def unbroken(case: Case, recent: list[int]) -> int:
-    """The most of the last tokens of which no breaker's end touches any."""
+    """Length of the longest suffix that no sequence breaker's end touches."""
     pieces = [case.texts[i] for i in recent]
     text, ends = b"".join(pieces), {0}
     for breaker in case.params.dry_sequence_breakers:
@@ -189,7 +189,7 @@ SAMPLERS: dict[str, Callable[[F64, Case], F64]] = {
     "typical_p": typical_p, "top_p": top_p, "min_p": min_p, "xtc": xtc, "temperature": temperature,
     "mirostat": mirostat,
 }  # fmt: skip
-# Whether an option's value means that its sampler does nothing, by llama.cpp's table.
+# True if an option's value disables its sampler, by llama.cpp's table.
 OFF: dict[str, Callable[[SamplingParams], bool]] = {
     "dry": lambda p: p.dry_multiplier == 0, "top_n_sigma": lambda p: p.top_n_sigma <= 0,
     "top_k": lambda p: p.top_k <= 0, "typical_p": lambda p: p.typical_p >= 1, "top_p": lambda p: p.top_p >= 1,
@@ -199,7 +199,7 @@ OFF: dict[str, Callable[[SamplingParams], bool]] = {
 
 
 def surviving_logits(case: Case) -> F64:
-    """Final logits, -inf for all tokens that may not be drawn: mask, bias, then the order."""
+    """Final logits after mask, biases and the samplers in order; -inf for excluded tokens."""
     p = case.params
     x = case.logits if case.mask is None else np.where(case.mask, case.logits, -np.inf)
     order = ("temperature", "mirostat") if p.mirostat and "mirostat" not in p.order else p.order
@@ -210,5 +210,5 @@ def surviving_logits(case: Case) -> F64:
 
 
 def drawn(case: Case) -> int:
-    """The argmax of final logit + noise, the lowest id of equals."""
+    """The argmax of final logit + noise; the lowest id among equals."""
     return int(np.argmax(surviving_logits(case) + case.noise()))

@@ -1,4 +1,4 @@
-"""Tokenizers that know a template's control tokens, and answers in a model's own tokenization."""
+"""Tokenizers with a template's control tokens, and answers in a model's own tokenization."""
 
 from __future__ import annotations
 
@@ -35,14 +35,12 @@ TEMPLATES = (
     "openai-gpt-oss-120b",
     "chatml",
 )
-WRITES = {
-    "openai-gpt-oss-120b": "<|channel|>final<|message|>"
-}  # what a model writes before its answer's text
+WRITES = {"openai-gpt-oss-120b": "<|channel|>final<|message|>"}  # written before the answer's text
 Talk = list[dict[str, object]]
 
 
 def template_text(shared: Path, name: str) -> str:
-    """A published template, or ChatML's."""
+    """The text of a published template, or of ChatML."""
     if name == "chatml":
         return CHATML
     path = shared / "data" / "templates" / f"{name}.jinja"
@@ -53,7 +51,7 @@ def template_text(shared: Path, name: str) -> str:
 
 @cache
 def made_tokenizer(path: Path, controls: tuple[str, ...]) -> Tokenizer:
-    """The vocabulary of a file with control tokens behind it."""
+    """A file's vocabulary followed by control tokens."""
     metadata = dict(open_gguf(path).metadata)
     metadata.pop("llama.vocab_size", None)
     tokens, types = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
@@ -69,12 +67,12 @@ def made_tokenizer(path: Path, controls: tuple[str, ...]) -> Tokenizer:
 
 
 def tools_of(name: str) -> list[dict[str, object]] | None:
-    """The tools without which the template has nothing to say."""
+    """Tools, if the template renders nothing without tools."""
     return [PLAIN] if "tool_use" in name else None
 
 
 def chat_of(shared: Path, name: str, vocabulary: str) -> ChatTemplate:
-    """A chat template with a tokenizer that knows its control tokens."""
+    """A chat template with a tokenizer that has its control tokens."""
     source = template_text(shared, name)
     path = shared / "data" / "vocab" / f"{vocabulary}.gguf"
     if not path.exists():
@@ -84,7 +82,7 @@ def chat_of(shared: Path, name: str, vocabulary: str) -> ChatTemplate:
 
 
 def own_ids(tokenizer: Tokenizer, text: str, rng: random.Random, *, name: str = "") -> list[int]:
-    """Ids of a text as a model may choose them: words cut where `encode` would not cut them."""
+    """Token ids of a text as a model may choose them: words are cut at places where `encode` does not cut."""
     ids = tokenizer.encode(WRITES.get(name, ""), special=True)
     at = 0
     while at < len(text):
@@ -95,7 +93,7 @@ def own_ids(tokenizer: Tokenizer, text: str, rng: random.Random, *, name: str = 
 
 
 def talks() -> Iterator[tuple[str, Talk]]:
-    """Conversations in which an assistant has spoken as text."""
+    """Conversations with an assistant message of plain text."""
     for name, messages in CONVERSATIONS.items():
         said = [m for m in messages if m["role"] == "assistant"]
         if said and all(isinstance(m.get("content"), str) and not m.get("tool_calls") for m in said):

@@ -1,9 +1,8 @@
-"""A shadow of device memory whose "model" is a hash of the tokens that its units really hold.
+"""A shadow of device memory whose "model" hashes the tokens that its units hold.
 
-It does with a step what a device does: page-table changes, then copies, then ring and row writes of all
-sequences, then the reads of all outputs. So a wrong page, slot or position, a stale or shared unit, or one
-that is reused in the step that still reads it, changes ids. `expected_ids` computes the same from the prompt
-alone, and is the oracle.
+It executes a step in a device's order: page-table updates, copies, ring and row writes of all sequences, then
+the reads of all outputs. A wrong page, slot or position, a stale or shared unit, or a unit reused while the
+step still reads it, changes ids. `expected_ids` computes the ids from the prompt alone, as the oracle.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from camelid.plan.plan import StateSpec
 from camelid.plan.step import FROM_RING, Step, StepRow, StepSampling
 
 VOCAB = 1000
-POISON = -1  # what memory holds before anybody wrote to it, and what a failed step leaves
+POISON = -1  # content of unwritten memory and of units that a failed step wrote
 TABLES = ("paged", "window")
 START = 0  # a recurrent slot before the first token
 View = tuple[int, ...]
@@ -31,12 +30,12 @@ def digest(value: object) -> int:
 
 
 def mixed(state: int, token_id: int) -> int:
-    """A recurrent slot after one more token: 63 bits, so that it fits a signed word."""
+    """A recurrent slot after one more token; 63 bits fit a signed word."""
     return digest((state, token_id)) >> 1
 
 
 def drawn(views: Sequence[View], *, how: tuple[object, ...] = ()) -> int:
-    """The id that follows: 1 .. VOCAB - 1, so that no hash is token 0."""
+    """The next id, 1 .. VOCAB - 1: no hash is token 0."""
     return 1 + digest((tuple(views), how)) % (VOCAB - 1)
 
 
@@ -45,10 +44,7 @@ def f32(value: float) -> float:
 
 
 def chain_key(how: StepSampling, position: int, recent: Sequence[int]) -> tuple[object, ...]:
-    """All that a draw on the device depends on besides the logits: noise, options, ids that are penalised.
-
-    Empty where the likeliest token is drawn.
-    """
+    """Inputs of a draw on the device besides the logits: noise, options, penalised ids; greedy: none."""
     penalties = (how.repeat_penalty, how.frequency_penalty, how.presence_penalty)
     is_penalised = penalties != (1.0, 0.0, 0.0)
     if not (how.temperature or is_penalised or how.biases):
@@ -60,7 +56,7 @@ def chain_key(how: StepSampling, position: int, recent: Sequence[int]) -> tuple[
 
 
 def views_of(states: Sequence[StateSpec], token_ids: Sequence[int]) -> Iterator[View]:
-    """What the row after these tokens sees in each group that it reads."""
+    """The view of the row after these tokens in each group that it reads."""
     for state in states:
         if state.kind in TABLES:
             yield tuple(token_ids[max(0, len(token_ids) - (state.window or len(token_ids))) :])
@@ -69,7 +65,7 @@ def views_of(states: Sequence[StateSpec], token_ids: Sequence[int]) -> Iterator[
 
 
 def next_id(states: Sequence[StateSpec], token_ids: Sequence[int], how: StepSampling | None) -> int:
-    """The oracle: what the device draws after these tokens; without `how` the likeliest token."""
+    """The oracle: the id that the device draws after these tokens; greedy without `how`."""
     position = len(token_ids)
     recent = token_ids[max(0, position - how.penalty_last_n) :] if how else ()
     return drawn(tuple(views_of(states, token_ids)), how=chain_key(how, position, recent) if how else ())
@@ -78,7 +74,7 @@ def next_id(states: Sequence[StateSpec], token_ids: Sequence[int], how: StepSamp
 def expected_ids(
     states: Sequence[StateSpec], prompt: Sequence[int], n: int, how: StepSampling | None = None
 ) -> list[int]:
-    """The oracle for `n` ids that follow the prompt."""
+    """The oracle: the `n` ids after the prompt."""
     token_ids = list(prompt)
     for _ in range(n):
         token_ids.append(next_id(states, token_ids, how))
@@ -87,7 +83,7 @@ def expected_ids(
 
 @dataclass
 class Group:
-    """One state group: what each unit holds, row by row, and the page tables where it has them."""
+    """One state group: the rows of each unit, and page tables where the kind has them."""
 
     spec: StateSpec
     units: list[list[int]]
@@ -98,7 +94,7 @@ class Group:
         return self.spec.unit_rows
 
     def place(self, table_row: int, state_row: int) -> tuple[int, int]:
-        """Unit, and row in it, of one row of a sequence."""
+        """Unit, and row in the unit, of one row of a sequence."""
         return self.table[table_row][state_row // self.rows], state_row % self.rows
 
     def slice(self, table_row: int, state_rows: range) -> View:
@@ -108,7 +104,7 @@ class Group:
 
 @dataclass
 class Shadow:
-    """Memory of all groups. `run` is one step; it returns the views of each output."""
+    """Memory of all groups. `run` executes one step and returns the views of each output."""
 
     states: Sequence[StateSpec]
     sizes: Mapping[str, PoolSize]
@@ -129,7 +125,7 @@ class Shadow:
         return ((i, g) for i, g in enumerate(self.groups) if g.spec.kind in kinds)
 
     def run(self, step: Step, *, is_failed: bool = False) -> list[tuple[View, ...]]:
-        """One step. The writes of one that is lost are poison."""
+        """Executes one step. A failed step writes poison."""
         self.update(step)
         self._copy(step)
         tokens = [POISON if is_failed else token for token in self._embed(step)]
@@ -139,18 +135,18 @@ class Shadow:
 
     def update(self, step: Step) -> None:
         for group, table_row, index, unit in step.updates:
-            assert self.groups[group].spec.kind in TABLES, "only paged groups have tables"
-            assert table_row and unit, "row and unit 0 are trash"
+            assert self.groups[group].spec.kind in TABLES, "an update of a group without tables"
+            assert table_row and unit, "an update of trash: row or unit 0"
             self.groups[group].table[table_row][index] = unit
 
     def _copy(self, step: Step) -> None:
         held = [list(self.groups[group].units[source]) for group, source, _, _ in step.copies]
         for (group, source, target, n_rows), rows in zip(step.copies, held, strict=True):
-            assert source and target, "unit 0 is trash"
+            assert source and target, "a copy from or to trash: unit 0"
             self.groups[group].units[target][:n_rows] = rows[:n_rows]
 
     def _embed(self, step: Step) -> list[int]:
-        """Each row's token; rings take the ids that the host knew."""
+        """Each row's token; rings store the ids that the host supplied."""
         (at, ring), *_ = self.kind("ring")
         slots = [step.sequences[row.sequence].groups[at][0] for row in step.rows]
         places = [
@@ -181,7 +177,7 @@ class Shadow:
         return unit, i
 
     def _recur(self, step: Step, tokens: Sequence[int]) -> dict[tuple[int, int], int]:
-        """What recurrent groups hold after each row, by (group, row); all slots are read, then written."""
+        """Recurrent state after each row, by (group, row); all slots are read before any is written."""
         after: dict[tuple[int, int], int] = {}
         for at, group in self.kind("recurrent"):
             self._check_slots([s.groups[at] for s in step.sequences])
@@ -194,7 +190,7 @@ class Shadow:
 
     @staticmethod
     def _check_slots(words: Sequence[tuple[int, int, int]]) -> None:
-        """All sequences of a step run at once: a slot has one writer, and then no other reader."""
+        """Sequences of a step run at once: a slot has one writer, and a written slot no other reader."""
         targets = Counter(write for _, write, _ in words)
         assert max(targets.values()) == 1, "two sequences write one recurrent slot"
         for read, write, held in words:
@@ -211,7 +207,7 @@ class Shadow:
                 yield group.slice(table_row, self.seen(step, row, at))
 
     def seen(self, step: Step, row: int, at: int) -> range:
-        """The state rows of a group that a row looks at."""
+        """The state rows of a group that a row attends to."""
         end, window = step.rows[row].state_row + 1, self.groups[at].spec.window
         first_kept = step.sequences[step.rows[row].sequence].groups[at][1]
         return range(max(first_kept, end - (window or end)), end)
@@ -224,19 +220,19 @@ class Shadow:
         return [unit[i % ring.rows] for i in range(max(0, position - how.penalty_last_n), position)]
 
     def keep(self, step: Step, token_ids: Sequence[int]) -> None:
-        """Puts what was drawn into the rings: of one sequence's outputs, only the last."""
+        """Writes drawn ids into the rings: of each sequence, only the last output."""
         (at, ring), *_ = self.kind("ring")
         last = {sequence: (p, t) for (_, sequence, p), t in zip(step.outputs, token_ids, strict=True)}
         for sequence, (position, token) in last.items():
             ring.units[step.sequences[sequence].groups[at][1]][position % ring.rows] = token
 
     def read(self, name: str, unit: int) -> bytes:
-        """A unit's bytes: 4 a row, 8 of a recurrent slot."""
+        """A unit's bytes: 4 per row, 8 per recurrent slot."""
         rows = self.group(name).units[unit]
         return struct.pack(f"<{len(rows)}{self._code(name)}", *rows)
 
     def write(self, name: str, unit: int, data: bytes) -> None:
-        assert unit, "unit 0 is trash"
+        assert unit, "a write to trash: unit 0"
         rows = self.group(name).units[unit]
         rows[:] = struct.unpack(f"<{len(rows)}{self._code(name)}", data)
 

@@ -1,4 +1,4 @@
-"""A facade with the classic six verbs of an inference engine, for comparing engines with one contract."""
+"""A facade with the classic six verbs of an inference engine, for comparing engines under one contract."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Engine:
     def __init__(self) -> None:
         self._llm: LLM | None = None
         self._events: Generator[Event, None, Completion] | None = None
-        self._first: int | None = None  # came with the prefill
+        self._first: int | None = None  # drawn by the prefill
 
     @property
     def llm(self) -> LLM:
-        """The loaded model. RequestError before `load_model`."""
+        """The loaded model. Raises RequestError before `load_model`."""
         if self._llm is None:
             raise RequestError("no model is loaded; call load_model first", field="model")
         return self._llm
@@ -41,13 +41,13 @@ class Engine:
         return self.llm.detokenize(token_ids)
 
     def prefill(self, token_ids: Sequence[int], **options: Unpack[Options]) -> None:
-        """Runs a prompt, in place of the sequence before; `decode` takes the tokens that follow."""
+        """Runs a prompt and ends the previous sequence; `decode` returns the following tokens."""
         self._end()
         self._events = self.llm.stream(token_ids, **options)
         self._first = self._next(self._events)
 
     def decode(self) -> int | None:
-        """The sequence's next token id, or None where it has ended. RequestError before `prefill`."""
+        """The sequence's next token id, or None after its end. Raises RequestError before `prefill`."""
         if self._events is None:
             raise RequestError("no sequence was begun; call prefill first", field="token_ids")
         first, self._first = self._first, None
@@ -58,7 +58,7 @@ class Engine:
         return next((event.token_id for event in events if event.token_id is not None), None)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Not yet: embeddings come with embedding models."""
+        """Raises UnsupportedModelError: this version has no embedding models."""
         raise UnsupportedModelError(
             f"{len(texts)} texts cannot be embedded: this version has no embedding models", kind="embed"
         )

@@ -1,4 +1,6 @@
-"""Kind "gpt2" spelled in characters, as Gemma 4 has it, against `tokenizers` on a vocabulary trained here."""
+"""Kind "gpt2" with tokens spelled in characters, as in Gemma 4, against `tokenizers` on a vocabulary trained
+here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ TEXTS = [*random_texts(1200, seed=71), "a\n\nb\n\n\n\nc \n d", "\n", "  x  ", ""
 
 @cache
 def model() -> dict[str, Any]:
-    """Pieces of lines; what looks like a named token is left out."""
+    """A model trained on pieces of lines, without pieces that resemble named tokens."""
     trained = Tokenizer(models.BPE())
     trained.normalizer = normalizers.Replace(" ", "▁")
     trained.pre_tokenizer = pre_tokenizers.Split("\n", "isolated")
@@ -55,10 +57,10 @@ def ours() -> Pipeline:
 
 
 @pytest.mark.conformance
-def test_ids_and_texts_are_those_of_tokenizers() -> None:
+def test_ids_and_texts_equal_those_of_tokenizers() -> None:
     runs = 0
     for text in TEXTS:
-        if "\n\n\n\n" in text:  # a longer run of line ends has no token, and is cut by merges here
+        if "\n\n\n\n" in text:  # a longer run of line ends has no token; merges split it here
             runs += 1
             continue
         assert ours().encode(text) == oracle().encode(text).ids, ascii(text)
@@ -66,9 +68,9 @@ def test_ids_and_texts_are_those_of_tokenizers() -> None:
     assert runs < 50
 
 
-def test_line_ends_that_are_a_token_need_no_merge() -> None:
+def test_line_end_tokens_need_no_merge() -> None:
     assert ours().encode("\n\n\n") == [oracle().token_to_id("\n\n\n")]
 
 
-def test_a_text_begins_with_bos_unless_the_file_says_no() -> None:
+def test_a_text_begins_with_bos_unless_the_file_disables_it() -> None:
     assert ours().frame == Frame(before=(2,))

@@ -23,8 +23,8 @@ from camelid.text.unicode_tables import (
 
 
 @pytest.mark.conformance
-def test_a_class_and_a_mapping_are_what_the_oracle_says() -> None:
-    """Of every code point, so that tables that were not made anew after a change are seen at once."""
+def test_a_class_and_a_mapping_equal_the_oracles() -> None:
+    """Every code point, so that stale tables show at once."""
     word, lower = make_unicode.matched(r"\w"), make_unicode.mapped(normalizers.Lowercase())
     assert make_unicode.set_row("word", word) in lines("unicode.txt")
     assert make_unicode.map_row("Lowercase", lower) in lines("unicode_maps.txt")
@@ -36,7 +36,7 @@ def lines(name: str) -> list[str]:
 
 @pytest.mark.conformance
 @pytest.mark.exhaustive
-def test_the_tables_are_what_the_oracle_says() -> None:
+def test_the_tables_equal_the_oracles() -> None:
     for name, text in make_unicode.files().items():
         assert (make_unicode.DATA / name).read_text("utf-8") == text
 
@@ -48,15 +48,15 @@ def test_ranges_ascend_without_touching() -> None:
 
 
 @pytest.mark.parametrize("end", [ASCII_END, BMP_END, N_CODE_POINTS])
-def test_no_class_of_the_interpreter_is_left_in_a_compiled_splitter(end: int) -> None:
-    """Python 3.11 and 3.14 disagree about \\w, \\d and \\s, and about re.IGNORECASE."""
+def test_no_compiled_splitter_uses_the_interpreters_classes(end: int) -> None:
+    """Python 3.11 and 3.14 differ in \\w, \\d and \\s, and in re.IGNORECASE."""
     patterns = {pattern for row in SPLITTERS.values() for pattern in row.patterns}
     for pattern in patterns.difference(FUNCTIONS):
         assert not re.search(r"\\[wWdDsSbBp]", compiled(pattern, end).pattern)
         assert not compiled(pattern, end).flags & re.IGNORECASE
 
 
-def test_a_class_without_another_has_the_members_of_the_first_alone() -> None:
+def test_a_difference_of_classes_has_the_first_classs_members_alone() -> None:
     assert set(members("Lo-Han")) == set(members("Lo")) - set(members("Han"))
 
 

@@ -1,8 +1,8 @@
-"""Writes core/camelid/data/graphemes.txt: classes of the characters that grapheme clusters are made of.
+"""Writes core/camelid/data/graphemes.txt: the character classes of grapheme clusters.
 
-The oracle is the normalizer Precompiled of `tokenizers`, which cuts text into clusters. It replaces a cluster
-below 6 bytes that begins with a key as a whole: "a" and what belongs to it become X, and of "á" the accent
-stays exactly if the cluster began before the "a". Every code point is asked about.
+The oracle is the normalizer Precompiled of `tokenizers`, which splits text into clusters. It replaces a whole
+cluster below 6 bytes that begins with a key: "a" and its marks become X; in "á" the accent remains exactly
+if the cluster began before the "a". Every code point is tested.
 Run: python -m tests.tools.make_graphemes
 """
 
@@ -22,17 +22,17 @@ MARK = normalizers.Precompiled(compiled({ACCENT: "X"}))
 
 
 def where(probe: normalizers.Precompiled, text: Callable[[str], str], shown: str) -> set[int]:
-    """The code points that leave `shown` at the end of the text that they are put in."""
+    """Code points whose text ends in `shown` after normalization."""
     return {c for c in CODE_POINTS if probe.normalize_str(text(chr(c))).endswith(shown)}
 
 
 def glued(before: str, after: str) -> set[int]:
-    """The code points between the two that leave no border before the last character of `after`."""
+    """Code points between the two that leave no boundary before the last character of `after`."""
     return where(LETTERS, lambda char: before + char + after + ACCENT, "X" + ACCENT)
 
 
 def classes() -> dict[str, set[int]]:
-    """Every class by its name. `Joined` goes on with any cluster; some of it also counts as `Extend`."""
+    """Every class by its name. `Joined` extends any cluster; some of it is also `Extend`."""
     prepend = glued("", "a")
     to_lead, to_vowel, to_tail = (glued("", jamo) - prepend for jamo in (LEAD, VOWEL, TAIL))
     consonant, linker = glued("", VIRAMA + KA) - prepend, glued(KA, KA) - prepend

@@ -1,7 +1,7 @@
 """Writes native/camelid_native/cpu/c/iq_grids.h: the grids of iq_grids.bin, two or three bits a coordinate.
 
-Coordinate i of a point is the number of its level, in the bits from 2 * i (of four coordinates, 3 * i) on;
-levels go up. Run: python tests/tools/make_iq_codes.py
+Coordinate i of a point is the number of its level, in the bits from 2 * i (for four coordinates, 3 * i) on;
+levels ascend. Run: python tests/tools/make_iq_codes.py
 """
 
 from __future__ import annotations

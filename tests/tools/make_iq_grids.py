@@ -1,6 +1,6 @@
 """Writes core/camelid/data/iq_grids.bin: the grid points of the IQ tensor types, one signed byte each.
 
-The oracle is the gguf package, which carries the published tables. Run: python tests/tools/make_iq_grids.py
+The oracle is the gguf package, which contains the published tables. Run: python tests/tools/make_iq_grids.py
 """
 
 from __future__ import annotations

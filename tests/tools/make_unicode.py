@@ -1,8 +1,8 @@
-"""Writes core/camelid/data/unicode*.txt: character classes and mappings as `tokenizers` has them.
+"""Writes core/camelid/data/unicode*.txt: character classes and mappings, equal to those of `tokenizers`.
 
-The oracle is `tokenizers` itself, asked about every code point, because the ids that models were trained on
-came from it. Its parts follow tables of different age: the regex engine Unicode 16.0, punctuation and control
-characters of the Bert steps Unicode 8.0, composition 13.0. Run: python tests/tools/make_unicode.py
+The oracle is `tokenizers` itself, run on every code point, because models were trained on its ids. Its parts
+use tables of different age: the regex engine Unicode 16.0, punctuation and control characters of the Bert
+steps Unicode 8.0, composition 13.0. Run: python tests/tools/make_unicode.py
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WITNESSES = ((0x10D40, "Nd", True), (0x10D4A, "Lo", True), (0x323B0, "Lo", False
 BERT_OFF = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
 HANGUL = range(0xAC00, 0xD7A4)
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-VALID = (range(0xD800), range(0xE000, 0x110000))  # surrogates are never in valid text, so in no class
+VALID = (range(0xD800), range(0xE000, 0x110000))  # valid text contains no surrogates, so classes contain none
 BATCHES = [
     range(i, min(i + 0x4000, part.stop)) for part in VALID for i in range(part.start, part.stop, 0x4000)
 ]
 CODE_POINTS = [code_point for batch in BATCHES for code_point in batch]
-SEPARATOR = "\ua000"  # the letter YI IT: no step makes, changes, or joins it to anything
+SEPARATOR = "\ua000"  # the letter YI IT: no step produces, changes, or joins it
 
 Runs = list[tuple[int, int]]
 
@@ -44,7 +44,7 @@ def runs_of(members: Iterable[int]) -> Runs:
 
 
 def joined(runs: Iterable[tuple[int, int]]) -> Runs:
-    """The same ranges, those that touch made one."""
+    """The same ranges, adjacent ones merged."""
     found: Runs = []
     for start, end in runs:
         if found and found[-1][1] == start:
@@ -55,7 +55,7 @@ def joined(runs: Iterable[tuple[int, int]]) -> Runs:
 
 
 def words(step: pre_tokenizers.PreTokenizer, text: str) -> list[tuple[str, int]]:
-    """The step's words, and the bytes of UTF-8 before each: the oracle takes long to count characters."""
+    """The step's words with their byte offsets in UTF-8: the oracle counts characters slowly."""
     cut = PreTokenizedString(text)
     step.pre_tokenize(cut)
     found = cut.get_splits(offset_referential="original", offset_type="byte")
@@ -63,14 +63,14 @@ def words(step: pre_tokenizers.PreTokenizer, text: str) -> list[tuple[str, int]]
 
 
 def starts(step: pre_tokenizers.PreTokenizer, text: str) -> set[int]:
-    """The characters before each of the step's words."""
+    """Character offsets of the step's words."""
     is_first = np.frombuffer(text.encode(), np.uint8) & 0xC0 != 0x80  # byte of a character
     before = np.concatenate([[0], np.cumsum(is_first)])
     return set(before[[start for _, start in words(step, text)]].tolist())
 
 
 def matched(regex: str) -> Runs:
-    """What the oracle's regex engine takes for a member of the class."""
+    """Members of the class in the oracle's regex engine."""
     split = pre_tokenizers.Split(Regex(f"(?:{regex})+"), "removed", invert=True)
     return joined(
         (ord(word[0]), ord(word[-1]) + 1)
@@ -80,7 +80,7 @@ def matched(regex: str) -> Runs:
 
 
 def categories() -> dict[str, Runs]:
-    """Every category, asked for by the binary digits of its number: five questions instead of 29."""
+    """Every category, by five regexes on the binary digits of its number instead of 29 regexes."""
     names = CATEGORIES.split()
     numbers = bytearray(0x110000)
     for bit in range(5):
@@ -95,7 +95,7 @@ def categories() -> dict[str, Runs]:
 
 @cache
 def mapped(normalizer: normalizers.Normalizer) -> dict[int, str]:
-    """What the step makes of each code point alone, where it changes it."""
+    """The step's result for each single code point that it changes."""
     found: dict[int, str] = {}
     for batch in BATCHES:
         code_points = [code_point for code_point in batch if code_point != ord(SEPARATOR)]
@@ -108,7 +108,7 @@ def mapped(normalizer: normalizers.Normalizer) -> dict[int, str]:
 
 
 def set_apart(pre_tokenizer: pre_tokenizers.PreTokenizer) -> Iterator[int]:
-    """The code points that the step makes a word of, or drops, between two letters."""
+    """Code points that the step makes a separate word, or drops, between two letters."""
     for part in BATCHES:
         borders = starts(pre_tokenizer, "a" + "a".join(map(chr, part)) + "a")
         yield from (part[i] for i in range(len(part)) if 2 * i + 2 in borders)
@@ -118,9 +118,9 @@ NFC, NFD, NFKD = normalizers.NFC(), normalizers.NFD(), normalizers.NFKD()
 
 
 def combining_classes() -> dict[str, list[int]]:
-    """Canonical combining classes, by how the oracle orders every mark beside a mark of each class.
+    """Canonical combining classes, from the oracle's order of each mark beside a mark of each class.
 
-    `unicodedata` only names one witness a class; the order alone is what counts.
+    `unicodedata` only selects one witness per class; the oracle's order alone decides.
     """
     marks = [chr(c) for c in moved() if c not in mapped(NFD)]
     witnesses = {unicodedata.combining(mark): mark for mark in reversed(marks)}
@@ -132,7 +132,7 @@ def combining_classes() -> dict[str, list[int]]:
 
 
 def moved() -> Iterator[int]:
-    """The code points that NFD puts before a mark of class 240, the highest, or after one of class 1."""
+    """Code points that NFD reorders before a mark of class 240, the highest, or after a mark of class 1."""
     for batch in BATCHES:
         code_points = [code_point for code_point in batch if code_point != ord(SEPARATOR)]
         pairs = [(f"\u0345{chr(code_point)}", f"{chr(code_point)}\u0334") for code_point in code_points]
@@ -147,16 +147,18 @@ def moved() -> Iterator[int]:
 
 
 def moves(mark: str, first: str, last: str) -> bool:
-    """Whether NFD puts `mark` before `last` or after `first`."""
+    """True if NFD moves `mark` before `last` or after `first`."""
     before, after = last + mark, mark + first
     return NFD.normalize_str(before) != before or NFD.normalize_str(after) != after
 
 
 def scripts() -> dict[str, list[int]]:
-    """The classes that UnicodeScripts cuts between, numbered; what is in none, as a space, cuts nothing."""
+    """The classes that UnicodeScripts separates, numbered. Characters in no class, such as a space, separate
+    nothing.
+    """
     step = pre_tokenizers.UnicodeScripts()
     found: dict[str, list[int]] = {}
-    firsts: list[str] = []  # one character of each script
+    firsts: list[str] = []  # one character per script
     for batch in BATCHES:
         for run, _ in words(step, "".join(map(chr, of_scripts(batch)))):
             cuts = starts(step, "".join(first + run[0] for first in firsts))
@@ -168,7 +170,7 @@ def scripts() -> dict[str, list[int]]:
 
 
 def of_scripts(batch: range) -> Iterator[int]:
-    """The code points that UnicodeScripts cuts off one letter or off another, which is of another script."""
+    """Code points that UnicodeScripts separates from a Latin letter or from a Greek letter."""
     cuts = starts(pre_tokenizers.UnicodeScripts(), "".join(f"a{c}\u03b1{c}" for c in map(chr, batch)))
     yield from (c for i, c in enumerate(batch) if not cuts.isdisjoint((4 * i + 1, 4 * i + 3)))
 

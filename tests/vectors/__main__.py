@@ -1,6 +1,6 @@
-"""`python -m tests.vectors`: the text layer inside Pyodide under Node, against oracles that ran natively.
+"""`python -m tests.vectors`: the text layer inside Pyodide under Node, compared with natively run oracles.
 
-`--all` has every code point for every splitter (minutes), without it a seeded 2 %. `--speed` times the text
+`--all` tests every code point for every splitter (minutes) instead of a seeded 2 %. `--speed` times the text
 layer instead, natively and in Pyodide.
 """
 
@@ -24,7 +24,9 @@ def shared_material() -> Path | None:
 
 
 def print_table(rows: list[replay.Vector]) -> int:
-    """A line a kind, and one for each subject with a wrong answer; how many answers are wrong."""
+    """Prints a line per kind, and one per subject with a wrong answer. Returns the number of wrong
+    answers.
+    """
     kinds: dict[str, list[replay.Vector]] = defaultdict(list)
     for row in rows:
         kinds[row["kind"]].append(row)

@@ -9,11 +9,11 @@ from typing import Any
 from camelid.formats.gguf import open_gguf
 
 N_TOKENS = 150_000
-LONGEST = 12  # characters of a made token
+LONGEST = 12  # characters of a constructed token
 
 
 def big_metadata(shared: Path) -> dict[str, Any]:
-    """Metadata of GPT-2's vocabulary with more merges behind its own, the same at every call."""
+    """Metadata of GPT-2's vocabulary with additional merges; equal at every call."""
     found: dict[str, Any] = dict(open_gguf(shared / "data" / "vocab" / "gpt-2.gguf").metadata)
     tokens, merges = list(found["tokenizer.ggml.tokens"]), list(found["tokenizer.ggml.merges"])
     types = list(found["tokenizer.ggml.token_type"])

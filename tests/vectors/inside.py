@@ -1,4 +1,4 @@
-"""Runs a file of this folder inside Pyodide under Node, on the same archives that a page gets."""
+"""Runs a file of this folder inside Pyodide under Node, on the page's archives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PYODIDE = ROOT / "node_modules" / "pyodide"
-CACHE = ROOT / "build" / "web.cache"  # bytecode that the site's build has made
+CACHE = ROOT / "build" / "web.cache"  # bytecode from the site's build
 
 
 def inside_pyodide(file: str, function: str, data: Path) -> Any:
-    """What `function` of `file` returns, as JSON text, for the file `data`. RuntimeError if it fails."""
+    """The JSON result of `function` of `file` for the file `data`. Raises RuntimeError if it fails."""
     build = runpy.run_path(str(ROOT / "web" / "build.py"))
     site = archives(build, data.parent / "site")
     command = [build["find_node"](), HERE / "pyodide.mjs", site, HERE / file, function, data]
@@ -28,7 +28,7 @@ def inside_pyodide(file: str, function: str, data: Path) -> Any:
 
 
 def archives(build: dict[str, Any], site: Path) -> Path:
-    """The archives of the library and of the core, as web/build.py makes them, in `site`."""
+    """Writes the archives of the library and of the core into `site`, by web/build.py."""
     (site / "pyodide").mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     shutil.copy(PYODIDE / "python_stdlib.zip", site / "pyodide")

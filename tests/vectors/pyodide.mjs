@@ -1,11 +1,11 @@
 // Calls a function of a Python file inside Pyodide: node pyodide.mjs SITE FILE FUNCTION DATA
-// SITE holds the page's own archives, so what runs is what a page gets. FUNCTION takes the path of DATA and
-// returns JSON text, which is printed; {"error"} where it fails.
+// SITE holds the page's own archives, so that the page's code runs. FUNCTION receives DATA's path and
+// returns JSON text, which is printed; {"error"} after a failure.
 import { readFileSync } from "node:fs";
 import { loadPyodide } from "../../node_modules/pyodide/pyodide.mjs";
 
 const [site, file, name, data] = process.argv.slice(2);
-const bytes = (path) => new Uint8Array(readFileSync(path));  // Pyodide does not know Node's Buffer
+const bytes = (path) => new Uint8Array(readFileSync(path));  // Pyodide does not accept Node's Buffer
 const print = (text) => process.stdout.write(`${text}\n`);
 try {
   const stderr = (line) => process.stderr.write(`${line}\n`);

@@ -1,8 +1,8 @@
-"""Computes the answers to a file of vectors and compares them: natively, and the same inside Pyodide.
+"""Computes the answers to a file of vectors and compares them, natively or inside Pyodide.
 
-A vector file is gzipped JSON lines: {"kind", "name", "facts", "inputs", "answers"}. `kind` says what Camelid
-is asked (RUNNERS), `facts` what it is made from, `answers` what an independent oracle said, one digest an
-input. Needs the standard library and camelid only.
+A vector file is gzipped JSON lines: {"kind", "name", "facts", "inputs", "answers"}. `kind` selects the runner
+(RUNNERS), `facts` is its input, `answers` holds a digest of an independent oracle's answer per input. Needs
+the standard library and camelid only.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def splitter(facts: Any) -> Answer:
 
 
 def tokenizer(facts: Any) -> Answer:
-    """Token ids of a text; facts are GGUF metadata."""
+    """Token ids of a text; `facts` is GGUF metadata."""
     from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
     return tokenizer_from_gguf(facts).encode
 
 
 def family(facts: Any) -> Answer:
-    """Token ids of a text in which named tokens count; facts are the text of a tokenizer.json."""
+    """Token ids of a text, control tokens included; `facts` is the text of a tokenizer.json."""
     from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 
     made = tokenizer_from_json(json.loads(facts))
@@ -47,7 +47,7 @@ def family(facts: Any) -> Answer:
 
 
 def template(facts: Any) -> Answer:
-    """The rendering of a conversation, None where it is refused; facts are the template's source."""
+    """The rendering of a conversation, None for a refusal; `facts` is the template's source."""
     from camelid.errors import CamelidError
     from camelid.text.templates.template import STANDARD, compile_template
 
@@ -65,7 +65,7 @@ def template(facts: Any) -> Answer:
 
 
 def schema(facts: Any) -> Answer:
-    """Whether the grammar of a JSON schema matches a text, byte by byte."""
+    """True if the grammar of a JSON schema matches a text, byte by byte."""
     from camelid.text.grammar.automaton import compile_rules
     from camelid.text.grammar.json_schema import rules_of_schema
     from camelid.text.grammar.matcher import Matcher
@@ -94,7 +94,7 @@ RUNNERS: dict[str, Callable[[Any], Answer]] = {
 
 
 def write(path: str, vectors: Iterator[Vector]) -> None:
-    """The vectors, their answers as digests."""
+    """Writes the vectors, their answers as digests."""
     with gzip.open(path, "wt", compresslevel=1, encoding="utf-8") as file:
         for vector in vectors:
             row = {**vector, "answers": [digest(a) for a in vector["answers"]]}
@@ -107,7 +107,7 @@ def read(path: str) -> Iterator[Vector]:
 
 
 def compare(vector: Vector) -> Vector:
-    """How many inputs had another answer, which came first, seconds for making and for all answers."""
+    """The number of wrong answers, the first wrong input, seconds for construction and for all answers."""
     start = time.perf_counter()
     answer = RUNNERS[vector["kind"]](vector["facts"])
     made = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Times of the text layer, in seconds: natively, and the same inside Pyodide.
+"""Times of the text layer, in seconds, natively or inside Pyodide.
 
 Needs the standard library and camelid only. The data file is gzipped JSON: {"metadata" (a tokenizer),
 "prompts", "units" (one character each, repeated to a megabyte), "schema", "template", "messages"}.
@@ -30,7 +30,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def tokenizer_times(data: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """A fresh tokenizer each time, so that no cache helps."""
+    """Encodes with a fresh tokenizer each time, so that no cache helps."""
     start = time.perf_counter()
     made = tokenizer_from_gguf(data["metadata"])
     made.encode("ready")
@@ -48,7 +48,7 @@ def tokenizer_times(data: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def grammar_times(data: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Random walks through a schema: making a mask and accepting a token of it."""
+    """Random walks through a schema: computing a mask and accepting one of its tokens."""
     tokenizer = tokenizer_from_gguf(data["metadata"])
     tables: list[TokenTable] = []
     yield "token table ready", seconds(lambda: tables.append(TokenTable.of(tokenizer)))
@@ -73,7 +73,7 @@ def template_times(data: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def report_json(path: str) -> str:
-    """[(what, seconds)] as JSON."""
+    """[(label, seconds)] as JSON."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         data = json.load(file)
     rows = [*tokenizer_times(data), *grammar_times(data), *template_times(data)]

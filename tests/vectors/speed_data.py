@@ -1,4 +1,4 @@
-"""What speed.py times, and its table: native Python, the tokenizers package, and Pyodide under Node."""
+"""Inputs of speed.py, and its table: native Python, the tokenizers package, and Pyodide under Node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMA = {
 
 
 def prose(n_words: int) -> str:
-    """Words that no cache knows: letters by their frequency in English, with some punctuation."""
+    """Random words that no cache holds: letters by their frequency in English, with some punctuation."""
     rng = Random(9)
     letters = "eeeeeeeeeeeetttttttttaaaaaaaaooooooooiiiiiiinnnnnnnsssssshhhhhhrrrrrrddddllllcccuuummm"
     words = ("".join(rng.choices(letters, k=rng.choice((2, 3, 4, 5, 6, 8)))) for _ in range(n_words))
@@ -55,10 +55,10 @@ def data(shared: Path) -> dict[str, Any]:
 
 
 def package_times(given: dict[str, Any]) -> dict[str, float]:
-    """The same encodings by the tokenizers package, through the fast path."""
+    """The same encodings by the tokenizers package, through its fast path."""
     made = tokenizer_from_gguf(given["metadata"])
     fast = made.fast
-    assert fast, "the tokenizers package is there"
+    assert fast, "the tokenizers package is missing"
     texts = given["prompts"] | {f"1 MB of {k}": u * (10**6 // len(u.encode())) for k, u in UNITS.items()}
     return {name: speed.seconds(lambda text=text, fast=fast: fast(text)) for name, text in texts.items()}
 
@@ -72,7 +72,7 @@ def print_speeds(folder: Path, shared: Path | None) -> int:
     native: list[tuple[str, float]] = json.loads(speed.report_json(str(path)))
     package = package_times(given)
     pyodide: list[tuple[str, float]] = inside_pyodide("speed.py", "report_json", path)
-    print("| what | native Python | tokenizers | Pyodide |\n|---|---|---|---|")
+    print("| task | native Python | tokenizers | Pyodide |\n|---|---|---|---|")
     for (what, seconds), (_, inside) in zip(native, pyodide, strict=True):
         other = next((f"{t * 1000:.1f} ms" for name, t in package.items() if what.startswith(name)), "")
         print(f"| {what} | {seconds * 1000:.1f} ms | {other} | {inside * 1000:.1f} ms |")

@@ -1,4 +1,4 @@
-"""What is asked of Camelid inside Pyodide, and what independent oracles answered: made natively."""
+"""Inputs for Camelid inside Pyodide, with answers of independent oracles that ran natively."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from camelid.formats.gguf import open_gguf
 
 CODE_POINTS = [*range(0xD800), *range(0xE000, 0x110000)]
 BATCH = 0x4000
-SHARE = 0.02  # of the code points, where not all are asked for
+SHARE = 0.02  # seeded sample of the code points
 BORDER = "\n__ggml_vocab_test__\n"
 VOCABS = ("gpt-2", "falcon", "deepseek-coder", "llama-spm", "bert-bge")
 
 
 @cache
 def code_points(share: float) -> list[str]:
-    """Code points in order, as long texts, and each between two letters; of a share, seeded, of them."""
+    """Code points in order, as long texts, and each between two letters; or a seeded sample."""
     chosen = CODE_POINTS
     if share < 1:
         chosen = sorted(Random(11).sample(CODE_POINTS, int(share * len(CODE_POINTS))))
@@ -47,7 +47,7 @@ def splitters(share: float, n_texts: int) -> Iterator[Vector]:
 
 
 def vocabularies(shared: Path) -> Iterator[Vector]:
-    """Real vocabularies, with the ids that llama.cpp gave."""
+    """Real vocabularies, with llama.cpp's ids."""
     for name in VOCABS:
         path = shared / "data" / "vocab" / f"{name}.gguf"
         metadata = open_gguf(path).metadata
@@ -59,7 +59,7 @@ def vocabularies(shared: Path) -> Iterator[Vector]:
 
 
 def templates(shared: Path) -> Iterator[Vector]:
-    """Real chat templates, rendered by jinja2; None where it or the template refuses."""
+    """Real chat templates, rendered by jinja2; None for a refusal by jinja2 or the template."""
     for path in sorted((shared / "data" / "templates").glob("*.jinja")):
         source = path.read_text("utf-8")
         inputs = [context for name in CONVERSATIONS for context in contexts(name)]
@@ -76,7 +76,7 @@ def rendered(source: str, context: Mapping[str, Any]) -> str | None:
 
 
 def families(n_texts: int) -> Iterator[Vector]:
-    """Tokenizers of every kind, as tokenizer.json has them, trained and run by `tokenizers`."""
+    """Tokenizers of every kind, as tokenizer.json, trained and run by `tokenizers`."""
     for name, make in FAMILIES.items():
         made = make()
         made.encode_special_tokens = False
@@ -96,7 +96,7 @@ def unigrams(n_texts: int) -> Iterator[Vector]:
 
 
 def schemas() -> Iterator[Vector]:
-    """JSON texts that a schema's grammar matches or refuses, by a table that `jsonschema` holds true."""
+    """JSON texts that a schema's grammar matches or refuses, from a table verified by `jsonschema`."""
     for case in CASES:
         inputs = [*case.matched, *case.refused, *case.narrow]
         answers = [text in case.matched for text in inputs]
@@ -110,7 +110,7 @@ def schemas() -> Iterator[Vector]:
 
 
 def vectors(share: float, shared: Path | None, n_texts: int = 150) -> Iterator[Vector]:
-    """All of them; those from shared material only where that is at hand."""
+    """All vectors; vectors of shared material only where it exists."""
     yield from splitters(share, n_texts)
     yield from families(n_texts)
     yield from unigrams(n_texts)

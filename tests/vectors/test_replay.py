@@ -1,4 +1,4 @@
-"""The text layer inside Pyodide under Node gives what the oracles gave natively."""
+"""The text layer inside Pyodide under Node returns the oracles' answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {"splitter", "family", "tokenizer", "schema"}
 @pytest.mark.parametrize(("share", "n_texts"), share_of([(SHARE / 2, 30), (1.0, 150)]))
 def test_pyodide_gives_the_oracles_answers(share: float, n_texts: int, tmp_path: Path) -> None:
     assert shutil.which("node"), "Node.js is missing; .ci/setup test installs it"
-    assert (ROOT / "node_modules" / "pyodide").is_dir(), "npm ci --ignore-scripts installs Pyodide"
+    assert (ROOT / "node_modules" / "pyodide").is_dir(), "no Pyodide; npm ci --ignore-scripts installs it"
     path = tmp_path / "vectors.gz"
     replay.write(str(path), vectors(share, shared_material(), n_texts))
     rows = inside_pyodide("replay.py", "report_json", path)
@@ -29,7 +29,7 @@ def test_pyodide_gives_the_oracles_answers(share: float, n_texts: int, tmp_path:
     assert [row for row in rows if row["wrong"]] == []
 
 
-def test_a_wrong_answer_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_answer_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "vectors.gz"
     right = {
         "kind": "splitter",

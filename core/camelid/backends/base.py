@@ -1,7 +1,8 @@
-"""Waist 2: what a backend is. It runs plans; it never sees a model, a tokenizer or a request.
+"""The backend contract (waist 2 of DESIGN.md): a backend runs plans, without models, tokenizers and requests.
 
-The order of calls is `open`, `load`, `allocate`, `compile`, then `run` and `read` for each step, `close`.
-Opening, loading and compiling are asynchronous, because in a browser they are; `run` enqueues and returns.
+Calls come in the order `open`, `load`, `allocate`, `compile`, then `run` and `read` for each step, then
+`close`. Opening, loading and compiling are asynchronous, as they are in a browser; `run` enqueues and
+returns.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
-FLOAT_TYPES = frozenset({"f32", "f16"})  # of weights that activations are never rounded for
+FLOAT_TYPES = frozenset({"f32", "f16"})  # types of weights that multiply unrounded activations
 Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, File or OPFS handle in a browser
 
 
@@ -25,9 +26,9 @@ Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, Fi
 class OpenSpec:
     """Parameters of `Backend.open`.
 
-    `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` are those of the
-    processor (None: all that the process may use). `default_limits` plans for WebGPU's default limits on any
-    adapter.
+    `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` is the number of
+    processor threads (None: all that the process may use). `default_limits` plans for WebGPU's default limits
+    on any adapter.
     """
 
     adapter: str = ""
@@ -42,8 +43,8 @@ class Capabilities:
     `refuses` returns the reason against a plan of known ops, e.g. an attribute without a kernel, or "".
     `activations` is "q8" where a matrix product rounds its input to int8 first, in blocks of 32 columns with
     the scale max|x| / 127 (to bf16 for a matrix of bf16); weights of `FLOAT_TYPES` multiply unrounded input.
-    `dtypes` are the activation types of the kernels. `build` tells builds of the kernels apart where `device`
-    does not, e.g. by a library's hash. A plan begins a new stage before each layer of `cuts`.
+    `dtypes` are the activation types of the kernels. `build` distinguishes builds of the kernels where
+    `device` does not, e.g. a library's hash. A plan begins a new stage before each layer of `cuts`.
 
     Geometry: a page of the KV cache has `page_rows` rows; a step has `chunk` prompt rows by default. Programs
     are compiled for the row counts of `row_buckets` up to the largest step, and a step runs the smallest that
@@ -56,7 +57,7 @@ class Capabilities:
     weight_types: frozenset[str]
     promise: str
     max_in_flight: int
-    fused: frozenset[str] = frozenset()  # the rewrites of plan/fuse.py that this backend wants
+    fused: frozenset[str] = frozenset()  # the rewrites of plan/fuse.py that this backend has kernels for
     is_software: bool = False
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     refuses: Callable[[Plan], str] = lambda plan: ""
@@ -70,7 +71,7 @@ class Capabilities:
 
     @property
     def most_bytes(self) -> int:
-        """Of one weight, where a device has a bound."""
+        """The largest size of one weight; unbounded on a device without a limit."""
         bounds = (
             self.limits.get(name, UNBOUNDED) for name in ("maxBufferSize", "maxStorageBufferBindingSize")
         )
@@ -91,7 +92,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A step that was submitted. `handle` belongs to the backend."""
+    """A submitted step. `handle` belongs to the backend."""
 
     program: Program
     n_outputs: int
@@ -100,9 +101,9 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """A row's largest raw logits, largest first, ties by id: `CANDIDATES` of them, or all if they are fewer.
+    """A row's `CANDIDATES` largest raw logits in descending order, ties by id; all of a smaller vocabulary.
 
-    `mean` and `variance` (over n, not n - 1) are of all the row's logits above -inf.
+    `mean` and `variance` (over n, not n - 1) cover all the row's logits above -inf.
     """
 
     ids: memoryview[int]  # u32
@@ -113,14 +114,17 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRow:
-    """What came back for one output row. `logits` only with the program's `all_logits` feature, or from a
-    program that emits floats in their place and draws nothing; `candidates` only with that feature."""
+    """The result of one output row.
+
+    `logits` is set by the program's `all_logits` feature, and by a program that emits floats and draws no
+    token; `candidates` by the feature of that name.
+    """
 
     token_id: int
     status: str
     logit: float
     log_sum_exp: float
-    logits: memoryview[Any] | None = None  # [V] float32, or as many as are emitted
+    logits: memoryview[Any] | None = None  # [V] float32, or the emitted floats
     candidates: Candidates | None = None
 
     @property
@@ -133,7 +137,7 @@ Result = Sequence[OutputRow]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Bytes by use, and counters that only ever grow."""
+    """Bytes by use, and monotonic counters."""
 
     weight_bytes: int
     state_bytes: int
@@ -143,18 +147,18 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Bytes that a backend will take: for weights, and for each program beside its plan's own buffers."""
+    """Predicted bytes: weights, and per program the memory beside its plan's own buffers."""
 
     weights: int
     programs: Mapping[str, int]
 
 
 class Backend(Protocol):
-    """The contract of a backend; every call that others make is named here. `run` never waits for the device.
+    """The contract of a backend, with every call that other modules make. `run` never waits for the device.
 
-    A program may be one stage of several: `inputs` are the boundary buffers that its plan takes, and
-    `read_boundary` gives those that it makes, before the program runs again. Both hold as many rows as the
-    step has, each element in the buffer's dtype.
+    A program may be one stage of several: `inputs` are the boundary buffers that its plan reads, and
+    `read_boundary` returns the boundary buffers that it writes, before the program runs again. Both have as
+    many rows as the step, each element in the buffer's dtype.
     """
 
     def capabilities(self) -> Capabilities: ...
@@ -174,7 +178,7 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        """Memory of plans before loading: by default the stored weights, and no scratch of kernels."""
+        """Predicts the memory of plans before loading; by default stored weights, and no kernel scratch."""
         return stored_forecast(plans, pools)
 
     def peak_gflops(self) -> float:
@@ -182,7 +186,10 @@ class Backend(Protocol):
         return 0.0
 
     def record(self) -> None:
-        """Starts a tape of all sections and steps. Raises RequestError for a backend without tapes."""
+        """Starts recording a tape of all sections and steps.
+
+        Raises RequestError for a backend without tapes.
+        """
         raise no_tape(self)
 
     def save_tape(self, path: str) -> None:
@@ -200,13 +207,13 @@ class PoolSize:
 
 
 def stored_forecast(plans: Mapping[str, Plan], _: Mapping[str, PoolSize]) -> Forecast:
-    """Weights as they are stored, and no memory beside the plans' own buffers."""
+    """The forecast of a backend that stores weights unchanged and needs only the plans' own buffers."""
     weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
     return Forecast(sum(w.n_bytes for w in weights.values()), dict.fromkeys(plans, 0))
 
 
 def no_tape(backend: Backend) -> RequestError:
-    """The error for a tape of a backend that records none."""
+    """The error of a backend that records no tape."""
     name = backend.capabilities().name
     return RequestError(
         f"backend {name!r} has no tape to record; choose a backend that replays tapes", field="record_tape"
@@ -214,29 +221,29 @@ def no_tape(backend: Backend) -> RequestError:
 
 
 def check_unit(group: str, data: bytes, want: int, *, backend: str) -> None:
-    """Raises BackendError unless these are as many bytes as a unit of the group has."""
+    """Raises BackendError unless `data` has the size of one unit of the group."""
     if len(data) != want:
         raise BackendError(
-            f"a unit of state {group!r} was given {len(data):,} bytes, expected {want:,}; "
+            f"a unit of state {group!r} has {len(data):,} bytes, expected {want:,}; "
             "was it saved with another kv_type?",
             backend=backend,
         )
 
 
 def check_weight_types(weights: Sequence[Weight], capabilities: Capabilities) -> None:
-    """Raises BackendError naming the first weight whose type this backend has no kernel for."""
+    """Raises BackendError with the first weight whose type has no kernel on this backend."""
     for weight in weights:
         if weight.type not in capabilities.weight_types:
             known = ", ".join(sorted(capabilities.weight_types))
             raise BackendError(
-                f"{weight.name}: backend {capabilities.name!r} has no kernel for {weight.type}; "
-                f"it has {known}. Choose another backend, or a file quantized to one of these",
+                f"{weight.name}: backend {capabilities.name!r} has no kernel for {weight.type}, only for "
+                f"{known}; choose another backend, or a file quantized to one of these",
                 backend=capabilities.name,
             )
 
 
 def reason_against(plan: Plan, capabilities: Capabilities) -> str:
-    """Why this backend cannot run the plan; "" if it can."""
+    """The reason why this backend cannot run the plan; "" if it can."""
     missing = sorted({op.name for op in plan.ops} - capabilities.ops)
     if missing:
         return f"it has no kernel for the op {', '.join(missing)}"
@@ -244,7 +251,7 @@ def reason_against(plan: Plan, capabilities: Capabilities) -> str:
 
 
 def reason_against_dtypes(plan: Plan, known: frozenset[str]) -> str:
-    """The first activation of a dtype that kernels neither read nor write; "" if there is none."""
+    """The reason against the first activation of a dtype outside `known`; "" if there is none."""
     views = (view for op in plan.ops for _, view in op.views())
     other = next((view for view in views if view.dtype not in known), None)
     if other is None:

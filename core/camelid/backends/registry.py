@@ -1,4 +1,4 @@
-"""The backends by name, as rows. A module is imported when its name is asked for."""
+"""The registry of backends by name. A backend's module is imported on first use."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Role = Literal["oracle", "processor", "gpu", "test"]
 class BackendRow:
     """One backend. `module` defines `open_backend`; a web page imports `page_module`, where it differs.
 
-    `role`: the oracle is the fallback of `auto` and the reference of the parity gate; layers that a GPU does
-    not take run on a processor; a test backend is in no list for users. `auto_rank` orders the backends that
+    `role`: the oracle is the fallback of `auto` and the reference of the parity gate; layers that are not on
+    a GPU run on a processor; a test backend is in no list for users. `auto_rank` orders the backends that
     `auto` tries, 0 for never. `options` are the load options beyond those of every backend. `api` is the
-    graphics API that `open_backend` takes. `extra` is the pip extra that installs the packages.
+    graphics API, an argument of `open_backend`. `extra` is the pip extra that installs the packages.
     """
 
     module: str
@@ -68,7 +68,7 @@ def auto_names() -> tuple[str, ...]:
 
 
 def names_with(option: str) -> tuple[str, ...]:
-    """Names of the backends that take a load option."""
+    """Names of the backends with this load option."""
     return tuple(name for name, row in BACKENDS.items() if option in row.options)
 
 
@@ -78,17 +78,17 @@ def backend_extras() -> tuple[str, ...]:
 
 
 def oracle_name() -> str:
-    """Name of the oracle."""
+    """The name of the oracle."""
     return names_of("oracle")[0]
 
 
 def processor_name() -> str:
-    """Name of the backend for layers that no GPU takes."""
+    """The name of the backend for layers that are not on a GPU."""
     return names_of("processor")[0]
 
 
 def row_of(name: str) -> BackendRow:
-    """The row of a name. Raises BackendError with the known names."""
+    """The row of a name. Raises BackendError for an unknown name, with the known names."""
     row = BACKENDS.get(name)
     if row is None:
         known = ", ".join(name for name in BACKENDS if BACKENDS[name].role != "test")

@@ -20,7 +20,7 @@ from camelid.cli.bench_compare import Stored, read_stored
 from camelid.cli.bench_llama_cpp import NAME as LLAMA_CPP
 from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
-from camelid.cli.bench_report import Facts, Row, prediction_line, result_lines, summary
+from camelid.cli.bench_report import Report, Row, prediction_line, result_lines, summary
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.command import (
     Failure,
@@ -113,7 +113,7 @@ def command(
 def _silent(line: str) -> None: ...
 
 
-async def measure(asked: BenchOptions, tell: Tell) -> tuple[Facts, list[Row]]:
+async def measure(asked: BenchOptions, tell: Tell) -> tuple[Report, list[Row]]:
     """Loads the model and measures every case; `tell` receives each prediction before its result."""
     async with AsyncExitStack() as stack:
         rival = stack.enter_context(open_rival(asked)) if asked.has_rival else None
@@ -152,7 +152,7 @@ async def measure_case(
     return row
 
 
-def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Facts:
+def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Report:
     """Model, device and options of the result."""
     llm = bench.llm
     return {
@@ -171,7 +171,7 @@ def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Facts:
     }
 
 
-def heading(facts: Facts) -> str:
+def heading(facts: Report) -> str:
     """The first line of a report."""
     line = (
         f"{facts['backend']} on {facts['device']}: {facts['model']}, {human(int(str(facts['model_bytes'])))} "

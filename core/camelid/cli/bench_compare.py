@@ -14,7 +14,7 @@ from camelid.cli.bench_cases import Case
 from camelid.cli.bench_report import Row, rate
 
 SLOWDOWN = 0.10  # maximum loss of tokens/s
-# Facts that must be equal, and their names in errors.
+# Report that must be equal, and their names in errors.
 SAME: Mapping[str, str] = {
     "model_id": "file",
     "threads": "number of threads",

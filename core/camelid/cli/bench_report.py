@@ -10,7 +10,7 @@ from camelid.cli.bench_cases import Case
 from camelid.cli.bench_predict import Prediction, Yardstick
 from camelid.cli.bench_runs import Run
 
-Facts = dict[str, object]
+Report = dict[str, object]
 LABEL = 20  # columns
 
 
@@ -31,7 +31,7 @@ class Spread:
     def __str__(self) -> str:
         return f"{rate(self.median)} ± {self.stdev:.3g} ({self.n_runs} runs)"
 
-    def facts(self) -> Facts:
+    def facts(self) -> Report:
         """The fields of --json."""
         return {"tps": self.median, "stdev_tps": self.stdev, "n_runs": self.n_runs}
 
@@ -71,7 +71,7 @@ class Row:
         """Camelid's tokens per second over the rival's."""
         return self.spread.median / Spread.of(self.rival).median
 
-    def facts(self) -> Facts:
+    def facts(self) -> Report:
         """The fields of --json."""
         case, prediction = self.case, self.prediction
         ratio = {"rival": Spread.of(self.rival).facts(), "ratio": self.ratio} if self.rival else {}
@@ -91,7 +91,7 @@ class Row:
         }  # fmt: skip
 
 
-def summary(rows: Sequence[Row]) -> Facts:
+def summary(rows: Sequence[Row]) -> Report:
     """Top-level fields of --json: the first prefill and the first decode."""
     prefill = next((row for row in rows if row.case.kind == "pp"), None)
     decode = next((row for row in rows if row.case.kind == "tg"), None)

@@ -118,12 +118,12 @@ def backend_options(function: F) -> F:
     )(function)  # fmt: skip
     function = click.option(
         "--adapter", default="", metavar="NAME",
-        help="Select a device by part of its name; for cpu, a kernel variant.",
+        help="Select a device by part of its name; or a CPU kernel variant, such as avx2.",
     )(function)  # fmt: skip
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
         metavar="NAME",
-        help=f"Backend: {', '.join(BACKEND_NAMES)}, or auto (GPU, then cpu, then reference).",
+        help=f"Backend: {', '.join(BACKEND_NAMES)}, or auto: a GPU, else the processor, else the reference.",
     )(function)  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from camelid.version import __version__
 @click.option("--backend", "backends", type=click.Choice(BACKEND_NAMES), multiple=True, metavar="NAME",
               help="Examine this backend only. Repeatable. Default: all.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME",
-              help="Select a device by part of its name; for cpu, a kernel variant.")  # fmt: skip
+              help="Select a device by part of its name; or a CPU kernel variant, such as avx2.")  # fmt: skip
 @click.option("--op", default="", metavar="NAME", help="Test this op only.")
 @click.option("--full/--quick", "is_full", default=True,
               help="Test every case, or only the few that --backend auto tests.")  # fmt: skip

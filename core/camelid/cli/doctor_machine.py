@@ -1,4 +1,4 @@
-"""Facts of the machine for `camelid doctor`; None for a fact that the system does not report."""
+"""Report of the machine for `camelid doctor`; None for a fact that the system does not report."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.stages import split
 
-Facts = dict[str, Any]
+Report = dict[str, Any]
 DEFAULT = oracle_name()
 HELD = ("weight_bytes", "arena_bytes")  # summed over devices
 
@@ -74,7 +74,7 @@ async def read(model: str, options: LoadOptions) -> tuple[Deployment, list[Devic
         await chosen.backend.close()
 
 
-def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
+def figures(plan: Plan, model: Model, n_rows: int) -> Report:
     """Sizes, and bytes and FLOPs of a step of `n_rows` rows at the start and the end of the context."""
     last = model.spec.context_length - n_rows
     first_step, last_step = (predict_step(plan, n_rows=n_rows, held=held) for held in (0, last))
@@ -91,23 +91,23 @@ def figures(plan: Plan, model: Model, n_rows: int) -> Facts:
     }
 
 
-def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Device]) -> Facts:
+def device_figures(plan: Plan, model: Model, n_rows: int, devices: Sequence[Device]) -> Report:
     """The costs of each device's stage, and the sums of weight and arena bytes."""
     stages = split(plan, [device.layers for device in devices])
-    each: list[Facts] = [
+    each: list[Report] = [
         {"backend": device.name, "part": device.part, **figures(stage, model, n_rows)}
         for device, stage in zip(devices, stages, strict=True)
     ]
     return {**{name: sum(facts[name] for facts in each) for name in HELD}, "devices": each}
 
 
-def lines(facts: Facts) -> Iterator[str]:
+def lines(facts: Report) -> Iterator[str]:
     """The costs as text; for several devices also those of each."""
     for name, value in facts.items():
         if name != "devices":
             label = name.replace("_", " ")
             yield f"{label:<24}{value:,}" if isinstance(value, int) else f"{label:<24}{value}"
-    devices: list[Facts] = facts.get("devices", [])
+    devices: list[Report] = facts.get("devices", [])
     for device in devices if len(devices) > 1 else []:
         yield ""
         yield from lines(device)

@@ -13,7 +13,7 @@ from camelid.backends.registry import auto_names
 from camelid.cli.command import BACKEND_NAMES, model_argument, say, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.info_memory import memory_facts, memory_lines, notes
-from camelid.cli.info_record import Facts, Record, fact_lines, read_record
+from camelid.cli.info_record import Record, Report, fact_lines, read_record
 from camelid.loading.model_file import ModelFile
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
@@ -69,7 +69,7 @@ def command(
     show(facts)
 
 
-def show(facts: Facts) -> None:
+def show(facts: Report) -> None:
     """Prints the facts as text, then the memory forecast."""
     memory = facts.get("memory")
     for text in fact_lines({name: value for name, value in facts.items() if name != "memory"}):
@@ -94,8 +94,8 @@ def is_preset(name: str) -> bool:
     return name in PRESETS and not Path(name).exists()
 
 
-def file_facts(record: Record, file: ModelFile) -> Facts:
-    """Facts of a GGUF file or a directory."""
+def file_facts(record: Record, file: ModelFile) -> Report:
+    """Report of a GGUF file or a directory."""
     return {
         "name": file.model.spec.name,
         "path": file.name,
@@ -106,8 +106,8 @@ def file_facts(record: Record, file: ModelFile) -> Facts:
     }
 
 
-def preset_facts(spec: ModelSpec) -> Facts:
-    """Facts of a model without a file."""
+def preset_facts(spec: ModelSpec) -> Report:
+    """Report of a model without a file."""
     return {"name": spec.name, **spec_facts(spec, bare_model(spec, "f16").weights.values())}
 
 
@@ -116,8 +116,8 @@ def preset_models(spec: ModelSpec) -> dict[str, Model]:
     return {name: bare_model(spec, name) for name in SIZE_TYPES}
 
 
-def spec_facts(s: ModelSpec, weights: Iterable[Weight]) -> Facts:
-    """Facts of any model, with or without a file."""
+def spec_facts(s: ModelSpec, weights: Iterable[Weight]) -> Report:
+    """Report of any model, with or without a file."""
     weights = list(weights)
     return {
         "arch": s.arch,
@@ -140,21 +140,21 @@ def spec_facts(s: ModelSpec, weights: Iterable[Weight]) -> Facts:
     }
 
 
-def _expert_facts(s: ModelSpec) -> Facts:
+def _expert_facts(s: ModelSpec) -> Report:
     if s.experts is None:
         return {}
     e = s.experts
-    facts: Facts = {"experts": e.n_experts, "experts_used": e.n_used, "expert_ffn_size": e.ffn_size}
+    facts: Report = {"experts": e.n_experts, "experts_used": e.n_used, "expert_ffn_size": e.ffn_size}
     return facts | ({"shared_ffn_size": e.shared_size} if e.shared_size else {})
 
 
-def _window_facts(s: ModelSpec) -> Facts:
+def _window_facts(s: ModelSpec) -> Report:
     windows = [layer.window for layer in s.layers if layer.window]
     return {"window": max(windows), "windowed_layers": len(windows)} if windows else {}
 
 
-def rope_facts(rope: RopeSpec, name: str, spec: ModelSpec) -> Facts:
-    """Facts of one RoPE: kind (norm rotates neighbours, neox halves), width and number of layers."""
+def rope_facts(rope: RopeSpec, name: str, spec: ModelSpec) -> Report:
+    """Report of one RoPE: kind (norm rotates neighbours, neox halves), width and number of layers."""
     s = rope.scaling
     return {
         "kind": rope.style,

@@ -14,10 +14,10 @@ from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.plan.plan import Plan
 
-Facts = dict[str, Any]
+Report = dict[str, Any]
 
 
-def memory_facts(ways: Mapping[str, Model], options: LoadOptions) -> Facts:
+def memory_facts(ways: Mapping[str, Model], options: LoadOptions) -> Report:
     """The memory forecast for each weight type, and the types without a kernel. Opens no device.
 
     With `gpu_layers` also the forecast of each device; the others are their sums. RequestError as in
@@ -60,8 +60,8 @@ def forecaster_of(backend: Backend) -> Forecaster:
     return forecast
 
 
-def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Facts:
-    """Facts of one device: its part of the model, and its memory."""
+def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Report:
+    """Report of one device: its part of the model, and its memory."""
     types = frozenset[str]().union(*(f.weight_types for f in footprints.values()))
     return {
         "backend": device.name,
@@ -72,7 +72,7 @@ def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Fa
     }
 
 
-def footprint_facts(f: MemoryEstimate) -> Facts:
+def footprint_facts(f: MemoryEstimate) -> Report:
     """Bytes by use, and their sum."""
     return {
         "weights": f.weights,
@@ -85,16 +85,16 @@ def footprint_facts(f: MemoryEstimate) -> Facts:
     }
 
 
-def summed(each: Sequence[Facts]) -> Facts:
+def summed(each: Sequence[Report]) -> Report:
     """Bytes by use, summed over all devices."""
     return {use: sum(facts[use] for facts in each) for use in each[0]}
 
 
-def memory_lines(facts: Facts) -> Iterator[str]:
+def memory_lines(facts: Report) -> Iterator[str]:
     """A heading and a table with one column per weight type; several devices each add a table."""
     how = f"{facts['backend']}, context {facts['context']:,}, parallel {facts['parallel']}"
     yield line("memory", f"{how}; weights {' and '.join(facts['at'])}")
-    devices: list[Facts] = facts.get("devices", [])
+    devices: list[Report] = facts.get("devices", [])
     if len(devices) > 1:
         for device in devices:
             yield line(f"on_{device['backend']}", device["part"])
@@ -103,13 +103,13 @@ def memory_lines(facts: Facts) -> Iterator[str]:
     yield from _table(facts["at"])
 
 
-def _table(at: Mapping[str, Facts]) -> Iterator[str]:
+def _table(at: Mapping[str, Report]) -> Iterator[str]:
     for name in next(iter(at.values())):
         texts = (f"{human(use[name]):>10}{use[name]:>18,} bytes" for use in at.values())
         yield f"  {line(name, '')}" + "  ".join(texts)
 
 
-def notes(facts: Facts) -> Iterator[str]:
+def notes(facts: Report) -> Iterator[str]:
     """The weight types without a kernel, by backend."""
     for device in facts.get("devices", [facts]):
         if device["no_kernel"]:

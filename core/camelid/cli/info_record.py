@@ -27,13 +27,13 @@ from camelid.model.spec_reader import FACTOR_TENSORS, read_spec
 from camelid.model.tensors import tensor_shapes
 from camelid.plan.weights import Weight
 
-Facts = dict[str, Any]
+Report = dict[str, Any]
 LONG = 64  # longest metadata list printed whole, in items
 WEIGHT, IGNORED, UNUSED, UNKNOWN = "weight", "ignored", "unused", "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFacts:
+class TensorRecord:
     """One stored tensor, its GGUF name `to` ("" without a rule) and its load ops.
 
     `status`: weight; ignored by its rule; unused by this model; unknown (no rule, so the model is refused).
@@ -64,8 +64,8 @@ class Record:
             raise self.error or AssertionError("a record has a file or an error")
         return self.file
 
-    def facts(self, tensors: Iterable[TensorFacts]) -> Facts:
-        """Facts of any model: bytes by tensor type, tokenizer and chat template."""
+    def facts(self, tensors: Iterable[TensorRecord]) -> Report:
+        """Report of any model: bytes by tensor type, tokenizer and chat template."""
         types: Counter[str] = Counter()
         for t in tensors:
             types[t.type] += t.n_bytes
@@ -75,13 +75,13 @@ class Record:
         tokenizer = _hf_tokenizer(source, self.file) if is_hf else _gguf_tokenizer(source)
         return {"types": dict(types), "tokenizer": tokenizer, "chat_template": template is not None}
 
-    def settings(self) -> Facts:
+    def settings(self) -> Report:
         """The configuration files, or the GGUF metadata with long lists shortened."""
         if isinstance(self.source, HfDirectory):
             return {"config": self.source.config, "generation_config": self.source.generation}
         return {"metadata": {key: _short(value) for key, value in self.source.header.metadata.items()}}
 
-    def tensors(self) -> list[TensorFacts]:
+    def tensors(self) -> list[TensorRecord]:
         """The tensors in stored order, each with its GGUF name and load ops."""
         if isinstance(self.source, HfDirectory):
             return list(_hf_tensors(self.source))
@@ -104,7 +104,7 @@ def read_record(model: str) -> Record:
 
 
 def fact_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Facts as text, one per line, without absent ones."""
+    """Report as text, one per line, without absent ones."""
     for name, value in facts.items():
         if value is not None or name == "tokenizer":
             yield line(LABELS.get(name, name), FORMS.get(name, format_value)(value))
@@ -116,7 +116,7 @@ def _short(value: MetadataValue) -> Any:
     return {"items": len(value), "first": value[:3]}
 
 
-def _hf_tokenizer(directory: HfDirectory, file: ModelFile | None) -> Facts | None:
+def _hf_tokenizer(directory: HfDirectory, file: ModelFile | None) -> Report | None:
     """Kind and vocabulary size from tokenizer.json, and the reason if it is unsupported."""
     if not directory.tokenizer:
         return None
@@ -132,25 +132,25 @@ def _hf_tokenizer(directory: HfDirectory, file: ModelFile | None) -> Facts | Non
     return {"kind": str(own.get("type", "not stated")), "n_tokens": n_tokens, "reason": reason}
 
 
-def _gguf_tokenizer(checkpoint: Checkpoint) -> Facts | None:
+def _gguf_tokenizer(checkpoint: Checkpoint) -> Report | None:
     kind, tokens = (checkpoint.header.metadata.get(f"tokenizer.ggml.{name}") for name in ("model", "tokens"))
     if kind is None or not has_tokenizer(checkpoint.header):
         return None
     return {"kind": str(kind), "n_tokens": len(tokens) if isinstance(tokens, list) else 0, "reason": None}
 
 
-def _tokenizer_text(tokenizer: Facts | None) -> str:
+def _tokenizer_text(tokenizer: Report | None) -> str:
     if tokenizer is None:
         return "none"
     reason = f"; unsupported: {tokenizer['reason']}" if tokenizer["reason"] else ""
     return printable(f"{tokenizer['kind']}, {tokenizer['n_tokens']:,} tokens{reason}")
 
 
-def _gguf_tensor(t: Weight, file: str, known: Collection[str]) -> TensorFacts:
+def _gguf_tensor(t: Weight, file: str, known: Collection[str]) -> TensorRecord:
     source, n_bytes = t.parts[0].source, sum(part.n_bytes for part in t.parts)
     place = source if source.endswith(".gguf") else file  # of a split model
     to, status = (t.name, WEIGHT) if t.name in known else ("", UNKNOWN)
-    return TensorFacts(
+    return TensorRecord(
         name=t.name, type=t.stored_type, shape=t.shape, n_bytes=n_bytes, file=place, to=to, status=status
     )
 
@@ -171,21 +171,21 @@ def _known_names(checkpoint: Checkpoint) -> set[str]:
     return {*tensor_shapes(spec, arch, checkpoint.tensors), *fused, *factors}
 
 
-def _hf_tensors(directory: HfDirectory) -> Iterator[TensorFacts]:
-    uses: dict[str, Facts] = {}
+def _hf_tensors(directory: HfDirectory) -> Iterator[TensorRecord]:
+    uses: dict[str, Report] = {}
     for name, use in _uses(directory):
         uses[name] = _joined(uses[name], use) if name in uses else use
     for t in sorted(directory.tensors.values(), key=lambda t: (t.file, t.offset, t.name)):
         use = uses.get(t.name, {})
-        yield TensorFacts(name=t.name, type=t.type, shape=t.shape, n_bytes=t.n_bytes, file=t.file, **use)
+        yield TensorRecord(name=t.name, type=t.type, shape=t.shape, n_bytes=t.n_bytes, file=t.file, **use)
 
 
-def _joined(first: Facts, second: Facts) -> Facts:
+def _joined(first: Report, second: Report) -> Report:
     """The combined use of a tensor that is split into two weights."""
     return {**second, "to": f"{first['to']}, {second['to']}", "folds": (*first["folds"], *second["folds"])}
 
 
-def _uses(directory: HfDirectory) -> Iterator[tuple[str, Facts]]:
+def _uses(directory: HfDirectory) -> Iterator[tuple[str, Report]]:
     """Stored name, GGUF name, load ops and status of each tensor with a rule."""
     try:
         settings = read_settings(directory)
@@ -212,11 +212,11 @@ def _folds(name: str, found: list[HfTensor], settings: HfSettings) -> Iterator[s
     yield from (" ".join([op.name, *map(str, op.args)]) for op in weight.load_ops)
 
 
-def _ropes_text(ropes: list[Facts]) -> str:
+def _ropes_text(ropes: list[Report]) -> str:
     return "; ".join(map(_rope_text, ropes)) or "none"
 
 
-def _rope_text(rope: Facts) -> str:
+def _rope_text(rope: Report) -> str:
     text = f"{rope['kind']}, theta {rope['theta']:,.10g}, {rope['dim']} of {rope['head_dim']}"
     scaling = rope["scaling"]
     factors = ", with factors" if rope["factors"] else ""

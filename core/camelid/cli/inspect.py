@@ -16,7 +16,7 @@ import click
 
 from camelid.cli.command import model_argument, subcommand
 from camelid.cli.format import columns, printable, size
-from camelid.cli.info_record import UNKNOWN, WEIGHT, Facts, Record, TensorFacts, fact_lines, read_record
+from camelid.cli.info_record import UNKNOWN, WEIGHT, Record, Report, TensorRecord, fact_lines, read_record
 from camelid.formats.hf_config import HfDirectory
 from camelid.model.sizes import count_parameters
 
@@ -50,7 +50,7 @@ def command(
         click.echo(text)
 
 
-def inspect_facts(record: Record, tensors: list[TensorFacts]) -> Facts:
+def inspect_facts(record: Record, tensors: list[TensorRecord]) -> Report:
     """The JSON object of --json without tensors; `used_parameters` excludes ignored and unused tensors."""
     model, source = record.file and record.file.model, record.source
     is_hf = isinstance(source, HfDirectory)
@@ -68,7 +68,7 @@ def inspect_facts(record: Record, tensors: list[TensorFacts]) -> Facts:
     }
 
 
-def _files(folder: Path, tensors: Iterable[TensorFacts]) -> Iterator[Facts]:
+def _files(folder: Path, tensors: Iterable[TensorRecord]) -> Iterator[Report]:
     for name, n in sorted(Counter(t.file for t in tensors).items()):
         yield {"name": name, "bytes": (folder / name).stat().st_size, "tensors": n}
 
@@ -76,19 +76,19 @@ def _files(folder: Path, tensors: Iterable[TensorFacts]) -> Iterator[Facts]:
 def finite(value: Any) -> Any:
     """The value with infinities and NaN as text: JSON lacks them, but some configs contain them."""
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in cast(Facts, value).items()}
+        return {key: finite(item) for key, item in cast(Report, value).items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in cast(list[Any], value)]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def lines(facts: Mapping[str, Any], tensors: list[TensorFacts], *, every: bool) -> Iterator[str]:
+def lines(facts: Mapping[str, Any], tensors: list[TensorRecord], *, every: bool) -> Iterator[str]:
     """The lines of facts, files, settings and tensors."""
     yield from fact_lines({name: facts[name] for name in facts if name not in ("files", *SECTIONS)})
     rows = ((printable(f["name"]), f"{f['tensors']:,} tensors", size(f["bytes"])) for f in facts["files"])
     yield from _section("files", rows)
     for name in SECTIONS:
-        settings: Facts = facts.get(name, {})
+        settings: Report = facts.get(name, {})
         rows = ((printable(key), " " + _cut(json.dumps(value))) for key, value in settings.items())
         yield from _section(name.replace("_", " "), rows)
     yield from _section("tensors", _tensor_rows(tensors, every=every))
@@ -105,7 +105,7 @@ def _cut(text: str) -> str:
     return shown if len(shown) <= MAX_VALUE else shown[: MAX_VALUE - 3] + "..."
 
 
-def _tensor_rows(tensors: list[TensorFacts], *, every: bool) -> Iterator[tuple[str, ...]]:
+def _tensor_rows(tensors: list[TensorRecord], *, every: bool) -> Iterator[tuple[str, ...]]:
     """One row per tensor, or per group of tensors that differ only in numbers, with the group's count."""
     if every:
         yield from ((*_row(t), f"{t.n_bytes:,} bytes") for t in tensors)
@@ -114,7 +114,7 @@ def _tensor_rows(tensors: list[TensorFacts], *, every: bool) -> Iterator[tuple[s
     yield from ((*row, f"{n:,} tensors" if n > 1 else "") for row, n in counts.items())
 
 
-def _row(t: TensorFacts) -> tuple[str, ...]:
+def _row(t: TensorRecord) -> tuple[str, ...]:
     mark = "! " if t.status == UNKNOWN else "  "
     to = f"-> {t.to}" if t.to != t.name else ""
     shape = "x".join(map(str, t.shape)) or "scalar"

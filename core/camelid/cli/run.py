@@ -51,7 +51,7 @@ from camelid.requests.options import Options, Prompt
 @backend_options
 @kv_type_option
 @click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
-              help="Save the tape and its shaders for host_python.py (webgpu).")  # fmt: skip
+              help="Save the tape with its shaders, for host_python.py.")  # fmt: skip
 def command(
     model: str,
     prompt: str | None,

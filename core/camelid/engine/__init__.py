@@ -1,1 +1,1 @@
-"""Requests in, tokens out: steps, state, scheduling. It knows no model and no text."""
+"""The engine: continuous batching, KV cache, prefix cache and speculation, without models and text."""

@@ -1,4 +1,4 @@
-"""Whether a request can ever be served here, said before it waits for anything."""
+"""Checks of requests at submission: a request that can never be served is refused before it waits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from camelid.engine.programs import Limits
 from camelid.engine.sequence import OVERFLOWS, Request
 from camelid.errors import ContextOverflowError, PlanError, RequestError, shown
 
-MOST_SECONDS = 1e9
-# Fields that are integers, with the least and the most.
+MAX_TIMEOUT_S = 1e9
+# Integer fields with their least and largest values.
 INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
 
 
 def check_request(request: Request, vocab_size: int, limits: Limits, programs: Container[str]) -> None:
-    """RequestError for what no model of this size can do."""
+    """Raises RequestError for a request that no model of this size can serve.
+
+    Raises PlanError if one of the request's programs has not been compiled.
+    """
     if not request.prompt_ids:
         raise RequestError("the prompt is empty; give at least one token", field="prompt")
     check_ids(request.prompt_ids, vocab_size)
@@ -35,23 +38,23 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
         _check_seconds(name, getattr(request, name))
     if request.is_atomic and request.n_prompt > limits.chunk - limits.parallel + 1:
         raise RequestError(
-            f"an atomic prompt has {request.n_prompt} tokens, and a step holds "
-            f"{limits.chunk - limits.parallel + 1} besides others' rows; load with a larger chunk",
+            f"an atomic prompt has {request.n_prompt} tokens, but a step has room for "
+            f"{limits.chunk - limits.parallel + 1} beside other sequences' rows; load with a larger chunk",
             field="is_atomic",
         )
-    if request.proposer and (request.sampler_waits or request.sampling.logprobs):
+    if request.proposer and (request.samples_on_host or request.sampling.logprobs):
         raise RequestError(
-            "speculation needs sampling that the device does by itself; leave out the grammar, logprobs, and "
-            "the samplers that it does not have",
+            "speculation needs sampling on the device; leave out the grammar, logprobs, and samplers that "
+            "the device does not have",
             field="speculate",
         )
     for program in request.programs:
         if program not in programs:
-            raise PlanError(f"{program} was asked for before its program was compiled", op="sample")
+            raise PlanError(f"the request needs program {program!r}, which is not compiled", op="sample")
 
 
 def check_ids(token_ids: Iterable[object], vocab_size: int) -> None:
-    """RequestError for what is no token of this vocabulary."""
+    """Raises RequestError for a value that is no token id of the vocabulary."""
     for i in token_ids:
         if type(i) is not int or not 0 <= i < vocab_size:
             raise RequestError(
@@ -62,12 +65,12 @@ def check_ids(token_ids: Iterable[object], vocab_size: int) -> None:
 
 
 def check_choice(choice: object) -> None:
-    """RequestError for what a step has no word for."""
+    """Raises RequestError for a choice that does not fit a u32 step word."""
     check_integer("choice", choice, 0, 2**32 - 1)
 
 
 def check_integer(name: str, n: object, least: float = -inf, most: float = inf) -> None:
-    """RequestError for what is no integer, or out of bounds."""
+    """Raises RequestError for a value that is no integer, or outside the bounds."""
     if type(n) is int and least <= n <= most:
         return
     bounds = ((f" from {least}", least), (f" up to {most}", most))
@@ -76,39 +79,42 @@ def check_integer(name: str, n: object, least: float = -inf, most: float = inf) 
 
 
 def _check_seconds(name: str, seconds: object) -> None:
-    if seconds is None or (type(seconds) in (int, float) and 0 < cast("float", seconds) <= MOST_SECONDS):
+    if seconds is None or (type(seconds) in (int, float) and 0 < cast("float", seconds) <= MAX_TIMEOUT_S):
         return
     raise RequestError(
-        f"{name} is {shown(seconds)}, expected seconds above 0 and up to {MOST_SECONDS:g}", field=name
+        f"{name} is {shown(seconds)}, expected seconds above 0 and up to {MAX_TIMEOUT_S:g}", field=name
     )
 
 
-def most_tokens(request: Request, context: int) -> int:
-    """The most tokens that the answer may have. ContextOverflowError if prompt and answer do not fit."""
-    n_prompt, asked = request.n_prompt, request.max_tokens
+def max_answer_tokens(request: Request, context: int) -> int:
+    """The most tokens of the answer. Raises ContextOverflowError if prompt and answer exceed the context."""
+    n_prompt, n_answer = request.n_prompt, request.max_tokens
     if request.all_logits:
-        asked = 0
-    elif asked is None:
-        asked = max(context - n_prompt, 1)
-    fits = n_prompt + (asked if request.overflow == "error" else 1) <= context
+        n_answer = 0
+    elif n_answer is None:
+        n_answer = max(context - n_prompt, 1)
+    fits = n_prompt + (n_answer if request.overflow == "error" else 1) <= context
     if fits:
-        return asked
+        return n_answer
     raise ContextOverflowError(
-        f"{n_prompt} prompt tokens and {asked} to answer exceed the context of {context}; shorten the "
-        "prompt, ask for fewer tokens, load with a larger context, or let overflow be 'shift' or 'stop'",
-        field="prompt", n_tokens=n_prompt + asked, context_length=context,
+        f"{n_prompt} prompt tokens and {n_answer} to answer exceed the context of {context}; shorten the "
+        "prompt, request fewer tokens, load with a larger context, or set overflow to 'shift' or 'stop'",
+        field="prompt", n_tokens=n_prompt + n_answer, context_length=context,
     )  # fmt: skip
 
 
-def check_depth(asked: int | None, capabilities: Capabilities) -> int:
-    """Steps that may be in flight: as asked, else as many as the backend allows."""
+def check_depth(max_in_flight: int | None, capabilities: Capabilities) -> int:
+    """The largest number of steps in flight: `max_in_flight`, or the backend's if None.
+
+    Raises RequestError for a value that the backend does not allow.
+    """
     most = capabilities.max_in_flight
-    if asked is None:
+    if max_in_flight is None:
         return most
-    if type(asked) is not int or not 1 <= asked <= most:
+    if type(max_in_flight) is not int or not 1 <= max_in_flight <= most:
         raise RequestError(
-            f"max_in_flight is {asked!r}, expected an integer from 1 to {most}, the most that backend "
-            f"{capabilities.name!r} allows",
+            f"max_in_flight is {max_in_flight!r}, expected an integer from 1 to {most}, the most that "
+            f"backend {capabilities.name!r} allows",
             field="max_in_flight",
         )
-    return asked
+    return max_in_flight

@@ -1,9 +1,9 @@
-"""Waist 1: `submit`, `step`, `cancel`. A step is submitted, then retired; only retired ids are streamed.
+"""The engine loop: `submit`, `step`, `cancel`, `fork` (waist 1 of DESIGN.md).
 
-While the device works on a step, the next ones are already submitted (up to the backend's `max_in_flight`;
-more than two only of short ones, of which the older half is retired at once): a row whose id the host has
-not read yet takes it from the device's ring. What a step computed for a sequence that has meanwhile ended is
-discarded when it retires.
+A step is submitted, then retired; only retired token ids are streamed. Up to `max_in_flight` steps run ahead:
+a row whose token id the host has not read yet reads it from the device's `ring` state. More than two steps
+run ahead only where all are short; the older half then retires together. The rows of a sequence that ended
+while they were in flight are discarded.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from time import perf_counter
 from typing import Any
 
 from camelid.backends.base import Backend, Program, Result
-from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, most_tokens
+from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, max_answer_tokens
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
-from camelid.engine.output_processor import OutputProcessor
-from camelid.engine.pending_step import PendingStep
+from camelid.engine.output_processor import OutputProcessor, PendingStep
 from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits, ProgramTable
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Batch, ScheduledSequence, Scheduler, build_step
 from camelid.engine.sequence import Request, Sequence
-from camelid.engine.speculative import drafts_of
+from camelid.engine.speculative import propose_drafts
 from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
 from camelid.engine.step_budget import BUSY_STEPS, RunAhead
 from camelid.engine.stream import Stream
@@ -37,7 +36,7 @@ from camelid.sampling.host import NeedsAllLogits
 
 
 class StepEngine:
-    """Runs requests on an opened backend. Not for several threads; any number of tasks may consume."""
+    """Runs requests on an open backend. Not thread-safe; any number of asyncio tasks may consume streams."""
 
     def __init__(
         self,
@@ -68,16 +67,17 @@ class StepEngine:
         self._sequences: dict[int, Sequence] = {}
         self._ids = count(1)
         self._retired = 0.0
-        self._turn = asyncio.Lock()  # one task steps at a time; uncontended it never touches a loop
+        # one task steps at a time; without contention the lock needs no event loop
+        self._turn = asyncio.Lock()
 
     @property
     def context(self) -> int:
-        """The most tokens that prompt and answer of one request may have together."""
+        """The largest sum of prompt and answer tokens of one request."""
         return self.state.max_rows
 
     @property
     def is_idle(self) -> bool:
-        """No request, no step in flight, every unit free or cached."""
+        """True if there is no request and no step in flight, and every unit is free or cached."""
         return not self._sequences and not self._pending and self.state.is_idle
 
     @property
@@ -89,7 +89,7 @@ class StepEngine:
         return len(self._scheduler.waiting)
 
     def stats(self) -> EngineStats:
-        """What runs and waits, and the bytes of its state."""
+        """Running and waiting requests, and the bytes of state."""
         state = self.state
         return EngineStats(
             n_running=self.n_running,
@@ -100,9 +100,12 @@ class StepEngine:
         )
 
     def submit(self, request: Request) -> Stream[Any, Any]:
-        """Queues a request. Raises RequestError or ContextOverflowError if it can never be served."""
+        """Queues a request.
+
+        Raises RequestError or ContextOverflowError for a request that can never be served.
+        """
         check_request(request, self.vocab_size, self.limits, self.programs)
-        n_tokens, context = most_tokens(request, self.context), self.context
+        n_tokens, context = max_answer_tokens(request, self.context), self.context
         limit = min(request.n_prompt + n_tokens, context)
         sequence = Sequence(
             id=next(self._ids), request=request, vocab_size=self.vocab_size, max_tokens=n_tokens, limit=limit,
@@ -114,24 +117,24 @@ class StepEngine:
         return self._stream(sequence)
 
     async def export_rows(self, token_ids: Seq[int], salt: str = "") -> ExportedState:
-        """The state of as many of these tokens as the prefix cache knows."""
+        """The state of the longest prefix of these tokens in the prefix cache."""
         check_ids(token_ids, self.vocab_size)
         async with self._turn:
             return await export_rows(self.backend, self.state, token_ids, salt)
 
     async def import_rows(self, token_ids: Seq[int], exported: ExportedState, salt: str = "") -> int:
-        """Puts exported state into the prefix cache; how many rows are known then.
+        """Adds exported state to the prefix cache and returns the number of cached rows of these tokens.
 
-        RequestError if there is no room now, or it is not the state of these tokens.
+        Raises RequestError if too few units are free, or if the state does not match the tokens.
         """
         check_ids(token_ids, self.vocab_size)
         async with self._turn:
             return await import_rows(self.backend, self.state, token_ids, exported, salt)
 
     def cached_rows(self, token_ids: Seq[int], salt: str = "") -> int:
-        """Of how many of these tokens the prefix cache knows the state."""
+        """Length of the longest prefix of these tokens in the prefix cache."""
         check_ids(token_ids, self.vocab_size)
-        return self.state.find(token_ids, salt).n_rows
+        return self.state.match_prefix(token_ids, salt).n_rows
 
     def _stream(self, s: Sequence) -> Stream[Any, Any]:
         self._sequences[s.id] = s
@@ -148,10 +151,10 @@ class StepEngine:
             self.cancel(id)
 
     async def fork(self, id: int, *, choice: int) -> Stream[Any, Any]:  # noqa: A002
-        """A second stream that continues a running request's tokens with draws of its own.
+        """Starts a second stream from a running request's tokens, with its own draws.
 
-        The streams share cache pages until one writes to them. A fork without a free allocation waits
-        like any request. RequestError for a request that has ended or that asks for logits.
+        The streams share pages until one writes to them. Without a free allocation the fork waits like any
+        request. Raises RequestError for a request that has ended or that computes logits.
         """
         check_choice(choice)
         async with self._turn:
@@ -163,12 +166,13 @@ class StepEngine:
             return self._fork(parent, choice)
 
     def _fork(self, parent: Sequence, choice: int) -> Stream[Any, Any]:
+        """Copies a sequence without rows in flight; its pages are shared if a table row is free."""
         child = parent.fork(next(self._ids), choice)
         allocation = parent.allocation and self.state.fork(parent.allocation, parent.n_rows)
         if allocation:
             child.attach(allocation)
-            child.n_found = 0  # by its parent, not in the prefix cache
-            self._scheduler.run_at_once(child)
+            child.n_hit_rows = 0  # the rows come from the parent, not from the prefix cache
+            self._scheduler.add_running(child)
         else:
             self._scheduler.add(child)
         self._timeouts.add(child)
@@ -176,21 +180,24 @@ class StepEngine:
         return self._stream(child)
 
     async def step(self) -> bool:
-        """Submits what can be submitted, then retires the older half. False if there was nothing to do."""
+        """Submits the steps that can be submitted, then retires the older half.
+
+        Returns False if there was nothing to do.
+        """
         async with self._turn:
             return await self._step()
 
     async def serve(self, outbox: Outbox) -> None:
         """Steps until the outbox has an event or is closed."""
         while not outbox.events and outbox.is_open:
-            async with self._turn:  # another task's step may have served it meanwhile
+            async with self._turn:  # another task's step may have filled the outbox meanwhile
                 if outbox.events or not outbox.is_open or await self._step():
                     continue
-                if outbox.is_open:  # a step that could not be submitted closes it with its error
+                if outbox.is_open:  # a step that cannot be submitted closes the outbox with its error
                     raise PlanError("the engine is idle, but a request waits: its units leaked", op="step")
 
-    async def settle(self, id: int) -> None:  # noqa: A002
-        """Retires steps until none in flight belongs to a request that has ended."""
+    async def drain(self, id: int) -> None:  # noqa: A002
+        """Retires steps until no step in flight has rows of a finished request."""
         async with self._turn:
             while id in self._sequences and self._sequences[id].is_finished:
                 await self._retire()
@@ -200,7 +207,7 @@ class StepEngine:
             self.counters.timeouts += 1
             self._end(sequence, "timeout")
         n_failed = self.counters.failed_steps
-        for _ in range(2):  # who was sent away or failed made room for those who wait
+        for _ in range(2):  # twice: a preempted or failed sequence frees units for a waiting one
             await self._prepare()
             self._fill()
             if self._pending:
@@ -209,48 +216,56 @@ class StepEngine:
         return self.counters.failed_steps > n_failed
 
     async def _prepare(self) -> None:
-        """What must be awaited before a step is built: the history of found prompts, and drafts."""
+        """Admits waiting sequences, writes the token history of prefix hits, and asks for drafts."""
         scheduler = self._scheduler
         scheduler.admit()
-        while scheduler.newly_running:  # one whose history fails has no allocation then, and passes
+        # a sequence whose history cannot be written ends, and leaves the queue on the second pass
+        while scheduler.newly_running:
             await self._isolated(scheduler.newly_running[0], self._start)
         for s in scheduler.speculating():
             await self._isolated(s, self._propose)
 
     async def _isolated(self, s: Sequence, work: Callable[[Sequence], Awaitable[None]]) -> None:
-        """What goes wrong with work for one sequence ends this sequence only."""
+        """Runs `work` for one sequence; an exception ends only this sequence."""
         try:
             await work(s)
         except Exception as error:
             self._end(s, "error", error)
 
     async def _start(self, s: Sequence) -> None:
-        """After the first newcomer took an allocation. It stays the first, should this task be cancelled."""
-        if s.allocation and s.n_rows and s.words.penalty_last_n:
+        """Writes a new sequence's token history and counts its prefix hit.
+
+        The sequence leaves `newly_running` after the write, so that a cancelled task repeats the write.
+        """
+        if s.allocation and s.n_rows and s.step_sampling.penalty_last_n:
             await write_history(self.backend, self.state, s.allocation, s.token_ids[: s.n_rows])
         self._scheduler.newly_running.popleft()
-        self.counters.cached_rows += s.n_found
-        self.counters.prefix_hits += s.n_found > 0
+        self.counters.cached_rows += s.n_hit_rows
+        self.counters.prefix_hits += s.n_hit_rows > 0
 
     async def _propose(self, s: Sequence) -> None:
-        assert s.proposer is not None, "only sequences that speculate come here"
+        """Sets the sequence's drafts, at most as many as its context can hold."""
+        assert s.proposer is not None, "the sequence has a proposer"
         most = min(self.limits.drafts, s.limit - len(s.token_ids) - 1)
         if most > 0:
-            s.drafts = await drafts_of(s.proposer, s.token_ids, most, s.request.sampling, self.vocab_size)
+            s.drafts = await propose_drafts(
+                s.proposer, s.token_ids, most, s.request.sampling, self.vocab_size
+            )
 
     @property
     def _has_room(self) -> bool:
-        """Whether a further step may be submitted.
+        """True if a further step may be submitted.
 
-        More than a device needs only where all generate, and nobody waits for a row of its own: prompts take
-        long, and of recurrent state an allocation keeps what two steps leave.
+        More than `BUSY_STEPS` run ahead only if every step in flight is `decode` and every sequence can run
+        ahead: prefill steps take long, and a recurrent allocation keeps the states of its last two steps
+        only.
         """
         n = len(self._pending)
         if n < min(BUSY_STEPS, self.max_in_flight):
             return True
-        if n >= self._ahead.steps() or self.state.has_recurrent or self._scheduler.has_dependent_rows:
+        if n >= self._ahead.steps() or self.state.has_recurrent or not self._scheduler.can_run_ahead:
             return False
-        return all(flight.batch.program == DECODE for flight in self._pending)
+        return all(pending.batch.program == DECODE for pending in self._pending)
 
     def _fill(self) -> None:
         while self._has_room:
@@ -261,8 +276,8 @@ class StepEngine:
 
     def _submit(self, batch: Batch) -> None:
         now = self._clock()
-        for work in batch.work:
-            work.sequence.clock.start()
+        for item in batch.scheduled:
+            item.sequence.clock.start()
         try:
             step = build_step(batch, self.state, self.counters.steps_submitted)
             program = self.programs.smallest(batch.program, step)
@@ -270,9 +285,9 @@ class StepEngine:
         except Exception as error:
             self._fail(batch, error)
             return
-        for work in batch.work:
-            work.sequence.submitted(work.n_rows, work.n_outputs)
-        decode = sum(work.n_rows for work in batch.work if work.sequence.n_rows > work.sequence.n_prompt)
+        for item in batch.scheduled:
+            item.sequence.submitted(item.n_rows, item.n_outputs)
+        decode = sum(item.n_rows for item in batch.scheduled if item.sequence.n_rows > item.sequence.n_prompt)
         self._pending.append(PendingStep(batch, ticket, now, decode))
         self._count(batch, step, program, decode)
 
@@ -285,110 +300,116 @@ class StepEngine:
         counters.unused_rows += program.key.capacity.rows - len(step.rows)
         counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
         counters.copied_units += len(step.copies)
-        counters.drafted += len(step.rows) - len(batch.work) if batch.program == VERIFY else 0
+        counters.drafted += len(step.rows) - len(batch.scheduled) if batch.program == VERIFY else 0
         counters.preemptions = self._scheduler.n_preempted
         counters.evicted_units = self.state.n_evicted
 
     async def _retire(self) -> None:
-        """Reads the older half of the steps, while the others run. All stay in flight if this task is
-        cancelled while it waits."""
+        """Reads the older half of the steps in flight while the others run.
+
+        All steps stay in flight if this task is cancelled during the read.
+        """
         due = list(islice(self._pending, (len(self._pending) + 1) // 2))
-        for flight in reversed(due):  # the last first: there is one wait for all
-            await flight.read(self.backend)
+        for pending in reversed(due):  # last step first: one wait covers all of them
+            await pending.read(self.backend)
         now = self._clock()
         seconds, self._retired = (now - max(due[0].submitted, self._retired)) / len(due), now
-        for flight in due:
+        for pending in due:
             self._pending.popleft()
-            self._note_time(flight, seconds)
-            for work in flight.batch.work:
-                work.sequence.retired(work.n_rows, work.n_outputs)
-            if flight.error:
-                self._fail(flight.batch, flight.error)
+            self._note_time(pending, seconds)
+            for item in pending.batch.scheduled:
+                item.sequence.retired(item.n_rows, item.n_outputs)
+            if pending.error:
+                self._fail(pending.batch, pending.error)
             else:
-                self._deliver(flight.batch, flight.result or ())
+                self._deliver(pending.batch, pending.result or ())
 
-    def _note_time(self, flight: PendingStep, seconds: float) -> None:
-        """A step took the time since it was submitted, or since the one before it was done."""
+    def _note_time(self, pending: PendingStep, seconds: float) -> None:
+        """Counts a retired step, timed from its submission or from the previous retirement, the later one."""
         self.counters.steps_retired += 1
-        self.counters.retired_decode_rows += flight.n_decode
-        n_rows = sum(work.n_rows for work in flight.batch.work)
-        if flight.batch.program == MIXED:
-            self._scheduler.pace.note(n_rows, seconds)
-        if flight.batch.program == DECODE:
-            self._ahead.note(seconds)
+        self.counters.retired_decode_rows += pending.n_decode
+        n_rows = sum(item.n_rows for item in pending.batch.scheduled)
+        if pending.batch.program == MIXED:
+            self._scheduler.prefill_budget.observe(n_rows, seconds)
+        if pending.batch.program == DECODE:
+            self._ahead.observe(seconds)
         if self.hooks:
-            notify(self.hooks, StepStats(flight.batch.program, len(flight.batch.work), n_rows, seconds))
+            notify(
+                self.hooks, StepStats(pending.batch.program, len(pending.batch.scheduled), n_rows, seconds)
+            )
 
     def _fail(self, batch: Batch, error: Exception) -> None:
-        """Ends the sequences of a step that failed, and no others."""
+        """Ends the sequences of a failed step, and no others."""
         self.counters.failed_steps += 1
-        for work in batch.work:
-            work.sequence.is_failed = True
-            self._end(work.sequence, "error", error)
+        for item in batch.scheduled:
+            item.sequence.is_failed = True
+            self._end(item.sequence, "error", error)
 
     def _deliver(self, batch: Batch, result: Result) -> None:
+        """Passes each sequence its output rows; rows of finished sequences are discarded."""
         at = 0
-        for work in batch.work:
-            rows = result[at : at + work.n_outputs]
-            at += work.n_outputs
-            if work.sequence.is_finished:
-                self.counters.discarded_rows += work.n_rows
-                self._release(work.sequence)
+        for item in batch.scheduled:
+            rows = result[at : at + item.n_outputs]
+            at += item.n_outputs
+            if item.sequence.is_finished:
+                self.counters.discarded_rows += item.n_rows
+                self._release(item.sequence)
             else:
-                self._take(work, rows)
+                self._process_output(item, rows)
 
-    def _take(self, work: ScheduledSequence, rows: Result) -> None:
-        """Results of one sequence; whatever goes wrong with them ends this sequence only."""
-        s = work.sequence
+    def _process_output(self, item: ScheduledSequence, rows: Result) -> None:
+        """Processes one sequence's output rows; an exception ends only this sequence."""
+        s = item.sequence
         try:
-            taken = self._outputs.take(s, rows, work.n_outputs)
+            accepted = self._outputs.process(s, rows, item.n_outputs)
         except NeedsAllLogits:
             self._rerun(s)
             return
         except Exception as error:
             self._end(s, "error", error)
             return
-        if taken.n_rows < work.n_outputs:
-            self._reject_rows(work, work.n_outputs - taken.n_rows)
-        if taken.reason:
-            self._end(s, taken.reason)
+        if accepted.n_rows < item.n_outputs:
+            self._reject_rows(item, item.n_outputs - accepted.n_rows)
+        if accepted.finish_reason:
+            self._end(s, accepted.finish_reason)
             return
-        self._settle(s)
+        self._retire_rows(s)
 
     def _rerun(self, s: Sequence) -> None:
-        """The row's candidates prove no draw: it runs once more, for all its logits."""
+        """Repeats the last row with all logits, because its candidates do not prove a draw."""
         self.counters.full_logits_rows += 1
         s.needs_all = True
-        s.take_back(1)
-        assert s.allocation is not None, "a sequence whose row has just retired holds an allocation"
-        self.state.retreat(s.allocation)
-        self._scheduler.requeue_if_idle(s)
+        s.rollback(1)
+        assert s.allocation is not None, "a sequence has an allocation when its row retires"
+        self.state.rollback(s.allocation)
+        self._scheduler.requeue_if_preempted(s)
 
-    def _reject_rows(self, work: ScheduledSequence, n_rejected: int) -> None:
-        """Rows of wrong drafts hold nothing; recurrent state goes back the whole step."""
-        s = work.sequence
+    def _reject_rows(self, item: ScheduledSequence, n_rejected: int) -> None:
+        """Rolls back the rows of rejected drafts; recurrent state rolls back the whole step."""
+        s = item.sequence
         if self.state.has_recurrent:
-            assert s.allocation is not None, "a sequence whose rows have just retired holds an allocation"
-            self.state.retreat(s.allocation)
-        s.take_back(work.n_rows if self.state.has_recurrent else n_rejected)
+            assert s.allocation is not None, "a sequence has an allocation when its rows retire"
+            self.state.rollback(s.allocation)
+        s.rollback(item.n_rows if self.state.has_recurrent else n_rejected)
 
-    def _settle(self, s: Sequence) -> None:
-        """Tells the cache what has retired, makes room in a full context, and lets a leaving one go."""
-        assert s.allocation is not None, "a sequence whose rows have just retired holds an allocation"
-        self.state.settle(s.allocation, s.token_ids, s.n_valid)
-        if s.shifts and len(s.token_ids) == s.limit:
-            self._scheduler.evict(s)
+    def _retire_rows(self, s: Sequence) -> None:
+        """Caches retired pages, shifts a full context, and requeues a preempted sequence."""
+        assert s.allocation is not None, "a sequence has an allocation when its rows retire"
+        self.state.retire_rows(s.allocation, s.token_ids, s.n_valid)
+        if s.shifts_context and len(s.token_ids) == s.limit:
+            self._scheduler.preempt(s)
             s.shift()
             self.counters.shifted += 1
         else:
-            self._scheduler.requeue_if_idle(s)
+            self._scheduler.requeue_if_preempted(s)
 
     def _end(self, s: Sequence, reason: FinishReason, error: Exception | None = None) -> None:
+        """Closes a sequence's outbox and frees its units."""
         s.finish(reason, error)
         self._release(s)
 
     def _release(self, s: Sequence) -> None:
-        """Forgets an ended sequence, once none of its rows is in flight."""
+        """Removes a finished sequence once none of its rows is in flight."""
         self._scheduler.remove(s)
         if not s.n_in_flight:
             self._sequences.pop(s.id, None)

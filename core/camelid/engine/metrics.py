@@ -10,7 +10,10 @@ from typing import TypeAlias
 
 @dataclass(slots=True)
 class Counters:
-    """What an engine has done. Tests assert on these, so that a feature that never engaged cannot pass."""
+    """Totals since the engine started.
+
+    Tests assert on them, so that a feature that never engaged cannot pass.
+    """
 
     requests: int = 0
     steps_submitted: int = 0
@@ -19,29 +22,30 @@ class Counters:
     decode_rows: int = 0
     retired_decode_rows: int = 0
     prefill_rows: int = 0
-    unused_rows: int = 0  # rows of programs beyond those of their steps
-    ring_rows: int = 0  # rows whose id the host had not read yet: run-ahead really happened
-    discarded_rows: int = 0  # rows whose result came after their sequence had ended
+    unused_rows: int = 0  # program capacity that steps left unused
+    # rows that read their token id from the device's ring, so that a step really ran ahead
+    ring_rows: int = 0
+    discarded_rows: int = 0  # rows retired after their sequence had ended
     failed_steps: int = 0
     hosted_rows: int = 0  # rows whose token the host drew
-    guided_rows: int = 0  # of these, rows whose token a grammar had to let through
-    redrawn_rows: int = 0  # of these, rows whose token is not what the device drew
-    full_logits_rows: int = 0  # rows that ran again, since their candidates proved no draw
-    prefix_hits: int = 0  # times that a sequence found its first rows computed
-    cached_rows: int = 0  # rows that were found
-    preemptions: int = 0  # times that a running sequence was sent back to wait
-    evicted_units: int = 0  # units that held what nobody had asked for again
-    copied_units: int = 0  # units copied since two held them and one wrote
+    guided_rows: int = 0  # host-drawn rows under a grammar
+    redrawn_rows: int = 0  # grammar rows whose token differs from the device's draw
+    full_logits_rows: int = 0  # rows repeated with all logits, since their candidates proved no draw
+    prefix_hits: int = 0  # sequences that started after a prefix-cache hit
+    cached_rows: int = 0  # rows of prefix-cache hits
+    preemptions: int = 0  # preempted sequences
+    evicted_units: int = 0  # units evicted from the prefix cache
+    copied_units: int = 0  # shared units copied before a write
     forks: int = 0
-    shifted: int = 0  # times that a full context dropped tokens
-    drafted: int = 0  # tokens proposed by speculation
-    accepted: int = 0  # of these, tokens that the model drew itself
+    shifted: int = 0  # context shifts
+    drafted: int = 0  # draft tokens verified
+    accepted: int = 0  # draft tokens accepted
     timeouts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """A step that has retired: its program, how many sequences and rows it had, and the seconds it took."""
+    """A retired step: its program, its sequences and rows, and its seconds."""
 
     program: str
     n_sequences: int
@@ -53,18 +57,21 @@ StepHook: TypeAlias = Callable[[StepStats], object]
 
 
 def notify(hooks: Iterable[StepHook], facts: StepStats) -> None:
-    """Calls the hooks. What one raises is the event loop's to report, as with any callback of it."""
+    """Calls the hooks. A hook's exception goes to the event loop's exception handler."""
     for hook in hooks:
         try:
             hook(facts)
         except Exception as error:
-            context = {"message": "a hook that was told of a step failed", "exception": error}
+            context = {"message": "a step hook failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """How an engine is doing now. Bytes are of state: held by requests, kept for prefixes, and in all."""
+    """The present load of an engine.
+
+    Bytes of state: referenced by requests, cached for prefixes, and in all.
+    """
 
     n_running: int
     n_waiting: int

@@ -1,44 +1,67 @@
-"""What becomes of the rows that a step gives back: tokens, their text, and the reason to end."""
+"""Steps in flight, and their output rows as tokens, events and finish reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from camelid.backends.base import OutputRow
+from camelid.backends.base import Backend, OutputRow, Result, Ticket
 from camelid.engine.metrics import Counters
 from camelid.engine.results import FinishReason
+from camelid.engine.scheduler import Batch
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
 from camelid.sampling.host import Scores, top_logprobs
+
+
+@dataclass(slots=True, eq=False)
+class PendingStep:
+    """The batch and ticket of a step in flight; after `read`, its result or its error."""
+
+    batch: Batch
+    ticket: Ticket
+    submitted: float
+    n_decode: int  # rows of generated tokens
+    result: Result | None = None
+    error: Exception | None = None
+
+    async def read(self, backend: Backend) -> None:
+        """Waits for the step's result, once. A cancelled read may be repeated."""
+        if self.result is None and self.error is None:
+            try:
+                self.result = await backend.read(self.ticket)
+            except Exception as error:
+                self.error = error
+
 
 STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """So many rows of a sequence's share counted; `reason` if it has ended."""
+class AcceptedRows:
+    """The number of rows accepted of a sequence's output rows, and the finish reason if it ended."""
 
     n_rows: int
-    reason: FinishReason | None = None
+    finish_reason: FinishReason | None = None
 
 
 class OutputProcessor:
-    """Turns output rows of one model on one backend into what its sequences say."""
+    """Applies the output rows of one model on one backend to their sequences."""
 
     def __init__(self, backend_name: str, vocab_size: int, counters: Counters) -> None:
         self._name = backend_name
         self._vocab_size = vocab_size
         self._counters = counters
 
-    def take(self, s: Sequence, rows: Seq[OutputRow], n_rows: int) -> Accepted:
-        """Takes these `n_rows` rows in order until one is not what was drafted, or the answer ends.
+    def process(self, s: Sequence, rows: Seq[OutputRow], n_rows: int) -> AcceptedRows:
+        """Accepts output rows in order, up to the first rejected draft or the end of the answer.
 
-        BackendError for rows that no working device gives, NeedsAllLogits where candidates prove nothing.
+        Raises BackendError for fewer than `n_rows` rows or invalid rows, NeedsAllLogits if candidates prove
+        no draw.
         """
         if len(rows) < n_rows:
             raise BackendError(
-                f"backend {self._name!r} gave back {len(rows)} of {n_rows} rows", backend=self._name
+                f"backend {self._name!r} returned {len(rows)} rows, expected {n_rows}", backend=self._name
             )
         accept = self._logits if s.request.all_logits else self._token
         drafts, s.drafts = s.drafts, ()
@@ -46,16 +69,17 @@ class OutputProcessor:
             self._check(row, s)
             reason = accept(s, row)
             if reason or (n < len(drafts) and s.token_ids[-1] != drafts[n]):
-                return Accepted(n + 1, reason)
+                return AcceptedRows(n + 1, reason)
             self._counters.accepted += n < len(drafts)
-        return Accepted(len(rows))
+        return AcceptedRows(len(rows))
 
     def _check(self, row: OutputRow, s: Sequence) -> None:
+        """Raises BackendError for logits that are not numbers and for a token id outside the vocabulary."""
         name = self._name
         if row.status != "ok":
-            found = {"nan": "not a number", "zero": "all zero"}[row.status]
+            fault = {"nan": "not a number", "zero": "all zero"}[row.status]
             raise BackendError(
-                f"backend {name!r}: the logits after {len(s.token_ids)} tokens are {found}; {STATUS_HINT}",
+                f"backend {name!r}: the logits after {len(s.token_ids)} tokens are {fault}; {STATUS_HINT}",
                 backend=name, status=row.status,
             )  # fmt: skip
         if not 0 <= row.token_id < self._vocab_size:
@@ -65,6 +89,7 @@ class OutputProcessor:
             )  # fmt: skip
 
     def _logits(self, s: Sequence, row: OutputRow) -> FinishReason | None:
+        """Appends a prompt row's logits."""
         if row.logits is None:
             raise BackendError(
                 f"backend {self._name!r} computes no logits; choose another backend", backend=self._name
@@ -73,6 +98,7 @@ class OutputProcessor:
         return "stop" if len(s.outbox.logits) == s.request.n_prompt else None
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:
+        """Accepts a drawn token, or an end token."""
         token_id, logprob = self._drawn(s, row) if s.sampler else (row.token_id, row.logprob)
         s.clock.token()
         if token_id in s.request.eos_ids:
@@ -82,8 +108,8 @@ class OutputProcessor:
         return s.accept(token_id, logprob, tuple(top_logprobs(row, n)) if n else ())
 
     def _drawn(self, s: Sequence, row: OutputRow) -> tuple[int, float]:
-        """The token that the host draws, and its log-probability before any sampler."""
-        assert s.sampler is not None, "only sequences that the host draws for come here"
+        """The host's draw, and its log-probability before any sampler."""
+        assert s.sampler is not None, "the sequence has a host sampler"
         scores, constraint = Scores.of_row(row), s.constraint
         position = len(s.token_ids) + s.n_shifted
         if constraint:

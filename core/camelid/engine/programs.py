@@ -1,4 +1,4 @@
-"""The programs that an engine runs, and how much each can take."""
+"""The programs that an engine runs, and their capacities."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from camelid.backends.base import Program
 from camelid.errors import RequestError
 from camelid.plan.step import Capacity, ProgramKey, Step
 
-# `decode` and `mixed` draw on the device. The others run what needs more back: the likeliest tokens, all
-# logits of generated rows or of prompt rows, the draws of several rows of a sequence.
+# `decode` and `mixed` draw on the device. The others return more: `candidates` the largest logits, `guided`
+# and `all_logits` the whole logits of generated rows or of prompt rows, `verify` the draws of several rows of
+# a sequence.
 DECODE, MIXED, ALL_LOGITS = "decode", "mixed", "all_logits"
 CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
 ENTRIES = {DECODE: DECODE, CANDIDATES: DECODE, GUIDED: DECODE, MIXED: MIXED, VERIFY: MIXED, ALL_LOGITS: MIXED}
 FEATURES = {CANDIDATES: "candidates", GUIDED: "all_logits", ALL_LOGITS: "all_logits"}
-BIASES = 16  # of one sequence; more are added on the host
+BIASES = 16  # biases of one sequence on the device; a request with more samples on the host
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`chunk` rows in a mixed step; at most `parallel` sequences run at once, of `context` rows each.
+    """Sizes of an engine: `chunk` rows in a mixed step, `parallel` running sequences of `context` rows each.
 
-    A step that also generates is kept to about `step_s` seconds where prompts could fill more. `drafts`
-    tokens are verified at once.
+    A step that also generates is kept to about `step_s` seconds, where prompts could fill more. One step
+    verifies up to `drafts` drafts of a sequence.
     """
 
     chunk: int = 64
@@ -33,7 +34,7 @@ class Limits:
     drafts: int = 8
 
     def __post_init__(self) -> None:
-        # While a prompt is read, one sequence less generates, so that a row is left for it.
+        # During a prefill at most `parallel - 1` sequences generate, so a row is left for the prompt.
         if not 1 <= self.parallel <= self.chunk:
             raise RequestError(
                 f"parallel is {self.parallel} and chunk {self.chunk}; expected 1 <= parallel <= chunk",
@@ -41,7 +42,10 @@ class Limits:
             )
 
     def at_context(self, context: int) -> Limits:
-        """The same for sequences of `context` rows. A step is no larger than all of them together."""
+        """The same limits for sequences of `context` rows.
+
+        A step has no more rows than all sequences together.
+        """
         return replace(self, context=context, chunk=min(self.chunk, self.parallel * context))
 
 
@@ -53,20 +57,21 @@ def program_keys(
     n_paged: int = 1,
     row_buckets: Sequence[int] = (),
 ) -> tuple[ProgramKey, ...]:
-    """The keys of a program, one a row bucket below its most rows, then one at its most rows."""
-    whole = program_key(program, limits, page_rows, n_paged=n_paged)
-    smaller = sorted(rows for rows in set(row_buckets) if 0 < rows < whole.capacity.rows)
+    """The keys of a program: one per row bucket below its most rows, then one at its most rows."""
+    largest = program_key(program, limits, page_rows, n_paged=n_paged)
+    smaller = sorted(rows for rows in set(row_buckets) if 0 < rows < largest.capacity.rows)
     keys = (program_key(program, limits, page_rows, n_paged=n_paged, rows=rows) for rows in smaller)
-    return (*keys, whole)
+    return (*keys, largest)
 
 
 def program_key(
     program: str, limits: Limits, page_rows: int, *, n_paged: int = 1, rows: int | None = None
 ) -> ProgramKey:
-    """The capacities and features of a program for `rows` rows (None: the most of any step).
+    """The capacities and features of a program for `rows` rows (None: the most rows of any step).
 
-    Each of the model's `n_paged` groups may take new pages of `page_rows` in one step. All programs but
-    `decode` have room for the page tables of a whole context, which a sequence with a cached prefix brings.
+    Each of the model's `n_paged` groups may allocate new pages of `page_rows` rows in one step. Every program
+    but `decode` has room for the page-table updates of a whole context, which a sequence with a cached prefix
+    needs.
     """
     rows = _most_rows(program, limits) if rows is None else rows
     n = min(limits.parallel, rows)
@@ -84,13 +89,14 @@ def program_key(
 
 
 def _most_rows(program: str, limits: Limits) -> int:
+    """The largest number of rows in a step of this program."""
     n = limits.parallel
     rows = {VERIFY: n * (limits.drafts + 1), MIXED: limits.chunk, ALL_LOGITS: limits.chunk}
     return rows.get(program, n)
 
 
 class ProgramTable:
-    """Compiled programs by name, each at its row buckets."""
+    """Compiled programs by name, each with one program per row bucket."""
 
     def __init__(self, programs: Mapping[str, Program] | None = None) -> None:
         self._programs: dict[str, tuple[Program, ...]] = {}
@@ -101,7 +107,7 @@ class ProgramTable:
         return name in self._programs
 
     def add(self, name: str, programs: Iterable[Program]) -> None:
-        """Adds a program, compiled at one row bucket or several."""
+        """Adds a program, compiled at one or more row buckets."""
         self._programs[name] = tuple(sorted(programs, key=lambda p: p.plan.key.capacity.rows))
 
     def largest(self, name: str) -> Program:
@@ -109,6 +115,6 @@ class ProgramTable:
         return self._programs[name][-1]
 
     def smallest(self, name: str, step: Step) -> Program:
-        """The program at the smallest row bucket that holds a step."""
+        """The program at the smallest row bucket that fits a step."""
         *smaller, largest = self._programs[name]
         return next((program for program in smaller if program.plan.key.capacity.holds(step)), largest)

@@ -1,5 +1,4 @@
-"""The engine's output: tokens, the end of a sequence with its figures, and the contract of an output
-reader."""
+"""The engine's output: tokens, the result and timings of a sequence, and the protocol of an output reader."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Literal, Protocol
 
-STRETCH = 16  # tokens between the two times of one inter-token measurement
+SPAN = 16  # tokens between the two times of one inter-token measurement
 FinishReason = Literal["stop", "length", "timeout", "cancelled", "error"]
 
 
@@ -25,8 +24,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of prompt and answer, without the end token; `cached_tokens` of the prompt came from the
-    cache."""
+    """Token counts of prompt and answer, without the end token.
+
+    `cached_tokens` of the prompt tokens came from the prefix cache.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -35,10 +36,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Seconds, and tokens a second; a rate without a measurement is 0.0.
+    """Times in seconds, and rates in tokens per second; a rate without a measurement is 0.0.
 
-    `queue_s` ends at the first step, `ttft_s` at the first token. `inter_token_s` is the median over
-    stretches of 16 tokens, since short steps retire several tokens together.
+    `queue_s` ends at the first step, `ttft_s` at the first token. `inter_token_s` is the median over spans of
+    16 tokens, since short steps retire several tokens together.
     """
 
     queue_s: float
@@ -92,7 +93,7 @@ class TokenReader:
     stopped = False
 
     def push(self, token_id: int) -> None:
-        """Nothing to read."""
+        """Does nothing: tokens need no state."""
 
     def event(self, token: Token | None, *, is_last: bool) -> Token | None:  # noqa: ARG002 - the protocol's
         """The token itself."""
@@ -105,7 +106,7 @@ class TokenReader:
 
 @dataclass(slots=True)
 class Outbox:
-    """Events, logits and result for a stream's consumer; it outlives the sequence."""
+    """Events, logits and result for a stream's consumer. It outlives the sequence."""
 
     events: deque[Any] = field(default_factory=deque[Any])
     logits: list[memoryview[float]] = field(default_factory=list["memoryview[float]"])  # [V] float32 a row
@@ -116,7 +117,7 @@ class Outbox:
 
 @dataclass(slots=True)
 class Clock:
-    """When things happened to a sequence, in seconds of `now`; 0.0 is not yet."""
+    """Times of a sequence's events, in seconds of `now`; 0.0 stands for an event that has not happened."""
 
     now: Callable[[], float] = perf_counter
     submitted: float = field(init=False)
@@ -127,13 +128,15 @@ class Clock:
         self.submitted = self.now()
 
     def start(self) -> None:
+        """Records the first step."""
         self.started = self.started or self.now()
 
     def token(self) -> None:
+        """Records a token."""
         self.tokens.append(self.now())
 
     def timings(self, n_prefilled: int, n_steps: int) -> Timings:
-        """Of `n_prefilled` prompt rows that were computed, and the tokens."""
+        """The timings of a sequence with `n_prefilled` computed prompt rows."""
         end, times = self.now(), self.tokens
         first, last = (times[0], times[-1]) if times else (0.0, 0.0)
         return Timings(
@@ -141,14 +144,14 @@ class Clock:
             ttft_s=first - self.submitted if times else 0.0,
             prefill_tps=_rate(n_prefilled, first - self.started),
             decode_tps=_rate(len(times) - 1, last - first),
-            inter_token_s=_between(times),
+            inter_token_s=_inter_token_s(times),
             total_s=end - self.submitted,
             n_steps=n_steps,
         )
 
 
-def _between(times: Sequence[float]) -> float:
-    n = min(STRETCH, len(times) - 1)
+def _inter_token_s(times: Sequence[float]) -> float:
+    n = min(SPAN, len(times) - 1)
     return median((b - a) / n for a, b in zip(times, times[n:], strict=False)) if n > 0 else 0.0
 
 

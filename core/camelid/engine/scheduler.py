@@ -1,4 +1,4 @@
-"""Which rows the next step holds: decode rows first, then prefill chunks, within a budget of rows."""
+"""The scheduler: decode rows first, then prefill chunks, within a budget of rows per step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from camelid.engine.allocation import PAGED
-from camelid.engine.kv_cache import KVCacheManager, TableChange
+from camelid.engine.kv_cache import CacheUpdate, KVCacheManager
 from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
@@ -27,80 +27,83 @@ from camelid.plan.step import Step, StepSequence
 
 @dataclass(frozen=True, slots=True)
 class ScheduledSequence:
-    """One sequence's share of a step: its next `n_rows` rows, how many outputs, what becomes of its pages."""
+    """One sequence's part of a step: its next `n_rows` rows, the last `n_outputs` of them with an output."""
 
     sequence: Sequence
     n_rows: int
     n_outputs: int
-    change: TableChange
+    cache_update: CacheUpdate
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one step does, and the program that does it."""
+    """The sequences of one step and the step's program. `n_updates` counts page-table updates."""
 
     program: str
-    work: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
+    scheduled: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
     n_updates: int = 0
 
 
 class Scheduler:
-    """`waiting` sequences get a cache allocation in order; `running` sequences hold theirs.
+    """Two queues in order of priority, then arrival: `waiting` without an allocation, `running` with one.
 
-    Both lists are in order: higher priority first, then earlier arrival. Where units run out, the last
-    running sequence is preempted: it waits again, and its rows are recomputed or found in the prefix cache.
+    Where units run out, the last running sequence is preempted: it waits again, and its rows are recomputed
+    or found in the prefix cache.
     """
 
     def __init__(self, state: KVCacheManager, limits: Limits) -> None:
         self.state = state
         self.limits = limits
-        self.pace = PrefillBudget(limits.step_s)
+        self.prefill_budget = PrefillBudget(limits.step_s)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.newly_running: deque[Sequence] = deque()  # not yet started by the engine
         self.n_preempted = 0
-        # Who found no room, and when: to look again for what of its prompt is known takes time.
-        self._refused: tuple[int, int] | None = None
+        # The sequence that could not be admitted, and `n_freed` at that time: a retry searches the prefix
+        # cache again, which takes time.
+        self._blocked: tuple[int, int] | None = None
         n_paged = sum(s.kind in PAGED for s in state.states)
         keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
         self._most_updates = {program: key.capacity.updates for program, key in keys.items()}
-        # Programs cannot share a step, and take turns.
-        self._turns = deque((ALL_LOGITS, MIXED, CANDIDATES, GUIDED, VERIFY))
+        # One step runs one program; the programs take turns.
+        self._rotation = deque((ALL_LOGITS, MIXED, CANDIDATES, GUIDED, VERIFY))
 
     @property
-    def has_dependent_rows(self) -> bool:
-        """Whether some generated row waits for the one before, and would for all steps that run ahead."""
-        return any(s.is_dependent for s in self.running)
+    def can_run_ahead(self) -> bool:
+        """True if every running sequence can run ahead."""
+        return all(s.can_run_ahead for s in self.running)
 
     def add(self, sequence: Sequence) -> None:
+        """Queues a sequence without an allocation."""
         insort(self.waiting, sequence, key=lambda s: s.order)
 
-    def run_at_once(self, sequence: Sequence) -> None:
-        """Adds one that has its allocation already."""
+    def add_running(self, sequence: Sequence) -> None:
+        """Adds a sequence that has an allocation."""
         insort(self.running, sequence, key=lambda s: s.order)
         self.newly_running.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
-        """Frees a finished sequence's units, unless a step in flight still touches them."""
+        """Removes a finished sequence and frees its units, unless a step in flight still uses them."""
         if sequence in self.waiting:
             self.waiting.remove(sequence)
         if sequence in self.running and not sequence.n_in_flight:
             self._free(sequence)
 
     def _free(self, s: Sequence) -> None:
+        """Frees a sequence's allocation; valid rows stay in the prefix cache."""
         self.running.remove(s)
-        assert s.allocation is not None, "running sequences hold an allocation"
+        assert s.allocation is not None, "a running sequence has an allocation"
         keeps = s.request.reuses and s.outbox.error is None and not s.is_failed
         self.state.free(s.allocation, s.token_ids, s.n_valid, keeps=keeps)
         s.detach()
 
-    def evict(self, sequence: Sequence) -> None:
+    def preempt(self, sequence: Sequence) -> None:
         """Preempts a sequence: it waits again as soon as its steps in flight have retired."""
         sequence.is_preempted = True
-        self.requeue_if_idle(sequence)
+        self.requeue_if_preempted(sequence)
 
-    def requeue_if_idle(self, sequence: Sequence) -> None:
-        """Sends a leaving sequence back to the queue, if nothing of it is in flight any longer."""
+    def requeue_if_preempted(self, sequence: Sequence) -> None:
+        """Returns a preempted sequence to the waiting queue once none of its rows is in flight."""
         if sequence.is_preempted and not sequence.n_in_flight:
             self._free(sequence)
             self.add(sequence)
@@ -108,56 +111,60 @@ class Scheduler:
     # Batches
 
     def next_batch(self) -> Batch | None:
-        """The next step's work, or None if no sequence has a row to submit."""
-        wanted = self._wanted()
-        for _ in range(len(self._turns)):
-            program = self._turns[0]
-            self._turns.rotate(-1)
-            batch = self._batch(program) if program in wanted else None
-            if batch and batch.work:
+        """The next step's batch, or None if no sequence has a row to submit."""
+        needed = self._needed_programs()
+        for _ in range(len(self._rotation)):
+            program = self._rotation[0]
+            self._rotation.rotate(-1)
+            batch = self._batch(program) if program in needed else None
+            if batch and batch.scheduled:
                 return batch
         return None
 
-    def _wanted(self) -> set[str]:
-        """The programs that those running may go through; a prompt's serves most of them."""
+    def _needed_programs(self) -> set[str]:
+        """The programs of the running sequences; most prefill through `mixed`."""
         return {MIXED, *(ALL_LOGITS if s.request.all_logits else s.program for s in self.running)}
 
     def admit(self) -> None:
-        """Gives allocations to those who wait, in order, while there is room."""
-        while self.waiting and self._refused != (self.waiting[0].id, self.state.n_let_go):
+        """Allocates state for waiting sequences, in order, while units are free."""
+        while self.waiting and self._blocked != (self.waiting[0].id, self.state.n_freed):
             first = self.waiting[0]
             request = first.request
-            allocation = self.state.allocate(first.token_ids, salt=request.salt, reuses=request.finds)
+            allocation = self.state.allocate(
+                first.token_ids, salt=request.salt, reuses=request.uses_prefix_cache
+            )
             if allocation:
                 self.waiting.pop(0)
                 first.attach(allocation)
-                self.run_at_once(first)
-            elif not self._preempt_for(first):
-                self._refused = first.id, self.state.n_let_go
+                self.add_running(first)
+            elif not self._preempt_lower_priority(first):
+                self._blocked = first.id, self.state.n_freed
 
     def speculating(self) -> Iterator[Sequence]:
-        """Those that can be asked for drafts of what follows."""
-        return (s for s in self._live() if s.proposer and s.can_decode)
+        """The schedulable sequences that need drafts."""
+        return (s for s in self._schedulable() if s.proposer and s.can_decode)
 
-    def _preempt_for(self, waiting: Sequence) -> bool:
-        """For one of higher priority the last of those running goes; whether it is gone at once."""
+    def _preempt_lower_priority(self, waiting: Sequence) -> bool:
+        """Preempts the last running sequence of a lower priority; True if its units are free already."""
         last = self.running[-1] if self.running else None
-        if last is None or last.request.priority >= waiting.request.priority or not last.is_live:
+        if last is None or last.request.priority >= waiting.request.priority or not last.is_schedulable:
             return False
-        self._preempt(last)
+        self._preempt_victim(last)
         return last.allocation is None
 
-    def _preempt(self, victim: Sequence) -> None:
+    def _preempt_victim(self, victim: Sequence) -> None:
+        """Preempts a sequence and counts it."""
         self.n_preempted += 1
-        self.evict(victim)
+        self.preempt(victim)
 
     def _batch(self, program: str) -> Batch:
+        """The step's batch of one program, perhaps empty; `mixed` without prefill rows becomes `decode`."""
         batch = Batch(program)
         if program == MIXED:
             self._add_generated(batch, DECODE)
-            n = len(batch.work)
+            n = len(batch.scheduled)
             self._add_prefill(batch)
-            if len(batch.work) == n:
+            if len(batch.scheduled) == n:
                 batch.program = DECODE
         elif program == ALL_LOGITS:
             self._add_logits(batch)
@@ -165,94 +172,99 @@ class Scheduler:
             self._add_generated(batch, program)
         return batch
 
-    def _live(self) -> Iterator[Sequence]:
-        """Those running for whom steps may be built. A copy, since some may be sent away meanwhile."""
-        return (s for s in list(self.running) if s.is_live)
+    def _schedulable(self) -> Iterator[Sequence]:
+        """The running sequences that a step may include; sequences may be preempted during the iteration."""
+        return (s for s in list(self.running) if s.is_schedulable)
 
     def _add_logits(self, batch: Batch) -> None:
-        """One request that asks for every prompt row's logits."""
-        for s in self._live():
+        """Adds a chunk of one request with `all_logits`."""
+        for s in self._schedulable():
             if s.request.all_logits and s.n_prefill:
                 n = min(s.n_prefill, self.limits.chunk)
                 self._add(batch, s, n, n)
                 return
 
     def _add_generated(self, batch: Batch, program: str) -> None:
-        """The next row of every sequence that this program serves, and its drafts."""
-        for s in self._live():
+        """Adds the next row, and the drafts, of every sequence of this program."""
+        for s in self._schedulable():
             if s.program == program and s.can_decode and not s.request.all_logits:
                 n = 1 + len(s.drafts)
                 self._add(batch, s, n, n)
 
     def _add_prefill(self, batch: Batch) -> None:
-        """Prompt rows: as many as there is room for, at the pace that those who generate are to have."""
-        n_generated = len(batch.work)
+        """Adds prompt rows up to the chunk; up to the prefill budget if the step also generates."""
+        n_generated = len(batch.scheduled)
         room: int = self.limits.chunk - n_generated
-        budget: int = self.pace.rows(room) if n_generated else room
-        for s in self._live():
-            n = _share(s, room, budget)
+        budget: int = self.prefill_budget.rows(room) if n_generated else room
+        for s in self._schedulable():
+            n = _n_prefill_rows(s, room, budget)
             if n and self._add(batch, s, n, int(n == s.n_prefill and not s.has_own_program)):
                 room, budget = room - n, budget - n
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
-        """Adds a share of work if there are units for it, at the cost of who is behind."""
+        """Adds rows of a sequence if units are available, or can be freed by preempting the last sequences.
+
+        Returns False if the rows were not added.
+        """
         allocation = s.allocation
-        assert allocation is not None, "running sequences hold an allocation"
+        assert allocation is not None, "a running sequence has an allocation"
         end = s.n_rows + n_rows
         if (
             batch.n_updates + self.state.most_updates(allocation, s.n_rows, end)
             > self._most_updates[batch.program]
         ):
-            return False  # its page tables do not fit this step any more
-        while (change := self.state.grow(allocation, s.n_rows, end)) is None:
+            return False  # the step has no room for its page-table updates
+        while (update := self.state.grow(allocation, s.n_rows, end)) is None:
             victim = self._victim(batch)
             if victim is None or (victim is s and s.n_in_flight):
-                return False  # what is in flight will make room
-            self._preempt(victim)
+                return False  # steps in flight will free units
+            self._preempt_victim(victim)
             if victim is s:
                 return False
-        batch.n_updates += len(change.updates)
-        batch.work.append(ScheduledSequence(s, n_rows, n_outputs, change))
+        batch.n_updates += len(update.updates)
+        batch.scheduled.append(ScheduledSequence(s, n_rows, n_outputs, update))
         return True
 
     def _victim(self, batch: Batch) -> Sequence | None:
-        """The last of those running that is not in the step; None while one is on its way out already.
+        """The sequence to preempt: the last running one outside the batch. None while a sequence is leaving.
 
-        A step with copies sends nobody away: what it copies from could be let go and be copied to.
+        None also for a batch with copies: preemption could free a copy's source and reuse it as a
+        destination.
         """
         if any(s.is_preempted or s.is_finished for s in self.running):
             return None
-        if any(work.change.copies for work in batch.work):
+        if any(item.cache_update.copies for item in batch.scheduled):
             return None
-        busy = {work.sequence.id for work in batch.work}
+        busy = {item.sequence.id for item in batch.scheduled}
         return next((s for s in reversed(self.running) if s.id not in busy), None)
 
 
-def _share(s: Sequence, room: int, budget: int) -> int:
-    """The prompt rows of a sequence that go into a step: of an atomic prompt all or none, at any pace."""
+def _n_prefill_rows(s: Sequence, room: int, budget: int) -> int:
+    """Prompt rows of a sequence in a step. An atomic prompt ignores the budget and is never split."""
     n = 0 if s.request.all_logits else s.n_prefill
-    if s.is_in_one_piece:
+    if s.is_atomic_prefill:
         return n if n <= room else 0
     return max(min(n, budget), 0)
 
 
 def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
-    """The batch as a step."""
+    """The step of a batch."""
     step = Step(ordinal=ordinal)
-    for number, work in enumerate(batch.work):
-        _add_work(step, number, work, state)
+    for number, item in enumerate(batch.scheduled):
+        _add_scheduled(step, number, item, state)
     return step
 
 
-def _add_work(step: Step, number: int, work: ScheduledSequence, state: KVCacheManager) -> None:
-    s, first, held = work.sequence, len(step.rows), work.sequence.n_rows
-    assert s.allocation is not None, "scheduled sequences hold an allocation"
-    step.updates += work.change.updates
-    step.copies += work.change.copies
-    step.rows += [s.row(number, held + i) for i in range(work.n_rows)]
-    groups = state.words(s.allocation, held)
-    state.advance(s.allocation, held + work.n_rows)
-    step.sequences.append(StepSequence(first_row=first, rows=work.n_rows, groups=groups, sampling=number))
-    step.sampling.append(s.words)
-    sampled = range(work.n_rows - work.n_outputs, work.n_rows)  # the last rows
-    step.outputs += [(first + i, number, held + i + 1) for i in sampled]
+def _add_scheduled(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
+    """Adds one sequence's rows, state words, sampling and outputs to a step."""
+    s, first, n_held = item.sequence, len(step.rows), item.sequence.n_rows
+    assert s.allocation is not None, "a scheduled sequence has an allocation"
+    step.updates += item.cache_update.updates
+    step.copies += item.cache_update.copies
+    step.rows += [s.row(number, n_held + i) for i in range(item.n_rows)]
+    groups = state.words(s.allocation, n_held)
+    state.advance(s.allocation, n_held + item.n_rows)
+    step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
+    step.sampling.append(s.step_sampling)
+    sampled = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
+    step.outputs += [(first + i, number, n_held + i + 1) for i in sampled]

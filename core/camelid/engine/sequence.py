@@ -1,4 +1,4 @@
-"""What a user asked (`Request`), and one running stream of it (`Sequence`)."""
+"""A request as submitted (`Request`), and one running stream of it (`Sequence`)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One prompt and how to go on from it.
+    """A prompt and the parameters of its continuation.
 
-    `all_logits` asks for the prompt's logits and no answer. `max_tokens` None goes on up to the context;
-    `overflow` says what happens where more is asked than it holds: an error at once, a stop there, or a
-    shift, which drops half of what follows the first `n_keep` tokens. A higher `priority` goes first.
-    Seconds may be bounded in the queue and in all. An `is_atomic` prompt goes through one step as a whole.
-    `reuses` lets it find what was computed before for requests of the same `salt`. `choice` parts the draws
-    of requests that are otherwise equal.
+    `all_logits` computes the logits of every prompt row and generates nothing. `max_tokens` None generates up
+    to the context. `overflow` applies to a request longer than the context: "error" rejects it, "stop" ends
+    it at the context, "shift" drops half of the tokens after the first `n_keep`. A higher `priority` is
+    scheduled first. `queue_timeout_s` bounds the wait for the first step, `timeout_s` the whole request. An
+    `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix cache, which requests of one
+    `salt` share. `choice` separates the draws of otherwise equal requests.
     """
 
     prompt_ids: tuple[int, ...]
@@ -64,34 +64,34 @@ class Request:
         return len(self.prompt_ids)
 
     @property
-    def finds(self) -> bool:
-        """Whether rows that were computed before serve it: not where every row's logits are asked for."""
+    def uses_prefix_cache(self) -> bool:
+        """True if cached rows may replace prefill. With `all_logits` every row is computed."""
         return self.reuses and not self.all_logits
 
     @property
-    def sampler_waits(self) -> bool:
-        """The host draws its tokens, each after the one before."""
+    def samples_on_host(self) -> bool:
+        """True if the host draws the tokens, so that each row waits for the previous one."""
         return self.constraint is not None or not self.sampling.fits_device
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The programs that it needs besides those that every model has."""
+        """The programs that the request needs beside `decode` and `mixed`."""
         if self.all_logits:
             return (ALL_LOGITS,)
         if self.constraint:
             return (GUIDED,)
-        hosted = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
-        shown = (CANDIDATES,) if self.sampling.logprobs else ()
-        return (*hosted, *shown, *((VERIFY,) if self.proposer else ()))
+        host_sampling = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
+        logprobs = (CANDIDATES,) if self.sampling.logprobs else ()
+        return (*host_sampling, *logprobs, *((VERIFY,) if self.proposer else ()))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
     """One running stream.
 
-    `token_ids` are what the context holds and the host knows: prompt, then retired ids; after a shift fewer
-    than `answer_ids` may be among them. `n_rows` counts rows submitted and `n_ahead` draws in flight, so both
-    run ahead of `token_ids`. `limit` is how many tokens the context may come to hold.
+    `token_ids` are the context's tokens that the host has read: the prompt, then retired ids; after a shift,
+    some `answer_ids` are no longer among them. `n_rows` counts submitted rows and `n_ahead` draws in flight,
+    so both run ahead of `token_ids`. `limit` bounds the length of `token_ids`.
     """
 
     id: int
@@ -102,43 +102,43 @@ class Sequence:
     outbox: Outbox = field(default_factory=Outbox)
     token_ids: list[int] = field(default_factory=list[int])
     answer_ids: list[int] = field(default_factory=list[int])
-    n_prompt: int = 0  # rows that are prompt to the kernels
+    n_prompt: int = 0  # rows that the prefill kernels compute
     n_rows: int = 0
-    n_done: int = 0  # rows of retired steps
+    n_retired: int = 0  # rows of retired steps
     n_ahead: int = 0
     n_in_flight: int = 0
     n_steps: int = 0
-    n_shifted: int = 0  # tokens that shifts dropped
-    n_found: int = 0  # rows that were computed when it took its allocation
-    n_cached: int = 0  # of its prompt, the first time
+    n_shifted: int = 0  # tokens dropped by context shifts
+    n_hit_rows: int = 0  # rows of the latest prefix-cache hit
+    n_cached: int = 0  # prompt tokens of the first prefix-cache hit
     allocation: CacheAllocation | None = None
-    is_preempted: bool = False  # it gives up its allocation once nothing of it is in flight
-    is_failed: bool = False  # a step of it failed, so that nobody knows what its units hold
-    needs_all: bool = False  # since the candidates of its latest row were too few
+    is_preempted: bool = False  # its allocation is freed once none of its rows is in flight
+    is_failed: bool = False  # a step failed, so the contents of its units are undefined
+    needs_all: bool = False  # the candidates of the latest row did not suffice
     drafts: tuple[int, ...] = ()
     clock: Clock = field(default_factory=Clock)
     reader: OutputReader = field(init=False)
     constraint: Constraint | None = None
     sampler: HostSampler | None = None
     proposer: Proposer | None = None
-    words: StepSampling = field(init=False)
+    step_sampling: StepSampling = field(init=False)
 
     def __post_init__(self) -> None:
         request = self.request
         self.constraint = request.constraint() if request.constraint else None
         self.proposer = request.proposer() if request.proposer else None
-        if request.sampler_waits:
+        if request.samples_on_host:
             self.sampler = HostSampler(
                 request.sampling, self.vocab_size, choice=request.choice, token_bytes=request.token_bytes
             )
         self.token_ids = list(request.prompt_ids)
         self.n_prompt = request.n_prompt
         self.reader = request.reader()
-        self.words = request.sampling.words(choice=request.choice)
+        self.step_sampling = request.sampling.words(choice=request.choice)
 
     @property
     def order(self) -> tuple[int, int]:
-        """Who goes first: the higher priority, then who came first."""
+        """Sort key: higher priority first, then earlier arrival."""
         return -self.request.priority, self.id
 
     @property
@@ -146,23 +146,26 @@ class Sequence:
         return not self.outbox.is_open
 
     @property
-    def is_live(self) -> bool:
-        """Whether steps may be built for it."""
+    def is_schedulable(self) -> bool:
+        """True if steps may include it."""
         return not (self.allocation is None or self.is_finished or self.is_preempted)
 
     @property
     def has_own_program(self) -> bool:
-        """Its generated rows need more than a drawn token back."""
+        """True if its generated rows need more output than a drawn token."""
         return self.sampler is not None or self.request.sampling.logprobs > 0
 
     @property
-    def is_dependent(self) -> bool:
-        """Each of its generated rows waits for the one before: the host has a say in what follows."""
-        return self.sampler is not None or self.proposer is not None
+    def can_run_ahead(self) -> bool:
+        """True if a row can be submitted before the previous token is read.
+
+        Host sampling and drafts need the previous token.
+        """
+        return self.sampler is None and self.proposer is None
 
     @property
     def program(self) -> str:
-        """What runs its next generated row."""
+        """The program of its next generated row."""
         if self.drafts:
             return VERIFY
         if not self.has_own_program:
@@ -171,10 +174,11 @@ class Sequence:
 
     @property
     def n_prefill(self) -> int:
-        """Known rows that go through the prompt's program.
+        """Rows of `token_ids` still to prefill.
 
-        A sequence with a program of its own keeps the last known row for that.
-        The first row on a new allocation goes there too, since page tables that are all new fit there.
+        A sequence with its own program keeps the last row for that program. The first row on a new allocation
+        is prefilled even if it was generated, since only prefill programs have room for a whole page table's
+        updates.
         """
         n_left = len(self.token_ids) - self.n_rows
         if self.has_own_program:
@@ -183,25 +187,25 @@ class Sequence:
         return n_left if is_prompt or n_left > 1 else 0
 
     @property
-    def is_in_one_piece(self) -> bool:
-        """Whether what is left of its prompt must go through one step."""
+    def is_atomic_prefill(self) -> bool:
+        """True if the rest of its prompt must go through one step."""
         return self.request.is_atomic and self.n_rows < self.request.n_prompt == len(self.token_ids)
 
     @property
     def can_decode(self) -> bool:
-        """Whether its next generated row can be submitted."""
-        if self.n_prefill or (self.is_dependent and self.n_in_flight):
+        """True if its next generated row can be submitted."""
+        if self.n_prefill or (self.n_in_flight and not self.can_run_ahead):
             return False
         n_tokens = len(self.token_ids) + self.n_ahead
         return self.n_rows < n_tokens < self.limit
 
     @property
     def n_valid(self) -> int:
-        """Retired rows whose tokens are known: a row after the end may have been computed, too."""
-        return min(self.n_done, len(self.token_ids))
+        """Retired rows whose tokens the host has read; rows beyond the end of the answer do not count."""
+        return min(self.n_retired, len(self.token_ids))
 
     def row(self, number: int, state_row: int) -> StepRow:
-        """The step row at `state_row`: known, drafted, or still on the device."""
+        """The step row at `state_row`: its token is known, drafted, or still on the device."""
         n_known = len(self.token_ids)
         source, value = FROM_ID, 0
         if state_row < n_known:
@@ -215,51 +219,54 @@ class Sequence:
         )
 
     def submitted(self, n_rows: int, n_draws: int) -> None:
-        """Notes that a step with these rows is in flight."""
+        """Counts a step that was submitted with these rows."""
         self.n_rows += n_rows
         self.n_ahead += n_draws
         self.n_in_flight += 1
         self.n_steps += 1
 
     def retired(self, n_rows: int, n_draws: int) -> None:
-        """The oldest step in flight with rows of it is done."""
-        self.n_done += n_rows
+        """Counts the oldest step in flight with rows of this sequence as retired."""
+        self.n_retired += n_rows
         self.n_ahead -= n_draws
         self.n_in_flight -= 1
 
-    def take_back(self, n_rows: int) -> None:
-        """The last rows count as never run. Nothing of it may be in flight."""
+    def rollback(self, n_rows: int) -> None:
+        """Uncounts the last rows. None of the sequence's rows may be in flight."""
         self.n_rows -= n_rows
-        self.n_done -= n_rows
+        self.n_retired -= n_rows
 
     def attach(self, allocation: CacheAllocation) -> None:
-        """Begins, or begins again, with what its allocation already holds."""
-        self.allocation, self.n_rows, self.n_done = allocation, allocation.n_cached, allocation.n_cached
-        self.n_found = allocation.n_cached
+        """Starts or resumes on an allocation, after its cached rows."""
+        self.allocation, self.n_rows, self.n_retired = allocation, allocation.n_cached, allocation.n_cached
+        self.n_hit_rows = allocation.n_cached
         if not self.n_steps:
             self.n_cached = min(allocation.n_cached, self.request.n_prompt)
 
     def detach(self) -> None:
-        """Gives up its allocation; what it will compute again begins at its first token."""
-        self.allocation, self.n_rows, self.n_done = None, 0, 0
+        """Drops the allocation; a later attempt computes from the first uncached token."""
+        self.allocation, self.n_rows, self.n_retired = None, 0, 0
         self.is_preempted, self.needs_all, self.drafts = False, False, ()
         if not self.is_finished:
-            self.outbox.logits.clear()  # which nobody reads before the end
+            self.outbox.logits.clear()  # consumers read logits only after the end
 
     def shift(self) -> int:
-        """Drops half of what follows the kept tokens; how many. The rest is computed anew."""
+        """Drops half of the tokens after the first `n_keep` and returns their number.
+
+        The rest is recomputed.
+        """
         keep = min(self.request.n_keep, len(self.token_ids) - 2)
         n = max((len(self.token_ids) - keep) // 2, 1)
         del self.token_ids[keep : keep + n]
         self.n_shifted += n
         self.n_prompt = len(self.token_ids)
-        self.words = self.request.sampling.words(choice=self.request.choice, offset=self.n_shifted)
+        self.step_sampling = self.request.sampling.words(choice=self.request.choice, offset=self.n_shifted)
         return n
 
     def accept(
         self, token_id: int, logprob: float, top: tuple[tuple[int, float], ...] = ()
     ) -> FinishReason | None:
-        """One more token of the answer; the reason to end, if it is the last."""
+        """Appends one token to the answer; returns the finish reason if it is the last."""
         self.token_ids.append(token_id)
         self.answer_ids.append(token_id)
         self.reader.push(token_id)
@@ -270,22 +277,22 @@ class Sequence:
 
     @property
     def is_full(self) -> bool:
-        """The context holds no further token, and none is to be dropped for it."""
-        return len(self.token_ids) == self.limit and not self.shifts
+        """True if the context is full and does not shift."""
+        return len(self.token_ids) == self.limit and not self.shifts_context
 
     @property
-    def shifts(self) -> bool:
-        """Whether tokens are to be dropped where the context is full."""
+    def shifts_context(self) -> bool:
+        """True if a full context drops tokens instead of ending the request."""
         return self.request.overflow == "shift"
 
     def emit(self, token: Token | None, *, is_last: bool) -> None:
-        """Puts the reader's event for a token, or for an end without one, into the outbox."""
+        """Puts the reader's event for a token, or for an end without a token, into the outbox."""
         event = self.reader.event(token, is_last=is_last)
         if event is not None:
             self.outbox.events.append(event)
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """Closes the outbox. Rows still in flight are discarded when they retire."""
+        """Closes the outbox with the result. Rows still in flight are discarded when they retire."""
         if self.is_finished:
             return
         if reason in ("timeout", "cancelled"):  # no last token releases the text that the reader withholds
@@ -303,9 +310,9 @@ class Sequence:
         self.outbox.is_open = False
 
     def fork(self, id: int, choice: int) -> Sequence:  # noqa: A002
-        """Another stream that goes on from the same tokens with draws of its own.
+        """A second stream that continues from the same tokens with its own draws.
 
-        Its completion has the whole answer, its events only what comes from now on.
+        Its completion contains the whole answer, its events only the tokens from here on.
         """
         request = replace(self.request, choice=choice)
         own = {
@@ -315,17 +322,17 @@ class Sequence:
             "drafts": (),
             "n_steps": 0,
         }
-        child = replace(self, id=id, request=request, n_rows=0, n_done=0, n_cached=0, **own)
+        child = replace(self, id=id, request=request, n_rows=0, n_retired=0, n_cached=0, **own)
         child.token_ids, child.answer_ids = list(self.token_ids), list(self.answer_ids)
         child.n_prompt = self.n_prompt
-        child.words = request.sampling.words(choice=choice, offset=self.n_shifted)
+        child.step_sampling = request.sampling.words(choice=choice, offset=self.n_shifted)
         if self.sampler and child.sampler:
             child.sampler.mu = self.sampler.mu
-        child.replay(self.answer_ids)
+        child._feed(self.answer_ids)
         return child
 
-    def replay(self, token_ids: Iterable[int]) -> None:
-        """Brings text and constraint to where these tokens leave them, without events."""
+    def _feed(self, token_ids: Iterable[int]) -> None:
+        """Feeds tokens to the output reader and the constraint without emitting events."""
         for token_id in token_ids:
             self.reader.push(token_id)
             self.reader.event(Token(token_id, 0.0), is_last=False)

@@ -1,4 +1,4 @@
-"""State out of an engine and into another one: canonical rows, which every backend reads and writes."""
+"""Export and import of state as canonical rows, which every backend reads and writes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from camelid.errors import RequestError
 
 @dataclass(frozen=True, slots=True)
 class ExportedState:
-    """Canonical rows of a sequence's first `n_rows` tokens: consecutive units by group, in the bytes of
-    `Backend.read_state`.
+    """Canonical rows of a sequence's first `n_rows` tokens, as `Backend.read_state` returns them.
 
-    Of a window group only the last ones; `first_unit` is the number of the first of these. A recurrent group
-    has one unit, as it was after all rows.
+    `units` lists the bytes of consecutive units by group; `first_unit` is the page index of the first of
+    them: a window group has only its last pages, a recurrent group one unit, the state after all rows.
     """
 
     n_rows: int
@@ -29,8 +28,8 @@ class ExportedState:
 async def export_rows(
     backend: Backend, state: KVCacheManager, token_ids: Sequence[int], salt: str
 ) -> ExportedState:
-    """As much of these tokens' state as the prefix cache knows."""
-    with state.held(token_ids, salt) as hit:
+    """The state of the longest prefix of these tokens in the prefix cache."""
+    with state.pinned_prefix(token_ids, salt) as hit:
         units: dict[str, list[bytes]] = {}
         for group, numbers in hit.units.items():
             units[group] = [await backend.read_state(group, number) for number in numbers if number]
@@ -41,31 +40,34 @@ async def export_rows(
 async def import_rows(
     backend: Backend, state: KVCacheManager, token_ids: Sequence[int], exported: ExportedState, salt: str
 ) -> int:
-    """Makes the prefix cache know these rows; how many of these tokens it knows then."""
+    """Writes exported rows to new units and caches them; returns the number of cached rows of these tokens.
+
+    Raises RequestError if the rows do not match the tokens or the groups, or if too few units are available.
+    """
     if not exported.n_rows:
         return 0
     if not 0 < exported.n_rows <= len(token_ids):
         raise RequestError(
-            f"the session holds {exported.n_rows} rows of {len(token_ids)} tokens", field="session"
+            f"the session has {exported.n_rows} rows of {len(token_ids)} tokens", field="session"
         )
-    allocation = state.adopt(exported.n_rows, salt)
+    allocation = state.allocate_imported(exported.n_rows, salt)
     if allocation is None:
         raise RequestError(
-            f"there is no room for {exported.n_rows} rows of a session now; try again when requests have "
+            f"there is no room now for the {exported.n_rows} rows of a session; try again when requests have "
             "ended, or load with a larger kv_rows",
             field="session",
         )
-    is_whole = False
+    is_complete = False
     try:
         for group, numbers in state.units(allocation).items():
             units = exported.units.get(group, ())
             _check_units(group, len(units), len(numbers))
             for number, data in zip(numbers, units, strict=True):
                 await backend.write_state(group, number, data)
-        is_whole = True
+        is_complete = True
     finally:
-        state.free(allocation, token_ids, exported.n_rows, keeps=is_whole)
-    return state.find(token_ids, salt).n_rows
+        state.free(allocation, token_ids, exported.n_rows, keeps=is_complete)
+    return state.match_prefix(token_ids, salt).n_rows
 
 
 async def write_history(
@@ -83,6 +85,6 @@ async def write_history(
 def _check_units(group: str, n: int, want: int) -> None:
     if n != want:
         raise RequestError(
-            f"the session holds {n} units of {group}, and its rows need {want}; save it again",
+            f"the session has {n} units of {group}, but its rows need {want}; save the session again",
             field="session",
         )

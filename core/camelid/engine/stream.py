@@ -1,4 +1,4 @@
-"""A running request as its consumer sees it."""
+"""The stream of a running request, for its consumer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Generic, Protocol, TypeVar
 from camelid.engine.results import Outbox
 from camelid.errors import RequestError
 
-E = TypeVar("E")  # an event of the request's output reader
-C = TypeVar("C")  # its completion
+E = TypeVar("E")  # event of the request's output reader
+C = TypeVar("C")  # completion of the request's output reader
 
 
 class StreamSource(Protocol):
-    """What a stream needs of its engine."""
+    """The part of an engine that a stream uses."""
 
     def cancel(self, id: int) -> None: ...  # noqa: A002
     async def serve(self, outbox: Outbox) -> None: ...
-    async def settle(self, id: int) -> None: ...  # noqa: A002
+    async def drain(self, id: int) -> None: ...  # noqa: A002
 
 
 class Stream(AsyncIterator[E], Generic[E, C]):
-    """A request's events as they come. Dropping or closing it cancels the request."""
+    """An asynchronous iterator over a request's events. Closing or dropping it cancels the request."""
 
     def __init__(self, engine: StreamSource, id: int, outbox: Outbox) -> None:  # noqa: A002
         self.id = id
@@ -30,21 +30,21 @@ class Stream(AsyncIterator[E], Generic[E, C]):
 
     @property
     def completion(self) -> C:
-        """The whole answer, once the stream has ended; RequestError before."""
+        """The result of a finished stream. Raises RequestError before its end."""
         if self._outbox.is_open:
             raise RequestError(f"request {self.id} has not finished; read its stream to the end", field="id")
         return self._outbox.completion
 
     @property
     def logits(self) -> list[memoryview[float]]:
-        """A request's logits, [V] float32 a prompt row, if it asked for them."""
+        """A request's logits, [V] float32 per prompt row; empty unless the request has `all_logits`."""
         return self._outbox.logits
 
     def __aiter__(self) -> Stream[E, C]:
         return self
 
     async def __anext__(self) -> E:
-        """The next event. Raises what made the request fail, after the events that came before it."""
+        """The next event. Raises the request's error after the events that preceded it."""
         await self._engine.serve(self._outbox)
         if self._outbox.events:
             return self._outbox.events.popleft()
@@ -53,13 +53,13 @@ class Stream(AsyncIterator[E], Generic[E, C]):
         raise StopAsyncIteration
 
     def close(self) -> None:
-        """Cancels the request if it still runs; its units are free once its last step has retired."""
+        """Cancels the request. Its units are free once its last step has retired."""
         self._engine.cancel(self.id)
 
     async def aclose(self) -> None:
-        """Cancels the request, and waits until its units are free."""
+        """Cancels the request and waits until its units are free."""
         self.close()
-        await self._engine.settle(self.id)
+        await self._engine.drain(self.id)
 
     def __del__(self) -> None:
         self.close()

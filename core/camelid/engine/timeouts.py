@@ -1,4 +1,4 @@
-"""When requests must have begun, and when they must have ended."""
+"""Deadlines of requests: for their first step, and for their end."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from camelid.engine.sequence import Sequence
 
 
 class Timeouts:
-    """The moments of all requests, the next one first. `clock` gives seconds, as those of the sequences.
+    """The deadlines of all requests in a heap, in seconds of `clock`.
 
-    By ids, so that a request that ended long before its time is not kept.
+    An entry refers to its request by id, so that an ended request is not kept alive until its deadline.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._moments: list[tuple[float, int, bool]] = []
+        self._deadlines: list[tuple[float, int, bool]] = []  # time, sequence id, is for the first step
 
     def add(self, s: Sequence) -> None:
-        """Notes what the request allows."""
+        """Adds the request's deadlines."""
         for seconds, is_queue in ((s.request.queue_timeout_s, True), (s.request.timeout_s, False)):
             if seconds is not None:
-                heappush(self._moments, (s.clock.submitted + seconds, s.id, is_queue))
+                heappush(self._deadlines, (s.clock.submitted + seconds, s.id, is_queue))
 
     def due(self, sequences: Mapping[int, Sequence]) -> Iterator[Sequence]:
-        """Of these, by id, whose time is over: in all, or in the queue if no step was built for it yet."""
-        while self._moments and self._moments[0][0] <= self._clock():
-            _, number, is_queue = heappop(self._moments)
+        """Yields the sequences past a deadline: of their end, or of a first step that was not built yet."""
+        while self._deadlines and self._deadlines[0][0] <= self._clock():
+            _, number, is_queue = heappop(self._deadlines)
             s = sequences.get(number)
             if s and not s.is_finished and not (is_queue and s.n_steps):
                 yield s

@@ -1,4 +1,4 @@
-"""The units of one state group: free, held, or kept for the prefix cache until somebody needs the room."""
+"""The units of one state group: free, referenced, or cached until they are evicted."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from camelid.errors import PlanError
 
 
 class UnitPool:
-    """Units 1 .. n. Each is free, held by `references` holders, or held by nobody but cached.
+    """Units 1 .. n with reference counts. A unit without references is free, or evictable if it is cached.
 
-    `take` gives a free unit, else the cached one that was let go first, after telling `on_evict`. A unit that
-    steps in flight still read may be given away at once: a device runs steps in order, so what is submitted
-    later writes later.
+    `allocate` returns a free unit, else evicts the cached unit that has been unreferenced longest, after a
+    call of `on_evict`. A unit may be reallocated while steps in flight still read it: a device runs steps in
+    order, so a later step writes later.
     """
 
     def __init__(self, n_units: int, on_evict: Callable[[int], object] = lambda unit: None) -> None:
         self.n_units = n_units
         self.n_evicted = 0
-        self.n_let_go = 0  # times that a unit's last holder dropped it
+        self.n_freed = 0  # times that a reference count fell to 0
         self._on_evict = on_evict
         self._free = list(range(n_units, 0, -1))
-        self._references = [0] * (n_units + 1)
+        self._ref_counts = [0] * (n_units + 1)
         self._is_cached = [False] * (n_units + 1)
-        self._idle: dict[int, None] = {}  # cached and held by nobody, the first to go first
+        self._evictable: dict[int, None] = {}  # cached and unreferenced, the next to be evicted first
 
     @property
     def n_free(self) -> int:
@@ -31,62 +31,65 @@ class UnitPool:
 
     @property
     def n_cached(self) -> int:
-        """Units that nobody holds and that may still be found again."""
-        return len(self._idle)
+        """Cached units without references."""
+        return len(self._evictable)
 
     @property
     def n_available(self) -> int:
-        """What `take` can give."""
-        return len(self._free) + len(self._idle)
+        """Units that `allocate` can return."""
+        return len(self._free) + len(self._evictable)
 
-    def references(self, unit: int) -> int:
-        return self._references[unit]
+    def ref_count(self, unit: int) -> int:
+        return self._ref_counts[unit]
 
-    def take(self) -> int:
-        """A unit for one holder. PlanError if there is none: callers look at `n_available` first."""
+    def allocate(self) -> int:
+        """A unit with one reference.
+
+        Raises PlanError without an available unit: callers check `n_available`.
+        """
         if not self.n_available:
-            raise PlanError(f"all {self.n_units} units are held", op="state")
+            raise PlanError(f"all {self.n_units} units are allocated", op="state")
         unit = self._free.pop() if self._free else self._evict()
-        self._references[unit] = 1
+        self._ref_counts[unit] = 1
         return unit
 
     def _evict(self) -> int:
-        unit = next(iter(self._idle))
-        del self._idle[unit]
+        unit = next(iter(self._evictable))
+        del self._evictable[unit]
         self._is_cached[unit] = False
         self.n_evicted += 1
         self._on_evict(unit)
         return unit
 
     def share(self, unit: int) -> None:
-        """One more holder of a unit that is held or cached."""
-        if not self._references[unit] and unit not in self._idle:
-            raise PlanError(f"unit {unit} was shared although it is free", op="state")
-        self._idle.pop(unit, None)
-        self._references[unit] += 1
+        """Adds a reference to a referenced or cached unit."""
+        if not self._ref_counts[unit] and unit not in self._evictable:
+            raise PlanError(f"unit {unit} was shared, but it is free", op="state")
+        self._evictable.pop(unit, None)
+        self._ref_counts[unit] += 1
 
-    def drop(self, unit: int) -> None:
-        """One holder less; without the last one the unit is free, or idle if it is cached."""
-        if self._references[unit] < 1:
-            raise PlanError(f"unit {unit} was dropped although nobody holds it", op="state")
-        self._references[unit] -= 1
-        if self._references[unit]:
+    def free(self, unit: int) -> None:
+        """Removes a reference. At 0 the unit is free, or evictable if it is cached."""
+        if self._ref_counts[unit] < 1:
+            raise PlanError(f"unit {unit} was freed, but it has no references", op="state")
+        self._ref_counts[unit] -= 1
+        if self._ref_counts[unit]:
             return
-        self.n_let_go += 1
+        self.n_freed += 1
         if self._is_cached[unit]:
-            self._idle[unit] = None
+            self._evictable[unit] = None
         else:
             self._free.append(unit)
 
-    def keep(self, unit: int) -> None:
-        """The cache knows a held unit: without holders it will be idle, not free."""
-        if self._references[unit] < 1:
-            raise PlanError(f"unit {unit} was cached although nobody holds it", op="state")
+    def mark_cached(self, unit: int) -> None:
+        """Marks a referenced unit as cached: at 0 references it is evictable, not free."""
+        if self._ref_counts[unit] < 1:
+            raise PlanError(f"unit {unit} was marked as cached, but it has no references", op="state")
         self._is_cached[unit] = True
 
-    def forget(self, unit: int) -> None:
-        """The cache knows it no longer."""
+    def unmark_cached(self, unit: int) -> None:
+        """Marks a unit as not cached: an evictable unit becomes free."""
         self._is_cached[unit] = False
-        if unit in self._idle:
-            del self._idle[unit]
+        if unit in self._evictable:
+            del self._evictable[unit]
             self._free.append(unit)

@@ -1,1 +1,1 @@
-"""From a model name to a running engine."""
+"""Loading: from a model name to a running engine."""

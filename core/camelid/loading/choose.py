@@ -32,7 +32,7 @@ from camelid.plan.stages import row_bytes
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device of a model: its backend and name, its layers, and the layers in words."""
+    """One device of a model: its backend, the backend's name, its layers, and a description of the layers."""
 
     backend: Backend
     name: str
@@ -41,10 +41,10 @@ class Device:
 
 
 def devices_of(backend: Backend, n_layers: int) -> list[Device]:
-    """The devices of a backend: several of a staged backend, else one."""
+    """The devices of a backend: one per stage of a staged backend, else one."""
     if isinstance(backend, StagedBackend):
         parts = zip(backend.backends, backend.layers, strict=True)
-        return [_device(own, layers, backend.part(i)) for i, (own, layers) in enumerate(parts)]
+        return [_device(stage, layers, backend.part(i)) for i, (stage, layers) in enumerate(parts)]
     return [_device(backend, range(n_layers), f"all {n_layers} layers")]
 
 
@@ -53,48 +53,55 @@ def _device(backend: Backend, layers: range, part: str) -> Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """An open backend, the model's deployment on it, and a note: its device, and reasons against others."""
+class ChosenBackend:
+    """An open backend, the model's deployment on it, and a note.
+
+    The note states the backend's device, and the reasons against other backends.
+    """
 
     backend: Backend
     deployment: Deployment
     note: str
 
 
-async def choose_backend(options: LoadOptions, model: Model) -> Chosen:
-    """The backend that load options name, open."""
+async def choose_backend(options: LoadOptions, model: Model) -> ChosenBackend:
+    """Opens the backend of the load options."""
     if options.gpu_layers is not None:
         backend, note = await open_layers(options, options.gpu_layers, model)
     elif options.backend != "auto":
         backend = await open_named(options.backend, options.adapter, options.threads)
-        note = _named(backend)
+        note = _describe(backend)
     else:
         return await _open_auto(options, model)
-    return await _chosen(backend, options, model, note)
+    return await _deploy(backend, options, model, note)
 
 
-async def _chosen(backend: Backend, options: LoadOptions, model: Model, note: str) -> Chosen:
+async def _deploy(backend: Backend, options: LoadOptions, model: Model, note: str) -> ChosenBackend:
+    """Plans the model's deployment on an open backend; closes the backend if the plan fails."""
     try:
-        return Chosen(backend, Deployment.of(model, options, backend.capabilities()), note)
+        return ChosenBackend(backend, Deployment.of(model, options, backend.capabilities()), note)
     except BaseException:
         await backend.close()
         raise
 
 
-async def _open_auto(options: LoadOptions, model: Model) -> Chosen:
+async def _open_auto(options: LoadOptions, model: Model) -> ChosenBackend:
+    """Opens the first suitable backend of `auto`, else the oracle."""
     reasons: list[str] = []
     for name in auto_names():
-        chosen = await _suitable(name, options, model, reasons)
+        chosen = await _try_backend(name, options, model, reasons)
         if chosen:
             return chosen
     if sys.platform == "emscripten":  # a page has no NumPy, and so no oracle
         raise BackendError(f"no backend can run this model here: {'; '.join(reasons)}", backend="auto")
     fallback = await open_named(oracle_name())
-    return await _chosen(fallback, options, model, "; ".join([_named(fallback), *reasons]))
+    return await _deploy(fallback, options, model, "; ".join([_describe(fallback), *reasons]))
 
 
-async def _suitable(name: str, options: LoadOptions, model: Model, reasons: list[str]) -> Chosen | None:
-    """The backend, open; None, and one more reason, where it cannot run the model or fails its gate."""
+async def _try_backend(
+    name: str, options: LoadOptions, model: Model, reasons: list[str]
+) -> ChosenBackend | None:
+    """The open backend; or None, with one more reason, if it cannot run the model or fails its gate."""
     row = row_of(name)
     if row.role == "gpu" and not may_have_gpu():
         reasons.append(f"not {name}: this machine has no GPU")
@@ -108,7 +115,7 @@ async def _suitable(name: str, options: LoadOptions, model: Model, reasons: list
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
-        chosen = await _chosen(backend, options, model, "; ".join([_named(backend), *reasons]))
+        chosen = await _deploy(backend, options, model, "; ".join([_describe(backend), *reasons]))
         reason = chosen.deployment.reason_against() or await verdict(backend, open_one)
         if not reason:
             return chosen
@@ -118,14 +125,15 @@ async def _suitable(name: str, options: LoadOptions, model: Model, reasons: list
 
 
 async def open_named(name: str, adapter: str = "", threads: int | None = None) -> Backend:
-    """A backend, opened. Raises RequestError for an adapter or threads that the backend does not take."""
+    """Opens a backend by name. Raises RequestError for an adapter or threads that it does not accept."""
     backend = open_backend(name)
-    _check_taken(name, adapter, threads)
+    _check_options(name, adapter, threads)
     await backend.open(OpenSpec(adapter=adapter, threads=threads))
     return backend
 
 
-def _check_taken(name: str, adapter: str, threads: int | None) -> None:
+def _check_options(name: str, adapter: str, threads: int | None) -> None:
+    """Raises RequestError for an option that the backend does not accept."""
     options = row_of(name).options
     if adapter and "adapter" not in options:
         raise RequestError(
@@ -142,15 +150,16 @@ def _check_taken(name: str, adapter: str, threads: int | None) -> None:
 
 
 async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> tuple[Backend, str]:
-    """The last `gpu_layers` layers on a GPU and the others on the processor, with a note of the split.
+    """Opens the backends of a split: the last `gpu_layers` layers on a GPU, the others on the processor.
 
-    Raises RequestError for a model without a cut there, and for a backend that is no GPU.
+    Returns a note of the split, too. Raises RequestError if the model cannot be cut there, or if the backend
+    is no GPU.
     """
     names, cuts = layer_devices(model.spec, options.backend, gpu_layers)
     n_layers = len(model.spec.layers)
     if not cuts:
         backend = await open_named(names[0], options.adapter, options.threads)
-        return backend, f"{_named(backend)}, which has all {n_layers} layers"
+        return backend, f"{_describe(backend)}, which has all {n_layers} layers"
     how = (("", options.threads), (options.adapter, None))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
@@ -173,7 +182,7 @@ def unopened(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
 
 
 def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Names of the backends with layers, one or two, and the cut between them. Raises as `open_layers`."""
+    """Names of the one or two backends with layers, and the cut between them. Raises as `open_layers`."""
     cut, processor = cut_for(spec, gpu_layers), processor_name()
     gpu = _gpu_of(backend, gpu_layers)
     if 0 < cut <= len(spec.layers):
@@ -182,7 +191,7 @@ def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple
 
 
 def _gpu_of(backend: str, gpu_layers: int) -> str:
-    """The GPU backend for the layers: as named, else the first of `auto`."""
+    """The GPU backend for the layers: the named one, else the first of `auto`."""
     gpus = names_of("gpu")
     gpu = next(name for name in auto_names() if name in gpus) if backend == "auto" else backend
     if gpu in gpus or (gpu == processor_name() and not gpu_layers):
@@ -195,13 +204,14 @@ def _gpu_of(backend: str, gpu_layers: int) -> str:
 
 
 def _split_note(backend: StagedBackend, deployment: Deployment) -> str:
-    """Parts, devices and boundary of a split: 12 of 30 layers and the head on webgpu (...), ..."""
+    """Describes a split: "12 of 30 layers and the head on webgpu (...), ..., boundary ... kB a row"."""
     _, last = deployment.plan(DECODE).stages
-    each = [(backend.part(i), one.capabilities()) for i, one in enumerate(backend.backends)]
-    parts = [f"{part} on {found.name} ({found.device})" for part, found in reversed(each)]
+    each = [(backend.part(i), stage.capabilities()) for i, stage in enumerate(backend.backends)]
+    parts = [f"{part} on {can.name} ({can.device})" for part, can in reversed(each)]
     return f"{', '.join(parts)}, boundary {row_bytes(last.inputs) / 1000:.3g} kB a row"
 
 
-def _named(backend: Backend) -> str:
+def _describe(backend: Backend) -> str:
+    """Name and device of an open backend."""
     capabilities = backend.capabilities()
     return f"{capabilities.name} on {capabilities.device}"

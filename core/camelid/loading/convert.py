@@ -1,6 +1,6 @@
-"""From a model's file or directory to a GGUF of another type: what `camelid convert` and `quantize` do.
+"""Conversion of a model's file or directory to a GGUF of another type, for `camelid convert` and `quantize`.
 
-Weights pass a tile at a time, so memory is bounded by a tile, or by one tensor where it must be transposed.
+Weights are converted in tiles, so memory is bounded by one tile, or by one tensor that must be transposed.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from camelid.model.arch import ELEMENTWISE
 from camelid.model.sizes import type_at
 from camelid.plan.weights import Weight
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # tensor, bytes written, of how many
+Progress: TypeAlias = Callable[[str, int, int], object]  # tensor name, bytes written, bytes in all
 TILE_VALUES = 4 << 20  # 16 MiB as float32
 
-# What a whole file may be written as, with its general.file_type (LLAMA_FTYPE_MOSTLY_* of llama.cpp).
+# Types of a whole file, with their general.file_type (LLAMA_FTYPE_MOSTLY_* of llama.cpp).
 FILE_TYPES: Mapping[str, int] = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "bf16": 32,
 }  # fmt: skip
 CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
 QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
-SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # with these the output matrix keeps 8 bits: it costs most there
-# Never quantized: they are small, and routing or positions hang on them.
+SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # the output matrix keeps 8 bits: its error costs the most
+# Never quantized: small tensors that decide routing or positions.
 PRECISE = ("ffn_gate_inp", "position_embd", "token_types", *ELEMENTWISE)
-WINDOWLESS = ("llama", "starcoder2")  # to llama.cpp
+WINDOWLESS = ("llama", "starcoder2")  # architectures whose window llama.cpp ignores
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was written: bytes before and after, and how many tensors have which type."""
+    """A conversion's result: the file, bytes before and after, the number of tensors by type, and notes."""
 
     path: Path
     source_bytes: int
@@ -54,32 +54,32 @@ def convert(
     pure: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Write `model` as a GGUF whose matrices are of type `to`; left out, each keeps its own type.
+    """Writes `model` as a GGUF whose matrices have type `to`; without `to`, each keeps its type.
 
-    Norms, biases, routers and positions stay float32; with q4 and q5 types the output matrix is q8_0 unless
-    `pure`. Rows that blocks do not divide become f16, which the notes say. Raises RequestError for a type
-    that cannot be written or a target that is the source, and what opening the model raises.
+    Norms, biases, routers and positions are float32; with q4 and q5 types the output matrix is q8_0 unless
+    `pure`. Matrices whose rows are not a multiple of the block become f16, with a note. Raises RequestError
+    for a type that cannot be written or a target that is the source, and the errors of `open_model`.
     """
     if to and to not in FILE_TYPES:
         raise RequestError(f"type {to!r} cannot be written; known: {', '.join(FILE_TYPES)}", field="type")
     file = asyncio.run(open_model(model))
     _check_target(file, Path(target))
-    plan = _TypeMix(to, pure, "output.weight" if not file.model.spec.is_tied else "token_embd.weight")
+    mix = _TypeMix(to, pure, "output.weight" if not file.model.spec.is_tied else "token_embd.weight")
     weights = list(file.checkpoint.tensors.values())
-    chosen = {w.name: plan.type_of(w) for w in weights}
-    metadata = _metadata(file, chosen, to)
-    outs = [_out(w, chosen[w.name], file.sources) for w in weights]
+    types = {w.name: mix.type_of(w) for w in weights}
+    metadata = _metadata(file, types, to)
+    tensors = [_out(w, types[w.name], file.sources) for w in weights]
     kinds = infer_kinds(metadata, {k: v for k, v in file.gguf.kinds.items() if k in metadata})
-    write_gguf(target, metadata=metadata, kinds=kinds, tensors=outs, progress=progress)
-    types = {name: sum(t == name for t in chosen.values()) for name in dict.fromkeys(chosen.values())}
-    notes = tuple(_notes(file, chosen, to))
-    return Conversion(Path(target), file.n_bytes, Path(target).stat().st_size, types, notes)
+    write_gguf(target, metadata=metadata, kinds=kinds, tensors=tensors, progress=progress)
+    counts = {name: sum(t == name for t in types.values()) for name in dict.fromkeys(types.values())}
+    notes = tuple(_notes(file, types, to))
+    return Conversion(Path(target), file.n_bytes, Path(target).stat().st_size, counts, notes)
 
 
 def _check_target(file: ModelFile, target: Path) -> None:
-    """Writing onto a source would be the end of both."""
-    places = [Path(handle) for handle in file.sources.values() if isinstance(handle, str)]
-    if target.exists() and any(target.samefile(place) for place in places if place.exists()):
+    """Raises RequestError for a target that is a source, which writing would destroy, and for a directory."""
+    paths = [Path(handle) for handle in file.sources.values() if isinstance(handle, str)]
+    if target.exists() and any(target.samefile(path) for path in paths if path.exists()):
         raise RequestError(f"{target}: the target is the source; give another name", field="target")
     if target.is_dir():
         raise RequestError(f"{target} is a directory; give the name of a .gguf file", field="target")
@@ -87,31 +87,32 @@ def _check_target(file: ModelFile, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _TypeMix:
-    """Which type each tensor gets."""
+    """The choice of each tensor's type."""
 
     to: str
     pure: bool
     output: str
 
     def type_of(self, weight: Weight) -> str:
+        """The type that a weight is written as."""
         name = weight.name.removesuffix(".weight").rpartition(".")[2]
         if len(weight.shape) == 1 or name in PRECISE:
             return "f32"
         if not self.to:
             return weight.type
-        is_spared = weight.name == self.output and not self.pure and self.to in SMALL
-        want = "q8_0" if is_spared else self.to
-        return type_at(weight.shape, want)
+        is_output = weight.name == self.output and not self.pure and self.to in SMALL
+        return type_at(weight.shape, "q8_0" if is_output else self.to)
 
 
 def _metadata(file: ModelFile, types: Mapping[str, str], to: str) -> dict[str, MetadataValue]:
+    """The source's metadata with the file type of the result."""
     if file.checkpoint.no_tokenizer:
         raise file.checkpoint.no_tokenizer
     metadata = dict(file.gguf.metadata)
     matrices = [t for t in types.values() if t != "f32"]
-    most = to or max(dict.fromkeys(matrices), key=matrices.count, default="f32")
-    if most in FILE_TYPES:
-        metadata["general.file_type"] = FILE_TYPES[most]
+    common = to or max(dict.fromkeys(matrices), key=matrices.count, default="f32")
+    if common in FILE_TYPES:
+        metadata["general.file_type"] = FILE_TYPES[common]
     metadata["general.quantization_version"] = 2
     metadata.setdefault(f"{file.model.spec.arch}.vocab_size", file.model.spec.vocab_size)
     metadata.setdefault("tokenizer.ggml.model", "none")
@@ -119,32 +120,35 @@ def _metadata(file: ModelFile, types: Mapping[str, str], to: str) -> dict[str, M
 
 
 def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
-    """What a careful user wants to know."""
+    """Yields the losses of the conversion, and differences to llama.cpp."""
     if "tokenizer.ggml.model" not in file.gguf.metadata:
         yield "there is no tokenizer.json, so the file has no tokenizer"
     yield from file.checkpoint.losses
     if file.model.spec.arch in WINDOWLESS and any(layer.window for layer in file.model.spec.layers):
-        yield "llama.cpp knows no window for this architecture: beyond it, its answers will differ"
-    fallen = [name for name, t in types.items() if to not in ("", "f16") and t == "f16"]
-    if fallen:
-        yield f"{len(fallen)} tensors are f16, as {to} blocks do not divide their rows, such as {fallen[0]}"
+        yield "llama.cpp has no window for this architecture: beyond the window its answers will differ"
+    fallback = [name for name, t in types.items() if to not in ("", "f16") and t == "f16"]
+    if fallback:
+        n, first = len(fallback), fallback[0]
+        yield f"{n} tensors are f16, as {to} blocks do not divide their rows, such as {first}"
     before = {w.type for w in file.checkpoint.tensors.values()} - set(CONVERT_TYPES[:3])
     if to and before - {to}:
         yield f"from {', '.join(sorted(before))}: more is lost than from the unquantized model"
 
 
 def _out(weight: Weight, to: str, sources: Mapping[str, Any]) -> TensorOut:
-    keeps = to == weight.type and not _changes_values(weight)
-    chunks = _copied(weight, sources) if keeps else _encoded(weight, to, sources)
+    """One tensor of the result, copied or encoded."""
+    is_copy = to == weight.type and not _changes_values(weight)
+    chunks = _copied(weight, sources) if is_copy else _encoded(weight, to, sources)
     return TensorOut(weight.name, to, weight.shape, chunks)
 
 
 def _changes_values(weight: Weight) -> bool:
+    """True if load ops change the stored bytes."""
     return any(op.name != "concat" for op in weight.load_ops)
 
 
 def _copied(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
-    """The stored bytes as they are."""
+    """A function that yields the stored bytes."""
 
     def chunks() -> Iterator[bytes]:
         from camelid.backends.common.part_reader import PartReader
@@ -157,7 +161,7 @@ def _copied(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator
 
 
 def _encoded(weight: Weight, to: str, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
-    """Decoded, folded and encoded, tile by tile."""
+    """A function that yields decoded, folded and encoded rows, tile by tile."""
 
     def chunks() -> Iterator[bytes]:
         from camelid.backends.common.load_ops import encode_rows, load_rows, tiles

@@ -1,4 +1,4 @@
-"""A model as one backend runs it: limits, declared state and plans, worked out once per load."""
+"""A model as one backend runs it: limits, declared state and plans, computed once per load."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ENTRIES = (DECODE, MIXED)  # compiled at load; others when a request needs them
 class Deployment:
     """A model at its loaded context, the limits of its engine, and the capabilities of its backend.
 
-    `depth` steps may be in flight; `kv_rows` None gives every sequence a full context. State and plans are
-    worked out on first use and kept.
+    `depth` steps may be in flight; `kv_rows` None gives every sequence a full context. Plans are lowered on
+    first use and kept.
     """
 
     model: Model
@@ -41,13 +41,16 @@ class Deployment:
     _plans: dict[ProgramKey, Plan] = field(init=False, default_factory=dict[ProgramKey, Plan])
 
     def __post_init__(self) -> None:
-        # The way of a frozen dataclass to keep a derived value.
+        # A frozen dataclass sets a derived field this way.
         states = declare_states(self.model.spec, self.kv_type, self.capabilities.page_rows)
         object.__setattr__(self, "states", states)
 
     @classmethod
     def of(cls, model: Model, options: LoadOptions, capabilities: Capabilities) -> Deployment:
-        """The deployment for load options. Raises RequestError for a context or kv_type that does not fit."""
+        """The deployment of load options.
+
+        Raises RequestError for a context or kv_type that the model does not allow.
+        """
         context = check_context(options.context, model)
         limits = Limits(options.chunk or capabilities.chunk, options.parallel).at_context(context)
         return cls(
@@ -60,7 +63,7 @@ class Deployment:
         )
 
     def plans(self, program: str) -> tuple[Plan, ...]:
-        """The plans of a program, one a row bucket, the smallest first."""
+        """The plans of a program, one per row bucket, the smallest first."""
         can, n_paged = self.capabilities, sum(state.kind in PAGED for state in self.states)
         keys = program_keys(program, self.limits, can.page_rows, n_paged=n_paged, row_buckets=can.row_buckets)
         return tuple(self._plan(key) for key in keys)
@@ -81,10 +84,12 @@ class Deployment:
         return list({name: w for entry in ENTRIES for name, w in self.plan(entry).weights().items()}.values())
 
     def kv_cache(self) -> KVCacheManager:
-        """A new manager of the state. Raises RequestError for a `kv_rows` below a page."""
+        """A new KV cache manager. Raises RequestError for a `kv_rows` below a page."""
         page_rows, n_rows = self.capabilities.page_rows, self.kv_rows
         if n_rows is not None and n_rows < page_rows:
-            raise RequestError(f"kv_rows is {n_rows}, expected at least {page_rows}, a page", field="kv_rows")
+            raise RequestError(
+                f"kv_rows is {n_rows}, expected at least {page_rows}, the rows of a page", field="kv_rows"
+            )
         return KVCacheManager(
             self.states,
             context=self.limits.context,
@@ -99,7 +104,7 @@ class Deployment:
             check_plan(self.plan(entry), self.capabilities)
 
     def reason_against(self) -> str:
-        """The reason why `auto` must not take this backend for the model; "" for none."""
+        """The reason why `auto` must not choose this backend for the model; "" if there is none."""
         can = self.capabilities
         if can.is_software:
             return f"{can.device} is a software adapter (name the backend to use it all the same)"
@@ -114,7 +119,10 @@ class Deployment:
 
 
 def check_context(context: int | None, model: Model) -> int:
-    """Rows a sequence: as asked, else the model's own up to 4096. Raises RequestError beyond the model's."""
+    """The context: as requested, else the model's own up to 4096.
+
+    Raises RequestError above the model's own.
+    """
     most = model.spec.context_length
     if context is None:
         return min(most, DEFAULT_CONTEXT)

@@ -1,4 +1,4 @@
-"""What a model will take in memory, before anything is opened: the sums that loading would come to."""
+"""Memory estimates of a model before loading, per device."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from camelid.plan.stages import layer_ranges, split
 from camelid.plan.weights import Weight
 
 Forecaster: TypeAlias = Callable[[Mapping[str, Plan], Mapping[str, PoolSize]], Forecast]
-PROCESS_BYTES = 56_000_000  # resident after loading a model of next to no size, on Linux
+PROCESS_BYTES = 56_000_000  # resident size of the process with a tiny model, on Linux
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
-    """Bytes on one device by use. `states` and `scratch` are by state group and by entry; `weight_types` are
-    those of its weights.
+    """Bytes on one device, by use. `states` and `scratch` are by state group and by entry.
 
-    `process` is Python with its modules, as measured once; a large vocabulary adds to it. A backend that says
-    what it takes, as cpu does, counts its packed weights, and results and kernels' own memory as scratch.
+    `weight_types` are the types of the device's weights. `process` is Python with its modules, measured once;
+    a large vocabulary adds to it. A backend with its own forecast, such as cpu, counts packed weights as
+    weights, and results and kernel memory as scratch.
 
-    Not counted: drivers and pipelines; padding (webgpu: buffers to 16 bytes, tensors of state to 256,
-    quantized rows of an odd number of blocks by 2); 4 MiB through which webgpu loads. The reference has no
-    arena: it makes its buffers as it goes, and keeps up to 160 MiB of decoded weights.
+    Not counted: drivers and pipelines; padding (webgpu: buffers to 16 bytes, state tensors to 256, quantized
+    rows of an odd number of blocks by 2); the 4 MiB staging buffer of webgpu. The reference has no arena: it
+    allocates buffers as it runs, and keeps up to 160 MiB of decoded weights.
     """
 
     context: int
@@ -53,9 +53,9 @@ class MemoryEstimate:
 def estimate_memory(
     deployment: Deployment, forecasters: Sequence[Forecaster] = (stored_forecast,)
 ) -> list[MemoryEstimate]:
-    """Memory of a deployment after loading: one estimate a device, each by the forecaster of its backend.
+    """Memory of a deployment after loading: one estimate per device, each by the forecaster of its backend.
 
-    The first device's estimate includes the process. Reads no weights, so that none need exist.
+    The first device's estimate includes the process. Reads no weights, so the weights need not exist.
     """
     layers = layer_ranges(deployment.capabilities.cuts, len(deployment.model.spec.layers))
     plans = {entry: split(deployment.plan(entry), layers) for entry in ENTRIES}
@@ -71,16 +71,19 @@ def estimate_memory(
 def _footprint(
     plans: Mapping[str, Plan], pools: Mapping[str, PoolSize], limits: Limits, forecaster: Forecaster
 ) -> MemoryEstimate:
-    """Of the device that runs these plans. It has every page table, since each step tells of all."""
-    own = forecaster(plans, pools)
+    """The estimate of the device that runs these plans.
+
+    It has every page table, since each step updates all.
+    """
+    forecast = forecaster(plans, pools)
     return MemoryEstimate(
         context=limits.context,
         parallel=limits.parallel,
-        weights=own.weights,
+        weights=forecast.weights,
         weight_types=frozenset(w.type for w in _weights(plans)),
         states={s.name: s.unit_bytes * pools[s.name].units for s in plans[DECODE].states},
         page_tables=sum(_table_bytes(pool) for pool in pools.values()),
-        scratch={entry: plan_arena(plan).n_bytes + own.programs[entry] for entry, plan in plans.items()},
+        scratch={entry: plan_arena(plan).n_bytes + forecast.programs[entry] for entry, plan in plans.items()},
         steps=sum(_step_bytes(plan) for plan in plans.values()),
     )
 
@@ -94,5 +97,5 @@ def _table_bytes(pool: PoolSize) -> int:
 
 
 def _step_bytes(plan: Plan) -> int:
-    """The step's words, and one result a row of output."""
+    """Bytes of a step's words, and of one result per output row."""
     return 4 * plan.layout.n_words + result_bytes(plan, plan.key.capacity.outputs)

@@ -14,30 +14,33 @@ from camelid.text.to_gguf.tokenizer import TokenizerMetadata, chat_metadata, tok
 
 
 def checkpoint_of_directory(directory: HfDirectory) -> Checkpoint:
-    """Metadata, tensors and tokenizer of a directory. Raises as `checkpoint_of_hf`, and ModelFormatError."""
+    """Metadata, tensors and tokenizer of a directory.
+
+    Raises ModelFormatError, and the errors of `checkpoint_of_hf`.
+    """
     checkpoint = checkpoint_of_hf(directory)
-    found, problem = _tokenizer(directory, checkpoint.tensors)
+    tokenizer, problem = _tokenizer(directory, checkpoint.tensors)
     header = checkpoint.header
     header = replace(
-        header, metadata={**header.metadata, **found.metadata}, kinds={**header.kinds, **found.kinds}
+        header, metadata={**header.metadata, **tokenizer.metadata}, kinds={**header.kinds, **tokenizer.kinds}
     )
-    return replace(checkpoint, header=header, no_tokenizer=problem, losses=found.losses)
+    return replace(checkpoint, header=header, no_tokenizer=problem, losses=tokenizer.losses)
 
 
 def _tokenizer(
     directory: HfDirectory, tensors: Mapping[str, Weight]
 ) -> tuple[TokenizerMetadata, UnsupportedModelError | None]:
-    """The tokenizer as GGUF metadata; the second value explains a tokenizer that GGUF cannot express."""
+    """The tokenizer as GGUF metadata, and the error of a tokenizer that GGUF cannot express."""
     embedding = tensors.get("token_embd.weight")
     if not directory.tokenizer or embedding is None:
         return TokenizerMetadata({}, {}), None
     try:
-        return _words(tokenizer_metadata, directory, embedding.shape[0]), None
+        return _metadata(tokenizer_metadata, directory, embedding.shape[0]), None
     except UnsupportedModelError as problem:
-        return _words(chat_metadata, directory, embedding.shape[0]), problem
+        return _metadata(chat_metadata, directory, embedding.shape[0]), problem
 
 
-def _words(read: Callable[..., TokenizerMetadata], directory: HfDirectory, size: int) -> TokenizerMetadata:
+def _metadata(read: Callable[..., TokenizerMetadata], directory: HfDirectory, size: int) -> TokenizerMetadata:
     return read(
         directory.tokenizer,
         directory.tokenizer_config,

@@ -1,7 +1,7 @@
-"""From a model's name to its headers: files, directories, and sources that a page hands in.
+"""Model names to headers and tokenizers: files, directories, hub ids, and sources of a page.
 
-Everything is asynchronous and asks a `ModelSource` for byte ranges, so a local file and a URL in a browser
-take the same road. Weights go from the source to the device; they never pass through here.
+Reads are asynchronous byte ranges of a `ModelSource`, so a local file and a URL in a browser share one path.
+Weights go from the source to the backend, not through this module.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
 if TYPE_CHECKING:
     from camelid.formats.hf_config import HfDirectory
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, how far, of how much
+Progress: TypeAlias = Callable[[str, int, int], object]  # activity, amount done, amount in all
 
 
 class ModelSource(Protocol):
-    """Where a model's bytes are. `handle` is what the backend's host reads weights from."""
+    """The bytes of a model. `handle` is the object that the backend's host reads weights from."""
 
     @property
     def name(self) -> str: ...
@@ -61,7 +61,7 @@ class FileSource:
         return str(self.path)
 
     async def read(self, offset: int, length: int) -> bytes:
-        """Those bytes; fewer at the file's end. ModelFormatError if the file cannot be read."""
+        """Bytes at an offset; fewer at the file's end. Raises ModelFormatError if the file cannot be read."""
         try:
             with self.path.open("rb") as file:
                 file.seek(offset)
@@ -74,7 +74,7 @@ ModelName: TypeAlias = str | PathLike[str] | ModelSource
 
 
 def find_source(model: ModelName) -> ModelSource:
-    """The source that a name means: "cria", a path, or a source itself.
+    """The source of a name: "cria", a path, or a source itself.
 
     Raises ModelFormatError if there is no such file or it cannot be looked up.
     """
@@ -83,7 +83,7 @@ def find_source(model: ModelName) -> ModelSource:
     path = _cria() if model == "cria" else Path(fspath(model))
     try:
         size = path.stat().st_size if path.is_file() else None
-    except OSError as error:  # a name too long, a folder that may not be searched
+    except OSError as error:  # a name too long, or a folder without permission
         raise _unreadable(str(model), error) from error
     if size is not None:
         return FileSource(path, size)
@@ -91,7 +91,7 @@ def find_source(model: ModelName) -> ModelSource:
 
 
 def find_directory(model: ModelName) -> Path | None:
-    """The directory that a name means, if it means one. ModelFormatError if it cannot be looked up."""
+    """The directory of a name, or None. Raises ModelFormatError if it cannot be looked up."""
     if not isinstance(model, str | PathLike):
         return None
     path = Path(fspath(model))
@@ -102,6 +102,7 @@ def find_directory(model: ModelName) -> Path | None:
 
 
 def _cria() -> Path:
+    """The path of the included model."""
     path = files("camelid") / "data" / "cria.gguf"
     if isinstance(path, Path) and path.is_file():
         return path
@@ -112,27 +113,32 @@ def _cria() -> Path:
 
 
 def _unreadable(name: str, error: OSError) -> ModelFormatError:
+    """The error of a file that cannot be read."""
     reason = error.strerror or type(error).__name__
     shown = name if len(name) <= 200 else name[:80] + "..."
     return ModelFormatError(f"{shown}: cannot be read: {reason}; is this the model's path?", path=name)
 
 
 def _not_found(name: str) -> Exception:
+    """The error of a name that is no file."""
     return ModelFormatError(
-        f"{name}: there is no such file; give a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
+        f"{name}: there is no such file; expected a path, a hub id (owner/repo:QUANT), or 'cria'", path=name
     )
 
 
 def find_hub_id(model: ModelName) -> HubId | None:
-    """The hub id that a name means, unless something here has that name. RequestError for a bad revision."""
+    """The hub id of a name, or None; a local path of that name comes first.
+
+    Raises RequestError for a bad revision.
+    """
     hub_id = parse_hub_id(model) if isinstance(model, str) else None
     return None if hub_id is None or Path(str(model)).exists() else hub_id
 
 
 async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> ModelName:
-    """The path of a hub id's model, fetched in a thread unless the cache has it; else the name as it is.
+    """The local path of a hub id, downloaded in a thread unless cached; any other name unchanged.
 
-    Raises as `formats.hub.fetch.fetch`; RequestError in a browser.
+    Raises the errors of `formats.hub.fetch.fetch`, and RequestError in a browser.
     """
     hub_id = find_hub_id(model)
     if hub_id is None:
@@ -149,7 +155,7 @@ async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model whose header has been read and checked. `origins` are where its weights lie, by name."""
+    """A model whose header has been read and checked. `origins` are the sources of its weights, by name."""
 
     name: str
     n_bytes: int
@@ -165,7 +171,7 @@ class ModelFile:
 
     @property
     def gguf(self) -> Gguf:
-        """The metadata and its getters; a directory's has been translated."""
+        """The metadata and its getters; a directory's metadata is translated to GGUF keys."""
         return self.checkpoint.header
 
     @property
@@ -175,11 +181,11 @@ class ModelFile:
 
     @property
     def template(self) -> str | None:
-        """The chat template's text, if the file has one."""
+        """The chat template's text, or None."""
         return self.gguf.get("tokenizer.chat_template", str, default=None)
 
     def tokenizer(self) -> Tokenizer | None:
-        """The file's tokenizer, or None if it has none. Raises UnsupportedModelError, ModelFormatError."""
+        """The file's tokenizer, or None without one. Raises UnsupportedModelError, ModelFormatError."""
         n_rows = self.model.spec.vocab_size
         if self.directory:
             return tokenizer_of(self.directory, n_rows) if self.directory.tokenizer else None
@@ -197,7 +203,10 @@ class ModelFile:
 
 
 def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
-    """A directory's tokenizer. Raises ModelFormatError if it has none, and as `tokenizer_from_json`."""
+    """A directory's tokenizer.
+
+    Raises ModelFormatError without one, and the errors of `tokenizer_from_json`.
+    """
     from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json  # a page has no directories
 
     if not directory.tokenizer:
@@ -214,7 +223,7 @@ def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
 
 
 def has_tokenizer(gguf: Gguf) -> bool:
-    """Whether the file has a tokenizer; one without may say "none", as llama.cpp does."""
+    """True if the file has a tokenizer; llama.cpp marks a file without one by "none" or "no_vocab"."""
     return gguf.metadata.get("tokenizer.ggml.model", "none") not in ("none", "no_vocab")
 
 
@@ -224,9 +233,9 @@ async def read_header(source: ModelSource) -> Gguf:
 
 
 async def open_model(model: ModelName, *, progress: Progress | None = None) -> ModelFile:
-    """Finds a model, a GGUF file, a directory or a hub id, and reads its headers; no weights.
+    """Opens a model, which is a GGUF file, a directory or a hub id, and reads its headers but no weights.
 
-    `progress` hears of a hub id's bytes while they are fetched.
+    `progress` receives the downloaded bytes of a hub id.
     """
     model = await fetch_model(model, progress=progress)
     path = find_directory(model)
@@ -242,18 +251,21 @@ async def open_model(model: ModelName, *, progress: Progress | None = None) -> M
 
 
 async def _open_shards(path: Path, count: int) -> ModelFile:
-    """A model in several files, of which `path` is one."""
+    """A model in several files; `path` is any of them."""
     names = shard_names(path.name, count)
     sources = {name: find_source(path.with_name(name)) for name in names}
     checkpoint = merge_shards({name: await read_header(source) for name, source in sources.items()})
     checkpoint = replace(checkpoint, tensors=await _with_facts(checkpoint.tensors, sources))
-    model = await drive_async(read_model(checkpoint), _nothing_asked)
+    model = await drive_async(read_model(checkpoint), _no_read)
     n_bytes = sum(source.size for source in sources.values())
     return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, sources)
 
 
 async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, ModelSource]) -> dict[str, Weight]:
-    """The tensors; those that are facts are read already, since a parser's ask names no file."""
+    """The tensors, with facts such as rope factors read and inlined.
+
+    The parser reads by offset alone, so it cannot choose among several files.
+    """
     read: dict[str, Weight] = {}
     for name in FACTOR_TENSORS:
         weight = tensors.get(f"{name}.weight")
@@ -264,23 +276,26 @@ async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, Model
 
 
 async def _open_directory(path: Path) -> ModelFile:
+    """A model in a Hugging Face directory."""
     from camelid.formats.hf_config import open_hf  # a page has no directories
     from camelid.loading.hf_directory import checkpoint_of_directory
 
     directory = open_hf(path)
     checkpoint = checkpoint_of_directory(directory)
-    model = await drive_async(read_model(checkpoint), _nothing_asked)
+    model = await drive_async(read_model(checkpoint), _no_read)
     sources = {name: find_source(file) for name, file in directory.files.items()}
     return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory)
 
 
-async def _nothing_asked(offset: int, n_bytes: int) -> bytes:
-    """A directory's facts travel inside its checkpoint."""
-    raise ModelFormatError(f"{n_bytes} bytes at {offset} were asked of a directory; this is a defect")
+async def _no_read(offset: int, n_bytes: int) -> bytes:
+    """Fails: the facts of shards and directories are inside their checkpoint."""
+    raise ModelFormatError(
+        f"{n_bytes} bytes at {offset} were requested, but no file is open; this is a defect"
+    )
 
 
 async def _first_header(source: ModelSource) -> Gguf:
-    """The header with the metadata: of a model in several files, that of the first."""
+    """The header with the metadata: for a model in several files, the first file's header."""
     header = await read_header(source)
     if n_shards(header) == 1 or not isinstance(source, FileSource):
         return header
@@ -289,7 +304,10 @@ async def _first_header(source: ModelSource) -> Gguf:
 
 
 async def open_tokenizer(model: ModelName) -> Tokenizer:
-    """A model's tokenizer; a directory needs no weights for it. ModelFormatError if there is none."""
+    """A model's tokenizer; a directory needs no weights for it.
+
+    Raises ModelFormatError without a tokenizer.
+    """
     model = await fetch_model(model)
     path = find_directory(model)
     if path is None:

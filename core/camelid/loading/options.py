@@ -16,17 +16,17 @@ INTEGERS = ("context", "chunk", "kv_rows", "threads", "gpu_layers")
 class LoadOptions:
     """Backend, memory bounds and parallelism of a loaded model.
 
-    `backend` "auto" takes the first backend that has a hardware device, kernels for the whole model and a
+    `backend` "auto" chooses the first backend with a hardware device, kernels for the whole model and a
     passed parity gate, else the reference. `adapter` is a part of a GPU device's name, or a variant of the
-    CPU kernels, such as avx2. `threads` are those of the CPU (None: all that the process may use).
+    CPU kernels, such as avx2. `threads` is the number of CPU threads (None: all that the process may use).
     `gpu_layers` puts the last layers on a GPU and the others on the CPU; the head counts as one layer, 0 is
     the CPU alone, -1 the GPU alone (None: no split).
 
     `context` bounds prompt and answer of a sequence (None: the model's own length, up to 4096), `parallel`
-    the sequences that run at once, `chunk` the prompt rows of a step (None: as the backend prefers).
-    `kv_rows` bounds the KV cache of all sequences together (None: enough for `parallel` full contexts).
-    `kv_type` is its storage type: f32, f16, q8_0, q4_0, or two-tier and two-tier-q4_0, which keep the latest
-    256 rows or more in f16 beside q8_0 or q4_0. `max_in_flight` lowers the steps that run ahead.
+    the sequences that run at once, `chunk` the prompt rows of a step (None: the backend's default). `kv_rows`
+    bounds the KV cache of all sequences together (None: enough for `parallel` full contexts). `kv_type` is
+    its storage type: f32, f16, q8_0, q4_0, or two-tier and two-tier-q4_0, which keep at least the latest 256
+    rows in f16 and older rows in q8_0 or q4_0. `max_in_flight` lowers the number of steps in flight.
     `record_tape` records a tape for `save_tape`.
     """
 
@@ -54,7 +54,7 @@ class LoadOptions:
         return cls(**options)
 
     def check_sizes(self) -> None:
-        """Raises RequestError for a size that is no integer, and for more sequences than rows of a step."""
+        """Raises RequestError for a size that is no integer, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel)
         for name in INTEGERS:
             if getattr(self, name) is not None:

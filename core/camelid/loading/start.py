@@ -18,7 +18,7 @@ from camelid.loading.options import LoadOptions
 from camelid.model.decoder import declare_states
 from camelid.plan.plan import Plan
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # what is being done, which stage, of how many
+Progress: TypeAlias = Callable[[str, int, int], object]  # activity, stage, number of stages
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
 
 
@@ -35,7 +35,7 @@ class RunningModel:
     _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def plan(self, program: str) -> Plan:
-        """The plan of a program, as this backend runs it at its largest capacity."""
+        """The plan of a program on this backend, at its largest capacity."""
         return self.deployment.plan(program)
 
     async def compile(self, program: str) -> None:
@@ -46,13 +46,14 @@ class RunningModel:
 
 
 async def start(model: ModelName, options: LoadOptions, progress: Progress | None = None) -> RunningModel:
-    """Loads a model and compiles its programs. After a failure nothing stays open."""
+    """Loads a model and compiles its programs. A failure closes everything that was opened."""
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
-    options.check_sizes()  # before anything is read
+    options.check_sizes()  # before any read
     file = await open_model(model, progress=progress)
     check_context(options.context, file.model)
-    declare_states(file.model.spec, options.kv_type)  # refuses a kv_type before a backend is opened
+    # raises for an unknown kv_type before a backend is opened
+    declare_states(file.model.spec, options.kv_type)
     report(STAGES[1], 1, len(STAGES))
     chosen = await choose_backend(options, file.model)
     backend, deployment = chosen.backend, chosen.deployment
@@ -69,14 +70,14 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
 async def start_engine(
     file: ModelFile, backend: Backend, deployment: Deployment, options: LoadOptions, report: Progress
 ) -> StepEngine:
-    """Loads weights, allocates state, compiles the programs of `ENTRIES`; the engine over them."""
+    """Loads weights, allocates state, compiles the programs of `ENTRIES`, and returns the engine."""
     depth = check_depth(options.max_in_flight, deployment.capabilities)
     deployment.check()
     if options.record_tape:
         backend.record()
     report(STAGES[2], 2, len(STAGES))
     weights = deployment.weights()
-    named = {part.source for w in weights for part in w.parts}  # a directory has other files too
+    named = {part.source for w in weights for part in w.parts}  # a directory may have further files
     await backend.load(weights, {name: file.sources[name] for name in named & file.sources.keys()})
     state = deployment.kv_cache()
     await backend.allocate(state.states, state.sizes())
@@ -95,5 +96,5 @@ async def compile_program(
     programs.add(program, [await backend.compile(plan) for plan in deployment.plans(program)])
 
 
-def _silent(what: str, stage: int, of: int) -> None:
-    """No progress is shown."""
+def _silent(activity: str, stage: int, n_stages: int) -> None:
+    """Reports no progress."""

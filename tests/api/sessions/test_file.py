@@ -1,4 +1,6 @@
-"""Session files: what is written is read, damage of any kind is told, and files that lie are refused."""
+"""Session files: written data is read back, damage of any kind is reported, inconsistent files are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ DATA = b"".join(encode_session(SAVED, STATES, EXPORTED))
 
 def read(data: bytes) -> tuple[SessionHeader, ExportedState]:
     def answer(offset: int, length: int) -> bytes:
-        assert length <= 1 << 20, "no more is asked for than the file can have"
+        assert length <= 1 << 20, "a read beyond the file's possible size"
         return data[offset : offset + length]
 
     head = drive(read_header(len(data), "f.camelid"), answer)
@@ -78,7 +80,7 @@ def header_of(data: bytes) -> dict[str, Any]:
 
 
 def with_header(header: dict[str, Any] | bytes, rows: bytes | None = None) -> bytes:
-    """A file with this header, its digests right."""
+    """A file with this header and correct digests."""
     raw = header if isinstance(header, bytes) else json.dumps(header).encode()
     start = 48 + struct.unpack_from("<I", DATA, 12)[0]
     rest = DATA[start:] if rows is None else rows + hashlib.sha256(rows).digest()
@@ -86,7 +88,7 @@ def with_header(header: dict[str, Any] | bytes, rows: bytes | None = None) -> by
 
 
 def changed(path: str, value: object) -> bytes:
-    """The file with one value of its header changed, `a.b.0` by path."""
+    """The file with one value of its header changed, at a path such as `a.b.0`."""
     header = header_of(DATA)
     *way, last = path.split(".")
     place: Any = header
@@ -96,7 +98,7 @@ def changed(path: str, value: object) -> bytes:
     return with_header(header)
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_sessions_are_read_back() -> None:
     head, rows = read(DATA)
     assert head.saved == SAVED
     assert (rows.n_rows, rows.first_unit) == (EXPORTED.n_rows, EXPORTED.first_unit)
@@ -106,7 +108,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_layout_is_as_documented() -> None:
-    """Offsets computed here from the module's table, not by its code."""
+    """Offsets computed from the module's table, not by its code."""
     magic, version, length = struct.unpack_from("<8sII", DATA)
     header = DATA[48 : 48 + length]
     assert (magic, version, DATA[16:48]) == (b"CAMELID\x1a", 1, hashlib.sha256(header).digest())
@@ -117,8 +119,8 @@ def test_layout_is_as_documented() -> None:
     assert list(json.loads(header)["groups"]) == ["kv", "kv_tail", "slots"]
 
 
-def test_rows_that_are_not_the_sequences_are_not_written() -> None:
-    """Rows 18 and 19 of the last page belong to whoever had the page before."""
+def test_rows_of_a_pages_previous_holder_are_not_written() -> None:
+    """Rows 18 and 19 of the last page belong to its previous holder."""
     _, rows = read(DATA)
     unit, was = rows.units["kv"][-1], EXPORTED.units["kv"][-1]
     at = 0
@@ -129,7 +131,7 @@ def test_rows_that_are_not_the_sequences_are_not_written() -> None:
     assert at == len(unit)
 
 
-def test_every_bit_counts() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     rng = random.Random(0)
     for at in [*range(48), *rng.sample(range(48, len(DATA)), 150), len(DATA) - 1]:
         broken = bytearray(DATA)
@@ -139,7 +141,7 @@ def test_every_bit_counts() -> None:
         assert isinstance(caught.value, ModelFormatError | UnsupportedModelError)
 
 
-def test_every_truncation_is_told() -> None:
+def test_every_truncation_is_reported() -> None:
     for size in [*range(60), *random.Random(1).sample(range(60, len(DATA)), 60), len(DATA) - 1]:
         with pytest.raises(ModelFormatError, match=r"cut short|not a session file"):
             read(DATA[:size])
@@ -156,14 +158,14 @@ def without_first_page() -> bytes:
 
 
 def with_short_units() -> bytes:
-    """A file whose recurrent slot has a value less than its form says."""
+    """A file whose recurrent slot is one value too short."""
     header = header_of(DATA)
     header["groups"]["slots"]["unit_bytes"] -= 4
     rows = b"".join([*EXPORTED.units["kv"], *EXPORTED.units["kv_tail"], EXPORTED.units["slots"][0][4:]])
     return with_header(header, rows)
 
 
-# What is wrong with a file whose digests are right -> words of the message.
+# An inconsistent file with correct digests -> words of the message.
 WRONG: dict[str, tuple[bytes, str]] = {
     "another file": (b"GGUF" + DATA[4:], "not a session file: it begins with b'GGUF"),
     "newer": (
@@ -189,7 +191,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_files_are_refused_in_words(case: str) -> None:
+def test_inconsistent_files_are_refused_with_a_reason(case: str) -> None:
     data, words = WRONG[case]
     with pytest.raises(CamelidError, match=words) as caught:
         read(data)
@@ -201,7 +203,7 @@ def swapped(name: str, **changes: Any) -> tuple[StateSpec, ...]:
     return tuple(replace(state, **changes) if state.name == name else state for state in STATES)
 
 
-# States of the model that takes the rows, or a changed file -> why they cannot be used.
+# States of the receiving model, or a changed file -> the reason why its rows cannot be used.
 MISFITS: dict[str, tuple[tuple[StateSpec, ...], bytes, str]] = {
     "kv_type": (
         swapped("kv", kv_type="f16"),
@@ -222,12 +224,12 @@ MISFITS: dict[str, tuple[tuple[StateSpec, ...], bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", MISFITS)
-def test_rows_for_other_states_are_told(case: str) -> None:
+def test_rows_for_other_states_are_refused(case: str) -> None:
     states, data, words = MISFITS[case]
     assert words in rows_mismatch(read(data)[0], states)
 
 
-def test_a_group_that_the_file_lacks_is_told() -> None:
+def test_a_group_missing_in_the_file_is_reported() -> None:
     units = {name: units for name, units in EXPORTED.units.items() if name != "slots"}
     data = b"".join(encode_session(SAVED, STATES, replace(EXPORTED, units=units)))
     assert "slots" in rows_mismatch(read(data)[0], STATES)
@@ -248,7 +250,7 @@ def test_what_could_not_be_read_is_not_written(case: str) -> None:
         next(encode_session(replace(SAVED, **BAD_SESSIONS[case]), STATES, EXPORTED))
 
 
-def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_files_are_written_atomically(tmp_path: Path) -> None:
     target = tmp_path / "s.camelid"
     write_atomically(target, iter([b"ab", b"c"]))
 

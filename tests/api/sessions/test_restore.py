@@ -1,4 +1,6 @@
-"""Sessions after a restart: the same ids and bits go on, with another backend too; wrong models are told."""
+"""Sessions after a restart: they continue with equal ids and bits, on another backend too; wrong models are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +53,14 @@ def talk(llm: LLM, n_turns: int = 2) -> Session:
 
 
 def rows_of(llm: LLM, session: Session) -> dict[str, list[bytes]]:
-    """The rows in the cache, as a file would hold them."""
+    """The cached rows, in a file's form."""
     engine = llm._running.engine  # type: ignore[reportPrivateUsage]
     exported = llm._runner.run(engine.export_rows(session.token_ids))  # type: ignore[reportPrivateUsage]
     return {name: list(units) for name, units in exported.units.items()}
 
 
 def saved(path: Path, file: Path, **options: Any) -> tuple[Session, list[int]]:
-    """A session saved to a file, and what the same model answers next."""
+    """A session saved to a file, and the same model's next answer."""
     with load(path, **options) as llm:
         session = talk(llm)
         session.save(file)
@@ -67,7 +69,7 @@ def saved(path: Path, file: Path, **options: Any) -> tuple[Session, list[int]]:
 
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)
-def test_restored_sessions_go_on_with_the_same_bits(path: Path, tmp_path: Path, kv_type: str) -> None:
+def test_restored_sessions_continue_with_equal_bits(path: Path, tmp_path: Path, kv_type: str) -> None:
     file = tmp_path / "s.camelid"
     session, wanted = saved(path, file, kv_type=kv_type)
     with load(path, kv_type=kv_type) as llm:
@@ -76,7 +78,7 @@ def test_restored_sessions_go_on_with_the_same_bits(path: Path, tmp_path: Path, 
         assert (again.messages, again.token_ids) == (session.messages, session.token_ids)
         copy = tmp_path / "copy.camelid"
         again.save(copy)
-        assert copy.read_bytes() == file.read_bytes(), "rows are bit-equal, and so is all else"
+        assert copy.read_bytes() == file.read_bytes(), "the saved copy differs"
         before = llm.counters.prefill_rows
         done = again.generate("so")
         assert done.usage.cached_tokens >= len(session.token_ids) - 1
@@ -85,8 +87,8 @@ def test_restored_sessions_go_on_with_the_same_bits(path: Path, tmp_path: Path, 
         assert llm.is_idle
 
 
-def test_a_long_session_leaves_the_tail_of_two_tiers(path: Path, tmp_path: Path) -> None:
-    """More rows than the tail holds: its first pages have been given back, and the file has none of them."""
+def test_a_session_longer_than_the_tail_of_two_tiers(path: Path, tmp_path: Path) -> None:
+    """More rows than the tail holds: its first pages are freed, and the file contains none of them."""
     with load(path, kv_type="two-tier") as llm:
         session = llm.session()
         session.generate("the llama and the river " * 60, **GREEDY)
@@ -99,7 +101,7 @@ def test_a_long_session_leaves_the_tail_of_two_tiers(path: Path, tmp_path: Path)
         assert done.usage.cached_tokens > 400
 
 
-def test_rows_of_another_kv_type_are_computed_again_and_said_so(path: Path, tmp_path: Path) -> None:
+def test_rows_of_another_kv_type_are_recomputed_with_a_note(path: Path, tmp_path: Path) -> None:
     saved(path, tmp_path / "s", kv_type="q8_0")
     with load(path) as llm:
         _, wanted = saved(path, tmp_path / "f32")
@@ -113,7 +115,7 @@ def test_rows_of_another_kv_type_are_computed_again_and_said_so(path: Path, tmp_
 def test_other_models_and_damage_are_refused(path: Path, tmp_path: Path) -> None:
     saved(path, tmp_path / "s")
     other = tiny(tmp_path / "other.gguf", seed=6)
-    assert other.stat().st_size == path.stat().st_size, "header and sizes are the same, the weights are not"
+    assert other.stat().st_size == path.stat().st_size, "more than the weights differs"
     with load(other) as llm, pytest.raises(RequestError, match=r"was saved with tiny\.gguf \(.*other\.gguf"):
         llm.restore(tmp_path / "s")
     data = bytearray((tmp_path / "s").read_bytes())
@@ -136,7 +138,7 @@ def test_a_copy_of_the_model_is_the_same_model(path: Path, tmp_path: Path) -> No
         assert llm.restore(tmp_path / "s").generate("so").token_ids == wanted
 
 
-def test_whatever_decides_the_weights_changes_the_fingerprint(path: Path) -> None:
+def test_all_sources_of_the_weights_change_the_fingerprint(path: Path) -> None:
     file = asyncio.run(open_model(path))
     header, tensors = file.checkpoint.header, file.checkpoint.tensors
     first, *_ = tensors
@@ -161,7 +163,7 @@ def test_rows_are_saved_and_restored_under_the_salt_of_their_session(path: Path,
         session.save(tmp_path / "s")
     with load(path) as llm:
         again = llm.restore(tmp_path / "s")
-        assert again.cached_rows == len(again.token_ids) - 1 > 0, "the last id was drawn, its row never ran"
+        assert again.cached_rows == len(again.token_ids) - 1 > 0, "the last id was sampled, its row never ran"
         assert llm._running.engine.cached_rows(again.token_ids) == 0  # type: ignore[reportPrivateUsage]
 
 
@@ -171,7 +173,7 @@ def drawn_in(file: Path) -> int:
     return head.saved.n_drawn
 
 
-def test_drawn_tokens_are_counted_over_forks_and_restarts(path: Path, tmp_path: Path) -> None:
+def test_sampled_tokens_are_counted_over_forks_and_restarts(path: Path, tmp_path: Path) -> None:
     with load(path) as llm:
         session = llm.session()
         n = len(session.generate(TEXTS[0], **GREEDY).token_ids)
@@ -200,7 +202,7 @@ def test_weights_all_over_the_model_are_sampled(path: Path) -> None:
     assert len({asyncio.run(fingerprint(one)) for one in files}) == 4
 
 
-def test_no_room_costs_time_only(path: Path, tmp_path: Path) -> None:
+def test_missing_units_cost_only_time(path: Path, tmp_path: Path) -> None:
     _, wanted = saved(path, tmp_path / "s")
     with load(path, parallel=1, context=256) as llm:
         stream = llm.stream("the llama", max_tokens=200)
@@ -224,7 +226,7 @@ def test_empty_and_evicted_sessions_are_saved_too(path: Path, tmp_path: Path) ->
         assert again.generate("so").text == session.generate("so").text
 
 
-def test_a_device_that_is_gone_costs_the_rows_only(
+def test_a_lost_device_costs_only_the_rows(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read_state(*_: object) -> bytes:
@@ -242,7 +244,7 @@ def test_a_device_that_is_gone_costs_the_rows_only(
 
 
 @pytest.mark.parametrize("bias", [((5, -np.inf), (7, 1.5)), {5: -np.inf, 7: 1.5}, {5: False, 7: 1.5}, None])
-def test_banned_tokens_are_banned_again(path: Path, tmp_path: Path, bias: Any) -> None:
+def test_banned_tokens_stay_banned(path: Path, tmp_path: Path, bias: Any) -> None:
     with load(path) as llm:
         session = llm.session()
         session.options = {**GREEDY, "logit_bias": bias} if bias else dict(GREEDY)
@@ -255,13 +257,13 @@ def test_banned_tokens_are_banned_again(path: Path, tmp_path: Path, bias: Any) -
 
 
 def top(llm: LLM, session: Session) -> dict[int, float]:
-    """The likeliest 20 tokens after the next prompt, and their log-probabilities."""
+    """The likeliest 20 tokens after the next prompt, with their logprobs."""
     (event, *_) = session.stream("so", temperature=0.0, max_tokens=1, logprobs=20)
     return dict(event.top_logprobs)
 
 
 @pytest.mark.parametrize("way", ["reference to webgpu", "webgpu to reference"])
-def test_another_backend_goes_on_from_the_rows(path: Path, tmp_path: Path, way: str) -> None:
+def test_another_backend_continues_from_the_rows(path: Path, tmp_path: Path, way: str) -> None:
     adapter = need_driver("llvmpipe")
     backends: dict[str, dict[str, Any]] = {
         "reference": {"backend": "reference"},
@@ -276,7 +278,7 @@ def test_another_backend_goes_on_from_the_rows(path: Path, tmp_path: Path, way: 
         again = llm.restore(tmp_path / "s")
         assert again.note == ""
         full = [rows["kv"][:-1], rows_of(llm, again)["kv"][:-1]]
-        assert full[0] == full[1], "rows arrive bit for bit"
+        assert full[0] == full[1], "restored rows differ"
         before = llm.counters.cached_rows
         got = top(llm, again)
         assert llm.counters.cached_rows - before >= len(session.token_ids) - 1

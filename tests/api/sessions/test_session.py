@@ -1,4 +1,4 @@
-"""Sessions: turns that pay for new tokens only, ids that stay, answers cut short, tools, forks."""
+"""Sessions: turns that compute only new tokens, stable ids, truncated answers, tools, forks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUM = {"name": "add", "arguments": '{"a": 12, "b": "30"}'}
 
 
 def tiny(path: Path, template: str = CHATML) -> Path:
-    """A random model that goes on for as long as it may."""
+    """A random model without end tokens."""
     write_tiny_llama(path, seed=5, hidden=64, head_dim=16, ffn=96, context=1024, template=template)
     return path
 
@@ -66,14 +66,14 @@ def said(session: Session) -> list[tuple[object, object]]:
     return [(message["role"], message["content"]) for message in session.messages]
 
 
-def test_next_turns_pay_for_their_new_tokens_only(llm: LLM) -> None:
+def test_next_turns_compute_only_their_new_tokens(llm: LLM) -> None:
     session = llm.session()
     old: list[int] = []
     for i, text in enumerate(("the llama", "and the river?", "why")):
         before = llm.counters.prefill_rows
         done = session.generate(text, **GREEDY)
         prompt = session.token_ids[: done.usage.prompt_tokens]
-        assert prompt[: len(old)] == old, "what was read and written stays"
+        assert prompt[: len(old)] == old, "earlier ids changed"
         assert done.usage.cached_tokens >= len(old) - 1
         assert llm.counters.prefill_rows - before == len(prompt) - done.usage.cached_tokens < 40
         assert session.token_ids == [*prompt, *done.token_ids]
@@ -81,7 +81,7 @@ def test_next_turns_pay_for_their_new_tokens_only(llm: LLM) -> None:
         old = session.token_ids
 
 
-def test_answers_are_those_of_the_same_ids_computed_alone(llm: LLM) -> None:
+def test_answers_equal_those_of_the_same_ids_alone(llm: LLM) -> None:
     session = llm.session()
     for text in ("the llama", "and then", "the end"):
         start = len(session.token_ids)
@@ -90,7 +90,7 @@ def test_answers_are_those_of_the_same_ids_computed_alone(llm: LLM) -> None:
         assert len(prompt) > start
         alone = llm.generate(prompt, temperature=1.0, seed=7, max_tokens=9, cache_prompt=False)
         assert alone.usage.cached_tokens == 0
-        assert done.token_ids == alone.token_ids, "draws are keyed by position, which goes on over turns"
+        assert done.token_ids == alone.token_ids, "draws are not keyed by the position over all turns"
 
 
 def test_ids_decode_to_the_rendered_conversation(llm: LLM) -> None:
@@ -102,7 +102,7 @@ def test_ids_decode_to_the_rendered_conversation(llm: LLM) -> None:
     session.generate("so", temperature=0.0, max_tokens=1)
     ids = session.token_ids[:-1]
     assert llm.tokenizer.decode(ids, special=True) == llm.tokenizer.decode(whole, special=True)
-    assert ids != whole, "a random model writes no tokenization that `encode` would"
+    assert ids != whole, "the random answer equals its `encode` tokenization"
 
 
 def test_a_stop_string_leaves_no_ids_behind(llm: LLM) -> None:
@@ -119,7 +119,7 @@ def test_a_stop_string_leaves_no_ids_behind(llm: LLM) -> None:
     )
 
 
-def test_what_was_cut_off_is_kept(llm: LLM) -> None:
+def test_truncated_answers_are_kept(llm: LLM) -> None:
     session = llm.session()
     stream = session.stream("the llama", temperature=0.0, max_tokens=50)
     text = "".join(next(stream).text for _ in range(5))
@@ -132,7 +132,7 @@ def test_what_was_cut_off_is_kept(llm: LLM) -> None:
     assert session.generate("go on", **GREEDY).usage.cached_tokens >= n_old - 1
 
 
-def test_leaving_the_asynchronous_loop_keeps_it_too(tmp_path: Path) -> None:
+def test_leaving_the_async_loop_keeps_the_answer(tmp_path: Path) -> None:
     async def talk() -> list[tuple[object, object]]:
         async with await camelid.aload(tiny(tmp_path / "m.gguf"), backend="reference") as llm:
             session = llm.session()
@@ -159,7 +159,7 @@ def test_dropping_a_turn_ends_it(tmp_path: Path) -> None:
     assert [role for role, _ in asyncio.run(talk())] == ["user", "assistant"] * 2
 
 
-def test_failed_turns_leave_nothing(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_turns_leave_no_trace(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     session = llm.session()
     session.generate("the llama", **GREEDY)
     before = said(session), session.token_ids
@@ -190,7 +190,7 @@ def test_one_turn_at_a_time(llm: LLM) -> None:
     assert session.generate("so", **GREEDY).text
 
 
-def test_forks_go_their_own_ways_from_shared_rows(llm: LLM) -> None:
+def test_forks_diverge_from_shared_rows(llm: LLM) -> None:
     session = llm.session()
     session.options = {"temperature": 0.0, "max_tokens": 6}
     session.generate("the llama")
@@ -204,7 +204,7 @@ def test_forks_go_their_own_ways_from_shared_rows(llm: LLM) -> None:
     assert ways[1].token_ids == alone.token_ids
 
 
-def test_what_is_changed_in_a_fork_is_not_changed_in_its_origin(llm: LLM) -> None:
+def test_changes_in_a_fork_do_not_affect_its_origin(llm: LLM) -> None:
     session = llm.session()
     session.messages = [{"role": "user", "content": "the llama"}]
     session.options = {"stop": ["a"]}
@@ -230,7 +230,7 @@ def test_system_and_reset(llm: LLM) -> None:
     assert (said(session), session.token_ids) == ([("system", "be brief")], [])
 
 
-def test_edited_messages_are_read_anew(llm: LLM) -> None:
+def test_edited_messages_are_recomputed(llm: LLM) -> None:
     session = llm.session()
     session.generate("the llama", **GREEDY)
     session.generate("and then", **GREEDY)
@@ -238,10 +238,10 @@ def test_edited_messages_are_read_anew(llm: LLM) -> None:
     done = session.generate("so", **GREEDY)
     text = llm.tokenizer.decode(session.token_ids, special=True)
     assert "<|im_start|>assistant\nthe river<|im_end|>" in text
-    assert done.usage.cached_tokens > 20, "what comes before the edit is kept"
+    assert done.usage.cached_tokens > 20, "rows before the edit were recomputed"
 
 
-def test_calls_go_on_with_their_results(tools_llm: LLM) -> None:
+def test_calls_continue_with_their_results(tools_llm: LLM) -> None:
     session = tools_llm.session()
     done = session.generate("the sum", tools=TOOLS, choice=[f"Well.{CALL}"])
     call = session.messages[-1]
@@ -251,19 +251,19 @@ def test_calls_go_on_with_their_results(tools_llm: LLM) -> None:
     n_old = len(session.token_ids)
     session.messages.append({"role": "tool", "tool_call_id": done.tool_calls[0].id, "content": "42"})
     done = session.generate(tools=TOOLS, **GREEDY)
-    assert done.usage.cached_tokens >= n_old - 1, "the template writes the call as the model did"
+    assert done.usage.cached_tokens >= n_old - 1, "the template renders the call differently"
     text = tools_llm.tokenizer.decode(session.token_ids, special=True)
     assert f"Well.{CALL}<|im_end|><|im_start|>tool 42<|im_end|><|im_start|>assistant " in text
 
 
-def test_calls_cut_off_are_not_passed_on(tools_llm: LLM) -> None:
+def test_incomplete_calls_are_not_passed_on(tools_llm: LLM) -> None:
     session = tools_llm.session()
     session.generate("the sum", tools=TOOLS, choice=[f"Well.{CALL}"], max_tokens=50)
     assert session.messages[-1] == {"role": "assistant", "content": "Well."}
     assert session.generate("so", tools=TOOLS, **GREEDY).text
 
 
-def test_templates_that_refuse_leave_the_session_as_it_was(tmp_path: Path) -> None:
+def test_a_refusing_template_leaves_the_session_unchanged(tmp_path: Path) -> None:
     place = tiny(tmp_path / "m.gguf", "{{ raise_exception('roles must alternate') }}")
     with camelid.load(place, backend="reference") as llm:
         session = llm.session()
@@ -272,7 +272,7 @@ def test_templates_that_refuse_leave_the_session_as_it_was(tmp_path: Path) -> No
         assert session.messages == []
 
 
-def test_models_without_a_template_go_on_with_the_text(base_llm: LLM) -> None:
+def test_models_without_a_template_continue_the_text(base_llm: LLM) -> None:
     session = base_llm.session()
     first = session.generate("the llama and", **GREEDY)
     n_old = len(session.token_ids)
@@ -292,7 +292,7 @@ def test_options_stay_until_they_are_changed(llm: LLM) -> None:
     assert [len(session.generate("a", **options).token_ids) for options in asked] == [3, 5, 3]
 
 
-def test_a_full_context_forgets_the_oldest_turns(tmp_path: Path) -> None:
+def test_a_full_context_drops_the_oldest_turns(tmp_path: Path) -> None:
     with camelid.load(tiny(tmp_path / "m.gguf"), backend="reference", context=160) as llm:
         session = llm.session()
         session.system = "be brief"
@@ -303,12 +303,12 @@ def test_a_full_context_forgets_the_oldest_turns(tmp_path: Path) -> None:
             forgotten.append(session.n_forgotten)
             assert done.usage.prompt_tokens < 160
             has_cut = len(forgotten) > 1 and forgotten[-1] > forgotten[-2]
-            assert not has_cut or done.usage.prompt_tokens <= 160 // 2, "room for turns to come"
+            assert not has_cut or done.usage.prompt_tokens <= 160 // 2, "a shift left no room for later turns"
         text = llm.tokenizer.decode(session.token_ids)
         assert "be brief" in text and "the llama 7" in text and "the llama 0" not in text
         assert len(session.messages) == 17 and forgotten[0] == 0 and forgotten[-1] > 4
         steps = [b - a for a, b in pairwise(forgotten)]
-        assert all(n % 2 == 0 for n in steps) and steps.count(0) >= 4, "not at every turn"
+        assert all(n % 2 == 0 for n in steps) and steps.count(0) >= 4, "a shift occurred at every turn"
         session.save(tmp_path / "s")
         again = llm.restore(tmp_path / "s")
         assert again.n_forgotten == session.fork().n_forgotten == forgotten[-1]
@@ -321,17 +321,17 @@ def test_a_full_context_forgets_the_oldest_turns(tmp_path: Path) -> None:
             session.generate("the llama " * 200)
 
 
-def test_a_message_of_an_answer_has_its_thoughts(tools_llm: LLM) -> None:
+def test_an_answers_message_has_its_reasoning(tools_llm: LLM) -> None:
     session = tools_llm.session()
     done: Completion = session.generate("x", tools=TOOLS, choice=["<think>hm</think>Well."])
     assert done.reasoning == "hm"
     assert session.messages[-1] == {"role": "assistant", "content": "Well.", "reasoning_content": "hm"}
-    assert session.generate("so", tools=TOOLS, **GREEDY).text, "the template leaves thoughts out"
+    assert session.generate("so", tools=TOOLS, **GREEDY).text, "the next turn is empty"
     assert "hm" not in tools_llm.detokenize(session.token_ids)
 
 
-def test_cria_says_the_same_as_to_a_whole_conversation() -> None:
-    """Its ids are those of `encode`, so keeping them changes nothing that it says."""
+def test_cria_answers_as_to_a_whole_conversation() -> None:
+    """Its ids equal `encode`'s, so keeping them changes no answer."""
     with camelid.load("cria", backend="reference") as llm:
         session = llm.session()
         for text in ("What is 12 plus 30?", "What is the capital of France?", "Who are you?"):
@@ -342,7 +342,7 @@ def test_cria_says_the_same_as_to_a_whole_conversation() -> None:
 
 
 class SlowStream:
-    """A stream whose last step is still under way when it is closed."""
+    """A stream whose last step is still running when it is closed."""
 
     is_settled = False
     completion = SimpleNamespace(finish_reason="cancelled")
@@ -358,7 +358,7 @@ class SlowStream:
         self.is_settled = True
 
 
-def test_a_turn_ends_when_its_units_are_free_and_once() -> None:
+def test_a_turn_ends_once_when_its_units_are_free() -> None:
     stream, ends = SlowStream(), list[bool]()
     turn = Turn(cast(Stream, stream), lambda done: ends.append(stream.is_settled))
 

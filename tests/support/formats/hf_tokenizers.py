@@ -1,4 +1,4 @@
-"""Small tokenizers, trained with `tokenizers` on random texts, as the files that models publish."""
+"""Small tokenizers in published file formats, trained with `tokenizers` on random texts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer
 
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
 
-# As the models publish them.
+# The published pattern.
 QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 LLAMA3 = QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|")
 DEEPSEEK_CODER = ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+")
-# Metadata -> the type that GGUF stores: by key, else by the value's own.
+# Metadata -> the GGUF type: by key, else by the value's type.
 KIND_OF = {
     str: "string", bool: "bool", int: "uint32",
     "tokens": "array[string]", "merges": "array[string]", "token_type": "array[int32]",
     "scores": "array[float32]", "chat_templates": "array[string]",
 }  # fmt: skip
 CONTROLS = ("<s>", "</s>", "<|im_end|>")
-NAMED = ("<tool>", "   ")  # user-defined: recognised in every text
+NAMED = ("<tool>", "   ")  # user-defined: matched in every text
 LETTERS = "the llama and the alpaca walked over the mountain where the grass was green, and 12 stayed. "
 
 
@@ -40,7 +40,7 @@ def splits(*patterns: str) -> list[PreTokenizer]:
 
 
 BYTES_ONLY = ByteLevel(add_prefix_space=False, use_regex=False)
-# tokenizer.ggml.pre -> the pre_tokenizer that such models publish.
+# tokenizer.ggml.pre -> the published pre_tokenizer.
 BYTE_LEVEL: dict[str, PreTokenizer] = {
     "gpt-2": ByteLevel(add_prefix_space=False),
     "qwen2": cuts(*splits(QWEN2), BYTES_ONLY),
@@ -61,7 +61,7 @@ def byte_level(pre: str) -> Tokenizer:
         vocab_size=700, initial_alphabet=ByteLevel.alphabet(), show_progress=False, special_tokens=["<s>"]
     )
     made.train_from_iterator([LETTERS * 20, *random_texts(1500, seed=3)], trainer)
-    if pre == "llama-bpe":  # with a word that no merge makes
+    if pre == "llama-bpe":  # has a token that no merge makes
         model = json.loads(made.to_str())["model"]
         vocab = {**model["vocab"], "Ġxyzzy": len(model["vocab"])}
         made.model = models.BPE(vocab, [tuple(pair) for pair in model["merges"]], ignore_merges=True)
@@ -74,7 +74,7 @@ def with_added(made: Tokenizer) -> Tokenizer:
     return made
 
 
-# How spaces become ▁, by the models that publish it so, and whether one is put in front of the text.
+# Published normalizers that turn spaces into ▁, and True if ▁ is prepended to the text.
 SPACES: dict[str, tuple[normalizers.Normalizer | None, PreTokenizer | None, bool]] = {
     "llama-2": (
         normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, True
@@ -86,7 +86,7 @@ SPACES: dict[str, tuple[normalizers.Normalizer | None, PreTokenizer | None, bool
 
 
 def crowded(n: int, seed: int) -> list[str]:
-    """Texts of few letters, in which many pairs overlap, so that the order of merges decides."""
+    """Texts of few letters, in which many pairs overlap: the order of merges decides."""
     rng = random.Random(seed)
     return ["".join(rng.choices("aab cé", k=rng.randrange(4, 40))) for _ in range(n)]
 
@@ -94,7 +94,8 @@ def crowded(n: int, seed: int) -> list[str]:
 @cache
 def sentencepiece(spaces: str, complete: bool) -> Tokenizer:
     """BPE with byte_fallback. `complete`: merges are all pairs that make a token, best token first, as in
-    files made from SentencePiece's; else as training leaves them."""
+    files converted from SentencePiece; else the trained merges.
+    """
     trained = Tokenizer(models.BPE())
     trained.normalizer = normalizers.Replace(" ", "▁")
     trainer = trainers.BpeTrainer(
@@ -125,7 +126,7 @@ def sentencepiece(spaces: str, complete: bool) -> Tokenizer:
 
 
 def published(made: Tokenizer, **changes: Any) -> dict[str, Any]:
-    """The tokenizer as its tokenizer.json, with some of its top-level values changed."""
+    """The tokenizer.json, with some top-level values changed."""
     return {**json.loads(made.to_str()), **changes}
 
 
@@ -139,7 +140,7 @@ def read(
     vocab_size: Any = None,
     chat_templates: Any = None,
 ) -> dict[str, Any]:
-    """The metadata, without the common beginning of its keys; the kinds are looked at on the way."""
+    """The metadata without the common key prefix; also checks the values' kinds."""
     size = n_tokens(tokenizer) if vocab_size is None else vocab_size
     files = (value or {} for value in (tokenizer_config, special_tokens, config, generation))
     words = tokenizer_metadata(tokenizer, *files, chat_templates=chat_templates or {}, vocab_size=size)

@@ -1,4 +1,4 @@
-"""Fetches of a model, and what a repository and a cache may hold."""
+"""Fetches of a model, with contents of a repository and a cache."""
 
 from __future__ import annotations
 

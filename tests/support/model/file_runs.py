@@ -23,12 +23,12 @@ from camelid.model.spec_reader import at_context
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
 
-MAX_ROWS = 64  # rows a step
+MAX_ROWS = 64  # rows per step
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model and where the bytes of its weights are."""
+    """A model with the sources of its weights."""
 
     model: Model
     sources: Mapping[str, str]
@@ -48,7 +48,7 @@ def load_gguf(path: Path) -> Loaded:
 
 
 def _no_bytes(offset: int, n: int) -> bytes:
-    raise AssertionError("a directory's facts travel inside its checkpoint")
+    raise AssertionError("a directory's facts are part of its checkpoint")
 
 
 async def run(
@@ -64,7 +64,7 @@ async def run(
     edit: Callable[[Plan], Plan] = lambda plan: plan,
     dtype: str = "f32",
 ) -> Logits:
-    """Logits of every row: in these steps, or all sequences in each step and up to `chunk` rows of each."""
+    """Logits of every row: in the given steps, or all sequences in each step, up to `chunk` rows of each."""
     lengths = [len(ids) for ids in sequences]
     steps, longest = steps or cuts(chunk, *lengths), max(lengths)
     model = at_context(loaded.model, context or longest)

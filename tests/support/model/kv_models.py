@@ -1,4 +1,4 @@
-"""Small models whose states every kv_type can hold."""
+"""Small models whose state supports every kv_type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LATENT_LAYER = FEED | {
 
 
 def small_model(spec: ModelSpec, layer: dict[str, tuple[int, ...]]) -> Model:
-    """Two layers with random weights."""
+    """A model of two layers with random weights."""
     shapes = {"token_embd": (V, C), "output_norm": (C,)}
     shapes |= {f"blk.{i}.{name}": shape for i in range(2) for name, shape in layer.items()}
     return make_model(spec, random_weights(shapes, 41))

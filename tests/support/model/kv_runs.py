@@ -1,4 +1,4 @@
-"""One sequence in state of any kv_type, whose rows are taken away as soon as nobody may need them."""
+"""One sequence in state of any kv_type, whose rows are destroyed as soon as no query needs them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PAGE_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """After each step, rows that no later query may look back at become NaN, and `n_more` beyond them.
+    """Rows outside all later windows, and the next `n_more` rows, become NaN after each step.
 
-    `is_told`: the step says from which row on rows are kept, so that kernels do not read before.
+    With `is_declared`, the step declares its first kept row, so that kernels read no earlier row.
     """
 
     n_more: int = 0
-    is_told: bool = True
+    is_declared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Run:
     backend: ReferenceBackend
     program: Program
     prompt: Sequence[int]
-    gone: dict[str, int] = field(default_factory=dict[str, int])  # rows lost, by group
+    gone: dict[str, int] = field(default_factory=dict[str, int])  # destroyed rows, by group
 
     @property
     def states(self) -> tuple[StateSpec, ...]:
@@ -48,7 +48,7 @@ class _Run:
 
 
 def run(model: Model, prompt: Sequence[int], chunk: int, kv_type: str, loss: Loss | None = None) -> Any:
-    """Logits [T, V] of every row, `chunk` rows a step."""
+    """Logits [T, V] of every row, `chunk` rows per step."""
     return asyncio.run(_run(model, prompt, chunk, kv_type, loss))
 
 
@@ -61,7 +61,7 @@ async def _run(model: Model, prompt: Sequence[int], chunk: int, kv_type: str, lo
     this = _Run(backend, await backend.compile(plan), prompt)
     logits: list[Any] = []
     for held in range(0, len(prompt), chunk):
-        step = _step(this, held, prompt[held : held + chunk], loss is not None and loss.is_told)
+        step = _step(this, held, prompt[held : held + chunk], loss is not None and loss.is_declared)
         rows = await backend.read(backend.run(this.program, encode_step(step, plan.layout)))
         logits += [np.array(row.logits) for row in rows]
         for state in plan.states if loss else ():
@@ -69,13 +69,13 @@ async def _run(model: Model, prompt: Sequence[int], chunk: int, kv_type: str, lo
     return np.stack(logits)
 
 
-def _step(this: _Run, held: int, token_ids: Sequence[int], is_told: bool) -> Step:
+def _step(this: _Run, held: int, token_ids: Sequence[int], is_declared: bool) -> Step:
     step = Step(outputs=[(i, 0, held + i + 1) for i in range(len(token_ids))], sampling=[StepSampling()])
     step.rows = [
         StepRow(source=FROM_ID, value=token, sequence=0, state_row=held + i, positions=(held + i,))
         for i, token in enumerate(token_ids)
     ]
-    groups = tuple((1, this.gone.get(s.name, 0) if is_told else 0, held) for s in this.states)
+    groups = tuple((1, this.gone.get(s.name, 0) if is_declared else 0, held) for s in this.states)
     step.sequences = [StepSequence(first_row=0, rows=len(token_ids), groups=groups)]
     if not held:
         paged = [group for group, state in enumerate(this.states) if state.kind != "ring"]
@@ -85,7 +85,7 @@ def _step(this: _Run, held: int, token_ids: Sequence[int], is_told: bool) -> Ste
 
 
 async def _lose(this: _Run, state: StateSpec, end: int) -> None:
-    """Rows before `end` become NaN, if the group has a window; bytes 255 mean that in every kv_type."""
+    """Fills rows before `end` with bytes 255, NaN in every kv_type, if the group has a window."""
     first = this.gone.get(state.name, 0)
     if not state.window or end <= first:
         return
@@ -99,7 +99,7 @@ async def _lose(this: _Run, state: StateSpec, end: int) -> None:
 
 
 def _tensors(state: StateSpec) -> Iterator[tuple[int, int]]:
-    """Where each tensor of each layer begins in a unit's bytes, and the bytes of its rows."""
+    """Offset of each layer's tensors in a unit's bytes, and the bytes of a row."""
     at = 0
     for _, cols in state.tensors * len(state.layers):
         each = row_bytes(state.kv_type, cols)

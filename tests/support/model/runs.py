@@ -1,4 +1,4 @@
-"""Runs prompts on a backend without an engine: any cut, any company; every row's logits come back."""
+"""Runs prompts on a backend without an engine, in any chunks and batches; returns the logits of every row."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from camelid.plan.step import (
 )
 
 ALL_LOGITS = frozenset({"all_logits"})
-Logits = list[NDArray[np.float32]]  # of each prompt [T, V]
+Logits = list[NDArray[np.float32]]  # for each prompt [T, V]
 Sources = Mapping[str, str]
-NOWHERE: Sources = {}  # of models whose weights are inline
-Steps = Sequence[tuple[int, ...]]  # of each step: how many rows of each prompt
+NOWHERE: Sources = {}  # for models with inline weights
+Steps = Sequence[tuple[int, ...]]  # for each step: rows of each prompt
 
 
 def make_plan(
@@ -56,7 +56,7 @@ def make_plan(
 
 
 def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -> KVCacheManager:
-    """Somebody was here before and left, so that the first allocations get pages in reverse order."""
+    """State after a first allocation was freed: the next allocations get pages in reverse order."""
     state = KVCacheManager(states, context=context, n_sequences=n_sequences)
     allocation = state.allocate(range(context))
     assert allocation is not None
@@ -67,7 +67,7 @@ def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -
 
 @dataclass(slots=True)
 class Stream:
-    """A prompt on its way: the allocation that it holds, how many of its rows were run, their logits."""
+    """A prompt in progress: its allocation, its rows so far, its logits."""
 
     prompt: Sequence[int]
     allocation: CacheAllocation
@@ -77,7 +77,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A backend with weights, state and, of each entry, a program and its plan."""
+    """A backend with weights and state, and for each entry a program with its plan."""
 
     backend: Backend
     state: KVCacheManager
@@ -96,7 +96,7 @@ class Started:
         return self.backend.run(program, encode_step(step, plan.layout))
 
     async def ask(self, stream: Stream, n_rows: int, wanted: Sequence[int]) -> Sequence[OutputRow]:
-        """The next rows of a prompt in one step, which asks for these of them."""
+        """Runs the next rows of a prompt in one step that outputs the `wanted` rows."""
         step = _make_step(self.state, [stream], (n_rows,))
         step.outputs = [step.outputs[i] for i in wanted]
         rows = await self.run("mixed", step)
@@ -105,7 +105,7 @@ class Started:
         return rows
 
     async def feed(self, streams: Sequence[Stream], steps: Steps, *, drop: bool = False) -> Logits:
-        """`drop` submits each step once more before, with other tokens, as one whose rows nobody wants."""
+        """Runs the steps. `drop` submits each step once more before, with other tokens and unused outputs."""
         for counts in steps:
             step = _make_step(self.state, streams, counts)
             if drop:
@@ -123,7 +123,7 @@ async def start(
     sources: Sources = NOWHERE,
     adapter: str = "",
 ) -> Started:
-    """The plans' weights loaded, their programs compiled."""
+    """Loads the plans' weights and compiles their programs."""
     weights = {name: weight for plan in plans for name, weight in plan.weights().items()}
     await backend.open(OpenSpec(adapter=adapter))
     await backend.load(list(weights.values()), sources)

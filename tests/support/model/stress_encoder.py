@@ -1,4 +1,4 @@
-"""Drives models with an encoder: whole requests in one step, then a decoder's rows in steps of their own."""
+"""Runs models with an encoder: whole requests in one step, then a decoder's rows in separate steps."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from camelid.plan.step import (
 )
 
 PAGES = CONTEXT // 16
-Places = Sequence[tuple[int, ...]]  # of each row: its position, its type
+Places = Sequence[tuple[int, ...]]  # for each row: its position, its type
 Request = tuple[Sequence[int], Places]
-Pair = tuple[Sequence[int], Sequence[int]]  # ids that the encoder sees, ids that the decoder is given
+Pair = tuple[Sequence[int], Sequence[int]]  # encoder ids, decoder ids
 
 
 def encode_plan(model: Model, n_rows: int, n_sequences: int, kv_type: str = "f32") -> Plan:
@@ -45,7 +45,7 @@ def places(n: int) -> Places:
 def embed(
     model: Model, requests: Sequence[Request], *, edit: Edit | None = None, each_row: bool = False
 ) -> list[Any]:
-    """What one step gives back of all requests: an embedding [C] of each, or one of each row [T, C]."""
+    """Outputs of one step for all requests: an embedding [C] per request, or one per row [T, C]."""
     return asyncio.run(_embed(model, requests, edit or (lambda plan: plan), each_row))
 
 
@@ -73,10 +73,10 @@ def decode(
     edit: Edit | None = None,
     cross_rows: int = 0,
     kv_type: str = "f32",
-) -> list[Any]:  # [T, V] of each pair
-    """Logits of every row that the decoders were given, all encoders having run in one step before.
+) -> list[Any]:  # [T, V] for each pair
+    """Logits of every decoder row, after all encoders ran in one step.
 
-    `cross_rows` is added to what decoders are told of their encoder's length.
+    `cross_rows` is added to the encoder length that decoders receive.
     """
     return asyncio.run(_decode(model, pairs, steps, edit or (lambda plan: plan), cross_rows, kv_type))
 

@@ -1,6 +1,6 @@
 """The golden plans of the stress shapes.
 
-`python -m tests.support.model.stress_goldens` writes all of them after an intended change; read the diff.
+`python -m tests.support.model.stress_goldens` rewrites all of them after an intended change; read the diff.
 """
 
 from __future__ import annotations

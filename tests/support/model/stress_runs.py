@@ -1,4 +1,4 @@
-"""Runs stress shapes on the reference: prompts in any cut and company, steps dropped, plans edited."""
+"""Runs stress shapes on the reference: any chunks and batches, dropped steps, edited plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Edit = Callable[[Plan], Plan]
 
 
 def random_weights(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, Any]:
-    """Float32 values by name: gains near 1, matrices that keep the size of what they multiply."""
+    """Float32 values by name: gains near 1, matrices that preserve the scale of their input."""
     rng = np.random.default_rng(seed)
 
     def values(name: str, shape: tuple[int, ...]) -> Any:
@@ -45,8 +45,9 @@ def run(
     drop: bool = False,
     kv_type: str = "f32",
 ) -> Logits:
-    """Logits of every row. Slots are poisoned at first; `drop` runs each step once more before, with other
-    tokens, as one whose rows are not wanted after all."""
+    """Logits of every row. Slots start poisoned; `drop` runs each step once more before, with other tokens
+    and unused outputs.
+    """
     return asyncio.run(_run(model, prompts, steps, edit or (lambda plan: plan), drop, kv_type))
 
 
@@ -70,15 +71,15 @@ async def _poison(backend: ReferenceBackend, state: KVCacheManager) -> None:
 
 
 def edit_ops(plan: Plan, change: Callable[[Op], Op | None]) -> Plan:
-    """The plan with each op replaced; None leaves it out."""
+    """The plan with each op replaced by `change`; None removes the op."""
     (stage,) = plan.stages
     ops = tuple(changed for op in stage.ops if (changed := change(op)) is not None)
-    assert ops != stage.ops, "the edit found nothing to do"
+    assert ops != stage.ops, "the edit changed no op"
     return replace(plan, stages=(replace(stage, ops=ops),))
 
 
 def bypass(plan: Plan, is_meant: Callable[[Op], bool], role: str) -> Plan:
-    """Without those ops: who read what they wrote reads their operand of this role."""
+    """Removes the ops; readers of their output read their operand of this role instead."""
     instead: dict[View, View] = {}
 
     def change(op: Op) -> Op | None:
@@ -93,7 +94,7 @@ def bypass(plan: Plan, is_meant: Callable[[Op], bool], role: str) -> Plan:
 
 
 def with_attr(plan: Plan, name: str, *, where: Callable[[Op], bool] | None = None, **changes: Any) -> Plan:
-    """The plan with other attributes on the ops of that name, or on those of them that are meant."""
+    """The plan with other attributes on the ops of that name, or on the subset that `where` selects."""
 
     def change(op: Op) -> Op:
         attrs = tuple((a, changes.get(a, value)) for a, value in op.attrs)
@@ -103,5 +104,5 @@ def with_attr(plan: Plan, name: str, *, where: Callable[[Op], bool] | None = Non
 
 
 def reads(op: Op, role: str, buffer: str) -> bool:
-    """Whether the operand of this role is a buffer of that name, whatever its number."""
+    """True if the operand of this role is a buffer of that name with any number."""
     return op.has(role) and op.view(role).buffer.name.split(".")[0] == buffer

@@ -1,4 +1,4 @@
-"""Attention as its definition has it, in float64, and cases of it to compare with."""
+"""Attention by its definition in float64, and cases to compare."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from camelid_native.cpu.backend import open_backend
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
-Tiers = tuple[F64, F64]  # of the same rows: the store, the tail
-TAIL, BATCH = 256, 64  # of KIVI's residual, as plan/tiers.py declares it
+Tiers = tuple[F64, F64]  # of equal rows: the store, the tail
+TAIL, BATCH = 256, 64  # KIVI's residual, as declared in plan/tiers.py
 
 
 def normal(seed: int, *shape: int) -> F32:
@@ -33,13 +33,13 @@ def _drawn(seed: int, *shape: int) -> F32:
 
 
 def stored(kv_type: str, rows: F32) -> F64:
-    """What the gguf package reads from rows that it has stored."""
+    """Rows after quantization and dequantization by the gguf package."""
     type_id = GGMLQuantizationType[kv_type.upper()]
     return dequantize(quantize(rows, type_id), type_id).astype(np.float64)
 
 
 def run(case: OpCase, variant: str, threads: int = 1) -> OpResult:
-    """The case on the CPU backend."""
+    """Runs the case on the CPU backend."""
 
     async def result() -> OpResult:
         backend = open_backend()
@@ -54,17 +54,17 @@ def run(case: OpCase, variant: str, threads: int = 1) -> OpResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Heads of an attention op, what a state holds for it, and how it is read."""
+    """Heads of an attention op, the contents of its state, and the attributes of the read."""
 
     heads: tuple[int, int] = (4, 2)  # of queries, of keys and values
     dims: tuple[int, int] = (64, 64)  # of keys, of values
     kv_type: str = "f32"
-    has_values: bool = True  # else they are the first columns of the keys
+    has_values: bool = True  # False: values are the first columns of the keys
     has_tail: bool = False
     first_kept: int = 0
-    tail_kept: int = 0  # 0: from the border on
+    tail_kept: int = 0  # 0: the tail starts at the border
     sinks: bool = False
-    bias: int = 0  # rows of it
+    bias: int = 0  # rows of the bias
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Shape:
         return made | ({"bias": normal(4, self.bias, self.heads[0])} if self.bias else {})
 
     def case(self, positions: Sequence[int], n: int, q: F32 | None = None, **more: Any) -> OpCase:
-        """Rows at these positions, of a sequence that holds n."""
+        """Rows at these positions of a sequence of n rows."""
         q = self.queries(len(positions)) if q is None else q
         keys, values = self.held(n)
         y = np.zeros((len(positions), self.heads[0] * self.dims[1]), np.float32)
@@ -99,7 +99,7 @@ class Shape:
         return OpCase(op="attention", **(facts | more))
 
     def tiers(self, rows: F32) -> tuple[F64, F64]:
-        """Rows as the store holds them, and the tail."""
+        """Rows of the store, and rows of the tail."""
         return stored(self.kv_type, rows), stored("f16", rows)
 
     def row(self, q: F64, at: int, held: int, keys: Tiers | None, values: Tiers | None) -> F64:
@@ -116,11 +116,11 @@ class Shape:
         return seen[(seen < self._border(at)) | (seen >= self.tail_kept)]
 
     def _border(self, at: int) -> int:
-        """The first row that a query at this position reads in the tail."""
+        """First tail row that a query at this position reads."""
         return max(0, (at + 1 - TAIL) // BATCH * BATCH) if self.has_tail else at + 1
 
     def _read(self, tiers: Tiers, at: int) -> F64:
-        """Rows as a query at this position reads them."""
+        """Rows that a query at this position reads."""
         store, tail = tiers
         return np.concatenate([store[: self._border(at)], tail[self._border(at) :]])
 
@@ -141,7 +141,7 @@ class Shape:
 
 @cache
 def definition(shape: Shape, positions: range, n: int) -> F64:
-    """What the rows of a shape's case give; the same array for every variant of the kernels."""
+    """Expected output of a shape's case; cached, so each kernel variant is compared with one array."""
     q = shape.queries(len(positions)).astype(np.float64)
     held = [None if rows is None else shape.tiers(rows) for rows in shape.held(n)]
     return np.stack([shape.row(each, at, positions[0], *held) for each, at in zip(q, positions, strict=True)])

@@ -1,4 +1,4 @@
-"""Cases of the ops that no GPU kernel has yet, and shapes that end amid a vector, for the CPU's kernels."""
+"""Cases of the ops without a GPU kernel, and shapes that end within a vector, for the CPU kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stream_cases() -> Iterator[OpCase]:
 
 
 def wide_cases() -> Iterator[OpCase]:
-    """Rows of several spans."""
+    """Rows longer than one span."""
     x, r = array(6, 2, 9001), array(7, 2, 9001)
     yield OpCase(op="add", views={"x": x, "r": r}, attrs={"scale": 0.3})
     yield OpCase(op="mul", views={"x": x, "r": r})
@@ -48,7 +48,7 @@ def _turns(n: int, dim: int) -> Any:
 
 
 def group_cases() -> Iterator[OpCase]:
-    """Routers that choose groups first."""
+    """Routers that select groups first."""
     for gate in ("softmax", "sigmoid"):
         for n_experts, n_groups, n_used, n_slots in ((16, 4, 2, 5), (60, 20, 7, 8), (6, 6, 3, 2)):
             groups = {"n_groups": n_groups, "n_groups_used": n_used}
@@ -58,7 +58,7 @@ def group_cases() -> Iterator[OpCase]:
             yield OpCase(op="router", views=views, attrs=attrs, weights={"bias": vector(11, n_experts)})
 
 
-# Rows of each sequence, and the position of its first: one at 0 must not see its slot.
+# Row count and first position of each sequence; a sequence at position 0 must ignore its slot.
 SPLITS: Sequence[Sequence[tuple[int, int]]] = (((1, 4),), ((1, 0),), ((5, 0), (1, 7), (9, 3)))
 
 
@@ -101,7 +101,7 @@ def mamba2_case(n: int, width: int, rows: int, heads: int, groups: int, where: d
 
 def delta_case(n: int, width: int, rows: int, heads: int, keys: int, where: dict[str, Any]) -> OpCase:
     size = {"q": keys * width, "k": keys * width, "v": heads * rows, "dt": heads, "beta": heads}
-    scale = {"q": 1.0, "k": width**-0.5, "beta": 0.5}  # keys of length 1, or the state grows
+    scale = {"q": 1.0, "k": width**-0.5, "beta": 0.5}  # keys of length 1 keep the state bounded
     views = {role: array(i, n, c, scale=scale.get(role, 1.0)) for i, (role, c) in enumerate(size.items())}
     weights = {"a": f32(-np.abs(array(16, heads))), "dt_bias": vector(18, heads)}
     return OpCase(

@@ -23,8 +23,8 @@ from camelid_native.cpu.memory import Memory
 KV = StateSpec("kv", "paged", (0,), (("k", 32), ("v", 32)), 16, "f16")
 POOLS = {"kv": PoolSize(3, 1, 2)}
 ROW = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,))
-LONG = 64  # ops in a step that goes on for some tens of milliseconds
-KEPT: list[object] = []  # until the interpreter has ended
+LONG = 64  # ops in a step that lasts some tens of milliseconds
+KEPT: list[object] = []  # until the interpreter exits
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Doubling:
     step: bytes
 
     async def y_of(self, backend: CpuBackend, program: Program, value: float) -> float:
-        """Where all of x are this value; NaN unless all of y are equal."""
+        """The common value of all y for inputs of `value`; NaN if they differ."""
         rows = self.plan.rows[self.x.rows]
         x = np.full((rows, self.x.cols), value, np.float32).tobytes()
         _, (raw,) = await backend.run_buffers(program, self.step, {self.x: x}, [self.y])
@@ -104,7 +104,7 @@ async def run_after_close() -> None:
 
 
 async def run_after_allocate() -> None:
-    """While a step is under way: it has to end, and its program is no more."""
+    """Allocates during a step: the step must end, and its program is invalid."""
     backend, made = await opened(), doubling(LONG)
     program = await prepared(backend, made)
     backend.run(program, made.step)
@@ -120,7 +120,7 @@ async def run_a_short_step() -> None:
 
 
 async def fork() -> None:
-    """Parent and child have memory of their own, and both go on answering."""
+    """Parent and child have separate memory, and both continue to answer."""
     backend, made = await opened(), doubling()
     program, memory = await prepared(backend, made), Memory(8 << 20)
     unit = await backend.read_state("kv", 1)
@@ -138,7 +138,7 @@ async def fork() -> None:
 
 
 async def fork_during_a_step() -> None:
-    """The child has no threads that would end the step, so that what stands there is half of a result."""
+    """The child has no threads to finish the step: its result is half written."""
     backend, made = await opened(), doubling(LONG)
     program = await prepared(backend, made)
     ticket = backend.run(program, made.step)

@@ -1,4 +1,4 @@
-"""The compiled kernels, called directly: matrices into panels and out again, single ops on some threads."""
+"""The compiled kernels, called directly: matrices into panels and back, single ops on several threads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def library() -> CDLL:
 
 @dataclass(frozen=True)
 class Panels:
-    """A matrix [rows, cols] of a type in one variant's panels."""
+    """A matrix [rows, cols] of one type in one variant's panels."""
 
     variant: str
     type: str
@@ -66,8 +66,9 @@ def panel_bytes(variant: str, type_name: str, rows: int, cols: int) -> int:
 
 
 def pack(variant: str, type_name: str, stored: U8, cols: int, order: list[int] | None = None) -> Panels:
-    """`stored` [rows, row_bytes]; the two panels at the ends last, which must not matter. What is not
-    written shows as 0xA5."""
+    """Packs `stored` [rows, row_bytes], the first and last panel last: the order must not matter. Unwritten
+    bytes stay 0xA5.
+    """
     rows = len(order) if order else len(stored)
     assert stored.shape[1] == row_bytes(type_name, cols)
     data = np.full(panel_bytes(variant, type_name, rows, cols), 0xA5, np.uint8)
@@ -86,7 +87,7 @@ def pack(variant: str, type_name: str, stored: U8, cols: int, order: list[int] |
 
 
 def run_op(case: OpCase, variant: str, threads: int) -> Mapping[str, F32]:
-    """What a case writes to its views."""
+    """Output views of a case."""
 
     async def run(backend: CpuBackend) -> Mapping[str, F32]:
         return (await run_case(backend, case)).views
@@ -95,7 +96,7 @@ def run_op(case: OpCase, variant: str, threads: int) -> Mapping[str, F32]:
 
 
 def run_linears(cases: Sequence[OpCase], variant: str, threads: int) -> F32:
-    """The y of the last case, after all the others in the same plan; all have the x of the first."""
+    """The y of the last case, run after all the others in one plan; all share the x of the first."""
     plans = [case_plan(case) for case in cases]
     x = plans[0][1]["x"]
     outputs = [roles["y"] for _, roles in plans]

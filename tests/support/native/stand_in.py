@@ -1,4 +1,4 @@
-"""A copy of the project whose kernels are a few lines of C, so that a build takes a second."""
+"""A copy of the project with kernels of a few lines of C, so that a build takes a second."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ FILES = {
 extern const unsigned cam_variant_portable, cam_variant_avx512bf16, cam_variant_neon_i8mm;
 """,
 }
-# A compiler as far as the builder can see: says its version, notes how it was called, leaves an output.
+# A fake compiler: prints its version, logs its arguments, writes an output.
 FAKE_COMPILER = """#!/bin/sh
 case "$1" in version | --version) echo 9.9; exit ;; esac
 echo "$@" >> {log}
 while [ $# -gt 1 ]; do [ "$1" = -o ] && echo made > "$2"; shift; done
 """
-NO_PROGRAMS = "/nonexistent"  # as PATH: there is no compiler
+NO_PROGRAMS = "/nonexistent"  # as PATH: no compiler is found
 
 
 @dataclass(frozen=True)
 class Project:
-    """The copy, and commands in it."""
+    """A copy of the project, and commands in it."""
 
     root: Path
 
@@ -72,7 +72,7 @@ class Project:
 
     @property
     def library(self) -> Path:
-        """Where a build without --out leaves this machine's library."""
+        """Path at which a build without --out puts this machine's library."""
         return self.root / "native/camelid_native/lib" / this_target().path
 
     def source(self, name: str) -> Path:
@@ -90,12 +90,12 @@ class Project:
         return self.python("-m", "camelid_native.build", *options, **environment)
 
     def wheel(self, version: str = "standard", **environment: str) -> subprocess.CompletedProcess[str]:
-        """Makes a wheel in dist/."""
+        """Builds a wheel in dist/."""
         return self.python("-m", "hatchling", "build", "-t", f"wheel:{version}", "-d", "dist", **environment)
 
 
 def make_project(root: Path) -> Project:
-    """The project as far as building goes. A `ziglang` without Zig hides the one that may be installed."""
+    """Copies the build's files. A `ziglang` without Zig hides an installed one."""
     for name in (
         "pyproject.toml",
         "README.md",
@@ -120,7 +120,7 @@ def make_project(root: Path) -> Project:
 
 
 def make_program(path: Path, text: str) -> Path:
-    """A script that stands in for a compiler."""
+    """Writes a script that stands in for a compiler."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)

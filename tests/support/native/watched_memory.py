@@ -1,5 +1,6 @@
-"""A plugin of pytest's: each block of the CPU backend's memory comes from malloc, which AddressSanitizer
-watches. Of the pages that the backend maps itself it knows no bounds."""
+"""A pytest plugin: each block of the CPU backend comes from malloc, so that AddressSanitizer sees its bounds.
+It cannot see bounds within pages that the backend maps.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from camelid_native.cpu.memory import LINE
 
 @cache
 def libc() -> ctypes.CDLL:
-    """What the process calls by these names: AddressSanitizer's, as it is loaded first."""
+    """The process's symbols: AddressSanitizer's versions, since it is loaded first."""
     library = ctypes.CDLL(None)
     library.posix_memalign.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
     library.free.restype, library.free.argtypes = None, (ctypes.c_void_p,)
@@ -23,7 +24,7 @@ def libc() -> ctypes.CDLL:
 
 
 class WatchedMemory:
-    """As `Memory`, to the byte: what lies behind the last one is poison."""
+    """`Memory` of exact size: the byte after a block is poisoned."""
 
     def __init__(self, n_bytes: int) -> None:
         self.n_bytes = n_bytes
@@ -42,4 +43,4 @@ class WatchedMemory:
 def pytest_configure() -> None:
     for module in (cpu, cpu_memory, cpu_states):
         vars(module)["Memory"] = WatchedMemory
-    cpu_memory.LARGE = 0  # so that every block of an arena is one of its own
+    cpu_memory.LARGE = 0  # each block of an arena is a separate allocation

@@ -1,7 +1,6 @@
-"""The software adapters that every machine can have: Mesa's lavapipe and Chromium's SwiftShader.
+"""The portable software adapters: Mesa's lavapipe and Chromium's SwiftShader.
 
-Both are made visible to one process through the Vulkan loader's list of drivers. Each test asserts the name
-of the adapter that it really got.
+The Vulkan loader's driver list makes both visible to one process. Each test asserts its adapter's name.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ DRIVERS = {
 
 
 def show_drivers() -> None:
-    """Adds the software drivers to those that the loader finds; call before wgpu is imported."""
+    """Adds the software drivers to the loader's list; call it before wgpu is imported."""
     found = [str(path) for paths in DRIVERS.values() for path in paths if path.exists()]
     os.environ.setdefault("VK_ADD_DRIVER_FILES", ":".join(found))
     os.environ.setdefault("VK_ICD_FILENAMES", ":".join(found))

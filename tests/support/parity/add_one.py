@@ -1,4 +1,4 @@
-"""A program by hand that adds two words of its step, for tests of hosts that execute sections."""
+"""A hand-written program that adds two words of its step, for tests of hosts that execute sections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ override MORE: u32 = 1u;
 
 
 def program(**changes: Any) -> Json:
-    """A program that answers with step[0] + step[1] + 1 in step[2] words."""
+    """Writes step[0] + step[1] + 1 to step[2] words."""
     usage = ["storage", "copy_src", "copy_dst"]
     section: Json = {
         "name": "add one",
@@ -37,7 +37,7 @@ def step(a: int, b: int, words: int = 1) -> bytes:
     return struct.pack("<4I", a, b, words, 0)
 
 
-# Changes to the program, what 1 and 1 give then, and whether that takes a pipeline that was not there.
+# Changes to the program, its result for 1 and 1, and True if it needs a new pipeline.
 OWN_PIPELINES: tuple[tuple[Json, int, bool], ...] = (
     ({}, 3, True),
     ({"name": "again"}, 3, False),
@@ -45,5 +45,5 @@ OWN_PIPELINES: tuple[tuple[Json, int, bool], ...] = (
     ({"pipelines": [{"module": "add", "layout": "rw", "constants": {"MORE": 3}}]}, 5, True),
     ({"name": "and again"}, 3, False),
 )
-# A pipeline of another layout is another, even if nothing else differs; this one the shader forbids.
+# A pipeline with another layout is distinct even if all else is equal; the shader forbids this layout.
 FORBIDDEN: Json = {"layouts": {"rw": ["read", "read"]}}

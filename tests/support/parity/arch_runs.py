@@ -1,6 +1,6 @@
-"""Every architecture's golden model on cpu's kernels: the reference's logits, whatever the chunk.
+"""Every architecture's golden model on the CPU kernels: logits of the reference for any chunk size.
 
-Models in float32 and float16 have the bound of float32, as their activations are not rounded.
+Float32 and float16 models share the bound of float32: their activations are not rounded.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tests.support.model.file_runs import Logits, load_hf, reference_logits, run
 
 from camelid.backends.base import Backend
 
-MAX_NMSE = {"f16": 1e-10, "bf16": 1e-3}  # by type: beside bf16 activations are rounded to 8 bits
-CHUNK = 13  # rows a step: prompts take several, windows pass their edge inside one
+MAX_NMSE = {"f16": 1e-10, "bf16": 1e-3}  # by type: bf16 weights round activations to 8 bits
+CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step
 FUSED = frozenset({"add_norm", "linear_glu"})
 Make = Callable[[], Backend]
 
 
 def check_logits(make: Make, case: HfCase, variant: str, folder: Path, dtype: str = "f16") -> None:
-    """They are the reference's within rounding."""
+    """Asserts logits equal to the reference's within rounding."""
     loaded = load_hf(write_hf(folder / case.name, case, dtype=dtype))
     longest = max(map(len, case.token_ids))
     want = reference_logits(loaded, case.token_ids, context=longest)
@@ -33,7 +33,7 @@ def check_logits(make: Make, case: HfCase, variant: str, folder: Path, dtype: st
 
 
 def check_chunks(make: Make, case: HfCase, folder: Path) -> None:
-    """Promise B: the very bits, whatever the chunk."""
+    """Asserts promise B: equal bits for any chunk size."""
     loaded = load_hf(write_hf(folder / case.name, case, dtype="f32"))
     how = {"context": max(map(len, case.token_ids)), "fused": FUSED}
     chunks = (64, CHUNK, 1)

@@ -20,7 +20,7 @@ def numbers(sample: Iterable[OpCase]) -> list[object]:
     ]
 
 
-def asked(request: pytest.FixtureRequest) -> list[int]:
+def requested(request: pytest.FixtureRequest) -> list[int]:
     """The `i` of this run's tests with the fixture's file and parameter: one device computes all of them."""
     items: list[Any] = [item for item in request.session.items if item.path == request.path]
     params = [item.callspec.params for item in items if hasattr(item, "callspec")]

@@ -1,4 +1,4 @@
-"""What cases are made of: seeded arrays, and weights as files hold them."""
+"""Parts of cases: seeded arrays, and weights in stored form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def f32(values: Any) -> Quantized:
 def loaded(
     to: str, shape: tuple[int, ...], stored: str, seed: int, *ops: tuple[Any, ...], n: int = 0
 ) -> Quantized:
-    """A weight of type `to` and this shape, stored as `n` (or just enough) numbers and made by load ops."""
+    """A weight of type `to` made by load ops from `n` stored numbers; by default exactly enough for the
+    shape.
+    """
     size = n or int(np.prod(shape))
     raw = encoded(stored, array(seed, size, scale=shape[-1] ** -0.5))
     return Quantized(

@@ -1,4 +1,4 @@
-"""Every op with every weight type it has a kernel for, on edge shapes. One list for all backends."""
+"""Every op with every weight type of its kernels, on edge shapes. All backends share this list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLE_TYPES = (
     "f32",
     "q8_0",
     "q4_0",
-)  # of ordinary runs: 32, 8 and 4 bits
+)  # in ordinary runs: 32, 8 and 4 bits
 
 
 def embed_cases() -> Iterator[OpCase]:
@@ -44,7 +44,7 @@ def embed_cases() -> Iterator[OpCase]:
 
 
 def ring_cases() -> Iterator[OpCase]:
-    """Ids from the ring and to it, more rows than it has, and some that a session left there before."""
+    """Ids read from and written to the ring, more rows than it holds, and ids restored by a session."""
     for n, ids in ((3, [3, 9, -1]), (1, [-1]), (300, [i % 40 for i in range(300)])):
         yield OpCase(
             op="embed",
@@ -73,7 +73,7 @@ def linear_cases() -> Iterator[OpCase]:
 
 
 def load_cases() -> Iterator[OpCase]:
-    """Weights that load ops make, seen through an op."""
+    """Weights made by load ops, read through an op."""
     views = {"y": empty(3, 24), "x": array(53, 3, 16)}
     ways: tuple[tuple[tuple[Any, ...], ...], ...] = (
         (("transpose", 16, 24),),
@@ -149,8 +149,9 @@ def make_cases() -> Sequence[OpCase]:
 
 
 def placed_cases(cases: Sequence[OpCase]) -> Iterator[OpCase]:
-    """Of each op the case with the most rows, its views amid other columns, with room for more rows; and of
-    row-wise ops once more as of outputs, of which there are more than token rows."""
+    """The largest case of each op with its views amid other columns and spare rows; for row-wise ops also
+    with output rows in excess of token rows.
+    """
     for op in dict.fromkeys(case.op for case in cases):
         fullest = max((case for case in cases if case.op == op), key=_n_rows)
         if fullest.views:
@@ -167,8 +168,9 @@ OP_CASES = make_cases()
 
 
 def kind_of(case: OpCase) -> tuple[object, ...]:
-    """The types of weights and their load ops, names, one row or more, with or without a window, a tail,
-    candidates, ids in the ring, rows of outputs."""
+    """Types of weights and their load ops, names, one row or more, and use of a window, a tail, candidates,
+    ring ids, output rows.
+    """
     types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     shape = (_n_rows(case) > 1, bool(case.attrs.get("window")), case.has_tail)
@@ -177,7 +179,9 @@ def kind_of(case: OpCase) -> tuple[object, ...]:
 
 
 def shaders_of(case: OpCase) -> tuple[object, ...]:
-    """A coarser kind for Chromium, at a quarter of a second a case: the facts that choose shader files."""
+    """A coarser kind for Chromium, where a case costs a quarter of a second: the facts that select shader
+    files.
+    """
     types = tuple((role, w.type) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
@@ -185,7 +189,7 @@ def shaders_of(case: OpCase) -> tuple[object, ...]:
 
 
 def sample_of_types(cases: Iterable[OpCase]) -> list[OpCase]:
-    """Every case whose weights are all of SAMPLE_TYPES, and the first `linear` of every other type."""
+    """Every case whose weights are all of SAMPLE_TYPES, and the first `linear` of each other type."""
     sample, seen = list[OpCase](), set[str]()
     for case in cases:
         others = {w.type for w in case.weights.values()}.difference(SAMPLE_TYPES)

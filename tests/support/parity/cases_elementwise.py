@@ -1,4 +1,4 @@
-"""Cases of norms, activations and everything else that works on each float by itself."""
+"""Cases of norms, activations and all other elementwise ops."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def norm_cases() -> Iterator[OpCase]:
             for names in ((), ("gain",), ("bias",), ("gain", "bias")):
                 some = {name: weights[name] for name in names}
                 yield OpCase(op="norm", views=views, weights=some, attrs={**how, "size": size})
-        several = {"gain": f32(array(57, 3, 32)), "bias": vector(26, 32)}  # a gain for each group
+        several = {"gain": f32(array(57, 3, 32)), "bias": vector(26, 32)}  # a gain per group
         views = {"y": empty(2, 96), "x": array(24, 2, 96)}
         yield OpCase(op="norm", views=views, weights=several, attrs={**how, "size": 32})
-    tiny = {"y": empty(1, 64), "x": array(27, 1, 64, scale=1e-4)}  # eps outweighs the sum
+    tiny = {"y": empty(1, 64), "x": array(27, 1, 64, scale=1e-4)}  # eps exceeds the mean square
     yield OpCase(op="norm", views=tiny, attrs={"eps": 0.1, "kind": "l2"})
 
 
@@ -56,7 +56,7 @@ def act_cases() -> Iterator[OpCase]:
     for act in ACTS:
         yield OpCase(op="unary", views={"x": array(31, 3, 100, scale=3.0)}, attrs={"act": act})
         yield OpCase(op="unary", views={"x": array(32, 1, 65, scale=0.01)}, attrs={"act": act})
-        if act != "relu2":  # whose squares f32 does not hold
+        if act != "relu2":  # its squares overflow float32
             yield OpCase(op="unary", views={"x": _huge()}, attrs={"act": act})
         yield OpCase(op="unary", views={"x": _broken()}, attrs={"act": act})
     yield OpCase(op="softcap", views={"x": _broken()}, attrs={"cap": 30.0})
@@ -70,10 +70,10 @@ def act_cases() -> Iterator[OpCase]:
 
 
 def _huge() -> np.ndarray:
-    """Numbers whose exp overflows or vanishes."""
+    """Values whose exp overflows or vanishes."""
     return np.array([HUGE], np.float32)
 
 
 def _broken() -> np.ndarray:
-    """A NaN stays one, so that a row's status can tell of it."""
+    """NaN inputs: the output must stay NaN, so that the row's status reports it."""
     return np.array([[1.0, np.nan, -2.0, 0.5]], np.float32)

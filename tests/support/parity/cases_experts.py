@@ -28,7 +28,7 @@ def router_cases() -> Iterator[OpCase]:
             for normalize, scale in ((0, 1.0), (1, 2.5)):
                 attrs = {"gate": gate, "normalize": normalize, "scale": scale}
                 yield _router(logits, n_used, attrs)
-        # A bias chooses, but takes no part in the probabilities.
+        # A bias affects the choice of experts, not their probabilities.
         bias = {"bias": f32(np.repeat(np.array([0.0, 3.0, -3.0, 0.5]), 4))}
         yield _router(array(43, 4, 16), 5, {"gate": gate}, bias)
         tied = np.zeros((2, 70), np.float32)  # the lowest ids win

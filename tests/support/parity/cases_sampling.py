@@ -1,4 +1,4 @@
-"""Cases of `sample` and `candidates`: every link of the device's chain, at its borders and at odd sizes."""
+"""Cases of `sample` and `candidates`: every sampler of the device's chain, at its limits and odd sizes."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def draw_cases() -> Iterator[OpCase]:
     tail[0, 561] = -30.0  # with seed 332 its u is 1 - 2^-25, which float32 rounds to 1
     yield case(tail, StepSampling(temperature=1.0, seed=332))
     far = np.full((1, 1024), -1e3, np.float32)
-    far[0, [561, 541]] = -19.3, 0.0  # the same u, and noise of -2.02 for the other: it wins from afar
+    far[0, [561, 541]] = -19.3, 0.0  # the same u, noise -2.02 for the other: it wins
     yield case(far, StepSampling(temperature=1.0, seed=332))
     yield case(empty(1, 60))
-    yield case(empty(4, 600), WARM)  # all are equal: noise alone decides
+    yield case(empty(4, 600), WARM)  # equal logits: noise alone decides
 
 
 def broken_cases() -> Iterator[OpCase]:
-    """NaN and what overflowed are told by the status; -inf is never drawn while another may be."""
+    """NaN and overflow set the row's status; -inf is never drawn while another id is allowed."""
     broken = array(22, 6, 60)
     broken[1::2, 40] = np.nan
     broken[4, 7] = np.inf
     yield case(broken, StepSampling(), limited(top_k=7, top_p=0.5), limited(min_p=0.1))
     barred = array(60, 10, 600)
-    barred[::2, np.arange(600) % 97 != 5] = -np.inf  # leaves 7
+    barred[::2, np.arange(600) % 97 != 5] = -np.inf  # keeps 7
     barred[1::2, :300] = -np.inf
     ways = limited(top_k=3), limited(top_k=40, top_p=0.9), limited(top_k=256)
     yield case(barred, StepSampling(), WARM, *ways, features=ALL | CANDIDATES)
@@ -71,10 +71,10 @@ LIMITS: tuple[dict[str, Any], ...] = (
 def limit_cases() -> Iterator[OpCase]:
     ways = [limited(**values) for values in LIMITS]
     yield case(array(61, 4 * len(ways), 1500, scale=2.0), *ways)
-    for n in (1, 37, 255, 256, 257):  # fewer than k, and just as many
+    for n in (1, 37, 255, 256, 257):  # fewer than k, and exactly k
         yield case(array(62, 2, n, scale=2.0), limited(top_k=256, top_p=0.9), features=CANDIDATES)
     halves = np.log(np.array([[0.5, 0.25, 0.125, 0.0625, 0.0625]], np.float32))
-    sums = (0.49, 0.51, 0.74, 0.76, 0.9374, 0.9376)  # on either side of each
+    sums = (0.49, 0.51, 0.74, 0.76, 0.9374, 0.9376)  # on either side of each sum
     ratios = (0.124, 0.126, 0.249, 0.251, 0.501)
     ways = [limited(top_k=5, top_p=p, temperature=9.0) for p in sums]
     ways += [limited(min_p=p, temperature=9.0) for p in ratios]
@@ -83,19 +83,19 @@ def limit_cases() -> Iterator[OpCase]:
 
 def tie_cases() -> Iterator[OpCase]:
     ties = array(63, 8, 5000)
-    ties[:, ::3] = 3.5  # at the k-th place: the lowest ids
+    ties[:, ::3] = 3.5  # equal logits at rank k: the lowest ids
     ties[4:6] = -1.25
     ties[6, ::2] = -0.0  # equals 0
     ties[6, 1::2] = 0.0
-    ties[7] = array(64, 5000) * 1e-4 + 8  # told apart by the last bits only
+    ties[7] = array(64, 5000) * 1e-4 + 8  # differ in the last bits only
     yield case(ties, *(limited(top_k=k, temperature=4.0) for k in (3, 200)), features=CANDIDATES)
 
 
 def large_cases() -> Iterator[OpCase]:
     rows = np.repeat(array(65, 1, LARGE, scale=3.0), 6, 0)
-    rows[1, 60000:61500] = rows.max() + 1.0  # more equal ones than are sorted at once
+    rows[1, 60000:61500] = rows.max() + 1.0  # more equal logits than one sort holds
     rows[2] = np.linspace(-9.0, 9.0, LARGE)
-    # All the largest in the share of few lanes, 198 of them above some hundred that are equal.
+    # All the largest logits in the share of few lanes, 198 above some hundred equal logits.
     few = np.flatnonzero(np.arange(LARGE) % 256 < 3)
     rows[4:, [*few[1::7], *few[4::7]]] = 30.0
     rows[4:, few[::9]] = 31.0 + array(72, len(few[::9])) ** 2
@@ -103,7 +103,7 @@ def large_cases() -> Iterator[OpCase]:
     yield case(rows, usual, usual, usual, WARM, usual, limited(top_k=230), features=CANDIDATES)
 
 
-HISTORY = [i * i % 50 for i in range(200)]  # with many ids more than once
+HISTORY = [i * i % 50 for i in range(200)]  # many ids repeat
 PENALTIES: tuple[dict[str, Any], ...] = (
     {"repeat_penalty": 1.3, "penalty_last_n": 64},
     {"frequency_penalty": 0.7, "penalty_last_n": 64},
@@ -120,17 +120,17 @@ def penalty_cases() -> Iterator[OpCase]:
         array(66, 4 * len(ways), 60, scale=2.0), *ways, history=HISTORY, first_output=150, features=ALL
     )
     start = array(73, 4, 60)
-    start[:, 0] = 9.0  # what an empty place of the ring holds is no id that was seen
+    start[:, 0] = 9.0  # an empty ring position holds no penalised id
     how = limited(temperature=0.0, frequency_penalty=5.0, penalty_last_n=64)
     yield case(start, how, history=[5, 6, 7], first_output=0)
     how = limited(temperature=0.0, repeat_penalty=9.0, penalty_last_n=64)
-    for first, end in ((1, 128), (136, 200)):  # every window, with and without its ring gone round
+    for first, end in ((1, 128), (136, 200)):  # every window, before and after the ring wraps
         rows = np.concatenate([_rising(position) for position in range(first, end)])
         yield case(rows, how, history=range(end - 1), first_output=first)
 
 
 def _rising(position: int) -> Any:
-    """Id i was at position i. The newest one out of a window of 64 wins, or one never seen."""
+    """Id i was at position i. The newest id outside a window of 64 wins, or an id without an occurrence."""
     logits = np.full((1, 300), -1000.0, np.float32)
     logits[0, :position] = np.linspace(80.0, 90.0, position)
     logits[0, 299] = 50.0
@@ -148,7 +148,7 @@ def bias_cases() -> Iterator[OpCase]:
 
 
 def company_cases() -> Iterator[OpCase]:
-    """Sequences that differ in every word; outputs of one sequence, of which the last goes to the ring."""
+    """Sequences that differ in every word; several outputs of one sequence, the last stored in the ring."""
     ways = (
         limited(top_k=5, biases=((7, 4.0), (8, 4.0))),
         limited(temperature=0.0, biases=((9, 50.0),)),

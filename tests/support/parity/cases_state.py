@@ -1,4 +1,4 @@
-"""Cases of state: what is written, copied and attended to, in every type and in two tiers."""
+"""Cases of state: rows written, copied and attended to, in every type and in two tiers."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def attention_ways() -> Iterator[OpCase]:
         {"softcap": 2.0},
         {"mask": "held"},
         {"mask": "held", "softcap": 1.0},
-        {"mask": "held", "window": 5},  # which bounds causal rows alone
+        {"mask": "held", "window": 5},  # bounds causal rows alone
         {"window": 70, "softcap": 0.5},
     )
     for way in ways:
         for sinks in ({}, {"sinks": vector(37, 4)}):
             for first_kept in (0, 33):
                 yield attention_case([66, 67], 4, 2, 32, 32, way, sinks, first_kept)
-    for n in (1, 9, 80):  # a bias by distance, its last row for all beyond
+    for n in (1, 9, 80):  # a bias by distance; its last row covers all larger distances
         bias = {"bias": weight("f32", 58, n, 4)}
         yield attention_case([66, 67], 4, 2, 32, 32, {"window": 40 if n == 9 else 0}, bias, 33)
     yield attention_case([200], 2, 1, 32, 32, {"scale": 50.0, "softcap": 30.0}, {}, 0)
     yield attention_case([20, 21], 4, 2, 48, 32, {}, {}, 0)  # values narrower than keys
-    yield attention_case([20, 21], 4, 4, 32, 80, {"window": 6}, {}, 0)  # and wider
+    yield attention_case([20, 21], 4, 4, 32, 80, {"window": 6}, {}, 0)  # wider than keys
 
 
 def attention_case(
@@ -84,7 +84,7 @@ def attention_case(
     n_held: int = 0,
     **more: Any,
 ) -> OpCase:
-    """Rows beyond the last position, of which a state may hold more, are seen by none."""
+    """Rows after the last position, which a state may hold, are masked."""
     n = max(*positions, n_held - 1) + 1
     sizes = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "scale": head_dim**-0.5}
     views = {"y": empty(len(positions), n_heads * v_dim), "q": array(13, len(positions), n_heads * head_dim)}
@@ -102,7 +102,9 @@ def attention_case(
 
 
 def stored_cases() -> Iterator[OpCase]:
-    """State of each type; 96 values a row are an odd number of blocks, and heads of 48 end within a block."""
+    """State of each type; 96 values per row are an odd number of blocks, and heads of 48 end within
+    a block.
+    """
     for kv_type in STORED:
         for width, v_width in ((128, 128), (96, 32), (544, 288)):
             keys, values = array(60, 40, width), array(61, 40, v_width)
@@ -124,10 +126,10 @@ def stored_cases() -> Iterator[OpCase]:
 
 
 def rough(seed: int, rows: int, cols: int) -> Any:
-    """Rows that try a quantizer: small and huge scales, a tie for the largest, exact halves and zeros."""
+    """Rows that stress a quantizer: small and huge scales, a tie for the largest, exact halves and zeros."""
     made = array(seed, rows, cols)
     made[0] *= np.float32(1e-5)  # below float16's normal numbers
-    made[1] *= np.float32(3e4)  # beyond its end
+    made[1] *= np.float32(3e4)  # overflows float16
     made[1, :2] = 1e5, -1e5
     made[2, :32] = np.arange(-16, 16) + np.float32(0.5)
     made[2, 31] = 127.0
@@ -137,9 +139,9 @@ def rough(seed: int, rows: int, cols: int) -> Any:
 
 
 def tail_cases() -> Iterator[OpCase]:
-    """Two tiers, at both sides of where the border moves and with nothing in one of them.
+    """Two tiers, at both sides of each move of the border, and with one tier empty.
 
-    All hold as many rows: with tables of equal sizes they share pipelines, of which each takes half a second.
+    All hold equally many rows: tables of equal sizes share pipelines, and each pipeline takes half a second.
     """
     border = TAIL + BATCH - 1  # the first row that reads the store
     n = 701
@@ -156,5 +158,5 @@ def tail_cases() -> Iterator[OpCase]:
         heads, tiers = (2, 1, 32, 32), {"kv_type": kv_type, "has_tail": True}
         for first_kept in (33, BATCH, 300):  # in the store, at the border, in the tail
             yield attention_case([border], *heads, {}, {}, first_kept, n, **tiers)
-        for tail_kept in (BATCH + 32, border - 15):  # what a tail gave up beyond the border is seen by none
+        for tail_kept in (BATCH + 32, border - 15):  # rows that a tail freed before the border are masked
             yield attention_case([border], *heads, {}, {}, 0, n, **tiers, tail_kept=tail_kept)

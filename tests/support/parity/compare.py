@@ -1,4 +1,4 @@
-"""What it means that two backends agree on an op."""
+"""Comparison of two backends on an op."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOLERANCE = 1e-10  # NMSE of float32 paths
 
 
 def nmse(got: Any, want: Any) -> float:
-    """Sum of squared errors over the sum of squares; infinite where one is not finite and the other is."""
+    """Sum of squared errors over the sum of squares; infinite if only one side is finite."""
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
     if not np.array_equal(np.isfinite(got), np.isfinite(want)):
         return np.inf
@@ -24,12 +24,12 @@ def nmse(got: Any, want: Any) -> float:
 
 
 def errors(got: OpResult, want: OpResult) -> list[float]:
-    """NMSE of everything that was written; state, ids and the status of rows must be equal."""
+    """NMSE of each written view; state, ids and row statuses must be equal."""
     found = [nmse(got.views[role], want.views[role]) for role in want.views]
     equal = [np.array_equal(got.state[name], want.state[name], equal_nan=True) for name in want.state]
     found += [0.0 if is_equal else np.inf for is_equal in equal]
     for a, b in zip(got.rows, want.rows, strict=True):
-        if b.status == "nan":  # such a row is refused, its numbers mean nothing
+        if b.status == "nan":  # such a row is refused, so its numbers are undefined
             found.append(0.0 if a.status == "nan" else np.inf)
             continue
         same = (a.token_id, a.status) == (b.token_id, b.status)
@@ -44,7 +44,7 @@ def errors(got: OpResult, want: OpResult) -> list[float]:
 
 
 def candidate_errors(got: Candidates | None, want: Candidates) -> list[float]:
-    """Ids must be equal, and the logits are no sums: they are copies."""
+    """Compares candidates: ids must be equal; logits are copies, not sums."""
     if got is None or list(got.ids) != list(want.ids) or list(got.logits) != list(want.logits):
         return [np.inf]
     return [nmse([got.mean, got.variance], [want.mean, want.variance])]
@@ -55,7 +55,7 @@ def reference_result(case: OpCase) -> OpResult:
 
 
 async def run_on(backend: Any, spec: OpenSpec, cases: list[OpCase]) -> list[OpResult]:
-    """All cases on one opened device."""
+    """Runs all cases on one opened device."""
     await backend.open(spec)
     results = [await run_case(backend, case) for case in cases]
     await backend.close()

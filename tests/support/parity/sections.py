@@ -15,7 +15,7 @@ from camelid.backends.webgpu.limits import DEFAULTS
 
 
 class PaperHost:
-    """A host that keeps sections and computes nothing: every byte that it returns is zero."""
+    """A host that records sections and computes nothing: every byte that it returns is zero."""
 
     def __init__(self) -> None:
         self.sections: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ class PaperHost:
 
 
 def all_pipelines() -> list[dict[str, Any]]:
-    """Every distinct pipeline of every op case: its WGSL, the access of its bindings, its constants."""
+    """Every distinct pipeline of all op cases: its WGSL, the access of its bindings, its constants."""
     found: list[dict[str, Any]] = []
     for section in (section for sections in asyncio.run(_collect(OP_CASES)) for section in sections):
         for entry in section["pipelines"]:
@@ -68,7 +68,7 @@ def all_pipelines() -> list[dict[str, Any]]:
 
 
 def module_names(cases: Sequence[OpCase]) -> list[list[str]]:
-    """For each case the names of its modules, which are those of their files joined with +."""
+    """For each case the names of its modules: file names joined by +."""
     return [[n for s in sections for n in s["modules"]] for sections in asyncio.run(_collect(cases))]
 
 

@@ -1,4 +1,4 @@
-"""Precompiled character maps for tests: made from strings, or taken from a SentencePiece model."""
+"""Precompiled character maps for tests: made from strings, or read from a SentencePiece model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VALUE, LEAF, WIDE = 1 << 31, 1 << 8, 1 << 9
 
 
 def compiled(pairs: Mapping[str, str]) -> bytes:
-    """The map as SentencePiece writes it. Every node has a block of 256 units of its own."""
+    """The map in SentencePiece's format. Each node owns a block of 256 units."""
     children: list[dict[int, int]] = [{}]
     values: dict[int, int] = {}
     blob = b""
@@ -30,7 +30,7 @@ def compiled(pairs: Mapping[str, str]) -> bytes:
 
 
 def units_of(children: list[dict[int, int]], values: Mapping[int, int]) -> list[int]:
-    """A node's block is its base: the units of its children lie in it, that of its value at its start."""
+    """The units of a node; its base is its block: children lie in the block, the value at its start."""
     units = [0] * 256 * (len(children) + 1)
     place = {0: 0}
     for node, branches in enumerate(children):
@@ -50,7 +50,7 @@ def packed(units: list[int], blob: bytes) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, object]]:
-    """Number and value of each field of a protobuf message: what a .model file is made of."""
+    """Number and value of each field of a protobuf message, the format of a .model file."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -73,13 +73,13 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def charsmap_of(model: bytes) -> bytes:
-    """The map within a .model file; none for the normalizer "identity"."""
+    """The map in a .model file; empty for the normalizer "identity"."""
     spec = next(cast("bytes", value) for number, value in fields(model) if number == 3)
     return cast("bytes", dict(fields(spec)).get(2, b""))
 
 
 def published(name: str) -> bytes:
-    """The map that SentencePiece gives models for a rule, such as "nmt_nfkc"."""
+    """The map that SentencePiece gives models for a rule such as "nmt_nfkc"."""
     file = io.BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter(["a b"]), model_writer=file, model_type="char", vocab_size=6, minloglevel=2,

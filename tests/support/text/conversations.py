@@ -1,4 +1,4 @@
-"""Conversations and variables that chat templates are rendered with."""
+"""Conversations and variables for the rendering of chat templates."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ANSWER: dict[str, object] = {
 
 
 def say(*turns: str, system: str | None = None) -> list[dict[str, object]]:
-    """A conversation: system, then user and assistant in turn."""
+    """A conversation: an optional system message, then user and assistant in turn."""
     talk: list[dict[str, object]] = [{"role": "system", "content": system}] if system is not None else []
     for i, turn in enumerate(turns):
         talk.append({"role": ("user", "assistant")[i % 2], "content": turn})
@@ -170,7 +170,7 @@ def strftime_now(form: str) -> str:
 
 
 def contexts(conversation: str) -> Iterator[dict[str, object]]:
-    """What a template is given for a conversation: once with each set of variables."""
+    """The template inputs of a conversation, one per set of variables."""
     for variables in VARIABLES.values():
         yield {"messages": CONVERSATIONS[conversation], **STANDARDS, **variables}
 

@@ -1,6 +1,6 @@
-"""Grammars in GBNF with texts that they match and texts that they do not; a small vocabulary; recognizers.
+"""GBNF grammars with texts that match and texts that do not; a small vocabulary; recognizers.
 
-The recognizers share nothing with the engine: derivatives (Brzozowski 1964) of the rules, by characters.
+The recognizers share no code with the engine: derivatives (Brzozowski 1964) of the rules, by characters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from camelid.text.grammar.rules import (
 
 @dataclass
 class FakeTokenizer:
-    """As much of a tokenizer as a grammar needs."""
+    """The parts of a tokenizer that a grammar needs."""
 
     tokens: list[bytes]
     control: frozenset[int] = frozenset()
@@ -50,9 +50,11 @@ ALONE = [bytes([byte]) for byte in range(0x21, 0x7F)]
 
 
 def small_vocab() -> FakeTokenizer:
-    """Tokens of one and more characters, of parts of characters, and broken ones; EOS is 0, 1 and 2 steer."""
+    """Tokens of one or more characters, of partial characters, and invalid UTF-8; EOS is 0, control tokens 1
+    and 2.
+    """
     text = [word.encode() for word in WORDS] + PIECES + BROKEN + SPACES
-    text += [data for data in ALONE if data not in text] + [b"ab"]  # a second token of the same bytes
+    text += [data for data in ALONE if data not in text] + [b"ab"]  # two tokens of equal bytes
     return FakeTokenizer([b"</s>", b"<think>", b"</think>", *text], frozenset({0, 1, 2}), frozenset({0}))
 
 
@@ -62,7 +64,7 @@ class Case:
     grammar: str
     matched: tuple[str, ...]
     refused: tuple[str, ...] = ()
-    regex: str | None = None  # the same language in Python's `re`, where it is regular
+    regex: str | None = None  # the same language in Python's `re`, for regular grammars
     tokens: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __str__(self) -> str:
@@ -143,7 +145,7 @@ CASES = [
 
 
 class Recognizer:
-    """Texts read character by character: what is left of the rules, as an expression."""
+    """Texts read character by character: the remaining rules as an expression."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules.rules
@@ -218,7 +220,9 @@ class Recognizer:
                 return []
 
     def goes_on(self, expr: Expr, data: bytes) -> bool:
-        """Whether some text of the rest begins with these bytes: whole characters and perhaps a part."""
+        """True if some text of the rest begins with these bytes: whole characters and possibly a
+        partial one.
+        """
         whole, part = split_utf8(data)
         if part is None:
             return False
@@ -247,7 +251,7 @@ def either(exprs: Iterable[Expr]) -> Expr:
 
 
 def split_utf8(data: bytes) -> tuple[str, bytes | None]:
-    """Whole characters and the beginning of another; None where no text goes on like this."""
+    """Whole characters and the beginning of one more; None where the bytes are no prefix of UTF-8."""
     for n_left in range(4):
         whole, part = data[: len(data) - n_left], data[len(data) - n_left :]
         try:
@@ -259,7 +263,7 @@ def split_utf8(data: bytes) -> tuple[str, bytes | None]:
 
 
 def code_points(part: bytes) -> Range:
-    """The first and last character whose UTF-8 begins with `part`; (-1, -1): none."""
+    """First and last character whose UTF-8 begins with `part`; (-1, -1) without any."""
     n_bytes = 2 if part[0] < 0xE0 else 3 if part[0] < 0xF0 else 4
     found: list[int] = []
     for fill in ((0x80, 0xBF), (0xBF, 0x80)):

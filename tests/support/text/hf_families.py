@@ -1,4 +1,4 @@
-"""Small tokenizers built as families of models publish them, trained with `tokenizers` on random texts."""
+"""Small tokenizers in the configurations of model families, trained with `tokenizers` on random texts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def byte_level(
 def sentencepiece(
     normalizer: Any, pre: Any, decoder: Any, added: Sequence[AddedToken], *, frame: str = "<s> $A"
 ) -> Tokenizer:
-    """BPE with byte fallback, as converted from SentencePiece's."""
+    """BPE with byte fallback, as converted from SentencePiece."""
     trained = Tokenizer(models.BPE())
     trained.normalizer = Replace(" ", "▁")
     trained.train_from_iterator(TEXTS, train.BpeTrainer(vocab_size=900, show_progress=False))
@@ -243,11 +243,11 @@ FAMILIES: dict[str, Callable[[], Tokenizer]] = {
 
 @cache
 def family(name: str) -> Tokenizer:
-    """Made once. Tests may set its `encode_special_tokens`."""
+    """A family's tokenizer, cached. Tests may set its `encode_special_tokens`."""
     return FAMILIES[name]()
 
 
 @cache
 def published(name: str) -> dict[str, Any]:
-    """Its tokenizer.json."""
+    """The family's tokenizer.json."""
     return json.loads(family(name).to_str())

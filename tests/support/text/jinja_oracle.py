@@ -1,4 +1,4 @@
-"""jinja2 set up as transformers sets it up for chat templates (utils/chat_template_utils.py)."""
+"""jinja2, configured as transformers does for chat templates (utils/chat_template_utils.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def raise_exception(message: str) -> None:
 
 
 class Generation(Extension):
-    """{% generation %}, which prints its body."""
+    """The tag {% generation %}, which prints its body."""
 
     tags: ClassVar[set[str]] = {"generation"}
 
@@ -47,7 +47,7 @@ class Generation(Extension):
 
 
 class CheckedNamespace(Namespace):
-    """Refuses names with an underscore, as transformers' does."""
+    """Refuses names with an underscore, as transformers does."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, *rest = args
@@ -62,7 +62,7 @@ class CheckedNamespace(Namespace):
 
 
 def with_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The names under which transformers gives a message's reasoning to the template."""
+    """Adds the keys under which transformers passes a message's reasoning to the template."""
     names = [name for name in ("reasoning_content", "thinking", "reasoning") if message.get(name) is not None]
     if not names:
         return dict(message)

@@ -1,4 +1,4 @@
-"""Small tokenizers for tests, made from the metadata that a file would have."""
+"""Small tokenizers for tests, made from GGUF metadata."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Schemas by keyword, with texts that their grammar matches and texts that it does not.
+"""Schemas by keyword, with texts that their grammar matches and texts that it refuses.
 
-A refused text is either no instance, or an instance that is documented as left out (`narrow`).
+A refused text is no instance, or an instance of a documented restriction (`narrow`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """matched and refused are JSON texts."""
+    """`matched` and `refused` are JSON texts."""
 
     name: str
     schema: Any
@@ -25,7 +25,7 @@ class Case:
 
 
 def obj(*keys: str, **more: Any) -> dict[str, Any]:
-    """An object with integers under these keys."""
+    """An object schema with integers under these keys."""
     return {"type": "object", "properties": {key: {"type": "integer"} for key in keys}, **more}
 
 

@@ -1,6 +1,6 @@
-"""Random instances of JSON schemas: guesses from the keywords, which `jsonschema` is to judge.
+"""Random candidate instances of JSON schemas, built from the keywords; `jsonschema` judges each.
 
-They know nothing of the grammar but its order: keys as the schema has them.
+Only the key order follows the grammar: keys in the schema's order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Schema = Any
 
 
 class InstanceMaker:
-    """Draws values that may well be instances of a schema, keys in the schema's order."""
+    """Draws probable instances of a schema, keys in the schema's order."""
 
     def __init__(self, rng: random.Random, root: Schema) -> None:
         self.rng = rng
@@ -51,7 +51,7 @@ class InstanceMaker:
         return found
 
     def joined(self, parts: list[Schema]) -> Schema:
-        """Good enough for parts with different keywords, and for objects."""
+        """Merges schemas; correct for parts with different keywords, and for objects."""
         schema: dict[str, Schema] = {}
         for part in parts:
             both = {**schema.get("properties", {}), **part.get("properties", {})}

@@ -1,4 +1,4 @@
-"""Random JSON schemas over every keyword that is followed."""
+"""Random JSON schemas over every supported keyword."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS = [
     "日本",
     "😀",
 ]
-# Patterns, each with texts in which it is found.
+# Patterns, each with matching texts.
 PATTERNS = {
     "^[a-z]+$": ["a", "abc", "zzzz"],
     "^[A-Z]{2}-[0-9]{3}$": ["AB-123", "ZZ-000"],
@@ -80,7 +80,7 @@ ODD: list[dict[str, Schema]] = [
 
 
 class SchemaMaker:
-    """Draws schemas; `odd` is the share of those that are not followed."""
+    """Draws schemas; `odd` is the share of unsupported schemas."""
 
     def __init__(self, rng: random.Random, odd: float = 0.015) -> None:
         self.rng = rng
@@ -253,7 +253,7 @@ class SchemaMaker:
     def reference(self, depth: int) -> Schema:
         name = self.rng.choice(["one", "two~", "th/ree"])
         if name not in self.defs:
-            self.defs[name] = {}  # so that a schema may refer to itself
+            self.defs[name] = {}  # lets a schema refer to itself
             self.defs[name] = self.schema(depth + 1)
         schema: dict[str, Schema] = {"$ref": "#/$defs/" + name.replace("~", "~0").replace("/", "~1")}
         if self.chance(0.3):

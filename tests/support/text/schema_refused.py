@@ -1,4 +1,4 @@
-"""Schemas that are refused, with the keyword and the place that the error names."""
+"""Refused schemas, with the keyword and the place in the error."""
 
 from __future__ import annotations
 

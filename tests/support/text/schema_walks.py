@@ -2,8 +2,8 @@
 
 `python -m tests.support.text.schema_walks [schemas] [--large]` runs them.
 
-Each walk must end in a text that `jsonschema` validates, its formats checked. `--large`: over 150,000
-tokens made from a real vocabulary, with times; else over a small one.
+Each walk must end in a text that `jsonschema` validates, formats included. `--large` times walks over
+150,000 tokens made from a real vocabulary; the default vocabulary is small.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from camelid.text.grammar.matcher import Matcher
 from camelid.text.grammar.trie import TokenTable
 
 LARGE = 150_000
-FREE_TOKENS, MAX_TOKENS = 60, 600  # a walk wanders, then hurries to an end
+FREE_TOKENS, MAX_TOKENS = 60, 600  # a walk draws freely, then heads for an end
 CLOSERS = ('"', "}", "]", "null", "0", "1", "false", "Z", "ab", "_i", "c", "@", '\\"', " ", "A", ":", ",")
 PIECES = """{" "} "] ": ": " ", ", " {} [] }, ], },{ [{ }] "" 00 12 2024- -01 :00 .5 e+ true false null the
 and hello name id \\n \\" \\\\ \\u00 \\u00e9 \\ud83d \\ude00 http:// .org @ é 日本 😀 ab cd abc s_ _i AB- "a"
@@ -43,7 +43,7 @@ def tokenizer_of(tokens: Iterable[bytes]) -> FakeTokenizer:
 
 
 def small_tokenizer() -> FakeTokenizer:
-    """Every byte, pieces of JSON, and words with all that may stand beside them."""
+    """Every byte, pieces of JSON, and words with all characters that may follow."""
     words = [*PIECES.split(), *SPACES, *KEYS]
     joined = [
         f"{left}{word}{right}" for word in KEYS for left in ('"', ' "', "") for right in ('"', '":', "")
@@ -54,7 +54,7 @@ def small_tokenizer() -> FakeTokenizer:
 
 
 def large_tokenizer(path: Path) -> FakeTokenizer:
-    """The tokens of a real byte-level vocabulary, and pairs of them up to LARGE."""
+    """The tokens of a real byte-level vocabulary, and pairs of these up to LARGE."""
     from camelid.formats.gguf import open_gguf
     from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
@@ -70,7 +70,7 @@ def large_tokenizer(path: Path) -> FakeTokenizer:
 
 @dataclass
 class Tally:
-    """What came of the schemas."""
+    """Counts of schemas by outcome."""
 
     schemas: int = 0
     impossible: int = 0
@@ -108,7 +108,7 @@ class Walker:
         self.closers = [tokenizer.tokens.index(text.encode()) for text in CLOSERS]
 
     def walk(self, automaton: Automaton, tally: Tally) -> str | None:
-        """The text of one walk; None if it found no end in time."""
+        """The text of one walk; None if it reached no end within the limit."""
         matcher = Matcher(automaton, self.table)
         written: list[bytes] = []
         for n in range(MAX_TOKENS):
@@ -118,7 +118,7 @@ class Walker:
             token_id = self.choose(mask, hurry=n >= FREE_TOKENS)
             if token_id == 0:
                 return b"".join(written).decode()
-            assert matcher.accept(token_id), "the mask let a token through that is not accepted"
+            assert matcher.accept(token_id), "the mask allows a token that the automaton refuses"
             written.append(self.tokens[token_id])
             tally.tokens += 1
         return None
@@ -132,7 +132,8 @@ class Walker:
         if hurry or self.rng.random() < 0.3:
             closing = [i for i in self.closers if allowed(i)]
             if closing:
-                # The first is not always right: a text that must hold "ab" may hold any number of braces.
+                # The first is not always right: a text that must contain "ab" may contain any number of
+                # braces.
                 return closing[0] if hurry and self.rng.random() < 0.5 else self.rng.choice(closing)
         for _ in range(200):
             if allowed(token_id := self.rng.randrange(len(self.tokens))):
@@ -141,14 +142,14 @@ class Walker:
 
 
 def oracle(schema: Any) -> Any:
-    """A validator that checks formats too."""
-    from jsonschema import Draft202012Validator  # takes seconds, and whoever collects tests needs it not
+    """A validator that also checks formats."""
+    from jsonschema import Draft202012Validator  # takes seconds: not at collection
 
     return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def judged(schema: Any, text: str) -> str | None:
-    """What is wrong with a text as an instance of the schema."""
+    """The validation error of a text as an instance of the schema; None if valid."""
     try:
         error = next(iter(oracle(schema).iter_errors(json.loads(text))), None)
     except ValueError as broken:
@@ -159,7 +160,7 @@ def judged(schema: Any, text: str) -> str | None:
 def run(
     n_schemas: int, tokenizer: FakeTokenizer, seed: int, n_walks: int, show: Callable[[str], Any] = str
 ) -> Tally:
-    """Draw schemas and walk through each."""
+    """Draws schemas and walks through each."""
     rng = random.Random(seed)
     walker, tally = Walker(tokenizer, rng), Tally()
     for i in range(n_schemas):

@@ -1,7 +1,7 @@
-"""The regexes that models publish, as `tokenizers` is given them: the oracles of the splitters.
+"""The published regexes in `tokenizers`: the oracles of the splitters.
 
-One case a distinct set of regexes, under one of its names; with it stand the rows whose own publication is
-not at hand, and why.
+One case per distinct set of regexes, under one of its names. UNVERIFIED lists the rows without a published
+original, with the reason.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ AFMOE_SCRIPTS = (
 
 
 def split(*patterns: str, first: str = "isolated") -> pre_tokenizers.PreTokenizer:
-    """The regexes in turn; `first` is what the first of them does with its matches."""
+    """The regexes in turn; `first` is the behavior of the first regex."""
     behaviors = [first, *["isolated"] * (len(patterns) - 1)]
     return pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(p), b) for p, b in zip(patterns, behaviors, strict=True)]
@@ -66,7 +66,7 @@ ORACLES = {
     "gpt-2": split(GPT2),
     "qwen2": split(QWEN2),
     "llama-bpe": split(LLAMA3),
-    # Published as Digits(individual_digits=True), which follows Rust's Unicode tables, a version ahead.
+    # Published as Digits(individual_digits=True), which uses Rust's newer Unicode tables.
     "smollm": split(r"\p{N}", GPT2),
     "falcon": split(r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"),
     "default": split(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
@@ -117,7 +117,7 @@ ORACLES = {
     "gemma4": split(r"[^\n]+|[\n]+"),
 }  # fmt: skip
 
-# Rows that `tokenizers` agrees with only when it is given llama.cpp's regexes, by the reason.
+# Rows that agree with `tokenizers` only under llama.cpp's regexes, by reason.
 UNVERIFIED = {
     "default": "no model publishes it: llama.cpp's way for files that name none",
     "falcon": "published as Punctuation and ByteLevel; llama.cpp's regexes, whose vectors hold",

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a template stands on one line
-"""Template sources: expressions and statements that jinja2 judges, and attacks that must be stopped."""
+"""Template sources: expressions and statements judged by jinja2, and attacks that must be stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DATA = {
     "l": [3, 1, 2], "w": ["b", "A", "c", "a"], "o": [{"k": 2, "n": "x"}, {"k": 1}, {"k": 2, "n": {"m": 5}}],
     "q": "a&b<c>'\"", "long": "one\ntwo\n\n  three\r\nfour", "deep": {"a": [{"b": {"items": 1, "c": "v"}}]},
 }  # fmt: skip
-# Between bars; each is printed in brackets.
+# Separated by bars; each is printed in brackets.
 EXPRESSIONS = """
 'a' ~ 1 + 2 | 1 ~ 2 + 'a' | 'a' + 1 ~ 'b' | 2 * 3 ~ 4 | d['items']()|list | d['keys'] is defined | 'ab'['upper']() | d[l] | d[d] is defined
 1 + 2 * 3 - 4 // 3 % 2 | 2 ** 3 ** 2 | -x ** 2 | -x | +y | 7 / 2 | 1e3 | 1.50 | 0 | 1_000 | not x | not n | x % 4

@@ -1,8 +1,8 @@
 # ruff: noqa: E501 - a statement stands on one line
-"""Random template sources over the supported subset, for jinja2 and us to render alike.
+"""Random template sources over the supported subset, rendered by jinja2 and Camelid.
 
-GRAMMAR gives each kind of part the ways to write it, between bars or one a line; <kind> stands for another
-part. LEAVES are what is written once the depth is used up.
+GRAMMAR lists the alternatives of each kind, separated by bars or one per line; <kind> stands for another
+part. LEAVES replace parts beyond the depth limit.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ MAX_PARTS = 60
 
 
 def written(rng: random.Random, kind: str) -> str:
-    """One part of a kind. After MAX_PARTS all that is still open is closed with leaves."""
+    """One part of a kind. After MAX_PARTS, every open part becomes a leaf."""
     parts = 0
 
     def part(kind: str, depth: int) -> str:

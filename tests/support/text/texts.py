@@ -1,4 +1,4 @@
-"""Texts that are hard to cut: seeded, of twelve kinds, each mixed with ordinary letters."""
+"""Texts that are hard to split: seeded, of twelve kinds, each mixed with ordinary letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-Kind = Sequence[str]  # units to join at random; the units of a str are its characters
+Kind = Sequence[str]  # units to join at random; a str's units are its characters
 
 
 def span(first: int, last: int) -> str:
@@ -51,7 +51,7 @@ def any_code_point(rng: random.Random) -> str:
 
 
 def text_of(kind: Kind, rng: random.Random) -> str:
-    """Stretches of one kind; between some of them a word, ASCII letters or any code point."""
+    """Runs of one kind, some separated by a word, ASCII letters or a random code point."""
     fillers = (lambda: rng.choice(WORDS), lambda: rng.choice("aZ 7.\n"), lambda: any_code_point(rng))
     parts: list[str] = []
     for _ in range(rng.randrange(1, 9)):
@@ -62,12 +62,12 @@ def text_of(kind: Kind, rng: random.Random) -> str:
 
 
 def kinds() -> dict[str, Callable[[random.Random], str]]:
-    """A generator of texts for each of the twelve kinds; the same seed gives the same texts."""
+    """A text generator for each of the twelve kinds; equal seeds give equal texts."""
     return {name: partial(text_of, kind) for name, kind in KINDS.items()}
 
 
 def mixed(rng: random.Random) -> str:
-    """Up to four stretches, each of any kind."""
+    """Up to four runs, each of a random kind."""
     return "".join(text_of(rng.choice(list(KINDS.values())), rng) for _ in range(rng.randrange(1, 4)))
 
 

@@ -1,4 +1,4 @@
-"""How each family writes calls, put down from its template, and outputs that are not as they should be."""
+"""Each family's tool-call syntax, derived from its template, and malformed outputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOOLS = [
 
 
 def text_of(value: object) -> str:
-    """A value as templates write it within tags."""
+    """A value as templates write it inside tags."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -52,7 +52,7 @@ def gemma(value: object) -> str:
 
 
 def each(form: str, before: str = "", between: str = "", after: str = "") -> Callable[[Calls], str]:
-    """A writer of calls: `form` holds §N (name), §A (arguments) and §C (count)."""
+    """A writer of calls: `form` contains §N (name), §A (arguments) and §C (count)."""
 
     def write(calls: Calls) -> str:
         texts = [
@@ -67,7 +67,7 @@ def each(form: str, before: str = "", between: str = "", after: str = "") -> Cal
 def tagged(
     form: str, pair: str, before: str = "", between: str = "", after: str = ""
 ) -> Callable[[Calls], str]:
-    """The same for arguments in tags: `pair` holds §K and §V, maybe §S."""
+    """A writer of calls with arguments in tags: `pair` contains §K and §V, optionally §S."""
 
     def write_pair(key: str, value: object) -> str:
         is_string = json.dumps(isinstance(value, str))
@@ -85,7 +85,7 @@ def tagged(
 
 NAMED = '{"name": "§N", "arguments": §A}'
 QWEN_PAIR = "<parameter=§K>\n§V\n</parameter>\n"
-# Family -> how it writes calls whose arguments are JSON.
+# Family -> a writer of calls with JSON arguments.
 JSON_WRITERS: Mapping[str, Callable[[Calls], str]] = {
     "hermes": each(f"<tool_call>\n{NAMED}\n</tool_call>", between="\n"),
     "mistral-json": each(NAMED[:-1] + ', "id": "abcdefgh§C"}', "[TOOL_CALLS][", ", ", "]"),
@@ -126,7 +126,7 @@ JSON_WRITERS: Mapping[str, Callable[[Calls], str]] = {
     "functools": each(NAMED, " functools[", ", ", "]"),
     "apertus": each('{"§N": §A}', "<|tools_prefix|>[", ", ", "]<|tools_suffix|>"),
 }  # fmt: skip
-# The same for arguments in tags or another syntax.
+# Family -> a writer of calls with arguments in tags or another syntax.
 TEXT_WRITERS: Mapping[str, Callable[[Calls], str]] = {
     "qwen3-coder": tagged("<tool_call>\n<function=§N>\n§A</function>\n</tool_call>", QWEN_PAIR,
         between="\n"),
@@ -161,7 +161,7 @@ TEXT_WRITERS: Mapping[str, Callable[[Calls], str]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """An output, and what it holds: a call as (name, arguments' text), with "…" before if not complete."""
+    """An output with its expected parse. A call is (name, arguments' text), with "…" before if incomplete."""
 
     family: str
     text: str
@@ -173,7 +173,7 @@ class Case:
 
 
 CASES = (
-    # Whitespace, and members that are in another order, of another kind, or too many.
+    # Whitespace, and members reordered, of another kind, or too many.
     Case("hermes", '<tool_call>{"name":"f","arguments":{}}</tool_call>', calls=(("f", "{}"),)),
     Case("hermes", ' \n<tool_call>\n\n { "name" :\t"f" , "arguments" : {"a": 1} } \n\n</tool_call>\n ',
         calls=(("f", '{"a": 1}'),)),
@@ -190,14 +190,14 @@ CASES = (
     Case("hermes", "Hi<|im_end|>", "Hi"),
     Case("hermes", " Hi \n", " Hi \n"),
     Case("hermes", " " * 100 + '<tool_call>{"name": "f"}', " " * 36, calls=(("f", "{}"),)),
-    # Closings that are missing, or brackets that are.
+    # Missing closings, or missing brackets.
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}}', calls=(("f", '{"a": 1}'),)),
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}', calls=(("f", '{"a": 1}'),)),
     Case("hermes", '<tool_call>{"name": "f", "arguments": {}</tool_call>Hi', "Hi", calls=(("f", "{}"),)),
     Case("hermes", '<tool_call>{"name": "f", "arguments": {}}}</tool_call>', "}</tool_call>", calls=(("f",
         "{}"),)),
     Case("hermes", '<tool_call>{"name": "f"}<tool_call>{"name": "g"}', calls=(("f", "{}"), ("g", "{}"))),
-    # Not a call: as it was written.
+    # No call: text passes unchanged.
     Case("hermes", "<tool_call>", "<tool_call>"),
     Case("hermes", "a <tool_call> b </tool_call> c", "a <tool_call> b </tool_call> c"),
     Case("hermes", "a < b <tool b <tool_call", "a < b <tool b <tool_call"),
@@ -218,7 +218,7 @@ CASES = (
     Case("hermes", '<tool_call>{"name": "f"}, and', ", and", calls=(("f", "{}"),)),
     Case("hermes", '<tool_call>{"x": "' + "y" * 65_536 + '<tool_call>{"name": "f"}',
         '<tool_call>{"x": "' + "y" * 65_536, calls=(("f", "{}"),)),
-    # A call that breaks after it was announced ends there; the rest is content.
+    # A call that breaks after its announcement ends there; the rest is content.
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": "b', calls=(("f", '…{"a": "b'),)),
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": }}</tool_call>', "}}</tool_call>",
         calls=(("f", '…{"a": '),)),
@@ -226,7 +226,7 @@ CASES = (
     Case("hermes", '<tool_call>{"name": "f", "arguments": {"a": "\n"}}', '"}}', calls=(("f", '…{"a": "'),)),
     Case("hermes", '<tool_call>{"name": "f", "arguments": ' + '{"a":' * 300, '{"a":' * 100, calls=(("f", "…"
         + '{"a":' * 200),)),
-    # Thoughts.
+    # Reasoning.
     Case("hermes", "<think>\nso\n</think>\n\nHi", "Hi", "so"),
     Case("hermes", "so\n</think>\n\nHi", "Hi", "so", starts=True),
     Case("hermes", "<think>\nso\n</think>\n\nHi", "Hi", "so", starts=True),
@@ -249,7 +249,7 @@ CASES = (
     Case("kimi-k2", "<think>so<|tool_calls_section_begin|><|tool_call_begin|>f:0<|tool_call_argument_begin|>"
         "{}Hi", "Hi", "so", (("f", "{}"),)),
     Case("kimi-k2", "<think>so<|tool_call_begin|>no</think>Hi", "Hi", "so<|tool_call_begin|>no"),
-    # gpt-oss: every place for the recipient, channels without one, headers that are none.
+    # gpt-oss: every place of the recipient, channels without a recipient, malformed headers.
     Case("gpt-oss", " to=functions.f<|channel|>commentary json<|message|>{}<|call|>", calls=(("f", "{}"),)),
     Case("gpt-oss", "<|channel|>analysis to=functions.f code<|message|>{}", calls=(("f", "{}"),)),
     Case(
@@ -267,7 +267,7 @@ CASES = (
     Case("gpt-oss", "<|channel|>" + "x" * 300, "<|channel|>" + "x" * 300),
     Case("gpt-oss", "<|channel|>commentary to=python<|message|>print(1)",
         "<|channel|>commentary to=python<|message|>print(1)"),
-    # Llama 3: JSON without a marker is a call only at the beginning, and of a tool that is known.
+    # Llama 3: JSON without a marker is a call only at the beginning, and only of a known tool.
     Case("llama3", '{"name": "get_weather", "parameters": {"a": 1}}', calls=(("get_weather", '{"a": 1}'),),
         tools=True),
     Case("llama3", '\n{"type": "function", "name": "f", "parameters": {}}', calls=(("f", "{}"),)),
@@ -281,7 +281,7 @@ CASES = (
         '{"query": "a, \'b\' (c)"}'),)),
     Case("llama3", '<|python_tag|>print("hi")', '<|python_tag|>print("hi")'),
     Case("llama3", 'print(a="hi")', 'print(a="hi")'),
-    # Functionary: to all is to the user.
+    # Functionary: recipient "all" addresses the user.
     Case("functionary-v3.2", "all\nHi", "Hi"),
     Case("functionary-v3.2", "all\nHi>>>f\n{}", "Hi", calls=(("f", "{}"),)),
     Case("functionary-v3.2", "get_weather\n{}", calls=(("get_weather", "{}"),), tools=True),

@@ -1,4 +1,4 @@
-"""Unigram models that SentencePiece trains on seeded texts, as their files and as GGUF metadata."""
+"""Unigram models trained by SentencePiece on seeded texts, as .model files and as GGUF metadata."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SETTINGS: dict[str, Any] = {
     "num_threads": 1,
     "minloglevel": 2,
 }
-ROUNDING = 1e-3  # of sums of some hundred scores, with room
+ROUNDING = 1e-3  # of sums of some hundred scores, with a margin
 
 
 def lines() -> Iterator[str]:
-    """Prose that nobody edits, and texts of all kinds; SentencePiece trains on no zero bytes."""
+    """Raw prose and texts of all kinds; SentencePiece trains on no zero bytes."""
     yield from Path(__file__).with_name("texts.py").read_text("utf-8").splitlines()
     yield from Path(__file__).parents[3].joinpath("LICENSE").read_text("utf-8").splitlines()
     yield from (text for text in random_texts(1200, seed=3) if "\0" not in text)
@@ -34,7 +34,7 @@ def lines() -> Iterator[str]:
 
 @cache
 def trained(**settings: Any) -> bytes:
-    """The .model file of a Unigram trained with these settings besides SETTINGS."""
+    """The .model file of a Unigram trained with `settings` and SETTINGS."""
     file = io.BytesIO()
     SentencePieceTrainer.train(sentence_iterator=lines(), model_writer=file, **SETTINGS | settings)
     return file.getvalue()
@@ -46,7 +46,7 @@ def processor(model: bytes) -> SentencePieceProcessor:
 
 
 def as_metadata(model: bytes) -> dict[str, object]:
-    """What llama.cpp's converter writes of a .model file, for kind "t5"."""
+    """Metadata that llama.cpp's converter writes for a .model file, kind "t5"."""
     judge = processor(model)
     pieces = [dict(fields(cast("bytes", piece))) for number, piece in fields(model) if number == 1]
     normalizer = dict(fields(next(cast("bytes", spec) for number, spec in fields(model) if number == 3)))
@@ -65,7 +65,7 @@ def as_metadata(model: bytes) -> dict[str, object]:
 
 
 def decided(judge: SentencePieceProcessor, text: str) -> bool:
-    """Whether the best cut is better than the next by more than SentencePiece's rounding to float32."""
+    """True if the best segmentation leads by more than SentencePiece's rounding to float32."""
     ids = cast("list[list[int]]", judge.nbest_encode_as_ids(text, 2))
     sums = [sum(judge.get_score(i) for i in cut) for cut in ids]
     return len(sums) < 2 or abs(sums[0] - sums[1]) > ROUNDING
@@ -74,7 +74,7 @@ def decided(judge: SentencePieceProcessor, text: str) -> bool:
 def from_pieces(
     pieces: Sequence[tuple[str, float]], unk_id: int | None, *, byte_fallback: bool = False
 ) -> Unigram:
-    """The model by the rules of `tokenizers`: any token may be found in text, of equal ones the last."""
+    """A model by the rules of `tokenizers`: any token may match text, the last of equal ones wins."""
     scored = {piece: (score, token_id) for token_id, (piece, score) in enumerate(pieces)}
     names = {byte: f"<0x{byte:02X}>" for byte in range(256)} if byte_fallback else {}
     return Unigram(

@@ -1,4 +1,4 @@
-"""Which texts a grammar matches, against Python's `re` and derivatives; what cannot be compiled."""
+"""Texts that grammars match, against Python's `re` and derivatives; grammars that cannot be compiled."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def some_texts(case: Case, seed: int) -> list[str]:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("case", REGULAR, ids=str)
-def test_regular_grammars_match_what_re_matches(case: Case) -> None:
+def test_regular_grammars_match_res_texts(case: Case) -> None:
     automaton, pattern = compile_rules(rules(case)), re.compile(case.regex or "")
     for text in some_texts(case, 1) + [char * n for char in "abc" for n in (58, 61, 79, 82, 99, 103)]:
         assert matches(automaton, text) == bool(pattern.fullmatch(text)), repr(text)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.matched], ids=str)
-def test_grammars_match_what_derivatives_match(case: Case) -> None:
+def test_grammars_match_the_derivatives_texts(case: Case) -> None:
     automaton, recognizer = compile_rules(rules(case)), Recognizer(rules(case))
     rng = random.Random(2)
     for text in [*case.matched, *case.refused]:
@@ -100,7 +100,7 @@ def compilable(seed: int, n_rules: int) -> list[tuple[Rules, Automaton]]:
     return found
 
 
-def test_random_grammars_match_what_derivatives_match() -> None:
+def test_random_grammars_match_the_derivatives_texts() -> None:
     texts = ["".join(chars) for n in range(6) for chars in product("abé" if n < 5 else "ab", repeat=n)]
     for drawn, automaton in compilable(3, 150):
         recognizer = Recognizer(drawn)
@@ -138,14 +138,14 @@ ROOT, X, Y = Ref("root"), Ref("x"), Ref("y")
         ({"root": Text("a" * 300_000)}, ("200,000 states",)),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(rules: dict[str, Expr], words: tuple[str, ...]) -> None:
+def test_invalid_grammars_are_refused(rules: dict[str, Expr], words: tuple[str, ...]) -> None:
     with pytest.raises(RequestError) as caught:
         compile_rules(Rules(rules))
     assert caught.value.field == "grammar"
     assert [word for word in words if word not in caught.value.message] == []
 
 
-def test_dead_alternatives_and_unused_rules_are_left_out() -> None:
+def test_dead_alternatives_and_unused_rules_are_dropped() -> None:
     dead = Sequence((A, Choice(())))
     automaton = compile_rules(Rules({"root": Choice((dead, B, Repeat(dead))), "x": Sequence((X, A))}))
     assert [matches(automaton, text) for text in ("b", "", "a")] == [True, True, False]
@@ -185,7 +185,7 @@ REFUSED = {
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", [*share_of(HOSTILE, 4), *share_of(REFUSED, 4)])
-def test_hostile_grammars_take_bounded_time(name: str) -> None:
+def test_hostile_grammars_compile_in_bounded_time(name: str) -> None:
     start = time.process_time()
     if name in HOSTILE:
         automaton = HOSTILE[name]()
@@ -233,11 +233,11 @@ def test_right_recursion_and_lists_keep_the_stack_flat() -> None:
     nested = compile_rules(parse_gbnf('root ::= "[" (root ("," root)*)? "]"'))
     data = b"[[],[],[],[]".translate(nested.network.class_of)
     configs = {nested.configs.read(nested.configs.start, data[:n]) for n in (5, 8, 11)}
-    assert len(configs) == 1, "what was closed leaves no trace"
+    assert len(configs) == 1, "a closed rule stays on the stack"
 
 
-def test_rules_within_rules_end_at_a_depth() -> None:
-    """So that a long chain of them is never freed at once, for which Pyodide's stack is too small."""
+def test_nested_rules_have_a_depth_limit() -> None:
+    """Limits long chains of rules, whose recursive deallocation would overflow Pyodide's stack."""
     automaton = compile_rules(parse_gbnf('root ::= "[" root? "]"'))
     configs, class_of = automaton.configs, automaton.network.class_of
     opened = configs.read(configs.start, (b"[" * (MAX_DEPTH - 2)).translate(class_of))
@@ -246,7 +246,7 @@ def test_rules_within_rules_end_at_a_depth() -> None:
         configs.read(opened, b"[[[[".translate(class_of))
 
 
-def test_a_list_written_as_recursion_in_last_place_has_no_depth() -> None:
+def test_tail_recursion_has_no_depth() -> None:
     automaton = compile_rules(parse_gbnf('root ::= "a" ("," root)?'))
     configs, class_of = automaton.configs, automaton.network.class_of
     assert configs.read(configs.start, (b"a," * 5000 + b"a").translate(class_of)).complete

@@ -24,12 +24,12 @@ from camelid.text.grammar.rules import Choice, Ref, Repeat, Sequence, Text, Toke
 from camelid.text.grammar.trie import TokenTable
 
 needs_llama_cpp = pytest.mark.skipif(not find_spec("llama_cpp"), reason="no llama.cpp wheel: `make rivals`")
-# llama.cpp keeps every way to read a text apart: fewer steps, or none.
+# llama.cpp keeps every parse of a text: fewer steps, or none.
 SLOW_THERE = {"ambiguous": 5}
 UNCOMPARED = {
     "empty repeats",
     *(case.name for case in CASES if case.tokens),
-}  # tokens that GPT-2 does not have
+}  # tokens missing in GPT-2
 N_CANDIDATES = 1500
 
 
@@ -46,7 +46,7 @@ class Llama:
         return self.api.llama_sampler_init_grammar(self.vocab, grammar.encode(), b"root")
 
     def allowed(self, sampler: Any, token_ids: list[int]) -> set[int]:
-        """Those of the ids that the sampler leaves a chance."""
+        """The ids that the sampler allows."""
         data = (self.api.llama_token_data * len(token_ids))(*((i, 0.0, 0.0) for i in token_ids))
         array = self.api.llama_token_data_array(data, len(token_ids), -1, False)
         self.api.llama_sampler_apply(sampler, ctypes.byref(array))
@@ -73,7 +73,7 @@ def llama(shared: Path) -> Iterator[Llama]:
     tokenizer = FakeTokenizer([piece(api, vocab, i) for i in range(n_tokens)], eos, eos)
     yield Llama(api, vocab, tokenizer, TokenTable.of(tokenizer))
     api.llama_model_free(model)
-    # llama.cpp would call `silent` after it is gone.
+    # llama.cpp would call `silent` after its deallocation.
     api.llama_log_set(ctypes.cast(0, api.llama_log_callback), ctypes.c_void_p(0))
 
 
@@ -82,14 +82,15 @@ def bits(mask: bytes) -> NDArray[np.bool_]:
 
 
 def is_compared(data: bytes, case: Case) -> bool:
-    """llama.cpp ends a token's text at a NUL, does not look at the bytes that continue a character, and
-    refuses a token that ends within one where any token may come."""
+    """False for inputs on which llama.cpp differs: it ends a token's text at a NUL, does not check
+    continuation bytes, and refuses a token that ends within a character where any token is allowed.
+    """
     part = split_utf8(data)[1]
     return b"\0" not in data and (part == b"" if "<[" in case.grammar else part is not None)
 
 
 def compare(llama: Llama, case: Case, rng: random.Random, n_steps: int) -> None:
-    """One random walk; both masks at every step, over a sample and tokens that we allow."""
+    """Walks at random once; compares both masks at every step, over a sample and the tokens that we allow."""
     matcher, sampler = (
         Matcher(compile_rules(parse_gbnf(case.grammar)), llama.table),
         llama.sampler(case.grammar),
@@ -117,7 +118,7 @@ def compare(llama: Llama, case: Case, rng: random.Random, n_steps: int) -> None:
 @needs_llama_cpp
 @pytest.mark.conformance
 @pytest.mark.parametrize("case", [case for case in CASES if case.name not in UNCOMPARED], ids=str)
-def test_masks_are_llama_cpps(case: Case, llama: Llama) -> None:
+def test_masks_equal_llama_cpps(case: Case, llama: Llama) -> None:
     for seed in range(3):
         compare(llama, case, random.Random(seed), SLOW_THERE.get(case.name, 10))
 
@@ -162,7 +163,7 @@ ERRORS = {
 
 @pytest.mark.faults
 @pytest.mark.parametrize("grammar", ERRORS)
-def test_errors_tell_the_place(grammar: str) -> None:
+def test_errors_state_the_place(grammar: str) -> None:
     line, column, words = ERRORS[grammar]
     with pytest.raises(RequestError) as caught:
         parse_gbnf(grammar)
@@ -179,7 +180,7 @@ def test_expressions() -> None:
     assert found["x"] == Text("é")
 
 
-def test_hostile_texts_end_in_errors_only() -> None:
+def test_hostile_texts_raise_only_grammar_errors() -> None:
     rng, alphabet = random.Random(5), 'root ::="a"[b-]^(){}1,*+?|<>!.#\\x\n é'
     for case in CASES:
         for _ in range(60):

@@ -1,4 +1,4 @@
-"""JSON schemas as grammars: `jsonschema` judges what they let through; what is left out is written down."""
+"""JSON schemas as grammars: `jsonschema` judges the accepted texts; known restrictions are listed."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ def is_valid(schema: Any, text: str) -> bool:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_each_keyword_lets_through_and_refuses(case: Case) -> None:
+def test_each_keyword_matches_and_refuses(case: Case) -> None:
     automaton = compiled(json.dumps(case.schema))
     assert [text for text in case.matched if not matches(automaton, text)] == []
     assert [text for text in (*case.refused, *case.narrow) if matches(automaton, text)] == []
-    assert [text for text in case.matched if not is_valid(case.schema, text)] == [], "the oracle disagrees"
+    assert [text for text in case.matched if not is_valid(case.schema, text)] == [], (
+        "the oracle refuses these"
+    )
 
 
 @pytest.mark.conformance
 def test_refused_texts_are_no_instances() -> None:
-    """int32 is OpenAPI's, and lone surrogates are no characters: the oracle knows neither."""
+    """The oracle checks neither int32, OpenAPI's format, nor lone surrogates, which are no characters."""
     wrong = [
         (case.name, text)
         for case in CASES
@@ -67,8 +69,8 @@ def test_refused_texts_are_no_instances() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("n", share_of([35, 70]))
-def test_walks_through_the_masks_end_in_instances(n: int) -> None:
-    """All 5,000: `python -m tests.support.text.schema_walks`."""
+def test_random_walks_end_in_instances(n: int) -> None:
+    """`python -m tests.support.text.schema_walks` walks all 5,000."""
     tally = run(n, small_tokenizer(), seed=11, n_walks=1)
     assert tally.wrong == []
     assert sum(tally.refused.values()) < 0.15 * tally.schemas
@@ -78,7 +80,7 @@ def test_walks_through_the_masks_end_in_instances(n: int) -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("n", share_of([35, 70]))
-def test_instances_in_the_schemas_order_are_let_through(n: int) -> None:
+def test_instances_in_the_schemas_order_match(n: int) -> None:
     rng = random.Random(8)
     n_judged = n_missed = 0
     for _ in range(n):
@@ -94,7 +96,7 @@ def test_instances_in_the_schemas_order_are_let_through(n: int) -> None:
             n_judged += 1
             n_missed += automaton is None or not all(matches(automaton, text) for text in spellings(value))
     assert n_judged > 1.72 * n
-    assert n_missed <= 0.05 * n_judged  # keys of two places at once, numbers past the bounds on digits
+    assert n_missed <= 0.05 * n_judged  # keys of two schemas at once, numbers beyond the digit limits
 
 
 def spellings(value: Any) -> list[str]:
@@ -104,7 +106,7 @@ def spellings(value: Any) -> list[str]:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", KNOWN_FORMATS)
-def test_what_a_format_lets_through_is_of_the_format(name: str) -> None:
+def test_texts_that_match_a_format_are_valid(name: str) -> None:
     rng, dfa = random.Random(3), format_dfa(name)
     for _ in range(400):
         state, text = 0, ""
@@ -116,7 +118,7 @@ def test_what_a_format_lets_through_is_of_the_format(name: str) -> None:
 
 
 @pytest.mark.parametrize(("schema", "keyword", "pointer"), REFUSED, ids=lambda value: str(value)[:40])
-def test_what_is_not_followed_is_named_with_its_place(schema: Any, keyword: str, pointer: str) -> None:
+def test_unsupported_keywords_are_named_with_their_place(schema: Any, keyword: str, pointer: str) -> None:
     with pytest.raises(RequestError) as caught:
         rules_of_schema(schema)
     assert caught.value.facts == {"field": "json_schema", "keyword": keyword, "pointer": pointer}
@@ -161,7 +163,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_schema_beyond_the_limits_is_refused_in_short_time(name: str) -> None:
+def test_a_schema_beyond_the_limits_is_refused_quickly(name: str) -> None:
     schema = HOSTILE[name]()
     start = time.process_time()
     with pytest.raises(RequestError, match=r"json_schema: |grammar "):

@@ -27,7 +27,7 @@ TOKENIZER = small_vocab()
 TABLE = TokenTable.of(TOKENIZER)
 EOS, THINK, END_THINK = 0, 1, 2
 
-# Derivatives know no tokens, and grow without bound in an ambiguous grammar.
+# Derivatives lack tokens, and grow without bound in an ambiguous grammar.
 DERIVED = {case.name for case in CASES if "<" not in case.grammar} - {"ambiguous"}
 
 
@@ -48,7 +48,7 @@ def ids(*tokens: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_mask_is_the_tokens_that_may_come_next(case: Case) -> None:
+def test_mask_equals_the_tokens_accepted_next(case: Case) -> None:
     rng, automaton = random.Random(1), compile_rules(rules(case))
     for _ in range(6):
         matcher = Matcher(automaton, TABLE)
@@ -63,7 +63,7 @@ def test_mask_is_the_tokens_that_may_come_next(case: Case) -> None:
 
 
 @pytest.mark.parametrize("grammar", ['root ::= "a" | <[3]> "b"', 'root ::= <[3]> | "ab"'])
-def test_a_token_that_is_text_and_named_by_id_goes_on_both_ways(grammar: str) -> None:
+def test_a_token_allowed_as_text_and_by_id_continues_both(grammar: str) -> None:
     found = matcher(grammar)
     assert ids(b"a") == [3]
     assert found.accept(3)
@@ -73,7 +73,7 @@ def test_a_token_that_is_text_and_named_by_id_goes_on_both_ways(grammar: str) ->
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in DERIVED], ids=str)
-def test_tokens_are_allowed_where_derivatives_go_on(case: Case) -> None:
+def test_tokens_are_allowed_where_derivatives_continue(case: Case) -> None:
     rng, automaton, recognizer = random.Random(2), compile_rules(rules(case)), Recognizer(rules(case))
     for _ in range(3):
         matcher, data, rest = Matcher(automaton, TABLE), b"", recognizer.root
@@ -93,7 +93,7 @@ def test_tokens_are_allowed_where_derivatives_go_on(case: Case) -> None:
             rest, data = recognizer.after(whole, rest), data[len(whole.encode()) :]
 
 
-def test_random_grammars_allow_what_derivatives_allow() -> None:
+def test_random_grammars_allow_the_derivatives_tokens() -> None:
     tokens = [
         b"</s>",
         b"a",
@@ -126,7 +126,7 @@ def test_random_grammars_allow_what_derivatives_allow() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_rollback_and_fork_find_the_same_masks_again(case: Case) -> None:
+def test_rollback_and_fork_restore_the_masks(case: Case) -> None:
     rng, matcher = random.Random(3), Matcher(compile_rules(rules(case)), TABLE)
     path = [matcher.mask()]
     for _ in range(60):
@@ -143,14 +143,14 @@ def test_rollback_and_fork_find_the_same_masks_again(case: Case) -> None:
             was_allowed = token_id in allowed(matcher)
             fork = matcher.fork()
             assert fork.accept(token_id) == was_allowed
-            assert matcher.mask() == path[-1], "a fork is on its own"
+            assert matcher.mask() == path[-1], "the fork depends on its origin"
             assert matcher.accept(token_id) == was_allowed
             path += [matcher.mask()] if was_allowed else []
             assert fork.mask() == matcher.mask()
         assert matcher.mask() == path[-1]
 
 
-def test_caches_that_overflow_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_evictions_change_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     grammar = next(case.grammar for case in CASES if case.name == "json")
     expected, found = list[bytes](), list[bytes]()
     for into, limits in ((expected, None), (found, (20, 1))):
@@ -165,7 +165,7 @@ def test_caches_that_overflow_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert expected == found
 
 
-def test_configs_that_were_forgotten_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evicted_configs_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configs, "MAX_CONFIGS", 50)
     automaton = compile_rules(parse_gbnf('root ::= "[" root? "]"'))
     config, opening = automaton.configs.start, bytes([automaton.network.class_of[ord("[")]])
@@ -179,7 +179,7 @@ def test_configs_that_were_forgotten_are_let_go(monkeypatch: pytest.MonkeyPatch)
     assert len(seen) < 60
 
 
-def test_broken_bytes_are_refused_and_parts_of_characters_are_not() -> None:
+def test_invalid_bytes_are_refused_and_partial_characters_accepted() -> None:
     walker = matcher("root ::= .*")
     found = set(allowed(walker))
     assert found.isdisjoint(ids(*BROKEN, b"\x97\xa5", b"\xa5", b"\xa9b", b"\x98\x80x"))
@@ -191,19 +191,19 @@ def test_broken_bytes_are_refused_and_parts_of_characters_are_not() -> None:
     assert not matcher("root ::= [é]").accept(ids(b"\xe6")[0])
 
 
-def test_control_tokens_come_only_where_the_grammar_names_them() -> None:
+def test_control_tokens_are_allowed_only_by_name() -> None:
     assert {THINK, END_THINK}.isdisjoint(allowed(matcher("root ::= .*")))
     walker = matcher('root ::= <[1]> (!<[2]>)* <[2]> "a"')
     assert allowed(walker) == [THINK]
     assert walker.accept(THINK)
-    assert allowed(walker) == list(range(1, TOKENIZER.vocab_size)), "broken text too: it is any token"
+    assert allowed(walker) == list(range(1, TOKENIZER.vocab_size)), "tokens of invalid UTF-8 included"
     assert walker.accept(ids(b"\xff")[0])
     assert walker.accept(END_THINK)
     assert allowed(walker) == ids(b"a")
     assert allowed(matcher('root ::= "b" | <[99999]>')) == ids(b"b")
 
 
-def test_a_token_counts_by_its_id_and_by_its_text() -> None:
+def test_a_token_matches_by_its_id_and_by_its_text() -> None:
     token_id = ids(b"ab")[0]
     walker = matcher(f'root ::= "ab" "cat" | <[{token_id}]> "words"')
     assert walker.accept(token_id)
@@ -217,7 +217,7 @@ def test_complete_finished_and_stuck() -> None:
     assert walker.accept(ids(b"a")[0])
     assert (walker.is_complete, walker.is_finished) == (True, False)
     assert walker.accept(EOS)
-    assert walker.accept(ids(b"b")[0]), "EOS changes nothing"
+    assert walker.accept(ids(b"b")[0]), "EOS changed the matcher"
     assert (walker.is_complete, walker.is_finished, walker.is_stuck) == (True, True, False)
     assert allowed(walker) == [EOS]
     walker = matcher('root ::= "a" "\x7f"')
@@ -248,8 +248,8 @@ LONG = (
 )
 
 
-def test_masks_of_long_repetitions_are_right_at_every_place() -> None:
-    """Short tokens share their masks along a repetition, long ones do not; both kinds near both borders."""
+def test_masks_of_long_repetitions_are_exact_at_every_position() -> None:
+    """Short tokens share their masks along a repetition, long ones do not; tests both near each limit."""
     words = [b"a" * n for n in (1, 2, 3, 7, 31, 32, 33, 50, 64, 65, 99)] + [
         b'"',
         b'a"',

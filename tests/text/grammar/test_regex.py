@@ -67,12 +67,12 @@ def matches(automaton: Automaton, written: str) -> bool:
 
 
 def reads_alike(source: str, written: str) -> bool:
-    """Whether dialects agree: classes and the dot are narrow outside ASCII, the dot also at \\r."""
+    """True if the dialects agree: classes and the dot are narrow outside ASCII, the dot also at \\r."""
     return written.isascii() or not re.search(r"\\[dDwWsS]", source)
 
 
 @pytest.mark.conformance
-def test_whole_texts_match_as_re_matches_them() -> None:
+def test_whole_texts_match_like_re() -> None:
     rng = random.Random(1)
     n_matched = 0
     for _ in range(600):
@@ -87,7 +87,7 @@ def test_whole_texts_match_as_re_matches_them() -> None:
 
 
 @pytest.mark.conformance
-def test_searches_and_their_complements_keep_to_what_re_finds() -> None:
+def test_searches_and_their_complements_agree_with_re() -> None:
     rng = random.Random(2)
     for _ in range(120):
         source = rng.choice(["", "^"]) + pattern(rng) + rng.choice(["", "$"])
@@ -127,8 +127,10 @@ CLASSES = [r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", ".", r"[^\s\w]", r"[^\d]", 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("source", CLASSES)
-def test_every_code_point_of_a_class_is_one_that_re_knows(source: str) -> None:
-    """Narrow is inside, wide is outside of what `re` matches, ASCII exact; unassigned ones may differ."""
+def test_every_code_point_of_a_class_agrees_with_re(source: str) -> None:
+    """Narrow sets are subsets of `re`'s class, wide sets supersets, ASCII is exact; unassigned code points
+    may differ.
+    """
     narrow, wide = dfa_of(rules_of_regex(source).rules["root"]), dfa_of(searched(f"^{source}$", wide=True))
     expected = re.compile(source)
     for code in (
@@ -147,7 +149,7 @@ def test_every_code_point_of_a_class_is_one_that_re_knows(source: str) -> None:
         )
 
 
-# Pattern -> what the error says, and where it says that.
+# Pattern -> words and position of its error.
 REFUSED = {
     "(?=a)": ("lookahead", 0),
     "a(?<!b)": ("lookbehind", 1),
@@ -183,7 +185,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("source", REFUSED, ids=lambda source: source[:12].encode("unicode_escape").decode())
-def test_what_is_not_regular_or_too_large_is_named_with_its_place(source: str) -> None:
+def test_irregular_or_oversized_patterns_are_refused_with_their_place(source: str) -> None:
     words_of, position = REFUSED[source]
     with pytest.raises(RequestError, match=words_of) as caught:
         rules_of_regex(source)
@@ -200,18 +202,18 @@ LARGE: dict[str, Callable[[], Automaton]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_patterns_take_little_time(name: str) -> None:
+def test_large_patterns_compile_quickly(name: str) -> None:
     start = time.process_time()
     assert not matches(LARGE[name](), "a" * 2_000 + "!")
     assert time.process_time() - start < 8  # 0.05 to 1 s
 
 
-def test_exponential_patterns_are_refused_where_they_must_be_deterministic() -> None:
+def test_exponential_determinization_is_refused() -> None:
     with pytest.raises(RequestError, match="more than 4000 states"):
         dfa_of(searched("[ab]*a[ab]{14}$"))
 
 
-def test_a_choice_is_each_option_whole() -> None:
+def test_a_choice_matches_whole_options() -> None:
     options = ["yes", "yes please", "no", "", "é😀", "yes"]
     automaton = compile_rules(rules_of_choice(options))
     assert all(matches(automaton, option) for option in options)
@@ -219,12 +221,12 @@ def test_a_choice_is_each_option_whole() -> None:
 
 
 @pytest.mark.parametrize("options", [[], "text", [1], ["\ud800"], ["a"] * 10_001, ["x" * 200_000]])
-def test_a_choice_of_nothing_or_too_much_is_refused(options: list[str]) -> None:
+def test_an_empty_or_oversized_choice_is_refused(options: list[str]) -> None:
     with pytest.raises(RequestError):
         rules_of_choice(options)
 
 
-def test_words_are_a_trie() -> None:
+def test_options_are_a_trie() -> None:
     trie = words(["ab", "abc", "b"])
     assert [written for written in ("", "a", "ab", "abc", "b", "bc") if trie.accepts(written)] == [
         "ab",

@@ -1,4 +1,4 @@
-"""Named chat templates: which there are, and which a conversation takes (as transformers chooses)."""
+"""Named chat templates, and the choice of one for a conversation (as in transformers)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_templates_are_found_by_name(metadata: dict[str, object], want: dict[str
 
 
 @pytest.mark.parametrize("key", [KEY, f"{KEY}.rag"])
-def test_a_template_that_is_no_text_is_refused(key: str) -> None:
+def test_a_template_that_is_not_text_is_refused(key: str) -> None:
     with pytest.raises(ModelFormatError, match=rf"^{key} is a list, but a chat template is text") as caught:
         named_templates({key: ["x"]})
     assert caught.value.facts["key"] == key
@@ -45,7 +45,7 @@ def test_a_template_that_is_no_text_is_refused(key: str) -> None:
         ("tool_use", True, None, "tool_use"),
     ],
 )
-def test_tools_take_the_template_for_tools(names: str, tools: bool, name: str | None, want: str) -> None:
+def test_tools_select_the_tool_template(names: str, tools: bool, name: str | None, want: str) -> None:
     templates = {name: f"<{name}>" for name in names.split()}
     assert chosen_template(templates, tools=tools, name=name) == f"<{want}>"
 
@@ -58,7 +58,7 @@ def test_tools_take_the_template_for_tools(names: str, tools: bool, name: str | 
         ("", None, "no chat template 'default'; available: none"),
     ],
 )
-def test_a_template_that_is_not_there_is_named_with_those_that_are(
+def test_a_missing_template_is_named_with_the_existing_ones(
     names: str, name: str | None, message: str
 ) -> None:
     with pytest.raises(UnsupportedModelError, match=message) as caught:

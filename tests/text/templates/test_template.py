@@ -23,7 +23,7 @@ from camelid.text.templates.template import STANDARD, Template, compile_template
 from camelid.text.templates.tests import TESTS
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "templates.json").read_text("utf-8"))
-# What jinja2 prints with an address in memory, or cannot compile for a fault of its own.
+# Output with a memory address, and templates that jinja2 itself cannot compile.
 ADDRESS = re.compile("object at 0x|reversed object|<Macro|<bound method|<built-in|<function|<class")
 
 
@@ -40,7 +40,7 @@ def render(source: str, **context: Any) -> str:
 
 
 def outcome(function: Callable[..., str], source: str, context: Mapping[str, object]) -> str | None:
-    """What is printed, or None when it is refused: by jinja2, by Python under it, or by us."""
+    """The rendered text, or None for a refusal by jinja2, Python or Camelid."""
     try:
         return function(source, **context)
     except RequestError:
@@ -56,7 +56,7 @@ def assert_same(source: str, context: Mapping[str, object]) -> str | None:
 
 
 def compared(seed: int) -> str:
-    """How jinja2 and we fare with a random template: "equal", "refused" by both, else the source."""
+    """The comparison of a random template: "equal", "refused" by both, else its source."""
     source = random_source(seed)
     try:
         want = outcome(oracle_render, source, DATA)
@@ -71,7 +71,7 @@ def compared(seed: int) -> str:
 
 
 @pytest.mark.conformance
-def test_expressions_print_what_jinja_prints() -> None:
+def test_expressions_equal_jinjas() -> None:
     expressions = [e.strip() for line in EXPRESSIONS.strip().splitlines() for e in line.split(" | ")]
     results = [assert_same(f"[{{{{ {expression} }}}}]", DATA) for expression in expressions]
     refused = sum(result is None for result in results)
@@ -81,11 +81,11 @@ def test_expressions_print_what_jinja_prints() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("source", STATEMENTS)
-def test_statements_and_whitespace_print_what_jinja_prints(source: str) -> None:
+def test_statements_and_whitespace_equal_jinjas(source: str) -> None:
     assert_same(source, DATA)
 
 
-def test_every_filter_and_test_is_among_the_expressions() -> None:
+def test_every_filter_and_test_has_an_expression() -> None:
     text = EXPRESSIONS + "".join(STATEMENTS)
     names = {name for name in FILTERS if f"|{name}" not in text}
     names |= {
@@ -105,7 +105,7 @@ def test_chatml_is_rendered_byte_for_byte(conversation: str) -> None:
 @pytest.mark.parametrize("one_in", share_of([3, 1]))
 @pytest.mark.parametrize("name", GOLDEN)
 def test_published_templates_are_rendered_byte_for_byte(name: str, one_in: int, shared: Path) -> None:
-    """As jinja2 does, and as transformers did when the golden file was made."""
+    """Equal to jinja2's rendering now, and to transformers' in the golden file."""
     source = (shared / "data" / "templates" / f"{name}.jinja").read_text("utf-8")
     rendered = 0
     for conversation, want in [*GOLDEN[name].items()][::one_in]:
@@ -122,8 +122,8 @@ def test_every_published_template_and_conversation_is_in_the_golden_file(shared:
 
 
 @pytest.mark.conformance
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # Python's, of what jinja2 makes of 1[2]
-def test_random_templates_are_rendered_as_jinja_renders_them() -> None:
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # Python's, from jinja2's code for 1[2]
+def test_random_templates_render_like_jinja() -> None:
     counts = Counter(compared(seed) for seed in range(400))
     assert set(counts) == {"equal", "refused"}
     assert counts["equal"] > 240
@@ -138,7 +138,7 @@ def test_reasoning_is_read_under_each_of_its_names(key: str, others: dict[str, o
     assert rendered == [("RNone" if others else "RR", False)]
 
 
-def test_generation_spans_are_what_the_assistant_wrote() -> None:
+def test_generation_spans_equal_the_assistants_text() -> None:
     source = (
         "<s>{% for m in messages %}{{ m.role }}: {% if m.role == 'a' %}{% generation %}{{ m.content }}\n"
         "{% endgeneration %}{% else %}{{ m.content }} {% endif %}{% endfor %}"
@@ -156,7 +156,7 @@ def test_generation_marks_print_their_body() -> None:
     assert render("a{% generation %}b{{ 1 }}{% endgeneration %}c") == "ab1c"
 
 
-def test_variables_are_the_names_read_before_they_are_set() -> None:
+def test_variables_are_the_names_read_before_assignment() -> None:
     source = (
         "{% if a is not defined %}{% set a = 1 %}{% endif %}{% set b = 2 %}{{ b }}"
         "{% for c in d %}{{ c }}{{ loop.index }}{% endfor %}{{ c }}{{ range(3) }}{{ messages }}"
@@ -165,7 +165,7 @@ def test_variables_are_the_names_read_before_they_are_set() -> None:
     assert compile_template(source).variables == {"a", "d", "q", "c"}
 
 
-def test_a_variable_that_the_template_does_not_read_is_refused() -> None:
+def test_an_unread_variable_is_refused() -> None:
     template = compile_template("{{ enable_thinking }}")
     assert template.render([], enable_thinking=True) == [("True", False)]
     for name in ("enable_thinkin", "range", "raise_exception", "loop"):
@@ -217,7 +217,7 @@ def test_errors_while_parsing_name_the_line(source: str, line: int, message: str
     assert caught.value.facts["line"] == line
 
 
-def test_a_refusal_says_that_the_template_raised() -> None:
+def test_a_refusal_states_that_the_template_raised() -> None:
     with pytest.raises(TemplateError) as caught:
         compile_template("{{ raise_exception('no') }}").render([])
     assert caught.value.facts["raised"] is True

@@ -1,4 +1,4 @@
-"""Text of a request never becomes a control token, whatever path it takes through a template."""
+"""Text of a request never becomes a control token, through any construct of a template."""
 
 # ruff: noqa: E501 - a row of templates stands on one line
 from __future__ import annotations
@@ -15,7 +15,7 @@ from camelid.text.templates.template import compile_template
 from camelid.text.templates.values import trusted
 from camelid.text.tokenizers.vocab import ALPHABET
 
-# What users write, and what filters make of it, are control tokens all.
+# User text, and its result after filters, spell control tokens.
 TOKEN = "<|ab|>"
 CONTROLS = [TOKEN, "<|AB|>", "<|Ab|>", ">|ba|<", "&lt;|ab|&gt;", "<|aB|>", "\ue000"]
 TOKENIZER = byte_level([*ALPHABET, *CONTROLS], types=[1] * 256 + [3] * len(CONTROLS))
@@ -29,7 +29,7 @@ CONTEXT: dict[str, Any] = {
     "custom": TOKEN,
     "strftime_now": lambda form: TOKEN,
 }  # fmt: skip
-# Each prints users' text that is a control token by then; c is the content.
+# Each prints user text that spells a control token by then; c is the content.
 PATHS = (
     """
 {{ c }} | {{ messages[0].role }} | {{ messages[0]['name'] }} | {{ messages[0].reasoning_content }} | {{ messages[0].thinking }} | {{ custom }}
@@ -69,23 +69,23 @@ def n_controls(token_ids: list[int]) -> int:
 
 
 @pytest.mark.parametrize("source", PATHS)
-def test_no_path_makes_a_control_token(source: str) -> None:
+def test_no_construct_makes_a_control_token(source: str) -> None:
     spans = render(source)
     text = "".join(part for part, _ in spans)
     token_ids = TOKENIZER.encode_spans(spans)
     assert n_controls(token_ids) == 0
     assert TOKENIZER.decode(token_ids) == text
-    assert n_controls(TOKENIZER.encode(text, special=True)) > 0  # so the test bites
+    assert n_controls(TOKENIZER.encode(text, special=True)) > 0  # the test has a token to find
 
 
 @pytest.mark.parametrize(
     "source", ["<|ab|>", "{{ '<|ab' ~ '|>' }}", "{{ '<|ab|>'|upper }}", "{{ '%s' % '<|ab|>' }}"]
 )
-def test_what_the_template_writes_is_a_control_token(source: str) -> None:
+def test_the_templates_own_text_is_a_control_token(source: str) -> None:
     assert n_controls(TOKENIZER.encode_spans(render(source))) == 1
 
 
-MARK = "\ue000"  # a control token of one character that no template knows, so none branches on it
+MARK = "\ue000"  # a control token of one character, unknown to templates, so that none branches on it
 MARKED: Mapping[str, Any] = {
     "user": {"role": "user", "content": MARK},
     "assistant": {"role": "assistant", "content": MARK, "reasoning_content": MARK},
@@ -108,7 +108,7 @@ TOOL = {
 
 
 @pytest.mark.parametrize("talk", TALKS)
-def test_no_published_template_lends_trust(talk: str, shared: Path) -> None:
+def test_no_published_template_makes_user_text_trusted(talk: str, shared: Path) -> None:
     rendered = 0
     for path in sorted((shared / "data" / "templates").glob("*.jinja")):
         template = compile_template(path.read_text("utf-8"))
@@ -130,12 +130,12 @@ def test_no_published_template_lends_trust(talk: str, shared: Path) -> None:
 
 
 class Liar(str):
-    """Says of itself what is not so."""
+    """A str with a forged trust mask."""
 
     mask = b"\1" * 6
 
 
-def test_nothing_in_a_request_brings_trust_or_methods_along() -> None:
+def test_no_request_object_has_trust_or_methods() -> None:
     class Odd(dict[str, object]):
         def items(self) -> Any:
             raise AssertionError
@@ -171,7 +171,7 @@ ODD: dict[str, tuple[str, object, str | None]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_values_are_printed_or_refused_by_line(name: str) -> None:
+def test_unusual_values_are_printed_or_refused_with_the_line(name: str) -> None:
     source, value, want = ODD[name]
     template = compile_template(source)
     if want is not None:

@@ -1,4 +1,4 @@
-"""Templates from strangers: who wrote what is never forgotten, and no template takes for ever."""
+"""Untrusted templates: the origin of text is always tracked, and every template ends."""
 
 from __future__ import annotations
 
@@ -105,19 +105,19 @@ def test_user_text_never_becomes_a_control_token(where: str) -> None:
     token_ids = TOKENIZER.encode_spans(rendered)
     assert [i for i in token_ids if TOKENIZER.is_control(i)] == [256, 257, 256]
     assert TOKENIZER.decode(token_ids, special=True) == "".join(text for text, _ in rendered)
-    # The test bites: the same text, trusted, has more.
+    # The check can fail: the same text, trusted, has more control tokens.
     trusted = TOKENIZER.encode("".join(text for text, _ in rendered), special=True)
     assert sum(map(TOKENIZER.is_control, trusted)) == 6
 
 
-def test_pieces_of_a_control_token_do_not_join() -> None:
+def test_pieces_of_a_control_token_do_not_merge() -> None:
     source = "<|im_{{ messages[0].content }}|>{{ '<|im_end|>'[:5] ~ messages[0].content }}{{ '|>' }}"
     token_ids = TOKENIZER.encode_spans(compile_template(source).render([{"content": "end"}]))
     assert not any(map(TOKENIZER.is_control, token_ids))
 
 
-def test_random_operations_never_lend_trust() -> None:
-    """Trusted text is written in upper case, users' in lower case, and nothing here changes case."""
+def test_random_operations_never_make_text_trusted() -> None:
+    """Trusted text is upper case, user text lower case, and no operation changes case."""
     rng = random.Random(41)
     steps = [
         "v ~ 'AB'", "'C' ~ v", "v ~ c", "v[1:]", "v[::-1]", "v|trim('Ax')", "v.replace('x', 'D')", "v|string",
@@ -137,7 +137,7 @@ def test_random_operations_never_lend_trust() -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("max_steps", share_of([40_000, 100_000]))
 @pytest.mark.parametrize("attack", HOSTILE)
-def test_a_hostile_template_is_stopped_soon(attack: str, max_steps: int) -> None:
+def test_a_hostile_template_is_stopped_quickly(attack: str, max_steps: int) -> None:
     start = time.process_time()
     with pytest.raises(TemplateError):
         compile_template(HOSTILE[attack], max_steps=max_steps).render([{"content": "x" * 10**4}])
@@ -165,7 +165,7 @@ def test_work_on_texts_is_charged_by_their_length(work: str) -> None:
     "work",
     ["t.split()", "t.split('a')", "t.rsplit('a')", "t.splitlines()", "t.replace('', 'a', 1)", "t|title"],
 )
-def test_parts_are_charged_before_they_are_made(work: str) -> None:
+def test_parts_are_charged_before_their_creation(work: str) -> None:
     source = f"{{% set t = messages[0].content %}}{{% set v = {work} %}}"
     text = "a \n" * 1_000_000
     tracemalloc.start()
@@ -176,7 +176,7 @@ def test_parts_are_charged_before_they_are_made(work: str) -> None:
     assert peak < 40 << 20
 
 
-def test_ranges_are_never_walked_to_look_for_something() -> None:
+def test_ranges_are_never_searched_linearly() -> None:
     start = time.process_time()
     source = (
         "{% set r = range(3 * 10**7) %}{{ ['x' in r, none in r, 2.5 in r, 7 in r, 7.0 in r, true in r] }}"
@@ -186,7 +186,7 @@ def test_ranges_are_never_walked_to_look_for_something() -> None:
     assert time.process_time() - start < 0.5
 
 
-def test_memory_that_runs_out_is_the_templates_error() -> None:
+def test_out_of_memory_is_the_templates_error() -> None:
     def exhaust(form: str) -> str:
         raise MemoryError
 
@@ -195,7 +195,7 @@ def test_memory_that_runs_out_is_the_templates_error() -> None:
 
 
 @pytest.mark.faults
-def test_limits_say_what_they_are_and_the_way_out() -> None:
+def test_limits_state_their_value_and_the_way_out() -> None:
     with pytest.raises(TemplateError, match=r"more than 1000000 steps; .*raise max_steps") as caught:
         compile_template("{% for i in range(10**9) %}{% endfor %}").render([])
     assert caught.value.facts["limit"] == 1_000_000
@@ -208,8 +208,8 @@ def test_limits_say_what_they_are_and_the_way_out() -> None:
 
 
 @pytest.mark.faults
-def test_json_stops_before_it_is_made() -> None:
-    """300 times one text of 1 MB: the limit of 16 MiB is met piece by piece, not after 300 MB."""
+def test_json_is_stopped_before_completion() -> None:
+    """300 copies of a text of 1 MB: the limit of 16 MiB stops piece by piece, not after 300 MB."""
     tracemalloc.start()
     with pytest.raises(TemplateError, match="a text of"):
         compile_template("{{ messages|tojson }}").render([{"content": "x" * 10**6}] * 300)
@@ -219,14 +219,14 @@ def test_json_stops_before_it_is_made() -> None:
 
 
 @pytest.mark.faults
-def test_recursion_meets_the_limit_of_depth_before_the_interpreters() -> None:
+def test_recursion_reaches_our_depth_limit_before_the_interpreters() -> None:
     with pytest.raises(TemplateError, match="nests more than 200 deep") as caught:
         compile_template(HOSTILE["recursion"]).render([])
     assert caught.value.facts["limit"] == 200
 
 
 @pytest.mark.faults
-def test_a_context_that_is_nested_too_deep_is_refused() -> None:
+def test_a_deeply_nested_context_is_refused() -> None:
     value: list[object] = []
     for _ in range(5000):
         value = [value]
@@ -236,7 +236,7 @@ def test_a_context_that_is_nested_too_deep_is_refused() -> None:
 
 
 @pytest.mark.faults
-def test_values_that_share_their_parts_are_charged_for_each() -> None:
+def test_shared_parts_are_charged_per_use() -> None:
     value: list[object] = [1]
     for _ in range(60):
         value = [value, value]
@@ -266,6 +266,6 @@ def test_a_long_conversation_is_rendered_within_a_second() -> None:
     ("source", "message"),
     [(HOSTILE["lazy filters"], "more than 50 lazy filters"), ("{% set v = [1] * 200000 %}", "steps")],
 )
-def test_what_python_would_do_is_refused_before_it_is_tried(source: str, message: str) -> None:
+def test_expensive_operations_are_refused_before_they_run(source: str, message: str) -> None:
     with pytest.raises(TemplateError, match=message):
         compile_template(source, max_steps=100_000).render([])

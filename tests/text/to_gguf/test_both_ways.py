@@ -1,4 +1,4 @@
-"""A directory's tokenizer and the GGUF file converted from it: the same ids, or a loss that is told."""
+"""A directory's tokenizer and its converted GGUF file: equal ids, or a reported loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
 
 ASCII = ["".join(random.Random(n).choices("aehlmnt <sTE>.19 ", k=20)) for n in range(60)]
 TEXTS = [*random_texts(200, seed=21), *ASCII, "", " ", "a<|im_end|>b", "<s>a</s> b", "don't  stop [INST] x"]
-# Family -> what its conversion tells as lost, and the texts that this is about.
+# Family -> the losses that its conversion reports, and the affected texts.
 LOST = {
     "qwen2": (["NFC normalization"], r"[^\t -~]"),
     "phi3": (
@@ -58,7 +58,7 @@ def words(name: str) -> TokenizerMetadata:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", sorted(FAMILIES.keys() - REFUSED.keys()))
-def test_ids_are_the_same_but_for_what_is_told(name: str, tmp_path: Path) -> None:
+def test_ids_are_equal_except_reported_losses(name: str, tmp_path: Path) -> None:
     found = words(name)
     told, touched = LOST.get(name, ([], r"(?!)"))
     assert all(part in " ".join(found.losses) for part in told)
@@ -70,12 +70,12 @@ def test_ids_are_the_same_but_for_what_is_told(name: str, tmp_path: Path) -> Non
         for special in (False, True):
             first, second = (framed(way, way.encode(text, special)) for way in ways)
             assert first == second, repr(text)
-        if name != "metaspace":  # whose decoder leaves tokens of bytes as they are
+        if name != "metaspace":  # its decoder keeps byte tokens unchanged
             assert ways[0].decode(first) == ways[1].decode(first)
 
 
 def stored(found: TokenizerMetadata, folder: Path) -> dict[str, Any]:
-    """The metadata as a file has it."""
+    """The metadata in a file's form."""
     write_gguf(folder / "m.gguf", metadata=found.metadata, kinds=found.kinds, tensors=[])
     return open_gguf(folder / "m.gguf").metadata
 
@@ -89,8 +89,8 @@ def test_the_character_map_is_carried_over(tmp_path: Path) -> None:
         )
 
 
-def test_word_pieces_with_a_mark_of_their_own_are_not_mixed_up() -> None:
-    """A token that goes on with ▁ would be spelled like one that begins words; [UNK] is the default."""
+def test_word_pieces_with_a_custom_prefix_stay_distinct() -> None:
+    """A continuing token with ▁ would be spelled like one that begins words; [UNK] is the default."""
     made: Any = published("bert")
     vocab = {"##▁a": 0, "a": 1, "[CLS]": 2, "[UNK]": 3, "[SEP]": 4}
     model = {"type": "WordPiece", "vocab": vocab}
@@ -101,7 +101,7 @@ def test_word_pieces_with_a_mark_of_their_own_are_not_mixed_up() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_gguf_cannot_say_at_all_is_refused(name: str) -> None:
+def test_tokenizers_beyond_gguf_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedModelError, match=rf"{REFUSED[name]}.*the directory itself works"):
         words(name)
 
@@ -116,7 +116,7 @@ def test_a_directory_encodes_by_its_tokenizer_json(name: str, tmp_path: Path) ->
 
 
 def test_a_directory_with_weights_encodes_by_its_tokenizer_json_too(tmp_path: Path) -> None:
-    """Not by its translation, which would lose Mistral's rule of spaces."""
+    """Not by its translation, which would lose Mistral's space handling."""
     folder = write_cria_hf(tmp_path / "hf")
     (folder / "tokenizer_config.json").write_text("{}")
     rows = asyncio.run(open_model(folder)).model.spec.vocab_size
@@ -129,7 +129,7 @@ def test_a_directory_with_weights_encodes_by_its_tokenizer_json_too(tmp_path: Pa
 
 
 def mistral_of(n_tokens: int) -> dict[str, Any]:
-    """The family's, with its last tokens and what is merged of them left out."""
+    """The family's tokenizer without its last tokens and their merges."""
     made: Any = published("mistral")
     vocab = {token: i for token, i in made["model"]["vocab"].items() if i < n_tokens}
     merges = [pair for pair in made["model"]["merges"] if "".join(pair) in vocab]
@@ -137,7 +137,7 @@ def mistral_of(n_tokens: int) -> dict[str, Any]:
     return {**made, "added_tokens": added, "model": {**made["model"], "vocab": vocab, "merges": merges}}
 
 
-def test_chat_templates_come_from_files_of_their_own_first(tmp_path: Path) -> None:
+def test_chat_templates_of_separate_files_take_precedence(tmp_path: Path) -> None:
     listed = [{"name": "default", "template": "d"}, {"name": "rag", "template": "r"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
     assert open_hf(tmp_path, with_weights=False).chat_templates == {"default": "d", "rag": "r"}

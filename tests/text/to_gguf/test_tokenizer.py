@@ -58,11 +58,11 @@ def test_byte_level_ids_equal_those_of_tokenizers(pre: str) -> None:
         assert ours.decode(ours.encode(text), special=True) == text
 
 
-def test_merges_in_both_forms_are_the_same() -> None:
+def test_merges_in_both_forms_are_equal() -> None:
     new = published(byte_level("gpt-2"))
     old = copy.deepcopy(new)
     old["model"]["merges"] = [" ".join(pair) for pair in new["model"]["merges"]]
-    del old["model"]["type"]  # as in GPT-2's own file
+    del old["model"]["type"]  # as in GPT-2's file
     assert read(old) == read(new)
     assert len(read(old)["merges"]) > 300
 
@@ -79,7 +79,7 @@ def test_merges_in_both_forms_are_the_same() -> None:
     ],
 )
 @pytest.mark.parametrize(("behavior", "invert"), [("Isolated", False), ("Removed", True)])
-def test_other_spellings_of_a_splitter_are_known(
+def test_other_spellings_of_a_splitter_are_recognized(
     spelling: dict[str, str], name: str, behavior: str, invert: bool
 ) -> None:
     made = published(byte_level("qwen2"), normalizer={"type": "NFC"})
@@ -94,8 +94,9 @@ def test_other_spellings_of_a_splitter_are_known(
 
 
 def spm_encode(facts: Mapping[str, Any], text: str) -> list[int]:
-    """What a reader of GGUF's kind "llama" does: join the pair of best score, or by merges where there are
-    some, then bytes for what is no token."""
+    """The reading of GGUF's kind "llama": joins the pair of best score, or by listed merges, then bytes for
+    text without a token.
+    """
     ids = {t: i for i, t in reversed(list(enumerate(facts["tokens"]))) if facts["token_type"][i] == NORMAL}
     ranks: dict[Any, float] = {tuple(merge.split(" ")): i for i, merge in enumerate(facts.get("merges", []))}
     if not ranks:
@@ -108,7 +109,7 @@ def spm_encode(facts: Mapping[str, Any], text: str) -> list[int]:
 
 
 def ranks_by_score(facts: Mapping[str, Any], ids: Mapping[str, int]) -> dict[Any, float]:
-    """Any two texts that are a token together, the best score first."""
+    """Pairs of texts whose concatenation is a token, the best score first."""
     ways = ((token, i) for token in ids for i in range(1, len(token)))
     return {(token[:i], token[i:]): -facts["scores"][ids[token]] for token, i in ways}
 
@@ -130,9 +131,9 @@ def test_sentencepiece_style_ids_equal_those_of_tokenizers(spaces: str, complete
         "default",
         SPACES[spaces][2],
     )
-    assert ("merges" in facts) == (not complete), "scores tell all that complete merges do"
+    assert ("merges" in facts) == (not complete), "scores and complete merges give other ids"
     for text in [*random_texts(200, seed=9), *crowded(400, seed=4), "x"]:
-        # The reader above finds no tokens by name: ▁▁, which is user-defined here, and control tokens.
+        # `spm_encode` matches no named tokens: ▁▁, user-defined here, and control tokens.
         if any(name in text for name in ("  ", "▁▁", "<unk>", "<s>", "</s>")):
             continue
         if not (text.startswith((" ", "▁")) and facts["add_space_prefix"]):
@@ -149,13 +150,13 @@ def test_sentencepiece_style_tokens_have_their_types() -> None:
     }  # fmt: skip
     assert {token: kinds[token] for token in wanted} == wanted
     assert facts["unknown_token_id"] == made.token_to_id("<unk>")
-    assert "  " in facts["tokens"], "user-defined tokens spell their spaces"
+    assert "  " in facts["tokens"], "a user-defined token does not spell its spaces"
     n_merged = len({score for score in facts["scores"] if score})
     assert n_merged > 100
     assert min(facts["scores"]) == -n_merged
 
 
-def test_metaspace_that_cuts_words_is_taken_where_no_token_reaches_over_one() -> None:
+def test_metaspace_splitting_is_accepted_without_tokens_across_words() -> None:
     metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     made = published(sentencepiece("mistral", True), pre_tokenizer=metaspace)
     with pytest.raises(UnsupportedModelError, match="some tokens have ▁ inside"):
@@ -192,7 +193,7 @@ def test_metadata_agrees_with_the_gguf_package(settings: str, frame: str, tmp_pa
     facts = read(judge, SETTINGS[settings], config=config)
     assert facts["tokens"] == [t if isinstance(t, str) else t.decode() for t, _, _ in vocab.all_tokens()]
     assert facts["merges"] == special.merges
-    if SETTINGS[settings]:  # without names it looks at flags only
+    if SETTINGS[settings]:  # without names it only checks flags
         ids = {role: facts[f"{role}_token_id"] for role in ("bos", "eos")} | {
             "pad": facts["padding_token_id"]
         }
@@ -216,8 +217,8 @@ FLAGS: list[dict[str, Any]] = [
 @pytest.mark.conformance
 @pytest.mark.parametrize("flags", FLAGS, ids=str)
 @pytest.mark.parametrize("frame", FRAMES)
-def test_the_post_processor_counts_and_not_the_flags(flags: dict[str, Any], frame: str) -> None:
-    """As in transformers 5.23, which drops the flags wherever there is a tokenizer.json."""
+def test_the_post_processor_overrides_the_flags(flags: dict[str, Any], frame: str) -> None:
+    """As in transformers 5.23, which ignores the flags if there is a tokenizer.json."""
     made = framed_by(FRAMES[frame]) if FRAMES[frame] else byte_level("gpt-2")
     settings = {"bos_token": "<s>", "eos_token": "</s>", **flags}
     wanted = made.encode("a llama").ids
@@ -237,7 +238,7 @@ def framed_by(template: str) -> Tokenizer:
 
 @pytest.mark.parametrize("template", ["$A", "<s> $A", "$A </s>", "<s> $A </s>", "<|im_end|> $A"])
 @pytest.mark.parametrize("in_sequence", [False, True])
-def test_texts_are_framed_as_the_post_processor_does(template: str, in_sequence: bool) -> None:
+def test_texts_have_the_post_processors_special_tokens(template: str, in_sequence: bool) -> None:
     judge = framed_by(template)
     if in_sequence:
         judge.post_processor = processors.Sequence([processors.ByteLevel(), judge.post_processor])
@@ -245,7 +246,7 @@ def test_texts_are_framed_as_the_post_processor_does(template: str, in_sequence:
     assert framed(ours, ours.encode("a llama")) == judge.encode("a llama").ids
 
 
-def test_roberta_frames_by_its_own_names() -> None:
+def test_robertas_special_tokens() -> None:
     judge = Tokenizer.from_str(byte_level("gpt-2").to_str())
     ids = judge.get_vocab()
     judge.post_processor = processors.RobertaProcessing(("</s>", ids["</s>"]), ("<s>", ids["<s>"]))
@@ -253,7 +254,7 @@ def test_roberta_frames_by_its_own_names() -> None:
     assert framed(ours, ours.encode("llama")) == judge.encode("llama").ids
 
 
-def test_types_are_those_of_the_added_tokens() -> None:
+def test_types_follow_the_added_tokens() -> None:
     made = published(byte_level("gpt-2"))
     n = n_tokens(made)
     made["added_tokens"].append({"id": n, "content": "<|fim_prefix|>", "special": False})
@@ -266,7 +267,7 @@ def test_types_are_those_of_the_added_tokens() -> None:
     assert {token for token, kind in kinds.items() if kind == UNUSED} == {f"[PAD{n + 1}]", f"[PAD{n + 4}]"}
 
 
-def test_added_tokens_that_no_embedding_has_a_row_for_are_left_out() -> None:
+def test_added_tokens_beyond_the_embedding_are_dropped() -> None:
     made = published(byte_level("gpt-2"))
     n = n_tokens(made)
     made["added_tokens"].append({"id": n, "content": "<image_soft_token>", "special": True})
@@ -277,7 +278,7 @@ def test_added_tokens_that_no_embedding_has_a_row_for_are_left_out() -> None:
     assert "<image_soft_token>" in read(made, vocab_size=n + 1)["tokens"]
 
 
-def test_a_token_that_only_the_small_files_name_is_a_control_token() -> None:
+def test_a_named_token_is_a_control_token_without_a_list_entry() -> None:
     made = published(byte_level("gpt-2"), added_tokens=[])
     facts = read(made, {"bos_token": "<s>", "pad_token": "!", "unk_token": "Ġthe"})
     kinds = dict(zip(facts["tokens"], facts["token_type"], strict=True))
@@ -300,8 +301,10 @@ EOS: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 
 @pytest.mark.parametrize("case", EOS)
-def test_ids_that_end_a_text(case: str) -> None:
-    """Negative ids stand for added tokens: </s>, <|im_end|>, <tool> and the spaces, from -4 on."""
+def test_end_ids(case: str) -> None:
+    """Negative ids count from the end of the added tokens: </s>, <|im_end|>, <tool> and the spaces, from -4
+    on.
+    """
     files, wanted = EOS[case]
     made = published(byte_level("gpt-2"))
     size = n_tokens(made)
@@ -313,7 +316,7 @@ def test_ids_that_end_a_text(case: str) -> None:
     assert {i if i > 0 else size + i for i in wanted} <= ours.eos_ids
 
 
-def test_more_ends_than_gguf_has_room_for_are_refused() -> None:
+def test_more_end_ids_than_gguf_stores_are_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="lists 4 ids, but GGUF has room for 3"):
         read(published(byte_level("gpt-2")), config={"eos_token_id": [1, 2, 3, 4]})
 

@@ -1,4 +1,4 @@
-"""Tokenizer files that lie, and those that GGUF has no words for: only the errors that may be raised are."""
+"""Inconsistent tokenizer files, and files beyond GGUF: only the documented errors are raised."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def single(*names: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_what_gguf_has_no_words_for_is_refused_by_name(name: str) -> None:
+def test_settings_beyond_gguf_are_refused_by_name(name: str) -> None:
     change, message = UNSUPPORTED[name]
     made = published(byte_level("gpt-2"))
     change(made)
@@ -133,7 +133,7 @@ def test_a_file_that_contradicts_itself_is_refused(name: str) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("size", [0, -1, 10**12, 1 << 99, True, 7.0, "7", None, 5])
-def test_a_vocab_size_that_cannot_be_is_refused(size: Any) -> None:
+def test_an_impossible_vocab_size_is_refused(size: Any) -> None:
     made = published(byte_level("gpt-2"))
     with pytest.raises(ModelFormatError, match="vocab_size"):
         tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=size)
@@ -143,7 +143,7 @@ def test_a_vocab_size_that_cannot_be_is_refused(size: Any) -> None:
 @pytest.mark.parametrize("file", ["config", "generation"])
 @pytest.mark.parametrize("role", ["bos", "eos", "pad", "unk"])
 @pytest.mark.parametrize("bad", [10**12, -2, "1", 1.5, True, [[1]], {"a": 1}])
-def test_an_id_that_cannot_be_is_refused(file: str, role: str, bad: Any) -> None:
+def test_an_impossible_id_is_refused(file: str, role: str, bad: Any) -> None:
     with pytest.raises(ModelFormatError, match=f"{role}_token_id is"):
         files: dict[str, Any] = {file: {f"{role}_token_id": bad}}
         read(published(byte_level("gpt-2")), **files)
@@ -163,7 +163,7 @@ SPOILT: dict[str, Callable[[], dict[str, Any]]] = {
 @pytest.mark.faults
 @pytest.mark.parametrize("n_cases", share_of([120, 800]))
 @pytest.mark.parametrize("kind", SPOILT)
-def test_wrong_values_anywhere_raise_only_what_they_may(kind: str, n_cases: int) -> None:
+def test_wrong_values_raise_only_documented_errors(kind: str, n_cases: int) -> None:
     made = copy.deepcopy(SPOILT[kind]())
     config = {
         "bos_token": {"content": "<s>"},
@@ -194,7 +194,7 @@ def test_wrong_values_anywhere_raise_only_what_they_may(kind: str, n_cases: int)
 
 
 def spoil(value: Any, rng: random.Random) -> None:
-    """Put something odd at a random place of nested lists and dicts."""
+    """Puts an unusual value at a random place of nested lists and dicts."""
     while True:
         keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value)))
         key = rng.choice(keys)

@@ -23,7 +23,7 @@ from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 NO_IDS: dict[str, object] = {"eos_token_id": None, "bos_token_id": None}
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x")
-NAMED = ("<tool>", "   ")  # user-defined: recognized in every text
+NAMED = ("<tool>", "   ")  # user-defined: matched in every text
 PATTERNS = {
     "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "llama-bpe": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -33,7 +33,7 @@ PATTERNS = {
 
 @cache
 def oracle(pre: str = "gpt-2") -> Tokenizer:
-    """A tokenizer trained on this file and random texts; llama-bpe has a word that no merge makes."""
+    """A tokenizer trained on this file and random texts; llama-bpe has a token that no merge makes."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -80,7 +80,7 @@ def ours(pre: str = "gpt-2") -> Pipeline:
 
 
 def oracle_encode(text: str, pre: str, special: bool) -> list[int]:
-    """With encode_special_tokens, `tokenizers` reads control tokens as ordinary text."""
+    """With encode_special_tokens, `tokenizers` treats control tokens as ordinary text."""
     oracle(pre).encode_special_tokens = not special
     return oracle(pre).encode(text, add_special_tokens=False).ids
 
@@ -104,10 +104,10 @@ def test_ids_equal_the_oracles(pre: str, special: bool) -> None:
 
 
 @pytest.mark.conformance
-def test_the_texts_engage_every_kind_of_token() -> None:
+def test_the_texts_use_every_kind_of_token() -> None:
     used = {token_id for text in texts() for token_id in ours().encode(text, special=True)}
     assert {ours().vocab.types[i] for i in used} == {NORMAL, CONTROL, USER_DEFINED}
-    assert len(used) > 550  # of 900; training on this file moves it by a few with every edit
+    assert len(used) > 550  # of 900; every edit of this file, part of the training text, moves it slightly
     whole = ours("llama-bpe").encode(" xyzzy")
     assert [ours("llama-bpe").token_bytes(i) for i in whole] == [b" xyzzy"]
 
@@ -141,13 +141,13 @@ def test_public_vectors(name: str, shared: Path) -> None:
     tokenizer = tokenizer_from_gguf(open_gguf(path).metadata)
     inputs = path.with_name(f"{name}.gguf.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
     outputs = path.with_name(f"{name}.gguf.out").read_text().split("\n")
-    assert len(inputs) == len(outputs) == 47  # 46 texts, and the empty one behind the last border
+    assert len(inputs) == len(outputs) == 47  # 46 texts, and the empty text after the last separator
     for text, ids in zip(inputs, outputs, strict=True):
         assert tokenizer.encode(text) == [int(i) for i in ids.split()], repr(text)
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_control_tokens_count_only_where_the_text_is_trusted() -> None:
+def test_control_tokens_are_matched_in_trusted_text_only() -> None:
     tokenizer = ours()
     im_end = tokenizer.vocab.tokens.index("<|im_end|>")
     assert tokenizer.encode_spans([("a<|im_end|>", True)])[-1] == im_end
@@ -159,11 +159,11 @@ def test_control_tokens_count_only_where_the_text_is_trusted() -> None:
     ):
         assert not any(map(tokenizer.is_control, tokenizer.encode_spans(spans)))
     assert tokenizer.encode_spans([("<|im_", True), ("", False), ("", True), ("end|>", True)]) == [im_end]
-    # The longest token is only partly trusted, the shorter one wholly.
+    # The longest token is only partly trusted, the shorter one fully.
     assert tokenizer.encode_spans([("<|im_end|>", True), ("x", False)])[0] == im_end
 
 
-def test_borders_of_spans_leave_no_trace_in_words() -> None:
+def test_span_boundaries_do_not_affect_words() -> None:
     rng = random.Random(13)
     for text in random_texts(300, seed=17):
         if any(name in text for name in CONTROLS):
@@ -188,13 +188,13 @@ def test_the_word_cache_is_bounded() -> None:
     tokenizer.encode("b" * 10_000)
     assert tokenizer._cached_word.cache_info().currsize == 0
     letters = str.maketrans("0123456789", "abcdefghij")
-    for first in range(0, 20_000, 2000):  # each text too short for the fast way
+    for first in range(0, 20_000, 2000):  # each text too short for the fast path
         tokenizer.encode(" ".join(str(first + i).translate(letters) for i in range(2000)))
     assert tokenizer._cached_word.cache_info().currsize == 16_384
 
 
-def test_a_merge_listed_earlier_goes_first_even_if_it_becomes_possible_later() -> None:
-    """Not what training makes, but what a file may say: rank 0 needs the token of rank 1."""
+def test_an_earlier_listed_merge_goes_first_even_if_possible_later() -> None:
+    """Training never gives such merges, but a file may: rank 0 needs the token of rank 1."""
     made = byte_level(["a", "b", "c", "ab", "abc"], ["ab c", "a b"])
     assert made.encode("abcab") == [4, 3]
 
@@ -215,8 +215,8 @@ def test_special_ids_come_from_the_file_and_from_names() -> None:
 
 @pytest.mark.parametrize("add_bos", [False, True])
 @pytest.mark.parametrize("add_eos", [False, True])
-def test_a_text_is_framed_as_the_file_asks(add_bos: bool, add_eos: bool) -> None:
-    """Judged by `tokenizers`, whose post-processor frames a text in the same way."""
+def test_a_text_has_the_files_special_tokens(add_bos: bool, add_eos: bool) -> None:
+    """The oracle is the post-processor of `tokenizers`."""
     flags: dict[str, object] = {"add_bos_token": add_bos, "add_eos_token": add_eos}
     made = tokenizer_from_gguf(metadata(changes=flags))
     assert made.eos_id == oracle().token_to_id("<|im_end|>")
@@ -228,19 +228,19 @@ def test_a_text_is_framed_as_the_file_asks(add_bos: bool, add_eos: bool) -> None
         assert framed(made, made.encode(text)) == judge.encode(text).ids
 
 
-def test_nothing_is_framed_unless_the_file_says_so() -> None:
+def test_no_special_tokens_by_default() -> None:
     assert ours().frame == Frame()
     assert framed(ours(), [1, 2]) == [1, 2]
 
 
 def test_a_token_that_only_closes_a_message_does_not_end_the_turn() -> None:
-    """gpt-oss: <|end|> stands between the messages of one turn; in Phi-3 it ends the turn."""
+    """gpt-oss: <|end|> separates the messages of one turn; in Phi-3 it ends the turn."""
     names = ["a", "<|end|>", "<|call|>", "<|return|>"]
     facts = {"tokens": names, "token_type": [1, CONTROL, CONTROL, CONTROL], "merges": [], **NO_IDS}
     assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == {2, 3}
     facts = {"tokens": names[:2], "token_type": [1, CONTROL], "merges": [], **NO_IDS}
     assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == {1}
-    # A type of text changes nothing.
+    # The token type normal changes nothing.
     facts["token_type"] = [1, NORMAL]
     assert tokenizer_from_gguf(metadata(changes=facts)).eos_ids == {1}
 

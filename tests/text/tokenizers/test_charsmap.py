@@ -1,4 +1,4 @@
-"""Character maps: SentencePiece and `tokenizers` judge, over code points and random texts."""
+"""Character maps against SentencePiece and `tokenizers`, over code points and random texts."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_texts_equal_those_of_tokenizers(name: str) -> None:
         result = charsmap(name).normalize_clusters(clusters(text))
         assert result == judge.normalize_str(text), ascii(text)
         differing += result != charsmap(name).normalize(text)
-    assert differing > 20  # the two ways are not one
+    assert differing > 20  # the two ways differ
 
 
 @pytest.mark.conformance
-def test_clusters_end_where_those_of_tokenizers_end() -> None:
-    """Seen through a map of letters: in a short cluster what follows the letter is lost."""
+def test_clusters_equal_those_of_tokenizers() -> None:
+    """Shown by a map of letters: in a short cluster, marks after the letter are dropped."""
     data = compiled(dict.fromkeys(LETTERS, "X"))
     judge, ours = normalizers.Precompiled(data), Charsmap(data)
     classes = [members(row) for row in rows("graphemes.txt").values()]
@@ -99,10 +99,10 @@ def test_clusters_end_where_those_of_tokenizers_end() -> None:
         assert ours.normalize_clusters(cut) == judge.normalize_str(text), ascii(text)
 
 
-def test_the_longest_string_counts_and_nothing_is_replaced_twice() -> None:
+def test_the_longest_key_wins_and_replacements_are_final() -> None:
     made = Charsmap(compiled({"a": "b", "abc": "X", "abcde": "Y", "b": "a", "é": ""}))
     assert made.normalize("abcd ab abcde é") == "Xd ba Y "
-    # A cluster below 6 bytes begins with "a", and is lost with its mark; a longer one is not.
+    # A cluster below 6 bytes that begins with "a" is dropped with its mark; a longer one is not.
     assert made.normalize_clusters(["a\u0301", "a\u0301\u0301\u0301", "é"]) == "bb\u0301\u0301\u0301"
 
 
@@ -119,7 +119,7 @@ def test_a_megabyte_takes_linear_time(unit: str) -> None:
 
 
 def leads(unit: int, blob: bytes = b"xyz\0") -> bytes:
-    """A map of "a" alone, with any unit for it: number 353. Its value should be unit 512."""
+    """A map of "a" alone with any unit 353, the entry of "a". Its value should be unit 512."""
     units = [0] * 1024
     units[0] = 256 << 10
     units[353] = unit
@@ -157,8 +157,8 @@ def test_damaged_maps_are_refused(fault: str) -> None:
         Charsmap(data())
 
 
-def test_a_made_map_that_is_sound_is_read() -> None:
-    """The one that the faults above differ from; its offset of 256 may also be written with a shift."""
+def test_the_undamaged_map_is_read() -> None:
+    """The undamaged map; its offset of 256 may also be encoded with a shift."""
     sound = bytearray(leads(ENDS | (353 ^ 512) << 10))
     assert Charsmap(bytes(sound)).normalize("bab\0a") == "byzb\0yz"
     sound[4:8] = struct.pack("<I", 1 << 10 | WIDE)
@@ -172,7 +172,7 @@ def test_the_longest_key_and_replacement_are_read() -> None:
 
 @pytest.mark.faults
 def test_random_damage_is_refused_or_harmless() -> None:
-    """What is accepted must give text in time linear in it, whatever the units say."""
+    """An accepted map must normalize in linear time, for any units."""
     rng = random.Random(3)
     whole = compiled(
         {key: "xyz"[: i % 4] for i, key in enumerate(["a", "ab", "abc", "é", "日本", "日", " "])}

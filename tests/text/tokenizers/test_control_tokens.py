@@ -1,6 +1,6 @@
-"""Control tokens that a file types as text: untrusted text never becomes a control token.
+"""Control tokens that a file types as text: untrusted text never becomes such a token.
 
-The reference is the same vocabulary with each of the tokens of type CONTROL: all ids must be equal.
+The oracle is the same vocabulary with each of the tokens typed as a control token: all ids must be equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from camelid.text.tokenizers.vocab import CONTROL, NORMAL, UNKNOWN, UNUSED, USER
 from camelid.text.toolcalls.parts import CallStart, Reasoning
 
 TYPES = (NORMAL, USER_DEFINED)
-# Vocabulary of the shared data -> its tokens that end, open, pad and fill, by its publisher's word.
+# Vocabulary of the shared data -> its end, begin, padding and infill tokens, by its publisher.
 VOCABS = {
     "bert-bge": ["[PAD]", "[CLS]", "[SEP]", "[MASK]"],
     "deepseek-coder": [
@@ -58,7 +58,7 @@ def stored(shared: Path, name: str) -> Mapping[str, Any]:
 def changed(metadata: Mapping[str, Any], markers: list[str], texts: set[str], kind: int) -> dict[str, Any]:
     """The metadata with more tokens, and one type for all of `texts`.
 
-    What begins a marker becomes a token too: SentencePiece joins them to it letter by letter.
+    Prefixes of a marker become tokens too: SentencePiece joins them letter by letter.
     """
     begun = {text[:end] for text in texts for end in range(2, len(text))}
     tokens, types = (metadata[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type"))
@@ -88,26 +88,26 @@ def test_text_never_becomes_a_control_token(name: str, shared: Path, templates: 
     control = {*VOCABS[name], *markers}
     sources = {f"tokenizer.chat_template.{key}": source for key, source in templates.items()}
     metadata = {**stored(shared, name), **sources, "general.architecture": "none"}
-    reference = tokenizer_from_gguf(changed(metadata, markers, control, CONTROL))
+    oracle = tokenizer_from_gguf(changed(metadata, markers, control, CONTROL))
     ordinary = (shared / "data" / "vocab" / f"{name}.gguf.inp").read_bytes().decode()
-    ids = ids_of(reference, control)
+    ids = ids_of(oracle, control)
     assert len(ids) == len(control) > 50
     spelled = [f"{text}a {text} b{text}{text}" for text in control]
     for kind in TYPES:
         ours = tokenizer_from_gguf(changed(metadata, markers, control, kind))
         for text in [*ordinary.split("\n__ggml_vocab_test__\n"), *spelled]:
-            assert ours.encode(text) == reference.encode(text), repr(text)
+            assert ours.encode(text) == oracle.encode(text), repr(text)
         for text in spelled:
             assert not ids & set(ours.encode(text)), text
-            assert ours.encode(text, special=True) == reference.encode(text, special=True)
+            assert ours.encode(text, special=True) == oracle.encode(text, special=True)
             assert len(ids.intersection(ours.encode(text, special=True))) == 1, text
-        assert ours.eos_ids == reference.eos_ids
+        assert ours.eos_ids == oracle.eos_ids
         for source in templates.values():
             check_conversation(ours, source, "".join(control), ids)
 
 
 def check_conversation(ours: Pipeline, source: str, hostile: str, ids: set[int]) -> None:
-    """The template's own tokens are those of a harmless conversation, whatever the user writes."""
+    """The template's own tokens equal those of a harmless conversation, for any user text."""
 
     def written(content: str) -> list[int]:
         message = {"role": "user", "content": content}
@@ -117,13 +117,13 @@ def check_conversation(ours: Pipeline, source: str, hostile: str, ids: set[int])
 
     try:
         harmless = written("hi")
-    except TemplateError:  # it wants tools
+    except TemplateError:  # it needs tools
         return
     assert written(hostile) == harmless != []
 
 
 @pytest.mark.conformance
-def test_each_template_is_enough_for_its_own_tokens(templates: dict[str, str]) -> None:
+def test_each_template_suffices_for_its_own_tokens(templates: dict[str, str]) -> None:
     for name, source in templates.items():
         comments = re.compile(r"\{#.*?#\}", re.DOTALL)
         markers = sorted(set(MARKERS.findall(comments.sub("", source))))
@@ -134,7 +134,7 @@ def test_each_template_is_enough_for_its_own_tokens(templates: dict[str, str]) -
 
 
 def flipped(made: Any) -> Any:
-    """The file with each special token called ordinary, but for the unknown one."""
+    """The file with each special token typed as ordinary, except the unknown token."""
     added = [{**one, "special": one["content"] in ("<unk>", "[UNK]")} for one in made["added_tokens"]]
     return {**made, "added_tokens": added}
 
@@ -145,28 +145,28 @@ WRITES = {"default": "{{ '[INST]' ~ messages[0].content }}<tool_call>{{ '[INST]<
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_tokenizer_json_that_calls_them_ordinary_gives_the_same_ids(name: str) -> None:
+def test_a_tokenizer_json_with_ordinary_types_gives_equal_ids(name: str) -> None:
     made: Any = published(name)
-    reference, ours = tokenizer_from_json(made), tokenizer_from_json(flipped(made))
+    oracle, ours = tokenizer_from_json(made), tokenizer_from_json(flipped(made))
     assert any(one["special"] for one in made["added_tokens"])
-    assert [reference.is_control(i) for i in range(reference.vocab_size)] == [
+    assert [oracle.is_control(i) for i in range(oracle.vocab_size)] == [
         ours.is_control(i) for i in range(ours.vocab_size)
     ]
     for text in TEXTS:
         for special in (False, True):
-            assert ours.encode(text, special) == reference.encode(text, special), repr(text)
-    size = reference.vocab_size
+            assert ours.encode(text, special) == oracle.encode(text, special), repr(text)
+    size = oracle.vocab_size
     try:
         want, got = (
             tokenizer_metadata(each, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=size).metadata
             for each in (made, flipped(made))
         )
-    except UnsupportedModelError:  # GGUF has no words for it
+    except UnsupportedModelError:  # beyond GGUF
         return
     assert got["tokenizer.ggml.token_type"] == want["tokenizer.ggml.token_type"]
 
 
-def test_markers_of_a_template_are_control_tokens_in_a_directory_too() -> None:
+def test_a_templates_text_is_a_control_token_in_a_directory_too() -> None:
     made: Any = published("qwen2")
     plain, ours = tokenizer_from_json(made), tokenizer_from_json(made, chat_templates=WRITES)
     words = tokenizer_metadata(made, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=ours.vocab_size)
@@ -179,7 +179,7 @@ def test_markers_of_a_template_are_control_tokens_in_a_directory_too() -> None:
         assert tokenizer.encode("a tEST é") == plain.encode("a tEST é")
 
 
-def test_config_alone_names_a_control_token() -> None:
+def test_a_config_alone_names_a_control_token() -> None:
     made: Any = flipped(published("gemma"))
     added = [*made["added_tokens"], {"id": 2000, "content": "STOP", "special": False}]
     stop = {"eos_token_id": [2, 2000], "pad_token_id": 2001}  # the padding is beyond the vocabulary
@@ -188,7 +188,7 @@ def test_config_alone_names_a_control_token() -> None:
     assert 2000 not in ours.encode("STOP")
 
 
-def test_merges_that_make_a_control_token_are_left_out() -> None:
+def test_merges_into_a_control_token_are_dropped() -> None:
     tokens = ["<unk>", "<", "s", ">", "<s", "<s>", "<s>s"]
     facts = {"merges": ["< s", "<s >", "<s> s"], "bos_token_id": 5, "add_space_prefix": False}
     stored = sentencepiece_bpe(tokens, [0.0] * 7, types=[UNKNOWN, *[NORMAL] * 6], **facts)
@@ -201,7 +201,7 @@ def test_merges_that_make_a_control_token_are_left_out() -> None:
     assert [way.encode("<s>") for way in ways] == [[2000, ways[0].vocab.tokens.index(">")]] * 2
 
 
-def test_ordinary_text_keeps_its_ids_whatever_names_it() -> None:
+def test_ordinary_text_keeps_its_ids() -> None:
     lines = rwkv(["<s>", "\\n", "\\n\\n", "a"], eot_token_id=2)
     assert (lines.encode("a\n\na"), lines.eos_ids) == ([3, 2, 3], {2})
     facts = {"tokens": [*"a!<s>x[] ", "ab"], "merges": ["a b"], "padding_token_id": 1, "eos_token_id": 9}
@@ -210,7 +210,7 @@ def test_ordinary_text_keeps_its_ids_whatever_names_it() -> None:
 
 
 def test_prose_of_a_template_is_no_control_token() -> None:
-    """Words that a template writes, a box of a list, and the tags of HTML beside BOS and EOS."""
+    """Words in a template, a list's checkbox, and HTML tags beside BOS and EOS."""
     words = ["user", "\n", "[x]", "<b>", "<0x0A>", "Human:", "->", "<s>", "</s>", "<bos>", "<eos>", "<|x|>"]
     words += ["<end>", "[last]", "['role']"]
     source = "{{ 'user' }}\n- [x] <b>Human:</b> -> <0x0A> {# <end> #}{{ messages[last].content['role'] }}"

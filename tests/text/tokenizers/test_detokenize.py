@@ -1,4 +1,6 @@
-"""Streaming: joined text equals decoding at once, and no stop string shows, however the text is cut."""
+"""Streaming: joined text equals one-shot decoding, and no stop string is emitted, for any split of
+the text.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def sentencepiece_like(**facts: object) -> Pipeline:
     return sentencepiece_bpe(tokens, [0.0] * len(tokens), types=types, **facts)
 
 
-# One of every kind; a kind that is added belongs here.
+# One tokenizer of every kind; add new kinds here.
 TOKENIZERS = {
     "byte-level": byte_level(
         [*ALPHABET, "Ã©", "æ¼", "Ġa", "Ġ", "<|x|>", " "], types=[*[1] * 260, CONTROL, USER_DEFINED]
@@ -46,7 +48,7 @@ TOKENIZERS = {
 
 
 def some_ids(tokenizer: Pipeline, rng: random.Random) -> list[int]:
-    """Ids of text, any ids, and bytes of characters one by one, mixed."""
+    """Ids of text, random ids, and bytes of characters one by one, mixed."""
     tokens = tokenizer.vocab.tokens
     pieces = {tokenizer.token_bytes(i): i for i in reversed(range(len(tokens)))}
     spelled = [pieces[bytes((byte,))] for byte in "".join(rng.choices(TEXT, k=2)).encode()]
@@ -68,7 +70,7 @@ def streamed(
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_streams_of_every_kind_are_the_text_decoded_at_once(name: str) -> None:
+def test_streams_of_every_kind_equal_one_shot_decoding(name: str) -> None:
     tokenizer, rng = TOKENIZERS[name], random.Random(83)
     for _ in range(1500):
         token_ids = some_ids(tokenizer, rng)
@@ -86,8 +88,8 @@ def test_streams_of_every_kind_are_the_text_decoded_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_an_answer_goes_on_where_the_prompt_ended(name: str) -> None:
-    """No space is lost or doubled there."""
+def test_an_answer_continues_at_the_prompts_end(name: str) -> None:
+    """No space is lost or doubled between prompt and answer."""
     tokenizer, rng = TOKENIZERS[name], random.Random(89)
     for _ in range(500):
         prompt = tokenizer.encode("a" + "".join(rng.choices(" aé漢😀", k=3)))
@@ -112,7 +114,7 @@ def test_stop_strings_across_tokens_and_within_characters(name: str) -> None:
     assert n_stopped > 200
 
 
-# The Unicode Standard, tables 3-8 to 3-11: one U+FFFD for each longest beginning of a character.
+# The Unicode Standard, tables 3-8 to 3-11: one U+FFFD for each longest prefix of a character.
 REPLACED = {
     b"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82A": "\ufffd" * 8 + "A",
     b"\xed\xa0\x80\xed\xbf\xbf\xed\xafA": "\ufffd" * 8 + "A",
@@ -126,7 +128,7 @@ def test_broken_characters_are_replaced_as_unicode_recommends(data: bytes) -> No
     assert BYTES.decode(data) == streamed(BYTES, data) == REPLACED[data]
 
 
-def test_pythons_decoder_gives_the_same_under_every_split() -> None:
+def test_pythons_decoder_agrees_for_every_split() -> None:
     edges = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xF5]
     rng = random.Random(101)
     cases = [*map(bytes, product(edges, repeat=3)), *(bytes(rng.choices(edges, k=9)) for _ in range(2000))]
@@ -141,7 +143,7 @@ def test_pythons_decoder_gives_the_same_under_every_split() -> None:
 
 
 def byte_strings(n: int) -> list[bytes]:
-    """Valid UTF-8, valid with bytes lost or changed, and bytes that often begin or continue a character."""
+    """Valid UTF-8, valid with bytes lost or changed, and bytes that often start or continue a character."""
     rng = random.Random(23)
     found: list[bytes] = []
     for i in range(n):
@@ -157,7 +159,7 @@ def byte_strings(n: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_the_stream_joined_is_the_text_decoded_at_once(special: bool) -> None:
+def test_the_joined_stream_equals_one_shot_decoding(special: bool) -> None:
     rng = random.Random(29)
     for data in byte_strings(6000):
         token_ids = list(data)
@@ -167,7 +169,7 @@ def test_the_stream_joined_is_the_text_decoded_at_once(special: bool) -> None:
         assert "".join(parts) == BYTES.decode(token_ids, special=special)
 
 
-def test_only_whole_characters_are_shown_and_at_most_three_bytes_held() -> None:
+def test_only_whole_characters_are_emitted_and_at_most_three_bytes_held() -> None:
     for data in byte_strings(2000):
         stream, shown = StreamDecoder(BYTES), b""
         if b"\xef\xbf\xbd" in data or "\ufffd" in data.decode("utf-8", "replace"):
@@ -179,7 +181,9 @@ def test_only_whole_characters_are_shown_and_at_most_three_bytes_held() -> None:
 
 
 def reference_stop(text: str, stops: list[str]) -> tuple[str, bool]:
-    """What must show: cut where the first stop to end begins; of those that end there, the longest."""
+    """The expected output: cut at the start of the stop string that ends first; of those that end there, the
+    longest.
+    """
     for end in range(1, len(text) + 1):
         lengths = [len(stop) for stop in stops if text[:end].endswith(stop)]
         if lengths:
@@ -187,7 +191,7 @@ def reference_stop(text: str, stops: list[str]) -> tuple[str, bool]:
     return text, False
 
 
-def test_no_stop_string_shows_however_the_text_is_cut() -> None:
+def test_no_stop_string_is_emitted_for_any_split() -> None:
     rng = random.Random(31)
     stopped_across_borders = 0
     for _ in range(8000):
@@ -204,7 +208,7 @@ def test_no_stop_string_shows_however_the_text_is_cut() -> None:
     assert stopped_across_borders > 1000
 
 
-def test_only_what_may_begin_a_stop_string_is_held() -> None:
+def test_only_a_possible_stop_string_prefix_is_held() -> None:
     matcher = StopMatcher(["\n\nUser:", "###"])
     assert matcher.push("Hi.") == ("Hi.", False)
     assert matcher.push(" So\n") == (" So", False)
@@ -213,7 +217,7 @@ def test_only_what_may_begin_a_stop_string_is_held() -> None:
     assert matcher.push("##tail") == ("", True)
     assert matcher.push("more") == ("", True)
     assert matcher.finish() == ""
-    # After aabaaa comes b, not c: what is left is aab, not nothing.
+    # After aabaaa comes b, not c: the remaining partial match is aab, not empty.
     assert StopMatcher(["aabaaac"]).push("aabaaabaaac") == ("aaba", True)
     ended = StopMatcher(["abc"])
     assert (ended.push("xab"), ended.finish()) == (("x", False), "ab")

@@ -1,4 +1,4 @@
-"""The tokenizers package as the fast path: the same ids as our own words and merges, for every way to cut."""
+"""The tokenizers package as the fast path: ids equal to our own words and merges, for every splitter."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def made(name: str) -> Pipeline:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", share_of(BYTE_LEVEL, 14))
-def test_both_ways_give_the_same_ids(name: str) -> None:
+def test_both_paths_give_equal_ids(name: str) -> None:
     slow = made(name)
-    assert slow.fast, "the tokenizers package is installed"
+    assert slow.fast, "the tokenizers package is missing"
     for text in TEXTS:
         ids = [token_id for word in slow._split(text) for token_id in slow._encode_word(word)]
         assert ids == slow.fast(text), ascii(text)
@@ -38,7 +38,7 @@ def test_both_ways_give_the_same_ids(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["afmoe", "deepseek-llm", "superbpe", "tiny_aya"])
 def test_a_long_run_takes_linear_time(name: str) -> None:
-    """The package's own regex engine takes minutes to hours for these."""
+    """The package's regex engine takes minutes to hours for these."""
     fast = made(name).fast
     assert fast
     start = time.process_time()
@@ -48,7 +48,7 @@ def test_a_long_run_takes_linear_time(name: str) -> None:
 
 
 def test_tokens_with_spaces_merge_as_listed() -> None:
-    """Named tokens are spelled in characters, and may so begin with the space that parts a merge."""
+    """Named tokens are spelled in characters, and may begin with the space that separates a merge's parts."""
     tokens, merges = [*ALPHABET, " b", "a b"], ["a  b"]
     tokenizer = byte_level(tokens, merges, types=[1] * 256 + [4, 4])
     assert tokenizer.fast
@@ -56,8 +56,8 @@ def test_tokens_with_spaces_merge_as_listed() -> None:
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_a_long_text_takes_the_fast_way_to_the_same_ids(special: bool) -> None:
-    """Named tokens are cut out before, so that neither way sees them."""
+def test_a_long_text_takes_the_fast_path_to_equal_ids(special: bool) -> None:
+    """Named tokens are split off before, so that neither path receives them."""
     text = " ".join(TEXTS) * 3
     calls: list[str] = []
     tokenizer, slow = made("llama-bpe"), made("llama-bpe")
@@ -72,6 +72,6 @@ def test_a_long_text_takes_the_fast_way_to_the_same_ids(special: bool) -> None:
     assert all(len(part) >= FAST_CHARS for part in calls)
 
 
-def test_a_vocabulary_without_a_byte_has_no_fast_way() -> None:
-    """The package would drop the byte and say nothing."""
+def test_a_vocabulary_without_a_byte_has_no_fast_path() -> None:
+    """The package would drop the byte without an error."""
     assert byte_level(["a", "b"]).fast is None

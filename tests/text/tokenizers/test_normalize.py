@@ -1,6 +1,6 @@
-"""Normalizers against `tokenizers`: code points that one changes, random texts of every kind, hostile runs.
+"""Normalizers against `tokenizers`: code points with a mapping, random texts of every kind, hostile runs.
 
-Ordinary runs hold some blocks of code points, exhaustive runs the others.
+Ordinary runs test some blocks of code points, exhaustive runs the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BERT = {
     "BertNormalizer, clean alone": {"lowercase": False, "handle_chinese_chars": False},
 }
 BLOCK = 0x1000  # code points
-CHANGED = (*range(0, 0x20000, BLOCK), 0x2F000)  # no other block holds mappings or marks
+CHANGED = (*range(0, 0x20000, BLOCK), 0x2F000)  # all other blocks lack mappings and marks
 # Most scripts, ideographs, both ends of Hangul, compatibility forms, letters of mathematics and music.
 SOME = (0, 0x1000, 0x2000, 0x3000, 0x9000, 0xA000, 0xD000, 0xF000, 0x1D000, 0x2F000)
 BLOCKS = {
@@ -68,14 +68,14 @@ def code_points(blocks: str) -> dict[str, str]:
 @pytest.mark.conformance
 @pytest.mark.parametrize("blocks", share_of(BLOCKS))
 @pytest.mark.parametrize("name", CASES)
-def test_code_points_become_what_the_oracle_makes_of_them(name: str, blocks: str) -> None:
+def test_code_points_normalize_like_the_oracles(name: str, blocks: str) -> None:
     for what, text in code_points(blocks).items():
         assert CASES[name].ours(text) == CASES[name].oracle.normalize_str(text), what
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", CASES)
-def test_random_texts_become_what_the_oracle_makes_of_them(name: str) -> None:
+def test_random_texts_normalize_like_the_oracles(name: str) -> None:
     for text in random_texts(1000, seed=11):
         assert CASES[name].ours(text) == CASES[name].oracle.normalize_str(text), ascii(text)
 

@@ -1,4 +1,4 @@
-"""Splitters against `tokenizers`, which is given the regexes as the models publish them."""
+"""Splitters against `tokenizers` with the published regexes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ UNITS = (
     "a", "A", " ", "1", "\n", "'", "\u0301", "漢", "ʰ", "😀", " \n", "a1", "'s", "\r ", "aA", "\u0301A", "Aʰ",
 )  # fmt: skip
 AROUND = (("", ""), ("x", "x"), ("x", "!"), ("", "5"), ("\n", "\nx"), ("²", " "))
-# Where groups of three digits, of 510 digits and of 512 spaces begin and end.
+# Limits of groups of three digits, of 510 digits and of 512 spaces.
 LENGTHS = (*range(1, 9), *range(255, 259), *range(509, 515), *range(1019, 1026), 1533)
 
-# The families for which llama.cpp (src/llama-vocab.cpp) sets a fact, whatever the file says.
+# Families for which llama.cpp (src/llama-vocab.cpp) sets a fact, overriding the file.
 LLAMA_3 = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
 FACTS = {
     "add_bos": f"{LLAMA_3} tekken chameleon gemma4 granite-embed-multi-311m",
@@ -48,14 +48,15 @@ def batches(code_points: list[int], between: str) -> Iterator[str]:
 
 
 def is_in_every_run(c: int) -> bool:
-    """In order, all code points show where classes begin and end; a part is enough to show which they are."""
+    """In order, all code points show the limits of classes; a sample identifies the classes."""
     return c < 0x3400 or 0xE0000 <= c < 0xE0200 or c % (16 if c < 0x20000 else 128) == 0
 
 
 @cache
 def code_points() -> list[str]:
-    """A part of them in order, where a wrong class breaks a run; between letters; shuffled; and alone. The
-    ends of ASCII and of the BMP are without what comes after them, too."""
+    """A sample in order, where a wrong class breaks a run; between letters; shuffled; and alone. The last
+    code points of ASCII and of the BMP also occur without their successors.
+    """
     varied = [*filter(is_in_every_run, CODE_POINTS)]
     shuffled = random.Random(7).sample(varied, BATCH)
     ends = [
@@ -67,8 +68,8 @@ def code_points() -> list[str]:
     return [*texts, *map(chr, shuffled[:1000])]
 
 
-def test_no_group_is_repeated_possessively() -> None:
-    """Python before 3.11.5 matches that wrong, and whoever runs the tests may have a later one."""
+def test_no_regex_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 matches it wrong, and the test machine may run a later version."""
     assert not [linear for _, linear in REWRITTEN if re.search(r"\)(?:[+*?]|\{[\d,]+\})\+", linear)]
 
 
@@ -81,14 +82,14 @@ def test_every_row_has_an_oracle() -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("n_texts", share_of([500, 1500]))
 @pytest.mark.parametrize("name", ORACLES)
-def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str, n_texts: int) -> None:
+def test_random_texts_are_split_like_the_oracles(name: str, n_texts: int) -> None:
     for text in random_texts(n_texts, seed=1):
         assert splitter(name).split(text) == oracle(name, text), ascii(text)
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", ORACLES)
-def test_code_points_are_cut_as_the_oracle_cuts_them(name: str) -> None:
+def test_code_points_are_split_like_the_oracles(name: str) -> None:
     for text in code_points():
         assert splitter(name).split(text) == oracle(name, text), ascii(text[:40])
 
@@ -96,7 +97,7 @@ def test_code_points_are_cut_as_the_oracle_cuts_them(name: str) -> None:
 @pytest.mark.conformance
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ORACLES)
-def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
+def test_every_code_point_is_split_like_the_oracles(name: str) -> None:
     for text in chain(batches(CODE_POINTS, ""), batches(CODE_POINTS, "a")):
         assert splitter(name).split(text) == oracle(name, text), ascii(text[:40])
 
@@ -104,15 +105,15 @@ def test_every_code_point_is_cut_as_the_oracle_cuts_it(name: str) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("unit", share_of([" ", "A", "1", "\n", "\u0301"], 2))
-def test_runs_of_every_length_are_cut_as_the_oracle_cuts_them(name: str, unit: str) -> None:
+def test_runs_of_every_length_are_split_like_the_oracles(name: str, unit: str) -> None:
     for length, (before, after) in product(LENGTHS, AROUND):
         text = before + unit * length + after
         assert splitter(name).split(text) == oracle(name, text), ascii(text)
 
 
 @pytest.mark.parametrize("pattern", FUNCTIONS)
-def test_functions_find_the_matches_of_the_regex_that_they_stand_for(pattern: str) -> None:
-    # The regexes themselves take quadratic time, so runs of up to 514 must do.
+def test_functions_match_like_their_regexes(pattern: str) -> None:
+    # The regexes take quadratic time, so runs of up to 514 must suffice.
     for unit, length, (before, after) in product("1 \n", [n for n in LENGTHS if n < 515], AROUND):
         text = before + unit * length + after
         found = [match.span() for match in regex.finditer(pattern, text)]
@@ -133,7 +134,7 @@ def test_a_long_run_takes_linear_time(name: str, unit: str) -> None:
 @pytest.mark.parametrize("name", ["gpt-4o", "exaone-moe", "laguna"])
 @pytest.mark.parametrize("text", ["a", "word ", "Word", "漢"])
 def test_a_long_line_takes_little_memory(name: str, text: str) -> None:
-    """Beside its pieces: an atomic group keeps something of each round until it ends."""
+    """Besides its pieces: an atomic group keeps some memory per iteration until it ends."""
     line = "\n" + text * (1_000_000 // len(text))
     row = splitter(name)
     row.split(line[:100])
@@ -144,7 +145,7 @@ def test_a_long_line_takes_little_memory(name: str, text: str) -> None:
     assert "".join(pieces) == line and peak - held < 24e6
 
 
-def test_a_prompt_of_two_thousand_tokens_is_cut_within_100_ms() -> None:
+def test_a_prompt_of_two_thousand_tokens_is_split_within_100_ms() -> None:
     text = "The quick brown fox, aged 12, doesn't jump over lazy dogs.\n" * 134
     row = splitter("qwen2")
     assert len(row.split(text)) > 2000
@@ -163,5 +164,5 @@ def test_an_unknown_row_is_refused_by_name() -> None:
         splitter("klingon")
 
 
-def test_no_text_is_no_word() -> None:
+def test_empty_text_has_no_words() -> None:
     assert splitter("gpt-2").split("") == []

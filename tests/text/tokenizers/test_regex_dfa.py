@@ -1,4 +1,4 @@
-"""Unknown regexes: the matches that `tokenizers` finds with Oniguruma, in linear time, or a refusal."""
+"""Unknown regexes: Oniguruma's matches in `tokenizers`, in linear time, or a refusal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import Split
 from camelid.errors import UnsupportedModelError
 from camelid.text.tokenizers.regex_dfa import automaton
 
-# As models publish them, and what their parts might become.
+# Published regexes, and plausible variants of their parts.
 REGEXES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -32,7 +32,7 @@ REGEXES = (
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("regex", REGEXES)
-def test_matches_are_those_of_oniguruma(regex: str) -> None:
+def test_matches_equal_onigurumas(regex: str) -> None:
     judge = Split(Regex(regex), "removed", invert=True)  # keeps the matches
     for text in [*random_texts(400, seed=19), "aab abcd aaab", "sT K ſtſ", "'LL it'ſ"]:
         wanted = words_of(judge, text)
@@ -56,7 +56,7 @@ REFUSED = {
 
 @pytest.mark.faults
 @pytest.mark.parametrize("regex", REFUSED, ids=lambda regex: regex[:20])
-def test_what_cannot_run_or_not_fast_is_refused_by_name(regex: str) -> None:
+def test_unsupported_or_slow_regexes_are_refused_by_name(regex: str) -> None:
     start = time.process_time()
     with pytest.raises(UnsupportedModelError, match=REFUSED[regex]) as caught:
         automaton(regex)

@@ -1,4 +1,4 @@
-"""RWKV's tokenizer against greedy longest match written out, on vocabularies made here."""
+"""RWKV's tokenizer against an explicit greedy longest match, on vocabularies made here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TEXTS = random_texts(800, seed=61)
 
 
 def escaped(token: bytes) -> str:
-    """As files have it: Python's own spelling of bytes."""
+    """A token in a file's spelling: Python's literal of bytes."""
     return repr(token)[2:-1]
 
 
 @cache
 def words() -> list[bytes]:
-    """All bytes, and pieces of texts: borders anywhere, also within characters."""
+    """All bytes, and pieces of texts with boundaries anywhere, also within characters."""
     rng = random.Random(67)
     found = {bytes((byte,)) for byte in range(256)} | {
         b" " * 64,
@@ -49,7 +49,7 @@ def ours() -> Pipeline:
 
 
 def reference(data: bytes) -> list[int]:
-    """At every place the longest token, found by trying all lengths, as BlinkDL/RWKV-LM describes it."""
+    """The longest token at every position, found by trying all lengths, by BlinkDL/RWKV-LM's definition."""
     ids = {word: token_id for token_id, word in enumerate(words(), 1)}
     token_ids: list[int] = []
     while data:
@@ -60,7 +60,7 @@ def reference(data: bytes) -> list[int]:
 
 
 @pytest.mark.conformance
-def test_ids_are_those_of_the_longest_tokens() -> None:
+def test_ids_equal_the_longest_tokens() -> None:
     used: set[int] = set()
     for text in [*TEXTS, "a" * 99, "a" * 100 + "b", "a" * 117 + "b", "\\x41'\""]:
         token_ids = ours().encode(text)
@@ -70,14 +70,14 @@ def test_ids_are_those_of_the_longest_tokens() -> None:
     assert len(used) > 2000
 
 
-def test_pieces_are_the_bytes_that_files_spell() -> None:
+def test_pieces_equal_the_files_bytes() -> None:
     for token_id, word in enumerate(words(), 1):
         assert ours().token_bytes(token_id) == word
 
 
 @pytest.mark.conformance
 def test_random_vocabularies_of_few_letters() -> None:
-    """Long common beginnings, where a search for a long token must fall back on a short one."""
+    """Long common prefixes: a search for a long token must fall back to a short one."""
     rng = random.Random(73)
     for _ in range(300):
         tokens = {"a", "b"} | {
@@ -96,7 +96,7 @@ def starts(pieces: list[str]) -> list[int]:
     return [sum(map(len, pieces[:i])) for i in range(len(pieces))]
 
 
-def test_control_and_unused_tokens_never_come_from_text() -> None:
+def test_control_and_unused_tokens_never_match_text() -> None:
     tokens = ["<s>", "<", "s", ">", "[PAD0]", "[", "PAD0]", "t"]
     tokenizer = rwkv(tokens, [CONTROL, NORMAL, NORMAL, NORMAL, UNUSED, NORMAL, NORMAL, USER_DEFINED])
     assert tokenizer.encode("<s>[PAD0]t") == [1, 2, 3, 5, 6, 7]
@@ -105,7 +105,7 @@ def test_control_and_unused_tokens_never_come_from_text() -> None:
 
 
 def test_bytes_without_a_token_are_unknown_or_an_error() -> None:
-    """Also where only longer tokens begin with them."""
+    """Also if only longer tokens begin with them."""
     tokens = ["<unk>", "a", "bcd", "bc\\xc3"]
     assert rwkv(tokens, [CONTROL, *[NORMAL] * 3], unknown_token_id=0).encode("abcdbca") == [1, 2, 0, 0, 1]
     with pytest.raises(RequestError, match="no token for byte 0x62, nor for unknown bytes"):
@@ -129,7 +129,7 @@ def test_spellings_that_stand_for_nothing_are_refused(spelled: str) -> None:
         rwkv(["a", spelled])
 
 
-def test_tokens_of_any_length_are_not_looked_for() -> None:
+def test_the_search_is_bounded_by_the_longest_token() -> None:
     with pytest.raises(UnsupportedModelError, match=r"a token of 1000000 bytes, .* at most 1024"):
         rwkv(["a", "a" * 999_999 + "b"])
 

@@ -41,7 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @cache
 def trained(name: str) -> bytes:
-    """A small model of that name, as `sentencepiece` stores it."""
+    """A small trained model, as stored by `sentencepiece`."""
     corpus = [Path(__file__).read_text("utf-8").replace("\n", " \n "), *random_texts(1000, seed=43)]
     corpus += ["over  the   lazy    dog and the end of the"] * 40
     written = io.BytesIO()
@@ -67,7 +67,7 @@ def kind_of(model: Any, token_id: int, named: Sequence[str]) -> int:
 
 
 def metadata(model: Any, options: dict[str, Any]) -> dict[str, object]:
-    """The oracle's vocabulary as converters write it."""
+    """The oracle's vocabulary in converters' metadata."""
     ids, named = range(model.get_piece_size()), options.get("user_defined_symbols", [])
     facts: dict[str, object] = {
         "model": "llama",
@@ -95,8 +95,8 @@ def test_ids_and_text_equal_sentencepieces(name: str) -> None:
 
 
 @pytest.mark.conformance
-def test_only_normalization_is_left_out() -> None:
-    """As in llama.cpp. With it in front the ids are sentencepiece's."""
+def test_only_normalization_is_omitted() -> None:
+    """As in llama.cpp. With normalization applied first, the ids equal sentencepiece's."""
     normalizer = sentencepiece.SentencePieceNormalizer(
         rule_name="nmt_nfkc", add_dummy_prefix=False, remove_extra_whitespaces=False
     )
@@ -106,7 +106,7 @@ def test_only_normalization_is_left_out() -> None:
 
 
 @pytest.mark.conformance
-def test_the_texts_engage_every_kind_of_token() -> None:
+def test_the_texts_use_every_kind_of_token() -> None:
     for name, kinds in (("named tokens", {NORMAL, USER_DEFINED, BYTE}), ("no bytes", {NORMAL, UNKNOWN})):
         used = {token_id for text in TEXTS for token_id in ours(name).encode(text)}
         assert {ours(name).vocab.types[i] for i in used} == kinds
@@ -122,7 +122,7 @@ def used_ids(name: str) -> set[int]:
 
 
 def with_unused(proto: bytes, unused: set[int]) -> bytes:
-    """A stored model opens with its pieces: 0x0A, length, message. 0x18 0x05 is a piece's type, unused."""
+    """A stored model starts with its pieces: 0x0A, length, message. 0x18 0x05 is a piece's type, unused."""
     changed, at = b"", 0
     for token_id in itertools.count():
         tag, size = proto[at : at + 2]
@@ -134,7 +134,7 @@ def with_unused(proto: bytes, unused: set[int]) -> bytes:
 
 
 @pytest.mark.conformance
-def test_unused_tokens_are_taken_apart_as_in_the_oracle() -> None:
+def test_unused_tokens_are_split_like_the_oracles() -> None:
     unused = set(random.Random(47).sample(range(300, 1700), 700))
     model = sentencepiece.SentencePieceProcessor(model_proto=with_unused(trained("llama"), unused))
     tokenizer = tokenizer_from_gguf(metadata(model, MODELS["llama"]))
@@ -145,8 +145,8 @@ def test_unused_tokens_are_taken_apart_as_in_the_oracle() -> None:
         assert UNUSED not in {tokenizer.vocab.types[i] for i in token_ids}
 
 
-def test_words_cut_or_not_ids_are_the_same() -> None:
-    """An unrelated token that reaches over a space makes the pipeline keep texts whole."""
+def test_splitting_into_words_does_not_change_ids() -> None:
+    """An unrelated token that spans a space makes the pipeline keep texts whole."""
     facts = metadata(oracle("runs of spaces"), MODELS["runs of spaces"])
     tokens, scores, types = (facts[f"tokenizer.ggml.{key}"] for key in ("tokens", "scores", "token_type"))
     assert isinstance(tokens, list) and isinstance(scores, list) and isinstance(types, list)
@@ -159,7 +159,7 @@ def test_words_cut_or_not_ids_are_the_same() -> None:
 
 @cache
 def listed() -> Tokenizer:
-    """Merges that scores do not tell: trained with Metaspace, byte tokens and merges out of order added."""
+    """Merges that scores do not imply: trained with Metaspace, byte tokens and merges out of order added."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace("▁", "always", split=False)
     trainer = trainers.BpeTrainer(vocab_size=900, show_progress=False)
@@ -194,8 +194,8 @@ def listed_ours() -> Pipeline:
 
 
 @pytest.mark.conformance
-def test_listed_merges_named_tokens_and_bytes_equal_tokenizers() -> None:
-    """A space goes before every stretch of text, also behind a named token."""
+def test_listed_merges_named_tokens_and_bytes_equal_those_of_tokenizers() -> None:
+    """A space precedes every stretch of text, also after a named token."""
     types: set[int] = set()
     for text in [*TEXTS, "<tool> a", "a<tool>b</s>c  d", "<s>"]:
         want = listed().encode(text, add_special_tokens=False).ids
@@ -224,7 +224,7 @@ BASE_TYPES = [UNKNOWN, CONTROL, CONTROL, *[NORMAL] * 5, BYTE, BYTE]
 SCORES = [0.0, 0.0, 0.0, -9.0, -8.0, -7.0, -1.0, -2.0, 0.0, 0.0]
 
 
-def test_defaults_and_what_the_file_says_instead() -> None:
+def test_defaults_and_the_files_overrides() -> None:
     tokenizer = sentencepiece_bpe(BASE, SCORES, types=BASE_TYPES)
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.frame) == (1, 2, Frame((1,)))
     assert (tokenizer.encode("ab"), tokenizer.encode("")) == ([7], [])
@@ -236,14 +236,14 @@ def test_defaults_and_what_the_file_says_instead() -> None:
     assert (tokenizer.decode([7, 7]), bare.decode([7, 7])) == ("ab ab", " ab ab")
 
 
-def test_what_has_no_token_is_bytes_else_unknown_else_an_error() -> None:
+def test_text_without_a_token_is_bytes_else_unknown_else_an_error() -> None:
     assert sentencepiece_bpe(BASE, SCORES, types=BASE_TYPES).encode("aé漢漢a") == [3, 4, 8, 9, 0, 4]
     without = sentencepiece_bpe(BASE[1:], SCORES[1:], types=BASE_TYPES[1:], eos_token_id=1, bos_token_id=0)
     with pytest.raises(RequestError, match="no token for '漢', nor for its bytes"):
         without.encode("漢")
 
 
-def test_control_and_byte_tokens_never_come_from_text() -> None:
+def test_control_and_byte_tokens_never_match_text() -> None:
     tokens = [*BASE, "<", "s>", "0", "x", "<0x", "C3", "C3>", "<0"]
     tokenizer = sentencepiece_bpe(
         tokens, [*SCORES, *[-1.0] * 8], types=[*BASE_TYPES, *[NORMAL] * 8], add_space_prefix=False
@@ -253,8 +253,8 @@ def test_control_and_byte_tokens_never_come_from_text() -> None:
     assert tokenizer.encode("<s>", special=True) == [1]
 
 
-def test_spaces_join_to_a_named_token_however_the_file_spells_it() -> None:
-    """Converters write user-defined tokens with spaces; the space put in front meets the text's own."""
+def test_spaces_join_to_a_named_token_in_any_spelling() -> None:
+    """Converters write user-defined tokens with spaces; the prepended space meets the text's own."""
     for spelled in ("  ", "▁▁"):
         tokenizer = sentencepiece_bpe(
             [*BASE, spelled], [*SCORES, 0.0], types=[*BASE_TYPES, USER_DEFINED], merges=["▁ ▁"]
@@ -263,7 +263,7 @@ def test_spaces_join_to_a_named_token_however_the_file_spells_it() -> None:
         assert tokenizer.decode([10, 4]) == " a"
 
 
-def test_unused_tokens_over_spaces_hinder_merges_too() -> None:
+def test_unused_tokens_across_spaces_block_merges_too() -> None:
     tokens = ["<unk>", "<s>", "</s>", "▁", "a", "▁a", "a▁"]
     types = [UNKNOWN, CONTROL, CONTROL, *[NORMAL] * 3, UNUSED]
     for score, want in ((-1.0, [4, 3, 4]), (-3.0, [4, 5])):
@@ -271,7 +271,7 @@ def test_unused_tokens_over_spaces_hinder_merges_too() -> None:
         assert tokenizer.encode("a a") == want
 
 
-def test_equal_scores_join_the_leftmost_pair_and_best_scores_come_first() -> None:
+def test_the_best_score_merges_first_and_ties_go_left() -> None:
     tokens = ["a", "b", "c", "ab", "bc", "abc"]
     for scores, want in (((-1.0, -1.0), ["ab", "c"]), ((-2.0, -1.0), ["a", "bc"]), ((0.5, 1), ["a", "bc"])):
         tokenizer = sentencepiece_bpe(
@@ -317,7 +317,7 @@ def test_settings_that_would_change_ids_are_refused_by_name(key: str, value: obj
 
 
 @pytest.mark.parametrize("unit", ["a", " ", "\u0301", " the", "ab"])
-def test_long_runs_cost_little_more_than_linear_time(unit: str) -> None:
+def test_long_runs_take_almost_linear_time(unit: str) -> None:
     tokens = [
         "<unk>",
         "▁",

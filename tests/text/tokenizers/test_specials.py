@@ -1,4 +1,4 @@
-"""Named tokens: found as `tokenizers`' added vocabulary finds them, in time that no vocabulary can spoil."""
+"""Named tokens: found like the added vocabulary of `tokenizers`, in linear time for any vocabulary."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def made(rng: random.Random) -> Tokenizer:
         content = "".join(rng.choices(LETTERS, k=rng.randrange(2, 5)))
         flags = {name: rng.random() < 0.25 for name in ("lstrip", "rstrip", "single_word", "normalized")}
         found.add_tokens([AddedToken(content, special=rng.random() < 0.5, **flags)])
-    return Tokenizer.from_str(found.to_str())  # which leaves out what was added over
+    return Tokenizer.from_str(found.to_str())  # drops replaced added tokens
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("seed", range(40))
-def test_matches_are_those_of_the_added_vocabulary(seed: int) -> None:
+def test_matches_equal_the_added_vocabularys(seed: int) -> None:
     rng = random.Random(seed)
     judge = made(rng)
     ours = tokenizer_from_json(json_of(judge))
@@ -52,7 +52,7 @@ def parts(names: list[str], text: str, trusted: list[tuple[int, int]] | None = N
     return list(Specials(named).partition(text, trusted or []))
 
 
-def test_text_that_is_not_trusted_takes_no_token_from_text_that_is() -> None:
+def test_untrusted_text_takes_no_token_from_trusted_text() -> None:
     names = ["<s>", "<s>>", "x<s>", "<s"]
     assert parts(names, "<s>>", [(0, 3)]) == [0, ">"]
     assert parts(names, "x<s>", [(1, 4)]) == ["x", 0]
@@ -61,11 +61,11 @@ def test_text_that_is_not_trusted_takes_no_token_from_text_that_is() -> None:
 
 
 def padded(text: str) -> str:
-    """As Prepend does, but for names."""
+    """The text after the normalizer Prepend; a name stays unchanged."""
     return text if text == "<s>" else "____" + text
 
 
-def test_trust_is_not_carried_through_what_normalizing_mixes() -> None:
+def test_normalization_across_spans_is_untrusted() -> None:
     specials = Specials([Named("<s>", 0, is_control=True, normalized=True)], padded)
     assert list(specials.partition("ca<s>", [(1, 2)])) == ["____ca<s>"]
 
@@ -85,7 +85,7 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
 @pytest.mark.faults
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("flags", share_of([{"left": True, "right": True}, {}]), ids=["stripped", "bare"])
-def test_no_vocabulary_makes_it_slow(name: str, flags: dict[str, bool]) -> None:
+def test_matching_is_linear_for_any_vocabulary(name: str, flags: dict[str, bool]) -> None:
     names, text = HOSTILE[name]
     start = time.process_time()
     specials = Specials([Named(name, i, **flags) for i, name in enumerate(names)])
@@ -94,6 +94,6 @@ def test_no_vocabulary_makes_it_slow(name: str, flags: dict[str, bool]) -> None:
     assert time.process_time() - start < 6
 
 
-def test_a_name_out_of_all_proportion_is_refused() -> None:
+def test_an_oversized_name_is_refused() -> None:
     with pytest.raises(ModelFormatError, match="has 1025 characters"):
         Specials([Named("a" * (MAX_NAME + 1), 0)])

@@ -1,4 +1,4 @@
-"""tokenizer.json read as it stands, against the `tokenizers` package: families, hard texts, ids and back."""
+"""tokenizer.json read directly, against the `tokenizers` package: families, hard texts, ids and back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = [
     "<s>a</s>", "", "the llama " * 9, "<|STARTOFTEXT|>a", "x <|im_end|>", "<unk>a<unk>", "[CLS] a [MASK]",
 ]  # fmt: skip
 TEXTS = [*random_texts(260, seed=5), *NAMES]
-# Models whose own vocabulary makes control tokens of text that spells them; ours never does.
+# Models whose vocabulary makes control tokens of text that spells them; ours never does.
 SPELLS_CONTROLS = {"t5", "xlm-r", "mt5", "albert", "subword-bpe"}
 
 
@@ -46,7 +46,7 @@ def names_control(name: str, text: str) -> bool:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", FAMILIES)
-def test_ids_are_those_of_tokenizers(name: str) -> None:
+def test_ids_equal_those_of_tokenizers(name: str) -> None:
     for text in TEXTS:
         assert ours(name).encode(text, special=True) == wanted(name, text, special=True), repr(text)
         if name in SPELLS_CONTROLS and names_control(name, text):
@@ -55,7 +55,7 @@ def test_ids_are_those_of_tokenizers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_text_that_is_not_trusted_makes_no_control_token(name: str) -> None:
+def test_untrusted_text_makes_no_control_token(name: str) -> None:
     added = published(name)["added_tokens"]
     controls = {item["id"] for item in added if item["special"]}
     model = published(name)["model"]
@@ -66,7 +66,7 @@ def test_text_that_is_not_trusted_makes_no_control_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_texts_are_framed_as_the_post_processor_does(name: str) -> None:
+def test_texts_have_the_post_processors_special_tokens(name: str) -> None:
     family(name).encode_special_tokens = False
     for text in ("a llama", ""):
         assert framed(ours(name), ours(name).encode(text, special=True)) == family(name).encode(text).ids
@@ -74,7 +74,7 @@ def test_texts_are_framed_as_the_post_processor_does(name: str) -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", FAMILIES)
-def test_decoding_is_that_of_tokenizers(name: str) -> None:
+def test_decoding_equals_that_of_tokenizers(name: str) -> None:
     rng = random.Random(7)
     tokenizer = ours(name)
     drawn = [rng.choices(range(tokenizer.vocab_size), k=rng.randrange(9)) for _ in range(300)]
@@ -86,19 +86,19 @@ def test_decoding_is_that_of_tokenizers(name: str) -> None:
 
 
 def is_common(name: str, token_id: int) -> bool:
-    """Not one of those in which the two differ on purpose."""
+    """True if both decoders agree on the id; some differ on purpose."""
     token = str(family(name).id_to_token(token_id))
     added = {item["content"] for item in published(name)["added_tokens"]}
     return not token.startswith(("##", "<0x")) and (token.isascii() or token not in added)
 
 
 def shown(text: str, name: str) -> str:
-    """A stream cannot know that a word is the last, whose space the BPE decoder leaves out."""
+    """The streamed text: a stream cannot recognise the last word, whose space the BPE decoder omits."""
     return text.removesuffix(" ") if name == "openai-gpt" else text
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_stream_joined_is_the_text_decoded_at_once(name: str) -> None:
+def test_the_joined_stream_equals_one_shot_decoding(name: str) -> None:
     rng = random.Random(11)
     tokenizer = ours(name)
     for _ in range(200):
@@ -110,7 +110,7 @@ def test_the_stream_joined_is_the_text_decoded_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_borders_of_spans_leave_no_trace(name: str) -> None:
+def test_span_boundaries_do_not_affect_ids(name: str) -> None:
     rng = random.Random(13)
     for text in TEXTS[:80]:
         if names_control(name, text) or names_control(name, text.lower()):
@@ -121,7 +121,7 @@ def test_borders_of_spans_leave_no_trace(name: str) -> None:
         assert ours(name).encode_spans(spans) == ours(name).encode(text)
 
 
-def test_broken_bytes_are_one_replacement_a_character_not_one_a_byte() -> None:
+def test_invalid_bytes_are_one_replacement_per_character() -> None:
     tokenizer, made = ours("llama2"), family("llama2")
     ids = [made.get_vocab()[f"<0x{byte:02X}>"] for byte in "漢".encode()[:2]]
     assert tokenizer.decode(ids) == "\ufffd"
@@ -130,7 +130,7 @@ def test_broken_bytes_are_one_replacement_a_character_not_one_a_byte() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("fuse", [False, True])
-def test_unknown_characters_beside_bytes_stand_where_tokenizers_puts_them(fuse: bool) -> None:
+def test_unknown_characters_beside_bytes_are_placed_like_tokenizers(fuse: bool) -> None:
     vocab = {"a": 0, "<unk>": 1, "<0xC3>": 2, "<0xA9>": 3}
     made = Tokenizer(models.BPE(vocab, [], unk_token="<unk>", fuse_unk=fuse, byte_fallback=True))
     tokenizer = tokenizer_from_json(json.loads(made.to_str()))
@@ -138,7 +138,7 @@ def test_unknown_characters_beside_bytes_stand_where_tokenizers_puts_them(fuse: 
         assert tokenizer.encode(text) == made.encode(text).ids, text
 
 
-def test_a_character_without_a_token_is_an_error_and_not_dropped() -> None:
+def test_a_character_without_a_token_is_an_error() -> None:
     changed: dict[str, Any] = {**published("subword-bpe")}
     changed["model"] = {**changed["model"], "unk_token": None}
     changed["added_tokens"] = []

@@ -31,7 +31,7 @@ def template(single: str, ids: dict[str, int]) -> Json:
 
 
 def framing(*processors: Json | str) -> Json:
-    """Several post-processors, one after the other; templates as text."""
+    """Several post-processors in sequence; templates as text."""
     ids = {item["content"]: item["id"] for item in published("llama3")["added_tokens"]}
     made = [template(one, ids) if isinstance(one, str) else one for one in processors]
     return {"post_processor": {"type": "Sequence", "processors": made}}
@@ -59,7 +59,7 @@ def test_a_frame_around_a_template_is_refused(step: Json | str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_ids_are_those_of_tokenizers(case: str) -> None:
+def test_ids_equal_those_of_tokenizers(case: str) -> None:
     name, changes = CASES[case]
     made = {**published(name), **changes}
     ours, judge = tokenizer_from_json(made), Tokenizer.from_str(json.dumps(made))
@@ -68,8 +68,8 @@ def test_ids_are_those_of_tokenizers(case: str) -> None:
 
 
 @pytest.mark.parametrize("special", [True, False])
-def test_unless_it_says_so_a_special_token_is_not_found_in_normalized_text(special: bool) -> None:
-    """As AddedToken has it where files leave the field out. The normalizer changes the token's text."""
+def test_special_tokens_are_not_normalized_by_default(special: bool) -> None:
+    """AddedToken's default if the file omits the field. The normalizer changes the token's text."""
     made = {**published("gpt2"), "normalizer": {"type": "Lowercase"}}
     token_id = len(made["model"]["vocab"]) + len(made["added_tokens"])
     config = {"added_tokens_decoder": {str(token_id): {"content": "Xq", "special": special}}}

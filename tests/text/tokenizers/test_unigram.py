@@ -1,4 +1,4 @@
-"""Unigram: SentencePiece judges what GGUF metadata makes, `tokenizers` what a tokenizer.json would."""
+"""Unigram: GGUF metadata against SentencePiece, a tokenizer.json's rules against `tokenizers`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 from camelid.text.tokenizers.unigram import Unigram
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
-# How a model is trained, by name.
+# Training options, by name.
 WAYS: dict[str, dict[str, Any]] = {
     "as T5": {"normalization_rule_name": "nmt_nfkc"},
     "folded": {"normalization_rule_name": "nfkc_cf"},
@@ -31,7 +31,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "across words": {"normalization_rule_name": "nmt_nfkc", "split_by_whitespace": False},
     "with named tokens": {"normalization_rule_name": "nmt_nfkc", "user_defined_symbols": "<tool>,=>"},
 }
-# How many of the texts SentencePiece may cut in another way that is as good: it rounds sums to float32.
+# Texts that SentencePiece may split in another, equally good way: it rounds sums to float32.
 MOST_TIES = 30
 NAMED = ("<tool>", "=>")
 
@@ -58,11 +58,11 @@ def score(way: str, token_ids: list[int]) -> float:
 @pytest.mark.conformance
 @pytest.mark.parametrize("way", share_of(WAYS, 4))
 def test_ids_equal_sentencepieces(way: str) -> None:
-    """Or are another permutation of them with a sum as good, which is rare."""
+    """Or another, rare segmentation with an equal sum."""
     judge, differing = processor(model(way)), 0
     for text in texts():
         if any(name in text for name in NAMED):
-            continue  # SentencePiece puts no space before what follows a named token; llama.cpp does
+            continue  # SentencePiece inserts no space after a named token; llama.cpp does
         want, got = judge.encode(text), ours(way).encode(text)
         if got != want:
             assert score(way, got) >= score(way, want) - 1e-9, repr(text)
@@ -77,7 +77,7 @@ def test_decoding_equals_sentencepieces(way: str) -> None:
     judge = processor(model(way))
     for text in texts():
         token_ids = judge.encode(text)
-        if judge.unk_id() not in token_ids:  # which is hidden here and marked there
+        if judge.unk_id() not in token_ids:  # hidden here, marked there
             assert ours(way).decode(token_ids) == judge.decode(token_ids)
 
 
@@ -103,7 +103,7 @@ def pieces_of(way: str) -> list[tuple[str, float]]:
     ("way", "byte_fallback"), [("as T5", False), ("with bytes", True), ("with bytes", False)]
 )
 def test_ids_equal_those_of_tokenizers(way: str, byte_fallback: bool) -> None:
-    """Of raw text, so that much is unknown, and with the names of all tokens written in it."""
+    """For raw text with many unknown characters, and with the names of all tokens in it."""
     pieces = pieces_of(way)
     judge = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=byte_fallback))
     made = from_pieces(pieces, 0, byte_fallback=byte_fallback)
@@ -114,8 +114,8 @@ def test_ids_equal_those_of_tokenizers(way: str, byte_fallback: bool) -> None:
 
 
 @pytest.mark.conformance
-def test_made_vocabularies_give_the_ids_of_tokenizers() -> None:
-    """Small ones with many ties, equal tokens, positive scores and letters that are unknown."""
+def test_random_vocabularies_give_the_ids_of_tokenizers() -> None:
+    """Small ones with many ties, equal tokens, positive scores and unknown letters."""
     rng = random.Random(4)
     for _ in range(300):
         words = ["".join(rng.choices("abcé", k=rng.randrange(1, 5))) for _ in range(rng.randrange(1, 12))]
@@ -127,8 +127,8 @@ def test_made_vocabularies_give_the_ids_of_tokenizers() -> None:
 
 
 @pytest.mark.conformance
-def test_the_unknown_costs_what_it_costs_in_tokenizers() -> None:
-    """An unknown letter and one long token, or as many short ones; and bytes, of which one has no token."""
+def test_the_unknown_penalty_equals_that_of_tokenizers() -> None:
+    """An unknown letter and one long token, or as many short ones; and bytes, one of them without a token."""
     for n in range(6, 15):
         pieces = [("xa", -1.0), ("b", -1.0), ("a" + "b" * n, -1.0), ("<unk>", -1.0), ("<0xC3>", -1.0)]
         judge = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=True))
@@ -139,8 +139,8 @@ def test_the_unknown_costs_what_it_costs_in_tokenizers() -> None:
 
 
 @pytest.mark.conformance
-def test_words_apart_are_cut_as_within_their_text() -> None:
-    """The model that cuts whole texts must agree with the tokenizer, which cuts them at spaces first."""
+def test_single_words_are_split_like_whole_texts() -> None:
+    """The model on whole texts must agree with the tokenizer, which first splits at spaces."""
     made = ours("as T5")
     whole, cuts = made._encode_word, 0
     for text in texts():
@@ -152,17 +152,17 @@ def test_words_apart_are_cut_as_within_their_text() -> None:
     assert list(ours("across words")._split("▁a▁b")) == ["▁a▁b"]
 
 
-def test_named_tokens_are_found_before_and_after_normalizing() -> None:
-    """llama.cpp's way: each stretch between them is normalized as a text for itself."""
+def test_named_tokens_are_matched_before_and_after_normalization() -> None:
+    """llama.cpp's way: each stretch between named tokens is normalized as a separate text."""
     made = ours("with named tokens")
     tokens = made.vocab.tokens
     spelled = [tokens[i] for i in made.encode("to <tool> to")]
     at = spelled.index("<tool>")
     assert ["".join(spelled[:at]), "".join(spelled[at + 1 :])] == ["▁to", "▁to"]
-    assert tokens.index("<tool>") in made.encode("＜tool＞")  # the map makes it of wide letters
+    assert tokens.index("<tool>") in made.encode("＜tool＞")  # the map produces it from wide letters
 
 
-def test_a_text_is_framed_with_its_end() -> None:
+def test_a_text_ends_with_eos() -> None:
     made = ours("as T5")
     assert made.frame == Frame(after=(processor(model("as T5")).eos_id(),))
     facts = {k: v for k, v in as_metadata(model("as T5")).items() if "token_id" not in k}
@@ -178,8 +178,8 @@ def test_a_megabyte_is_encoded_within_ten_seconds(unit: str) -> None:
         assert time.process_time() - start < 10
 
 
-def test_a_vocabulary_against_the_reader_costs_linear_time() -> None:
-    """Tokens that agree with the text as far as they can, and then end in another letter."""
+def test_a_hostile_vocabulary_takes_linear_time() -> None:
+    """Tokens that agree with the text as long as possible, and then end in another letter."""
     pieces = {"a" * length + "b": (-1.0, length) for length in range(1, 200)}
     made = Unigram(pieces, unk_id=0, unk_score=-9.0)
     start = time.process_time()
@@ -218,7 +218,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
 
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", FAULTS)
-def test_metadata_that_cannot_be_meant_is_refused(fault: str) -> None:
+def test_inconsistent_metadata_is_refused(fault: str) -> None:
     assert tokenizer_from_gguf(small()).encode("aba") == [3, 2, 3]
     changes, message = FAULTS[fault]
     with pytest.raises(ModelFormatError, match=message):
@@ -233,7 +233,7 @@ def test_pieces_without_the_unknown_refuse_unknown_text() -> None:
 
 
 @pytest.mark.conformance
-def test_the_unknown_costs_as_much_with_metadata() -> None:
+def test_the_unknown_penalty_with_metadata() -> None:
     for n in range(6, 15):
         tokens = ["<pad>", "</s>", "<unk>", "xa", "b", "a" + "b" * n]
         types, scores = [CONTROL, CONTROL, UNKNOWN, NORMAL, NORMAL, NORMAL], [-1.0] * 6

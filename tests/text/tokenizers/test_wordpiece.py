@@ -1,4 +1,4 @@
-"""WordPiece: llama.cpp's vectors and `tokenizers` judge, with the vocabulary of bge."""
+"""WordPiece against llama.cpp's vectors and `tokenizers`, with the vocabulary of bge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NORMAL, CONTROL = 1, 3
 
 @cache
 def texts() -> list[str]:
-    """Without "▁", which llama.cpp reads as its mark."""
+    """Texts without "▁", which llama.cpp treats as its marker."""
     return [text for text in random_texts(6000, seed=11) if "▁" not in text]
 
 
@@ -35,7 +35,7 @@ def ours(shared: Path) -> Pipeline:
 
 @cache
 def names(shared: Path) -> dict[str, int]:
-    """The vocabulary as BERT spells it: ## before what goes on with a word, nothing where one begins."""
+    """The vocabulary in BERT's spelling: ## before a continuation, no prefix at the beginning of a word."""
     vocab = ours(shared).vocab
     return {spelled(token): i for i, token in enumerate(vocab.tokens)}
 
@@ -62,7 +62,7 @@ def test_public_vectors(shared: Path) -> None:
     path = shared / "data" / "vocab" / "bert-bge.gguf"
     inputs = path.with_name("bert-bge.gguf.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
     outputs = path.with_name("bert-bge.gguf.out").read_text().split("\n")
-    assert len(inputs) == len(outputs) == 47  # 46 texts, and the empty one behind the last border
+    assert len(inputs) == len(outputs) == 47  # 46 texts, and the empty text after the last separator
     for text, ids in zip(inputs, outputs, strict=True):
         assert ours(shared).encode(text) == [int(i) for i in ids.split()], repr(text)
 
@@ -84,7 +84,7 @@ def test_ids_equal_those_of_tokenizers(lowercase: bool, shared: Path) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("max_chars", [3, 100])
 def test_the_model_alone_equals_that_of_tokenizers(max_chars: int, shared: Path) -> None:
-    """As a tokenizer.json has it: words of more characters are unknown, ## marks what goes on with one."""
+    """The rules of a tokenizer.json: longer words are unknown, ## marks a continuation."""
     judge = oracle(shared, max_chars=max_chars)
     made = WordPiece(names(shared), names(shared)["[UNK]"], max_chars=max_chars)
     judge.normalizer, judge.pre_tokenizer = normalizers.Sequence([]), pre_tokenizers.WhitespaceSplit()
@@ -96,7 +96,7 @@ def test_the_model_alone_equals_that_of_tokenizers(max_chars: int, shared: Path)
 
 @pytest.mark.conformance
 def test_decoding_equals_that_of_tokenizers(shared: Path) -> None:
-    """Where the first token begins a word: what goes on with none keeps its ## there."""
+    """For ids whose first token begins a word: a leading continuation keeps its ##."""
     judge, rng = oracle(shared), random.Random(8)
     opening = [i for name, i in names(shared).items() if not name.startswith(("##", "["))]
     for _ in range(1000):
@@ -118,7 +118,7 @@ def test_streaming_equals_decoding(shared: Path) -> None:
             assert text == ours(shared).decode(token_ids, special=special)
 
 
-def test_a_text_is_framed_by_cls_and_sep(shared: Path) -> None:
+def test_a_text_has_cls_and_sep(shared: Path) -> None:
     made = ours(shared)
     assert made.frame == Frame((names(shared)["[CLS]"],), (names(shared)["[SEP]"],))
     assert framed(made, made.encode("hello")) == [101, 7592, 102]
@@ -134,8 +134,8 @@ def test_a_megabyte_is_encoded_within_ten_seconds(unit: str, shared: Path) -> No
     assert time.process_time() - start < 10
 
 
-def test_a_vocabulary_against_the_reader_costs_linear_time() -> None:
-    """Tokens that agree with the word as far as they can, and then end in another letter."""
+def test_a_hostile_vocabulary_takes_linear_time() -> None:
+    """Tokens that agree with the word as long as possible, and then end in another letter."""
     ids = {"a" * length + "b": length for length in range(1, 200)} | {"a": 0}
     start = time.process_time()
     assert WordPiece(ids, 7, prefix="", max_chars=None).encode_word("a" * 50_000) == (0,) * 50_000
@@ -154,7 +154,7 @@ def small(**changes: object) -> dict[str, object]:
     return {f"tokenizer.ggml.{name}": fact for name, fact in facts.items()}
 
 
-def test_words_are_cut_greedily_or_not_at_all() -> None:
+def test_words_are_split_greedily_or_not_at_all() -> None:
     made = tokenizer_from_gguf(small())
     assert made.encode("ab b abb Áb ac") == [3, 4, 0, 3, 4, 4, 3, 4, 0]
     assert tokenizer_from_gguf(small(**{"normalizer.lowercase": False})).encode("ab Ab áb") == [3, 4, 0, 0]
@@ -175,7 +175,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
 
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", FAULTS)
-def test_metadata_that_cannot_be_meant_is_refused(fault: str) -> None:
+def test_inconsistent_metadata_is_refused(fault: str) -> None:
     changes, message = FAULTS[fault]
     with pytest.raises(ModelFormatError, match=message):
         tokenizer_from_gguf(small(**changes))

@@ -1,4 +1,4 @@
-"""Steps that cut text into words, against `tokenizers`: code points, random texts, hostile runs."""
+"""Steps that split text into words, against `tokenizers`: code points, random texts, hostile runs."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def oracle(case: Case, text: str) -> list[str]:
     return words_of(case.oracle, text)
 
 
-# Those of many classes, in order and between letters; and the others, which are letters or nothing.
+# Code points of many classes, in order and between letters; and the others, which are letters or unassigned.
 CODE_POINTS = {"of many classes": range(0x20000), "others": range(0x20000, N_CODE_POINTS)}
 BETWEEN = {"of many classes": ("", "a"), "others": ("",)}
 
 
 @cache
 def code_points(kind: str) -> dict[str, str]:
-    """Texts of 4,096 by their names."""
+    """Texts of 4,096 code points, by name."""
     return {
         f"from U+{first:04X}, between {between!a}": between.join(
             chr(c) for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000
@@ -91,14 +91,14 @@ def code_points(kind: str) -> dict[str, str]:
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", share_of(CODE_POINTS))
 @pytest.mark.parametrize("name", CASES)
-def test_code_points_are_cut_as_the_oracle_cuts_them(name: str, kind: str) -> None:
+def test_code_points_are_split_like_the_oracles(name: str, kind: str) -> None:
     for what, text in code_points(kind).items():
         assert CASES[name].ours(text) == oracle(CASES[name], text), what
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", [*CASES, *SPLITS])
-def test_random_texts_are_cut_as_the_oracle_cuts_them(name: str) -> None:
+def test_random_texts_are_split_like_the_oracles(name: str) -> None:
     case = {**CASES, **SPLITS}[name]
     for text in ["", " ", "e", "''s's1", *random_texts(500, seed=12)]:
         assert case.ours(text) == oracle(case, text), ascii(text)

@@ -1,4 +1,4 @@
-"""Families found from real templates, and the calls that those templates write read back from them."""
+"""Families recognised from real templates, and calls rendered by these templates, parsed back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from camelid.text.toolcalls.parts import gather
 from camelid.text.toolcalls.values import python_json, schema_types, typed_json
 
 THINK = ("<think>", "</think>")
-# Template in the shared material -> its family and how thoughts are marked.
+# Template in the shared material -> its family and reasoning markers.
 FOUND = {
     "HuggingFaceTB-SmolLM3-3B": ("plain", THINK),
     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": ("hermes", None),
@@ -38,7 +38,7 @@ FOUND = {
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", FOUND)
-def test_the_family_is_found_from_the_template(name: str, shared: Path) -> None:
+def test_the_family_is_recognised_from_the_template(name: str, shared: Path) -> None:
     family = detect(template(shared, name))
     assert (family.name, family.thinking) == FOUND[name]
 
@@ -50,7 +50,7 @@ def template(shared: Path, name: str) -> str:
     return path.read_text("utf-8")
 
 
-def test_no_template_is_plain_and_every_row_is_found_by_its_own_signs() -> None:
+def test_no_template_is_plain_and_every_row_has_its_own_signs() -> None:
     assert detect(None).name == detect("").name == detect("{{ messages }}").name == "plain"
     assert detect("").thinking is None
     for family in FAMILIES.values():
@@ -58,7 +58,7 @@ def test_no_template_is_plain_and_every_row_is_found_by_its_own_signs() -> None:
     assert detect("[TOOL_CALLS] [ARGS] [/THINK]").thinking == ("[THINK]", "[/THINK]")
 
 
-def test_markers_tell_which_control_tokens_the_parser_must_see() -> None:
+def test_markers_list_the_parsers_control_tokens() -> None:
     shown = {
         "hermes": "<tool_call> </tool_call> <think> </think>",
         "gpt-oss": "<|channel|> <|start|> <|message|> <|constrain|> <|call|> <|end|> <|return|>",
@@ -101,7 +101,7 @@ TURNS = {
     "two": Turn([("get_weather", WEATHER), ("now", {})]),
     "plain": Turn([("get_weather", PLAIN)], reasoning="So it is."),
 }
-# Template -> the turns that it can write as the model does (one call at most, no thoughts, …).
+# Template -> turns that it can render in the model's syntax (one call at most, no reasoning, …).
 TRIPS = {
     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": ("one", "two"),
     "Qwen-Qwen2.5-7B-Instruct": ("one", "two"),
@@ -116,13 +116,13 @@ TRIPS = {
 
 @pytest.mark.conformance
 @pytest.mark.parametrize(("name", "turn"), [(name, turn) for name, turns in TRIPS.items() for turn in turns])
-def test_calls_that_a_template_writes_are_read_back(name: str, turn: str, shared: Path) -> None:
+def test_rendered_calls_are_parsed_back(name: str, turn: str, shared: Path) -> None:
     source = template(shared, name)
     question: list[dict[str, object]] = [{"role": "user", "content": "Hi"}]
     options = {"tools": TOOLS, "bos_token": "", "eos_token": ""}
     answer = TURNS[turn].message(arguments_as_text=False)
     answer["content"] = None if "DeepSeek" in name else ""
-    # What the template writes before the answer, whichever way it goes on.
+    # The template's output before any answer.
     before = oracle_render(source, messages=question, add_generation_prompt=False, **options)
     full = oracle_render(source, messages=[*question, answer], add_generation_prompt=False, **options)
     assert full.startswith(before)
@@ -149,7 +149,7 @@ def test_calls_that_a_template_writes_are_read_back(name: str, turn: str, shared
         ("microsoft-Phi-3.5-mini-instruct", {}, False),
     ],
 )
-def test_a_prompt_that_ends_in_thoughts_is_known(
+def test_a_prompt_that_ends_in_reasoning_is_recognised(
     name: str, options: dict[str, object], opens: bool, shared: Path
 ) -> None:
     source = template(shared, name)
@@ -159,7 +159,7 @@ def test_a_prompt_that_ends_in_thoughts_is_known(
 
 
 def strict_json(text: str) -> bool:
-    """Whether Python's json takes the text; NaN and infinities, which it would, are no JSON."""
+    """True if Python's json accepts the text, except NaN and infinities, which are no JSON."""
 
     def refuse(word: str) -> object:
         raise ValueError(word)
@@ -171,7 +171,7 @@ def strict_json(text: str) -> bool:
     return True
 
 
-def test_the_scanner_takes_what_json_takes() -> None:
+def test_the_scanner_accepts_the_texts_of_json() -> None:
     rng = random.Random(41)
     seeds = [
         json.dumps(value)
@@ -197,7 +197,7 @@ def test_the_scanner_takes_what_json_takes() -> None:
     assert 6_000 < taken < 24_000
 
 
-def test_the_scanner_ends_with_the_value_and_knows_a_depth_that_is_too_much() -> None:
+def test_the_scanner_ends_with_the_value_and_limits_the_depth() -> None:
     for text, end in (('{"a": [1]} x', 10), ("12, 3", 2), ("true]", 4), ('"a"b', 3)):
         scanner = JsonScanner()
         assert (scanner.feed(text, 0), scanner.done, scanner.broken) == (end, True, False)
@@ -258,7 +258,5 @@ def test_python_literals_become_json() -> None:
         ('"x"', {}, "x"),
     ],
 )
-def test_a_value_in_tags_has_the_type_that_its_schema_allows(
-    text: str, schema: object, value: object
-) -> None:
+def test_a_value_in_tags_has_its_schemas_type(text: str, schema: object, value: object) -> None:
     assert json.loads(typed_json(text, schema_types(schema))) == value

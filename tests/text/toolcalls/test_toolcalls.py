@@ -1,4 +1,4 @@
-"""Tool calls and thoughts in generated text: every family, every cut, and outputs that are broken."""
+"""Tool calls and reasoning in generated text: every family, every split, and malformed outputs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def cuts(text: str, rng: random.Random, size: int) -> Iterator[str]:
 
 
 def merged(parts: Parts) -> Parts:
-    """The parts with neighboring deltas joined: what must not depend on how the text was cut."""
+    """The parts with neighboring deltas joined, independent of the text's split."""
     joined: Parts = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -82,7 +82,7 @@ def merged(parts: Parts) -> Parts:
 
 
 def agreed(name: str, text: str, n_random: int = 4, **options: object) -> Parts:
-    """The parts of the text fed whole, when feeding it in any other way gives the same."""
+    """The parts of the whole text, after checking that every other split gives the same."""
     whole = parts_of(name, [text], **options)  # type: ignore[arg-type]
     rng = random.Random(len(text))
     feeds = [list(text), *([*cuts(text, rng, 12)] for _ in range(n_random)), ["", text[:1], "", text[1:], ""]]
@@ -92,7 +92,7 @@ def agreed(name: str, text: str, n_random: int = 4, **options: object) -> Parts:
 
 
 def written(name: str, content: str, reasoning: str, calls: object) -> str:
-    """What a model of that family generates."""
+    """A model's output in that family's syntax."""
     opening, closing = FAMILIES[family_of(name)].thinking or ("", "")
     if name == "gpt-oss":
         thoughts = f"<|channel|>analysis<|message|>{reasoning}<|end|><|start|>assistant" if reasoning else ""
@@ -106,10 +106,10 @@ def written(name: str, content: str, reasoning: str, calls: object) -> str:
 
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_family_gives_its_calls_however_the_text_is_cut(name: str, scene: str) -> None:
+def test_every_family_parses_its_calls_for_any_split(name: str, scene: str) -> None:
     content, reasoning, calls = SCENES[scene]
     if name == "llama3" and (content or reasoning) and calls:
-        content, reasoning, calls = f"{content or reasoning}", "", ()  # text first: JSON after it is text
+        content, reasoning, calls = f"{content or reasoning}", "", ()  # text first: later JSON is text
     text = written(name, content, reasoning, calls)
     parts = agreed(name, text, tools=TOOLS if len(calls) < 3 else None)
     message = gather(parts)
@@ -120,7 +120,7 @@ def test_every_family_gives_its_calls_however_the_text_is_cut(name: str, scene: 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.family}: {case.text[:40]}")
-def test_what_is_no_call_is_text_as_it_was_written(case: Case) -> None:
+def test_text_without_a_call_is_unchanged(case: Case) -> None:
     parts = agreed(case.family, case.text, tools=TOOLS if case.tools else None, starts=case.starts)
     message = gather(parts)
     calls = tuple((call.name, "…" * (not call.complete) + call.arguments) for call in message.tool_calls)
@@ -128,20 +128,22 @@ def test_what_is_no_call_is_text_as_it_was_written(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_arguments_stream_as_they_come(name: str) -> None:
-    """Each call starts once, then come its arguments, then its end; long strings come before their end."""
+def test_arguments_are_streamed(name: str) -> None:
+    """Each call starts once, then come its arguments, then its end; long strings are emitted before their
+    end.
+    """
     text = WRITERS[name]((("now", {"city": "x" * 500}), ("now", {"city": "y"})))
     parts = parts_of(name, text, tools=TOOLS)
     kinds = [(type(part), part.index) for part in merged(parts)]  # type: ignore[union-attr]
     assert kinds == [(kind, i) for i in (0, 1) for kind in (CallStart, CallArguments, CallEnd)]
     deltas = [part.text for part in parts if isinstance(part, CallArguments) and part.index == 0]
-    # The syntax of two is no JSON until a value's or the object's end.
+    # The syntax of two families is no JSON until a value's or the object's end.
     assert name in {"lfm2", "gemma4"} or max(map(len, deltas)) < 40
 
 
 @pytest.mark.parametrize("step", share_of([4, 1]))
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_text_cut_off_anywhere_keeps_what_came(name: str, step: int) -> None:
+def test_a_truncated_text_keeps_its_parts(name: str, step: int) -> None:
     text = written(name, "", "", (("get_weather", PLAIN), ("now", {"days": 1})))
     full = gather(parts_of(name, [text], tools=TOOLS)).tool_calls
     longest = max(map(len, FAMILIES[family_of(name)].markers))
@@ -157,13 +159,13 @@ def test_a_text_cut_off_anywhere_keeps_what_came(name: str, step: int) -> None:
 
 
 def skeleton(name: str, text: str) -> str:
-    """The text without white space and what may be dropped from it."""
+    """The text without white space and droppable characters."""
     family = FAMILIES[family_of(name)]
     loose = (*family.dropped, *family.ends, *(family.thinking or ()), *(family.answer or ()))
-    # Of gpt-oss's headers, which are made of many markers and words, only what is neither is compared.
+    # gpt-oss headers consist of many markers and words; only their other characters are compared.
     special = {"gpt-oss": r"[A-Za-z0-9_.:/=<|> -]", "functionary-v3.2": "(>>>)?all"}.get(name, r"\s")
     pattern = re.compile("|".join((special, r"\s", *(re.escape(word.strip()) for word in loose if word))))
-    while (shorter := pattern.sub("", text)) != text:  # what is left may join to a marker
+    while (shorter := pattern.sub("", text)) != text:  # the remaining text may form a marker
         text = shorter
     return text
 
@@ -187,7 +189,7 @@ def is_subsequence(small: str, large: str) -> bool:
 
 @pytest.mark.parametrize("n_outputs", share_of([40, 200]))
 @pytest.mark.parametrize("name", WRITERS)
-def test_broken_outputs_raise_nothing_and_lose_nothing(name: str, n_outputs: int) -> None:
+def test_malformed_outputs_raise_nothing_and_lose_nothing(name: str, n_outputs: int) -> None:
     rng = random.Random(name)
     markers = sorted(FAMILIES[family_of(name)].markers)
     seen: set[str] = set()
@@ -206,15 +208,15 @@ def test_broken_outputs_raise_nothing_and_lose_nothing(name: str, n_outputs: int
         if not message.tool_calls:
             seen.add("text")
             assert skeleton(name, emitted(parts)) == skeleton(name, text)
-    assert {"complete", "text" if name == "gemma4" else "cut"} <= seen  # gemma4 has no JSON to cut
+    assert {"complete", "text" if name == "gemma4" else "cut"} <= seen  # gemma4 has no JSON to truncate
 
 
 def emitted(parts: Parts) -> str:
-    """All that came out, in order."""
+    """All output, in order."""
     return "".join(getattr(part, "text", "") for part in parts)
 
 
-def test_the_first_marker_counts_and_of_those_the_longest() -> None:
+def test_the_first_marker_wins_then_the_longest() -> None:
     rng = random.Random(47)
     for _ in range(2000):
         markers = ["".join(rng.choices("ab", k=rng.randrange(1, 5))) for _ in range(3)]
@@ -235,7 +237,7 @@ def test_the_first_marker_counts_and_of_those_the_longest() -> None:
         assert ("".join(before), word) == wanted, (markers, text)
 
 
-def test_ids_are_the_models_own_or_nine_letters_and_digits() -> None:
+def test_call_ids_are_the_models_or_nine_letters_and_digits() -> None:
     two = (("get_weather", PLAIN), ("now", {}))
     ids = [call.id for call in gather(parts_of("kimi-k2", [WRITERS["kimi-k2"](two)])).tool_calls]
     assert ids == ["functions.get_weather:0", "functions.now:1"]
@@ -252,7 +254,7 @@ def test_ids_are_the_models_own_or_nine_letters_and_digits() -> None:
     assert starts[0].id != starts[1].id
 
 
-def test_an_unknown_tool_is_a_call_where_a_marker_says_so() -> None:
+def test_an_unknown_tool_is_a_call_after_a_marker() -> None:
     call = (("unknown", {"a": 1}),)
     for name in WRITERS.keys() - {"llama3"}:
         text = WRITERS[name](call)
@@ -262,14 +264,14 @@ def test_an_unknown_tool_is_a_call_where_a_marker_says_so() -> None:
     assert gather(parts_of("llama3", [WRITERS["llama3"](call)], tools=[])).tool_calls == ()
 
 
-def test_finishing_twice_or_with_nothing_gives_nothing() -> None:
+def test_finishing_twice_or_empty_returns_nothing() -> None:
     for family in FAMILIES.values():
         parser = parser_for(family, starts_in_reasoning=True)
         assert parser.finish() == parser.finish() == []
     assert gather([]) == Message("", "", ())
 
 
-def test_an_unknown_family_is_named_with_those_that_are_known() -> None:
+def test_an_unknown_family_is_named_with_the_known_ones() -> None:
     with pytest.raises(UnsupportedModelError, match=r"unknown family of tool calls 'gpt-9'; known: .*hermes"):
         parser_for("gpt-9")
 
@@ -293,7 +295,7 @@ def test_hostile_text_takes_linear_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("unit", share_of(["<", '{"a":[', "<tool_call>", " "], 2))
-def test_text_fed_by_character_takes_linear_time(unit: str) -> None:
+def test_text_fed_by_characters_takes_linear_time(unit: str) -> None:
     start = time.process_time()
     text = '<tool_call>{"name": "f", "arguments": ' + unit * (200_000 // len(unit))
     assert len(emitted(parts_of("hermes", text))) > 180_000

@@ -1,5 +1,6 @@
-"""BERT (arXiv 1810.04805): an encoder alone. Learned positions and token types, norms after the sums, biases
-everywhere, attention to both sides; embeddings of texts as sentence encoders pool them (arXiv 1908.10084)."""
+"""BERT (arXiv 1810.04805): an encoder alone. Learned positions and token types, post-norms, biases
+everywhere, bidirectional attention; embeddings pooled as in sentence encoders (arXiv 1908.10084).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ WEIGHTS = random_weights(shapes(), 51)
 
 
 def request(seed: int, n: int) -> Request:
-    """A text and, from two thirds on, a second one: positions go on, types change."""
+    """A text, with a second text in its last third: positions continue, types change."""
     return random_ids(seed, n, V), [(i, int(3 * i >= 2 * n)) for i in range(n)]
 
 
@@ -51,7 +52,7 @@ REQUESTS = [request(52 + i, n) for i, n in enumerate(LENGTHS)]
 
 
 def oracle(*, pooling: str = "mean", seen: Any = None) -> list[Any]:
-    """Embeddings [C], or hidden states [T, C] without pooling. `seen` [T, T] tells which keys rows see."""
+    """Embeddings [C], or hidden states [T, C] without pooling. `seen` [T, T] masks the keys of each row."""
     w = {name: value.astype(np.float64) for name, value in WEIGHTS.items()}
     return [embedding(w, ids, at, pooling, seen) for ids, at in REQUESTS]
 
@@ -106,7 +107,7 @@ def _no_channel(channel: int) -> Edit:
 
 
 def _norms(mixer: str, mlp: str) -> Mutation:
-    """The norms at other places of the sequential residual."""
+    """Puts the norms at other places of the sequential residual."""
 
     def rename(values: Values) -> Values:
         names = {"attn_output_norm": mixer, "layer_output_norm": mlp}

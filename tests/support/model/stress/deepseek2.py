@@ -1,6 +1,7 @@
 """DeepSeek-V3 (arXiv 2412.19437) and V2-Lite (arXiv 2405.04434): latent attention, YaRN with its magnitude in
-the scale, a dense layer before those of experts, experts chosen group by group. The plain model expands keys
-and values for every head, as the papers write them; camelid absorbs the matrices that do it."""
+the scale, a dense layer before the expert layers, experts chosen by group. The plain model expands keys and
+values for every head, as in the papers; camelid absorbs the expanding matrices.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ TOKEN_IDS = random_ids(22, T, V)
 
 
 def lite_weights() -> dict[str, Any]:
-    """Queries straight from the hidden state, a plain softmax router."""
+    """Weights with queries projected directly from the hidden state and a plain softmax router."""
     kept = {n: v for n, v in WEIGHTS.items() if "attn_q_" not in n and not n.endswith("exp_probs_b.bias")}
     return kept | random_weights({f"blk.{i}.attn_q": (H * (NOPE + ROPE), C) for i in range(3)}, 23)
 
@@ -115,7 +116,7 @@ def mixture(w: plain.Weights, h: Any, blk: str, route: Any) -> Any:
 
 
 def route_v3(logits: Any, bias: Any) -> list[tuple[int, float]]:
-    """Section 2.1.2 of arXiv 2412.19437: the bias decides who is chosen, not how much it counts."""
+    """Section 2.1.2 of arXiv 2412.19437: the bias affects the choice of experts, not their probabilities."""
     affinity = plain.sigmoid(logits)
     chooses = affinity + bias
     groups = [range(g * E // GROUPS, (g + 1) * E // GROUPS) for g in range(GROUPS)]

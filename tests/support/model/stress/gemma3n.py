@@ -1,6 +1,7 @@
 """Gemma 3n: layers carry four streams (AltUp, arXiv 2301.13310), a learned residual of low rank (LAuReL,
-arXiv 2411.07501) and an embedding of the token for every layer; the last layers read keys and values of
-earlier ones, four layers of five see a window, gates of early layers are made sparse."""
+arXiv 2411.07501) and a per-layer embedding of the token; the last layers share keys and values of earlier
+layers, four layers of five have a window, gates of early layers are sparse.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from camelid.model.spec import LayerSpec, ModelSpec, RopeSpec
 
 C, F, V, T, WINDOW = 32, 48, 96, 40, 8
 H, KV, D = 4, 2, 8
-N_LAYERS, N_OWN, N_SPARSE = 10, 5, 4  # layers; those with keys and values; those with sparse gates
+N_LAYERS, N_OWN, N_SPARSE = 10, 5, 4  # layers; layers with keys and values; layers with sparse gates
 STREAMS, P, RANK = 4, 6, 5
 THETA, LOCAL_THETA, CAP = 1000.0, 10.0, 3.0
 CUTOFF = NormalDist().inv_cdf(0.8)
@@ -28,7 +29,7 @@ def is_full(i: int) -> bool:
 
 
 def owner(i: int) -> int:
-    """The last layer of the same reach that has keys and values of its own."""
+    """The last layer with the same window and keys and values of its own."""
     return i if i < N_OWN else max(n for n in range(N_OWN) if is_full(n) == is_full(i))
 
 
@@ -71,8 +72,9 @@ LAYER = {
 
 
 def make_weights() -> dict[str, Any]:
-    """Routers so large that tanh of a C-th of them counts, coefficients so small that streams stay close, and
-    scores so small that ten random layers do not make much of float32's last bit."""
+    """Routers large enough that tanh of a C-th matters, coefficients small enough that streams stay close,
+    scores small enough that ten random layers amplify float32's last bit little.
+    """
     shapes = MODEL | {f"blk.{i}.{name}": shape for i in range(N_LAYERS) for name, shape in LAYER.items()}
     sizes = {"altup_router": C, "altup_predict_coef": 0.2, "altup_correct_coef": 0.2, "attn_q_norm": 0.5}
     weights = random_weights(shapes, 41)
@@ -124,7 +126,7 @@ def run_layer(w: plain.Weights, streams: list[Any], own: Any, i: int, kept: dict
 
 
 def compute(w: plain.Weights, x: Any, i: int, kept: dict[int, Any]) -> Any:
-    """The layer itself, and the learned residual."""
+    """The layer's output with the learned residual."""
     h = plain.rms(x, w["attn_norm"])
     laurel = h + plain.rms(h @ w["laurel_l"].T @ w["laurel_r"].T, w["laurel_post_norm"])
     x = x + plain.rms(attention(w, h, i, kept), w["post_attention_norm"])
@@ -143,7 +145,7 @@ def attention(w: plain.Weights, h: Any, i: int, kept: dict[int, Any]) -> Any:
 
 
 def feed(w: plain.Weights, h: Any, i: int) -> Any:
-    """Of a sparse layer's gates, taken as normal, one of five is more than nothing."""
+    """Sparse layers keep the largest fifth of the gates, assuming a normal distribution."""
     gate = h @ w["ffn_gate"].T
     if i < N_SPARSE:
         gate = np.maximum(gate - gate.mean(-1, keepdims=True) - CUTOFF * gate.std(-1, keepdims=True), 0)
@@ -151,7 +153,7 @@ def feed(w: plain.Weights, h: Any, i: int) -> Any:
 
 
 def _layers(**changes: Any) -> Mutation:
-    """Changes to the layers that they concern: those with a window, or a tail that shares."""
+    """Changes layers with a window, or layers of the sharing tail."""
 
     def change(spec: LayerSpec) -> LayerSpec:
         is_meant = all(getattr(spec, name) not in (-1, 0) for name in changes)

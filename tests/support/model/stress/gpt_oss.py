@@ -1,5 +1,6 @@
 """gpt-oss (arXiv 2508.10925): a learned sink in every head's softmax, windows in every other layer, YaRN with
-a ramp that is not rounded, biases everywhere, experts in MXFP4 with a clamped SwiGLU."""
+an unrounded ramp, biases everywhere, experts in MXFP4 with a clamped SwiGLU.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ LAYER = {
     "ffn_gate_inp.bias": (E,), "ffn_gate_exps.bias": (E, X), "ffn_up_exps.bias": (E, X),
     "ffn_down_exps.bias": (E, C),
 }  # fmt: skip
-# Stacks of matrices and the exponent of most of their blocks: large enough that gates and ups meet the clamp.
+# Stacked matrices and the exponent of most blocks: large enough that gates and ups reach the clamp.
 STACKS = {"ffn_gate_exps": (E, X, C, 125), "ffn_up_exps": (E, X, C, 125), "ffn_down_exps": (E, C, X, 120)}
 
 
@@ -55,7 +56,7 @@ def shapes() -> dict[str, tuple[int, ...]]:
 
 
 def random_blocks() -> dict[str, Any]:
-    """uint8 [E, out, bytes of a row]: exponents near the given one, any nibbles."""
+    """uint8 [E, out, row_bytes]: exponents near the given one, any nibbles."""
     rng = np.random.default_rng(31)
 
     def blocks(n_experts: int, n_out: int, n_in: int, exponent: int) -> Any:
@@ -77,7 +78,7 @@ TOKEN_IDS = random_ids(33, T, V)
 
 
 def weights() -> dict[str, Any]:
-    """By the names that blocks use: what files call post_attention_norm is the norm before the experts."""
+    """Weights by block name: post_attention_norm of the file format is the norm before the experts."""
     named = {name.replace("post_attention_norm", "ffn_norm"): value for name, value in NUMBERS.items()}
     return named | {name: stored(name, raw) for name, raw in BLOCKS.items()}
 
@@ -108,7 +109,7 @@ def attention(w: plain.Weights, h: Any, blk: str, window: int) -> Any:
 
 
 def mixture(w: plain.Weights, h: Any, blk: str, limit: float) -> Any:
-    """The best logits alone go through the softmax; gate at most `limit`, up within it and raised by 1."""
+    """Softmax over the selected logits alone; gate at most `limit`, up within ±limit and raised by 1."""
     y = np.zeros_like(h)
     for t, logits in enumerate(linear(w, h, blk + "ffn_gate_inp")):
         chosen = np.argsort(-logits)[:USED]
@@ -133,7 +134,7 @@ def _rope(**changes: Any) -> Mutation:
 
 
 def _after_attention(values: Any) -> Any:
-    """The norm where other models have the one of that name."""
+    """The norm at the usual place of post_attention_norm."""
     return {name.replace("ffn_norm", "post_attention_norm"): value for name, value in values.items()}
 
 

@@ -1,5 +1,6 @@
-"""A mamba2 hybrid, as granitehybrid and nemotron_h are built: mamba2 and attention layers, with and without
-rope, a gated FFN after each, and Granite's scales. Its oracle takes the quadratic form of the same maths."""
+"""A mamba2 hybrid in the form of granitehybrid and nemotron_h: mamba2 and attention layers, with and without
+rope, a gated FFN after each, and Granite's scales. The oracle uses the quadratic form.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ MIXERS: dict[str, dict[str, tuple[int, ...]]] = {
 
 
 def make_weights() -> dict[str, Any]:
-    """Random, with decays between slow and fast, as trained models have them."""
+    """Random weights, with decays from slow to fast, as in trained models."""
     weights = random_weights(shapes(), 7)
     for i in (0, 2):
         weights[f"blk.{i}.ssm_a"] = -np.exp(np.linspace(-2.0, 1.0, 8, dtype=np.float32))[:, None]

@@ -1,7 +1,7 @@
-"""Plain models in float64 NumPy, written from the papers: what stress shapes are compared with.
+"""Plain models in float64 NumPy, written from the papers: the oracles of the stress shapes.
 
-Nothing here comes from camelid, and nothing is done its way: whole sequences at once, no pages, no steps, no
-state but a Python variable. Weights are by GGUF name.
+Nothing is imported from camelid. Whole sequences run at once: no pages, no steps, no state but a Python
+variable. Weights are by GGUF name.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def softmax(x: Array) -> Array:
 
 
 def rms(x: Array, gain: Array, eps: float = 1e-5) -> Array:
-    """Over the last axis (Zhang and Sennrich, arXiv 1910.07467)."""
+    """RMS norm over the last axis (Zhang and Sennrich, arXiv 1910.07467)."""
     return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gain
 
 
 def layer_norm(x: Array, gain: Array, bias: Array, eps: float) -> Array:
-    """Over the last axis (arXiv 1607.06450)."""
+    """Layer norm over the last axis (arXiv 1607.06450)."""
     x = x - x.mean(-1, keepdims=True)
     return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gain + bias
 
@@ -66,8 +66,9 @@ def frequencies(dim: int, theta: float) -> Array:  # [dim / 2]
 
 
 def yarn(dim: int, theta: float, **how: Any) -> Array:  # [dim / 2]
-    """NTK-by-parts (arXiv 2309.00071, section 3.2): pairs that turn often within the original context stay,
-    pairs that turn seldom are interpolated; the share goes linearly by the number of the pair."""
+    """NTK-by-parts (arXiv 2309.00071, section 3.2): pairs with many rotations in the original context stay,
+    pairs with few are interpolated; the share is linear in the pair's number.
+    """
 
     def pair(turns: float) -> float:
         return dim * np.log(how["original"] / (turns * 2 * np.pi)) / (2 * np.log(theta))
@@ -82,7 +83,9 @@ def yarn(dim: int, theta: float, **how: Any) -> Array:  # [dim / 2]
 
 
 def turn(x: Array, freqs: Array, *, adjacent: bool = False, magnitude: float = 1.0) -> Array:  # [T, H, D]
-    """Each pair, adjacent or half a head apart, as one complex number times e^(i position frequency)."""
+    """Rotates each pair, adjacent or half a head apart, as one complex number times e^(i position
+    frequency).
+    """
     first, second = (x[..., 0::2], x[..., 1::2]) if adjacent else np.split(x, 2, -1)
     angle = np.arange(len(x))[:, None, None] * freqs
     z = (first + 1j * second) * np.exp(1j * angle) * magnitude
@@ -92,7 +95,7 @@ def turn(x: Array, freqs: Array, *, adjacent: bool = False, magnitude: float = 1
 
 
 def rope(x: Array, dim: int, theta: float) -> Array:  # [T, H, D]
-    """Halves of the first `dim` floats turn against each other (arXiv 2104.09864)."""
+    """Rotates halves of the first `dim` floats against each other (arXiv 2104.09864)."""
     return np.concatenate([turn(x[..., :dim], frequencies(dim, theta)), x[..., dim:]], -1)
 
 
@@ -109,14 +112,14 @@ def attend(q: Array, k: Array, v: Array, scale: float, *, window: int = 0, sinks
 
 
 def causal_conv(x: Array, weight: Array, bias: Array | float = 0.0) -> Array:  # [T, C], [C, n]
-    """Each channel by itself; the last tap is the row's own."""
+    """Convolves each channel separately; the last tap is the row's own."""
     n = weight.shape[1]
     padded = np.concatenate([np.zeros((n - 1, x.shape[1])), x])
     return sum(padded[j : j + len(x)] * weight[:, j] for j in range(n)) + bias
 
 
 def transformer(w: Weights, token_ids: list[int], n_layers: int, *, mix: Mix, feed: Mix) -> Array:
-    """Pre-norm layers of a mixer and a feed-forward block; the final hidden states, normed."""
+    """Pre-norm layers of a mixer and a feed-forward part; returns the final hidden states, normed."""
     x = w["token_embd"][token_ids]
     for i in range(n_layers):
         x = x + mix(rms(x, w[f"blk.{i}.attn_norm"]), i)

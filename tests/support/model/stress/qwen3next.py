@@ -1,6 +1,7 @@
-"""Qwen3-Next's shape: three gated DeltaNet layers, then attention with an output gate, partial rope and norms
-of each head; experts with a gated shared one everywhere. Weights are drawn in the published layout, whose
-interleaved projections the oracle reads as they are and camelid reads cut apart."""
+"""Qwen3-Next: three gated DeltaNet layers, then attention with an output gate, partial rope and norms per
+head; experts with a gated shared expert in every layer. Weights are drawn in the published layout: the oracle
+reads its interleaved projections directly, camelid reads them split.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ MIXERS: dict[str, dict[str, tuple[int, ...]]] = {
               "ssm_conv1d": (2 * KEYS + VALUES, 4), "ssm_a": (HV,), "ssm_norm": (DV,),
               "ssm_out": (C, VALUES)},
 }  # fmt: skip
-# An interleaved projection: groups of rows repeat, each cut into parts of these names and sizes.
+# An interleaved projection: row groups repeat, each split into parts of these names and sizes.
 INTERLEAVED = {
     "q_and_gate": (H, {"attn_q": D, "attn_gate": D}),
     "qkvz": (HK, {"q": DK, "k": DK, "v": R * DV, "attn_gate": R * DV}),
@@ -50,7 +51,7 @@ INTERLEAVED = {
 
 
 def draw() -> dict[str, Any]:
-    """Random, with decays between slow and fast, as trained models have them."""
+    """Random weights, with decays from slow to fast, as in trained models."""
     shapes: dict[str, tuple[int, ...]] = {"token_embd": (V, C), "output": (V, C), "output_norm": (C,)}
     for i, layer in enumerate(LAYERS):
         shapes |= {f"blk.{i}.{name}": shape for name, shape in (MIXERS[layer.mixer] | EVERY).items()}
@@ -61,7 +62,7 @@ def draw() -> dict[str, Any]:
 
 
 def apart(published: dict[str, Any]) -> dict[str, Any]:
-    """The published weights under GGUF's names, interleaved projections cut."""
+    """The published weights under GGUF names, interleaved projections split."""
     found: dict[str, Any] = {}
     for name, value in published.items():
         blk, _, last = name.rpartition(".")
@@ -129,7 +130,7 @@ def gated_attention(w: plain.Weights, h: Any, blk: str) -> Any:
 
 
 def experts(w: plain.Weights, h: Any, blk: str) -> Any:
-    """The probabilities of the chosen are divided by their sum; the shared expert has a gate of its own."""
+    """Probabilities of the selected experts are divided by their sum; the shared expert has its own gate."""
     probs = plain.softmax(h @ w[blk + "gate_inp"].T)
     kept = probs >= np.sort(probs, 1)[:, -USED, None]
     shares = probs * kept / (probs * kept).sum(1, keepdims=True)
@@ -157,7 +158,7 @@ def gate_off(plan: Plan) -> Plan:
 
 
 def short_norm(plan: Plan) -> Plan:
-    """Scanned values of length 1 instead of root mean square 1."""
+    """Values of length 1 before the scan, in place of root mean square 1."""
     return with_attr(plan, "norm", where=lambda op: reads(op, "x", "scan"), kind="l2")
 
 

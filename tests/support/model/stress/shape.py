@@ -1,4 +1,4 @@
-"""What a stress shape is: a spec, random weights, a plain model of the same maths, a mutation a feature."""
+"""A stress shape: a spec, random weights, a plain model of the same maths, one mutation per feature."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _same(x: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """A feature taken away or done wrong: other facts, other weights, other ops."""
+    """One feature removed or broken: changed facts, weights or ops."""
 
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     weights: Callable[[Values], Values] = _same
@@ -32,7 +32,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """`oracle` gives the logits [T, V] of `token_ids`."""
+    """A stress shape. `oracle` computes the logits [T, V] of `token_ids`."""
 
     spec: ModelSpec
     weights: Values
@@ -46,7 +46,7 @@ class Shape:
         return Model(replace(self.spec, **how.spec), {name: _weight(name, value) for name, value in values})
 
     def logits(self, mutation: Mutation | None = None, *, edit: Edit | None = None) -> Any:  # [T, V]
-        """All rows in one step."""
+        """Logits of all rows in one step."""
         n = len(self.token_ids)
         edit = mutation.edit if mutation else edit
         return run(self.model(mutation), [self.token_ids], [(n,)], edit=edit)[0]
@@ -61,7 +61,7 @@ def random_ids(seed: int, n: int, vocab_size: int) -> list[int]:
 
 
 def changed(change: Callable[[str, Any], Any], ending: str) -> Callable[[Values], Values]:
-    """Weights with that ending replaced by change(name, value); None leaves them out."""
+    """Replaces weights of that name ending by change(name, value); None removes them."""
 
     def edit(weights: Values) -> Values:
         new = {n: change(n, v) if n.endswith(ending) else v for n, v in weights.items()}

@@ -1,4 +1,4 @@
-"""The stress shapes that are decoders alone."""
+"""The stress shapes without an encoder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""T5 (arXiv 1910.10683): an encoder and a decoder that reads its rows. Biases by distance in buckets,
-shared by the layers of a stack; scores not scaled; ReLU and a tied head, or (v1.1) gates and no tie."""
+"""T5 (arXiv 1910.10683): an encoder, and a decoder that attends to its rows. Biases by bucketed distance,
+shared by the layers of a stack; unscaled scores; ReLU and a tied head, or (v1.1) gates and an untied head.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from camelid.plan.weights import LoadOp, Weight, inline_f32
 
 C, F, V, H, D, EPS = 32, 40, 96, 4, 6, 1e-6
 N_ENCODER, N_DECODER = 3, 2
-BUCKETS, MOST = 16, 24  # on one side: 8 exact ones, then 8 up to 24; on two sides half as many each
+BUCKETS, MOST = 16, 24  # one-sided: 8 exact, then 8 up to 24; two-sided: half per side
 
 ENCODES = LayerSpec(mixer="bidirectional", mlp="mlp", act="relu", rope="")
 DECODES = LayerSpec(residual="cross", mlp="mlp", act="relu", rope="")
@@ -61,7 +62,7 @@ PAIRS: list[Pair] = [
 
 
 def model(mutation: Mutation | None = None, *, is_gated: bool = False) -> Model:
-    """By the names that blocks use: what files call attn_o is the output of any self-attention."""
+    """Weights by block name: attn_o of the file format is the output of any self-attention."""
     how = mutation or Mutation()
     left_out = () if is_gated else ("ffn_gate", "output")
     values = {n: v for n, v in NUMBERS.items() if n.rpartition(".")[2] not in left_out}
@@ -125,7 +126,7 @@ def gated(w: plain.Weights, x: Any, blk: str) -> Any:
 
 
 def bias(table: Any, n: int, *, is_causal: bool) -> Any:  # [H, n, n]
-    offset = np.arange(n) - np.arange(n)[:, None]  # of a key, seen from a query
+    offset = np.arange(n) - np.arange(n)[:, None]  # of a key, relative to its query
     if is_causal:
         values = table[buckets(np.maximum(-offset, 0), len(table), MOST)]
         return np.where(offset > 0, -np.inf, np.moveaxis(values, 2, 0))
@@ -135,7 +136,7 @@ def bias(table: Any, n: int, *, is_causal: bool) -> Any:  # [H, n, n]
 
 
 def buckets(distance: Any, n_buckets: int, most: int) -> Any:
-    """Half of them for one distance each, half for distances that grow in the logarithm up to the most."""
+    """Half the buckets hold one distance each, the other half grow logarithmically up to `most`."""
     n_exact = n_buckets // 2
     ratio = np.log(np.maximum(distance, 1) / n_exact) / np.log(most / n_exact)
     far = n_exact + np.floor(ratio * (n_buckets - n_exact)).astype(int)
@@ -143,12 +144,12 @@ def buckets(distance: Any, n_buckets: int, most: int) -> Any:
 
 
 def _in(entry: str, edit: Edit) -> Mutation:
-    """Only that entry's plan is edited."""
+    """Edits only that entry's plan."""
     return Mutation(edit=lambda plan: edit(plan) if plan.key.entry == entry else plan)
 
 
 def _picks(entry: str, change: Any) -> Mutation:
-    """Other buckets for the distances; change(numbers) gives them."""
+    """Replaces the buckets of the distances by change(numbers)."""
 
     def other(weight: Any) -> Any:
         if not isinstance(weight, Weight) or not weight.name.endswith("attn_rel_b"):
