@@ -25,7 +25,7 @@ def score(graded: list[Graded], answers: list[str]) -> dict[str, float]:
 
 
 def share(graded: list[Graded], answers: list[str], skill: str, known: set[bool]) -> float:
-    """How many of a skill's items passed, 0 to 1."""
+    """Share of a skill's items that passed, 0 to 1."""
     rows = zip(graded, answers, strict=True)
     passed = [item.passed(answer) for item, answer in rows if item.skill == skill and item.known in known]
     return round(sum(passed) / len(passed), 4)

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "version 0": (file([], [], version=0), "a big-endian GGUF file"),
     "short header": (
         file([], [])[:20],
-        "the file ends after 20 bytes, inside its header; was the download cut",
+        "the file ends after 20 bytes, inside its header; was the download interrupted",
     ),
     "many entries": (b"GGUF" + u32(3) + u64(0, 3) + bytes(41), f"3 metadata entries {NO_ROOM} 41"),
     "many tensors": (b"GGUF" + u32(3) + u64(2, 0) + bytes(57), f"2 tensors {NO_ROOM} 65"),

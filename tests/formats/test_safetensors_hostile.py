@@ -170,8 +170,8 @@ CASES: dict[str, tuple[bytes, str]] = {  # name: (file, message)
     "same bytes": (two((0, 4), (0, 4), 4), "b: its data_offsets overlap"),
     "one inside another": (two((0, 8), (2, 4), 8), "b: its data_offsets overlap"),
     "empty inside another": (two((0, 8), (2, 2), 8), "b: its data_offsets overlap"),
-    "data cut": (a()[:-1], r"the tensors end at byte \d+, the file at \d+; was the download cut short"),
-    "no data": (raw()[:-8], "was the download cut short"),
+    "data cut": (a()[:-1], r"the tensors end at byte \d+, the file at \d+; was the download interrupted"),
+    "no data": (raw()[:-8], "was the download interrupted"),
     "data behind": (a() + b"\0", r"the tensors end at byte \d+, the file at \d+$"),
     "data without tensors": (file(b"{}", b"\0"), "the tensors end at byte 10, the file at 11"),
 }  # fmt: skip

@@ -38,7 +38,7 @@ from camelid.loading.model_file import find_directory, find_source
 from camelid.loading.options import LoadOptions
 from camelid.version import __version__
 
-Tell = Callable[[str], object]
+PrintLine = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def command(
     chunk = max(Limits().chunk, 2 * n_streams)
     context = max(case.rows(chunk) for case in cases)
     words |= {"chunk": chunk, "parallel": n_streams, "context": context, "kv_type": kv_type}
-    asked = BenchOptions(
+    run_options = BenchOptions(
         model=model,
         path=local_path(model),
         cases=cases,
@@ -103,7 +103,7 @@ def command(
         has_rival=compare == LLAMA_CPP,
         stored=stored,
     )
-    facts, rows = asyncio.run(measure(asked, _silent if as_json else click.echo))
+    facts, rows = asyncio.run(measure(run_options, _silent if as_json else click.echo))
     if as_json:
         click.echo(json.dumps(facts))
     if stored and (slower := stored.slowdowns(rows)):
@@ -113,58 +113,58 @@ def command(
 def _silent(line: str) -> None: ...
 
 
-async def measure(asked: BenchOptions, tell: Tell) -> tuple[Report, list[Row]]:
-    """Loads the model and measures every case; `tell` receives each prediction before its result."""
+async def measure(run_options: BenchOptions, print_line: PrintLine) -> tuple[Report, list[Row]]:
+    """Loads the model and measures every case; `print_line` receives each prediction before its result."""
     async with AsyncExitStack() as stack:
-        rival = stack.enter_context(open_rival(asked)) if asked.has_rival else None
+        rival = stack.enter_context(open_rival(run_options)) if run_options.has_rival else None
         with loading_bar() as progress:
-            opened = open_bench(asked.path, asked.options, perf_counter, progress)
+            opened = open_bench(run_options.path, run_options.options, perf_counter, progress)
             bench = await stack.enter_async_context(opened)
-        facts = about(bench, asked, rival)
-        if asked.stored:
-            asked.stored.check_facts(facts)
-        tell(heading(facts))
+        facts = about(bench, run_options, rival)
+        if run_options.stored:
+            run_options.stored.check_facts(facts)
+        print_line(heading(facts))
         if has_own_memory(bench.llm.capabilities):
-            tell("predictions use the processor's memory bandwidth; this device's memory may be faster")
-        rows = [await measure_case(bench, case, asked, rival, tell) for case in asked.cases]
-    for line in asked.stored.lines(rows) if asked.stored else ():
-        tell(line)
+            print_line("predictions use the processor's memory bandwidth; this device's memory may be faster")
+        rows = [await measure_case(bench, case, run_options, rival, print_line) for case in run_options.cases]
+    for line in run_options.stored.lines(rows) if run_options.stored else ():
+        print_line(line)
     return {**facts, **summary(rows), "rows": [row.facts() for row in rows]}, rows
 
 
 async def measure_case(
-    bench: Bench, case: Case, asked: BenchOptions, rival: LlamaCpp | None, tell: Tell
+    bench: Bench, case: Case, run_options: BenchOptions, rival: LlamaCpp | None, print_line: PrintLine
 ) -> Row:
     """Measures the yardstick, predicts, then alternates runs of Camelid and the rival, the first a warmup."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
     yardstick = Yardstick.measure(bench.backend)
-    prediction = predict(case, plan, yardstick, asked.options.chunk or len(plan.rows))
-    tell(prediction_line(case, prediction, yardstick))
+    prediction = predict(case, plan, yardstick, run_options.options.chunk or len(plan.rows))
+    print_line(prediction_line(case, prediction, yardstick))
     ours: list[Run] = []
     theirs: list[Run] = []
-    for repetition in range(asked.repetitions + 1):
+    for repetition in range(run_options.repetitions + 1):
         ours.append(await bench.run(case, repetition))
         if rival:
             theirs.append(rival.run(case, repetition))
     row = Row(case=case, yardstick=yardstick, prediction=prediction, runs=ours[1:], rival=theirs[1:])
     for line in result_lines(row, LLAMA_CPP):
-        tell(line)
+        print_line(line)
     return row
 
 
-def about(bench: Bench, asked: BenchOptions, rival: LlamaCpp | None) -> Report:
+def about(bench: Bench, run_options: BenchOptions, rival: LlamaCpp | None) -> Report:
     """Model, device and options of the result."""
     llm = bench.llm
     return {
         "backend": llm.capabilities.name,
         "device": llm.capabilities.device,
-        "model": asked.model,
+        "model": run_options.model,
         "model_bytes": llm.weight_bytes,
         "model_id": bench.model_id,
-        "threads": asked.threads,
-        "gpu_layers": asked.options.gpu_layers,
-        "kv_type": asked.options.kv_type,
-        "repetitions": asked.repetitions,
+        "threads": run_options.threads,
+        "gpu_layers": run_options.options.gpu_layers,
+        "kv_type": run_options.options.kv_type,
+        "repetitions": run_options.repetitions,
         "context": llm.context,
         "version": __version__,
         **({"rival": LLAMA_CPP, "rival_build": rival.build} if rival else {}),
@@ -191,18 +191,19 @@ def n_threads() -> int:
     return n if quota is None else min(n, max(int(quota), 1))
 
 
-def open_rival(asked: BenchOptions) -> LlamaCpp:
+def open_rival(run_options: BenchOptions) -> LlamaCpp:
     """llama.cpp with the same file. A usage error for a directory."""
-    if find_directory(asked.path):
+    if find_directory(run_options.path):
         raise click.UsageError(
-            f"{asked.path} is a directory, but llama.cpp needs GGUF; write one: camelid convert DIR OUT.gguf"
+            f"{run_options.path} is a directory, but llama.cpp needs GGUF; write one: "
+            "camelid convert DIR OUT.gguf"
         )
-    options = asked.options
+    options = run_options.options
     return LlamaCpp(
-        Path(find_source(asked.path).handle),
+        Path(find_source(run_options.path).handle),
         context=options.context or 0,
         batch=options.parallel,
-        threads=asked.threads,
+        threads=run_options.threads,
         kv_type=options.kv_type,
         clock=perf_counter,
     )

@@ -39,13 +39,13 @@ def command(
     """
     names = backends or tuple(name for name in BACKEND_NAMES if not row_of(name).api)
     check_words(names, adapter, op)
-    asked, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
+    options, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
     found: list[BackendReport] = []
     if not as_json:
         show(Group(f"camelid {__version__}", machine_lines(machine)))
     for name in names:
         with case_bar() as bar:
-            found.append(asyncio.run(examine(name, asked, bar or _silent)))
+            found.append(asyncio.run(examine(name, options, bar or _silent)))
         if not as_json:
             show(backend_lines(found[-1], every=verbose))
     if as_json:

@@ -96,10 +96,10 @@ class BackendReport:
         }  # fmt: skip
 
 
-async def examine(name: str, asked: DoctorOptions, progress: Progress) -> BackendReport:
+async def examine(name: str, options: DoctorOptions, progress: Progress) -> BackendReport:
     """Opens a backend, runs its gate unless it is the oracle, and caches the verdict for `auto`."""
     try:
-        backend = await open_named(name, asked.adapter if name in names_with("adapter") else "")
+        backend = await open_named(name, options.adapter if name in names_with("adapter") else "")
     except CamelidError as error:
         return BackendReport(name=name, reason=error.message)
     except (ImportError, OSError) as error:  # a package or driver library fails to load
@@ -107,7 +107,7 @@ async def examine(name: str, asked: DoctorOptions, progress: Progress) -> Backen
     can = backend.capabilities()
     start = perf_counter()
     try:
-        ops = [] if name == ORACLE else await run_gate(cast(BufferRunner, backend), asked, progress)
+        ops = [] if name == ORACLE else await run_gate(cast(BufferRunner, backend), options, progress)
     finally:
         await backend.close()
     return BackendReport(
@@ -115,16 +115,16 @@ async def examine(name: str, asked: DoctorOptions, progress: Progress) -> Backen
     )
 
 
-async def run_gate(backend: BufferRunner, asked: DoctorOptions, progress: Progress) -> list[OpVerdict]:
+async def run_gate(backend: BufferRunner, options: DoctorOptions, progress: Progress) -> list[OpVerdict]:
     """Runs the selected cases, op by op."""
     can = backend.capabilities()
-    whole = all_cases(can.weight_types, asked.op, can.dtypes)
-    cases = list(whole if asked.is_full else short_cases(can.weight_types, asked.op))
+    whole = all_cases(can.weight_types, options.op, can.dtypes)
+    cases = list(whole if options.is_full else short_cases(can.weight_types, options.op))
     outcomes: list[Outcome] = []
     for done, planned in enumerate(cases):
         progress(f"{can.name}: {planned.row.op}", done, len(cases))
         outcomes.append(await judge(backend, planned.made()))
-    if not asked.op:
+    if not options.op:
         short = [o for o, planned in zip(outcomes, cases, strict=True) if planned.is_short]
         keep(can, next((o for o in short if o.status == FAILED), None))
     return list(_by_op(outcomes))

@@ -81,9 +81,8 @@ def command(
             engine["speculate"] = stack.enter_context(loaded(draft, words))
         if names_backend(words, verbose):
             say(llm.backend_note)
-        asked = make_prompt(llm, text, system, raw)
         options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide, **engine}
-        done = answer(llm, asked, options)
+        done = answer(llm, make_prompt(llm, text, system, raw), options)
         say(closing_line(llm, done, verbose))
         if save_tape:
             llm.save_tape(str(save_tape))

@@ -315,7 +315,7 @@ def _place(
         if offset + info.n_bytes > source.size:
             source.fail(
                 f"{info.name}: its data ends at byte {offset + info.n_bytes}, the file at {source.size}; "
-                "was the download cut short?"
+                "was the download interrupted?"
             )
         tensors[info.name] = GgufTensor(info.name, info.type, info.shape, offset, info.n_bytes)
         expected = _padded(info.relative + info.n_bytes, alignment)

@@ -78,7 +78,7 @@ def _find_shards(index: Path, weight_map: dict[str, str], files: Mapping[str, Pa
     missing = [name for name in names if name not in files]
     if missing:
         n = f"{len(missing)} of {len(names)} shards"
-        _fail(index, f"{shown(missing[0])} is missing ({n} are); was the download cut short?")
+        _fail(index, f"{shown(missing[0])} is missing ({n} are); was the download interrupted?")
     return {name: files[name] for name in names}
 
 

@@ -216,7 +216,7 @@ def _check_cover(path: str, tensors: dict[str, SafeTensor], start: int, file_siz
             _fail(path, tensor.name, f"its data_offsets {how}: they begin at {begin}, not {want}")
         end += tensor.n_bytes
     if end != file_size:
-        cut = "; was the download cut short?" if end > file_size else ""
+        cut = "; was the download interrupted?" if end > file_size else ""
         message = f"the tensors end at byte {end}, the file at {file_size}{cut}"
         raise format_error(path, message, got=file_size, want=end)
 

@@ -122,7 +122,7 @@ class Source:
         request if the file has fewer bytes, or if the header would be too large."""
         if n > self.remaining:
             self.fail(
-                f"the file ends after {self.size} bytes, inside its header; was the download cut short?"
+                f"the file ends after {self.size} bytes, inside its header; was the download interrupted?"
             )
         if self.position + n > MAX_HEADER_BYTES:
             self.fail(f"the header is larger than {MAX_HEADER_BYTES} bytes")

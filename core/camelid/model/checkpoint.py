@@ -60,6 +60,6 @@ def read_f32(weight: Weight) -> Generator[tuple[int, int], bytes, tuple[float, .
     raw = base64.b64decode(part.data) if part.source == INLINE else (yield part.offset, part.n_bytes)
     if len(raw) != weight.n_bytes:
         raise ModelFormatError(
-            f"{weight.name}: found {len(raw)} bytes, expected {weight.n_bytes}; the file is cut short"
+            f"{weight.name}: found {len(raw)} bytes, expected {weight.n_bytes}; the file is truncated"
         )
     return struct.unpack(f"<{len(raw) // 4}f", raw)

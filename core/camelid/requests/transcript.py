@@ -100,7 +100,7 @@ def with_answer(
 
 
 def kept_prefix(transcript: Transcript, rendering: Rendering, tokenizer: Tokenizer) -> Transcript:
-    """The segments with which the rendering begins; the last segment may be cut short."""
+    """The segments with which the rendering begins; the last segment may be truncated."""
     kept: list[Segment] = []
     at = 0
     for segment in transcript:

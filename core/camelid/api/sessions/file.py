@@ -230,7 +230,7 @@ def read_header(size: int, path: str) -> Ask[SessionHeader]:
     want = header.offset + header.row_bytes + DIGEST_BYTES
     if size != want:
         raise format_error(
-            path, f"the file has {size} bytes, expected {want} by its header; was it cut short?",
+            path, f"the file has {size} bytes, expected {want} by its header; was it truncated?",
             got=size, want=want,
         )  # fmt: skip
     return header
@@ -272,7 +272,7 @@ def _read_fixed_part(size: int, path: str) -> Ask[tuple[int, bytes]]:
         )  # fmt: skip
     if length > min(MAX_HEADER_BYTES, size - HEAD.size):
         raise format_error(
-            path, f"a header of {length} bytes in a file of {size} bytes; was it cut short?", got=length
+            path, f"a header of {length} bytes in a file of {size} bytes; was it truncated?", got=length
         )
     return length, digest
 

@@ -13,7 +13,7 @@ from camelid.backends.proof.inputs import GateCase
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import CamelidError
 
-Wanted = Callable[[OpCase], Awaitable[OpResult]]
+Expect = Callable[[OpCase], Awaitable[OpResult]]
 PASSED, FAILED, REFUSED = "passed", "failed", "refused"
 
 
@@ -51,8 +51,8 @@ async def on_reference(case: OpCase) -> OpResult:
     return await run_case(ReferenceBackend(), case)
 
 
-async def judge(backend: BufferRunner, case: GateCase, wanted: Wanted = on_reference) -> Outcome:
-    """Runs a case on an opened backend, and compares it with the result of `wanted`.
+async def judge(backend: BufferRunner, case: GateCase, expect: Expect = on_reference) -> Outcome:
+    """Runs a case on an opened backend, and compares it with the result of `expect`.
 
     An exception of a kernel is a failure of the case.
     """
@@ -61,7 +61,7 @@ async def judge(backend: BufferRunner, case: GateCase, wanted: Wanted = on_refer
     if reason:
         return Outcome(case=case, status=REFUSED, allowed=limit, reason=reason)
     tested, expected = _inputs(case.case, can)
-    want = await wanted(expected)
+    want = await expect(expected)
     try:
         nmse = worst(await run_case(backend, tested), want)
     except Exception as error:
