@@ -93,7 +93,7 @@ def is_common(name: str, token_id: int) -> bool:
 
 
 def shown(text: str, name: str) -> str:
-    """The streamed text: a stream cannot recognise the last word, whose space the BPE decoder omits."""
+    """The streamed text: a stream cannot recognize the last word, whose space the BPE decoder omits."""
     return text.removesuffix(" ") if name == "openai-gpt" else text
 
 

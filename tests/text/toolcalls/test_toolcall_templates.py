@@ -1,4 +1,4 @@
-"""Families recognised from real templates, and calls rendered by these templates, parsed back."""
+"""Families recognized from real templates, and calls rendered by these templates, parsed back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOUND = {
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", FOUND)
-def test_the_family_is_recognised_from_the_template(name: str, shared: Path) -> None:
+def test_the_family_is_recognized_from_the_template(name: str, shared: Path) -> None:
     family = detect(template(shared, name))
     assert (family.name, family.thinking) == FOUND[name]
 
@@ -149,7 +149,7 @@ def test_rendered_calls_are_parsed_back(name: str, turn: str, shared: Path) -> N
         ("microsoft-Phi-3.5-mini-instruct", {}, False),
     ],
 )
-def test_a_prompt_that_ends_in_reasoning_is_recognised(
+def test_a_prompt_that_ends_in_reasoning_is_recognized(
     name: str, options: dict[str, object], opens: bool, shared: Path
 ) -> None:
     source = template(shared, name)
