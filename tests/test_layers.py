@@ -61,6 +61,8 @@ def breaks_arrow(found: Import) -> str | None:
     if found.file in ALONE:
         return f"{found}, but must run where camelid is absent"
     source, target = package_of_file(found.file), package_of_module(found.module)
+    if source not in ARROWS:
+        return f"{found}: {source} is not in ARROWS of tests/support/layers.py"
     if target in {source, *EVERYWHERE} | ARROWS[source]:
         return None
     return f"{found}: {source} may import {sorted(ARROWS[source] | EVERYWHERE)}, not {target}"

@@ -316,11 +316,11 @@ def test_invalid_calls_are_refused() -> None:
             await backend.read_state("kw", 1)
         with pytest.raises(BackendError, match="has 3 bytes, expected"):
             await backend.write_state("kv", 1, b"abc")
-        with pytest.raises(BackendError, match=r"'norm' on reference or reference"):
-            await backend.run_op("norm", {}, {})
         with pytest.raises(BackendError, match="the plan has 1 stages, expected 2"):
             await backend.compile(runs.make_plan(MODEL, 3, context=16))
         program, step = one_step(this)
+        with pytest.raises(BackendError, match="'reference\\+reference' runs no single op"):
+            await backend.run_buffers(program, step, {}, [])
         for inputs in ({}, {"x": b"1234"}, {"x": bytes(4 * 9 * MODEL.spec.hidden_size), "y": b""}):
             with pytest.raises(BackendError, match=r"needs boundary buffers of bytes \{'x':"):
                 backend.backends[1].run(program.handle[1], step, inputs)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -21,7 +21,7 @@ from tests.support.parity.compare import nmse
 
 import camelid
 from camelid.backends.base import PoolSize
-from camelid.backends.common.op_runner import BufferRunner, OpCase, run_case
+from camelid.backends.common.op_runner import OpCase, run_case
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import CamelidError
 from camelid.loading.choose import open_named
@@ -119,7 +119,7 @@ async def attention_error(backend: str, cases: Sequence[OpCase], exact: Sequence
     """NMSE over all layers."""
     found: list[Any] = []
     for case in cases:
-        opened = cast("BufferRunner", await open_named(backend, SOFTWARE if backend == "webgpu" else ""))
+        opened = await open_named(backend, SOFTWARE if backend == "webgpu" else "")
         found.append((await run_case(opened, case)).views["y"])
         await opened.close()
     return nmse(np.stack(found), np.stack(exact))

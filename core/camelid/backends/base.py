@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from camelid.errors import BackendError, RequestError
 from camelid.plan.dtypes import F32
 from camelid.plan.fuse import UNBOUNDED
-from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
@@ -171,11 +171,18 @@ class Backend(Protocol):
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]: ...
     async def read_state(self, group: str, unit: int) -> bytes: ...
     async def write_state(self, group: str, unit: int, data: bytes) -> None: ...
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]: ...
     def memory(self) -> MemoryReport: ...
     async def close(self) -> None: ...
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs a step on given bytes of input buffers and returns the bytes of output buffers.
+
+        The parity gate calls it. Raises BackendError for a backend that runs whole models only.
+        """
+        name = self.capabilities().name
+        raise BackendError(f"backend {name!r} runs no single op; run the op on one device", backend=name)
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         """Predicts the memory of plans before loading; by default stored weights, and no kernel scratch."""

@@ -10,17 +10,18 @@ from typing import Literal
 from camelid.backends.base import Backend
 from camelid.errors import BackendError
 
-Role = Literal["oracle", "processor", "gpu", "test"]
+Role = Literal["oracle", "processor", "gpu", "other", "test"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRow:
     """One backend. `module` defines `open_backend`; a web page imports `page_module`, where it differs.
 
-    `role`: the oracle is the fallback of `auto` and the reference of the parity gate; layers that are not on
-    a GPU run on a processor; a test backend is in no list for users. `auto_rank` orders the backends that
-    `auto` tries, 0 for never. `options` are the load options beyond those of every backend. `api` is the
-    graphics API, an argument of `open_backend`. `extra` is the pip extra that installs the packages.
+    `role`: one backend is the oracle, the fallback of `auto` and the reference of the parity gate; one is the
+    processor, for layers that are not on a GPU; a backend without such a duty is "gpu" or "other"; a test
+    backend is in no list for users. `auto_rank` orders the backends that `auto` tries, 0 for never. `options`
+    are the load options beyond those of every backend. `api` is the graphics API, an argument of
+    `open_backend`. `extra` is the pip extra that installs the packages.
     """
 
     module: str
@@ -58,7 +59,7 @@ def names_of(*roles: Role) -> tuple[str, ...]:
 
 def user_names() -> tuple[str, ...]:
     """Names that a user may choose."""
-    return names_of("oracle", "processor", "gpu")
+    return names_of("oracle", "processor", "gpu", "other")
 
 
 def auto_names() -> tuple[str, ...]:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
-from camelid.backends.base import Capabilities
-from camelid.backends.common.op_runner import BufferRunner
+from camelid.backends.base import Backend, Capabilities
 from camelid.backends.proof.availability import Matrix, availability
 from camelid.backends.proof.cases import all_cases, short_cases
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
@@ -107,7 +106,7 @@ async def examine(name: str, options: DoctorOptions, progress: Progress) -> Back
     can = backend.capabilities()
     start = perf_counter()
     try:
-        ops = [] if name == ORACLE else await run_gate(cast(BufferRunner, backend), options, progress)
+        ops = [] if name == ORACLE else await run_gate(backend, options, progress)
     finally:
         await backend.close()
     return BackendReport(
@@ -115,7 +114,7 @@ async def examine(name: str, options: DoctorOptions, progress: Progress) -> Back
     )
 
 
-async def run_gate(backend: BufferRunner, options: DoctorOptions, progress: Progress) -> list[OpVerdict]:
+async def run_gate(backend: Backend, options: DoctorOptions, progress: Progress) -> list[OpVerdict]:
     """Runs the selected cases, op by op."""
     can = backend.capabilities()
     whole = all_cases(can.weight_types, options.op, can.dtypes)

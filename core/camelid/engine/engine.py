@@ -16,7 +16,7 @@ from itertools import count, islice
 from time import perf_counter
 from typing import Any
 
-from camelid.backends.base import Backend, Program, Result
+from camelid.backends.base import Backend, Result
 from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, max_answer_tokens
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
@@ -31,7 +31,7 @@ from camelid.engine.step_budget import BUSY_STEPS, RunAhead
 from camelid.engine.stream import Stream
 from camelid.engine.timeouts import Timeouts
 from camelid.errors import PlanError, RequestError
-from camelid.plan.step import FROM_RING, Step, encode_step
+from camelid.plan.step import encode_step
 from camelid.sampling.host import NeedsAllLogits
 
 
@@ -289,18 +289,10 @@ class StepEngine:
             item.sequence.submitted(item.n_rows, item.n_outputs)
         decode = sum(item.n_rows for item in batch.scheduled if item.sequence.n_rows > item.sequence.n_prompt)
         self._pending.append(PendingStep(batch, ticket, now, decode))
-        self._count(batch, step, program, decode)
-
-    def _count(self, batch: Batch, step: Step, program: Program, decode: int) -> None:
+        n_drafts = len(step.rows) - len(batch.scheduled) if batch.program == VERIFY else 0
         counters = self.counters
-        counters.steps_submitted += 1
+        counters.count_step(step, program.key.capacity, n_decode=decode, n_drafts=n_drafts)
         counters.max_in_flight = max(counters.max_in_flight, len(self._pending))
-        counters.decode_rows += decode
-        counters.prefill_rows += len(step.rows) - decode
-        counters.unused_rows += program.key.capacity.rows - len(step.rows)
-        counters.ring_rows += sum(row.source == FROM_RING for row in step.rows)
-        counters.copied_units += len(step.copies)
-        counters.drafted += len(step.rows) - len(batch.scheduled) if batch.program == VERIFY else 0
         counters.preemptions = self._scheduler.n_preempted
         counters.evicted_units = self.state.n_evicted
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from camelid.plan.step import FROM_RING, Capacity, Step
+
 
 @dataclass(slots=True)
 class Counters:
@@ -41,6 +43,16 @@ class Counters:
     drafted: int = 0  # draft tokens verified
     accepted: int = 0  # draft tokens accepted
     timeouts: int = 0
+
+    def count_step(self, step: Step, capacity: Capacity, *, n_decode: int, n_drafts: int) -> None:
+        """Adds a submitted step of a program with this capacity."""
+        self.steps_submitted += 1
+        self.decode_rows += n_decode
+        self.prefill_rows += len(step.rows) - n_decode
+        self.unused_rows += capacity.rows - len(step.rows)
+        self.ring_rows += sum(row.source == FROM_RING for row in step.rows)
+        self.copied_units += len(step.copies)
+        self.drafted += n_drafts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from itertools import cycle
-from typing import Any
 
 from camelid.backends.base import (
     Backend,
@@ -29,7 +28,6 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.common.boundary import checked_inputs, made_bytes
-from camelid.backends.common.op_runner import run_op
 from camelid.backends.common.results import output_rows, result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
@@ -184,11 +182,6 @@ class CpuBackend(Backend):
         memory = group_of(self._states, group)
         self._opened().settle()
         memory.write(unit, data)
-
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        return await run_op(self, name, arrays, attrs)
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]

@@ -191,12 +191,6 @@ class WasmBackend(Backend):
                 await self._host.write_state(f"state/{group}", at, data[start : start + n])
             start += n
 
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        single = import_module("camelid.backends.common.op_runner")  # NumPy, which a browser lacks
-        return await single.run_op(self, name, arrays, attrs)
-
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:

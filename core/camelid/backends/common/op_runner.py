@@ -10,12 +10,12 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.base import Backend, OutputRow, PoolSize, Program, Ticket
+from camelid.backends.base import Backend, OutputRow, PoolSize
 from camelid.backends.common.codecs import decode, encode
 from camelid.backends.common.codecs.activations import load, of_bytes, store
 from camelid.formats.quants import row_bytes
@@ -129,15 +129,7 @@ class OpResult:
     rings: Sequence[memoryview[int]] = ()
 
 
-class BufferRunner(Backend, Protocol):
-    """A backend that can also run with bytes in input views and return the bytes of output views."""
-
-    async def run_buffers(
-        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
-    ) -> tuple[Ticket, list[bytes]]: ...
-
-
-async def run_case(backend: BufferRunner, case: OpCase) -> OpResult:
+async def run_case(backend: Backend, case: OpCase) -> OpResult:
     """Runs a case on an opened backend, with newly allocated state."""
     plan, roles = case_plan(case)
     weights = plan.weights()
@@ -365,7 +357,7 @@ async def _read_state(backend: Backend, case: OpCase, group: str, numbers: Seque
 
 
 async def run_op(
-    backend: BufferRunner, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+    backend: Backend, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Runs an op, and returns its written views by role.
 

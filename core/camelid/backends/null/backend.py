@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from struct import iter_unpack, unpack_from
-from typing import Any
 
 from camelid.backends.base import (
     Backend,
@@ -27,7 +26,6 @@ from camelid.backends.base import (
     Ticket,
 )
 from camelid.backends.common.boundary import made_bytes
-from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS
 from camelid.plan.cost import step_counts
 from camelid.plan.dtypes import DTYPES
@@ -157,11 +155,6 @@ class NullBackend(Backend):
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
         self.finish()
-
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        raise BackendError("the null backend computes nothing; run the op on 'reference'", backend="null")
 
     def memory(self) -> MemoryReport:
         weights = sum(w.n_bytes for w in self._weights.values())

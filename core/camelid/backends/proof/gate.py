@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from camelid.backends.base import Capabilities, reason_against
-from camelid.backends.common.op_runner import BufferRunner, OpCase, OpResult, case_plan, run_case
+from camelid.backends.base import Backend, Capabilities, reason_against
+from camelid.backends.common.op_runner import OpCase, OpResult, case_plan, run_case
 from camelid.backends.proof.cases import short_cases
 from camelid.backends.proof.compare import allowed, as_stored, rounded, rounds_activations, settled, worst
 from camelid.backends.proof.inputs import GateCase
@@ -51,7 +51,7 @@ async def on_reference(case: OpCase) -> OpResult:
     return await run_case(ReferenceBackend(), case)
 
 
-async def judge(backend: BufferRunner, case: GateCase, expect: Expect = on_reference) -> Outcome:
+async def judge(backend: Backend, case: GateCase, expect: Expect = on_reference) -> Outcome:
     """Runs a case on an opened backend, and compares it with the result of `expect`.
 
     An exception of a kernel is a failure of the case.
@@ -71,7 +71,7 @@ async def judge(backend: BufferRunner, case: GateCase, expect: Expect = on_refer
     return Outcome(case=case, status=PASSED if nmse <= limit else FAILED, nmse=nmse, allowed=limit)
 
 
-async def first_failure(backend: BufferRunner) -> Outcome | None:
+async def first_failure(backend: Backend) -> Outcome | None:
     """Runs the short gate. Returns the first failure, None if all cases pass."""
     for planned in short_cases(backend.capabilities().weight_types):
         outcome = await judge(backend, planned.made())

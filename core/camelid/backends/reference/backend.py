@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from camelid.backends.base import (
 from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.common.codecs.activations import Stored, of_bytes
-from camelid.backends.common.op_runner import run_op
 from camelid.backends.reference import attention, basic, encoder, experts, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.store import WeightStore
@@ -125,11 +123,6 @@ class ReferenceBackend(Backend):
         for tensor in tensors:
             tensor[...] = np.frombuffer(data, tensor.dtype, tensor.size, at).reshape(tensor.shape)
             at += tensor.nbytes
-
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        return await run_op(self, name, arrays, attrs)
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]

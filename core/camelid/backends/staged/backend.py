@@ -13,7 +13,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from struct import unpack_from
-from typing import Any
 
 from camelid.backends.base import (
     Backend,
@@ -253,12 +252,6 @@ class StagedBackend(Backend):
             raise BackendError(f"state {group!r} was not allocated; allocated: {known}", backend="staged")
         parts = [states_of([self._states[group]], layers)[0] for layers in self.layers]
         return [(part, b) for part, b in zip(parts, self.backends, strict=True) if part.tensors]
-
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        names = " or ".join(backend.capabilities().name for backend in self.backends)
-        raise BackendError(f"an op runs on one device; run {name!r} on {names}", backend="staged")
 
     def memory(self) -> MemoryReport:
         """Sums over the devices; the counters include the bytes of each device."""

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 from camelid.backends.base import (
     Backend,
@@ -152,12 +151,6 @@ class WebGpuBackend(Backend):
             with host_errors("webgpu"):
                 await self._host.write_state(r.buffer, r.offset + unit * r.unit_bytes, rows)
             at += n_bytes
-
-    async def run_op(
-        self, name: str, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        single = import_module("camelid.backends.common.op_runner")  # NumPy, which a browser lacks
-        return await single.run_op(self, name, arrays, attrs)
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
