@@ -57,7 +57,9 @@ def test_depth_is_checked_when_loading(path: Path) -> None:
         camelid.load(path, backend="reference", max_in_flight=3)
 
 
-@pytest.mark.parametrize("size", [{"parallel": "4"}, {"chunk": 8.0}, {"context": True}, {"kv_rows": "all"}])
+@pytest.mark.parametrize(
+    "size", [{"parallel": "4"}, {"parallel": 0}, {"chunk": 8.0}, {"context": True}, {"kv_rows": "all"}]
+)
 def test_sizes_are_integers(path: Path, size: dict[str, Any]) -> None:
     (name,) = size
     with pytest.raises(RequestError, match=f"{name} is .*, expected an integer"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Never, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
@@ -302,7 +302,7 @@ def load(
     max_in_flight: int | None = None,
     record_tape: bool = False,
     progress: Progress | None = None,
-    **unknown: Any,
+    **unknown: Never,
 ) -> LLM:
     """A model, ready to answer: a path, a hub id such as "owner/repo:Q4_K_M", "cria", or a `ModelSource`.
 

@@ -103,9 +103,9 @@ def open_backend(name: str) -> Backend:
     in_page = sys.platform == "emscripten"
     try:
         module = import_module(row.page_module if in_page and row.page_module else row.module)
+        return module.open_backend(row.api) if row.api else module.open_backend()
     except ModuleNotFoundError as error:
         package = f"'camelid[{row.extra}]'" if row.extra else error.name
         raise BackendError(
             f"backend {name!r} needs the package {error.name!r}: pip install {package}", backend=name
         ) from error
-    return module.open_backend(row.api) if row.api else module.open_backend()

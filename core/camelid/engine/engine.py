@@ -49,15 +49,12 @@ class StepEngine:
         max_in_flight: int | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.backend = backend
-        self.programs = programs
-        self.vocab_size = vocab_size
-        self.limits = limits
+        self.backend, self.programs, self.state = backend, programs, state
+        self.vocab_size, self.limits = vocab_size, limits
         self.hooks: list[StepHook] = []
         self.counters = Counters()
         capabilities = backend.capabilities()
         self.max_in_flight = check_depth(max_in_flight, capabilities)
-        self.state = state
         self._scheduler = Scheduler(state, limits)
         self._outputs = OutputProcessor(capabilities.name, vocab_size, self.counters)
         self._clock = clock
@@ -92,12 +89,9 @@ class StepEngine:
         """Running and waiting requests, and the bytes of state."""
         state = self.state
         return EngineStats(
-            n_running=self.n_running,
-            n_waiting=self.n_waiting,
-            held_bytes=state.held_bytes,
-            cached_bytes=state.cached_bytes,
-            total_bytes=state.total_bytes,
-        )
+            n_running=self.n_running, n_waiting=self.n_waiting, held_bytes=state.held_bytes,
+            cached_bytes=state.cached_bytes, total_bytes=state.total_bytes,
+        )  # fmt: skip
 
     def submit(self, request: Request) -> Stream[Any, Any]:
         """Queues a request.
@@ -290,11 +284,12 @@ class StepEngine:
         decode = sum(item.n_rows for item in batch.scheduled if item.sequence.n_rows > item.sequence.n_prompt)
         self._pending.append(PendingStep(batch, ticket, now, decode))
         n_drafts = len(step.rows) - len(batch.scheduled) if batch.program == VERIFY else 0
-        counters = self.counters
-        counters.count_step(step, program.key.capacity, n_decode=decode, n_drafts=n_drafts)
-        counters.max_in_flight = max(counters.max_in_flight, len(self._pending))
-        counters.preemptions = self._scheduler.n_preempted
-        counters.evicted_units = self.state.n_evicted
+        self.counters.count_step(step, program.key.capacity, n_decode=decode, n_drafts=n_drafts)
+        self.counters.max_in_flight = max(self.counters.max_in_flight, len(self._pending))
+        self.counters.preemptions, self.counters.evicted_units = (
+            self._scheduler.n_preempted,
+            self.state.n_evicted,
+        )
 
     async def _retire(self) -> None:
         """Reads the older half of the steps in flight while the others run.
@@ -320,15 +315,13 @@ class StepEngine:
         """Counts a retired step, timed from its submission or from the previous retirement, the later one."""
         self.counters.steps_retired += 1
         self.counters.retired_decode_rows += pending.n_decode
-        n_rows = sum(item.n_rows for item in pending.batch.scheduled)
-        if pending.batch.program == MIXED:
+        n_rows, program = sum(item.n_rows for item in pending.batch.scheduled), pending.batch.program
+        if program == MIXED:
             self._scheduler.prefill_budget.observe(n_rows, seconds)
-        if pending.batch.program == DECODE:
+        if program == DECODE:
             self._ahead.observe(seconds)
         if self.hooks:
-            notify(
-                self.hooks, StepStats(pending.batch.program, len(pending.batch.scheduled), n_rows, seconds)
-            )
+            notify(self.hooks, StepStats(program, len(pending.batch.scheduled), n_rows, seconds))
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         """Ends the sequences of a failed step, and no others."""

@@ -67,13 +67,11 @@ class ChosenBackend:
 async def choose_backend(options: LoadOptions, model: Model) -> ChosenBackend:
     """Opens the backend of the load options."""
     if options.gpu_layers is not None:
-        backend, note = await open_layers(options, options.gpu_layers, model)
-    elif options.backend != "auto":
-        backend = await open_named(options.backend, options.adapter, options.threads)
-        note = _describe(backend)
-    else:
+        return await open_layers(options, options.gpu_layers, model)
+    if options.backend == "auto":
         return await _open_auto(options, model)
-    return await _deploy(backend, options, model, note)
+    backend = await open_named(options.backend, options.adapter, options.threads)
+    return await _deploy(backend, options, model, _describe(backend))
 
 
 async def _deploy(backend: Backend, options: LoadOptions, model: Model, note: str) -> ChosenBackend:
@@ -115,11 +113,13 @@ async def _try_backend(
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
-        chosen = await _deploy(backend, options, model, "; ".join([_describe(backend), *reasons]))
-        reason = chosen.deployment.reason_against() or await verdict(backend, open_one)
-        if not reason:
-            return chosen
-        await backend.close()
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(backend.close)
+            deployment = Deployment.of(model, options, backend.capabilities())
+            reason = deployment.reason_against() or await verdict(backend, open_one)
+            if not reason:
+                opened.pop_all()
+                return ChosenBackend(backend, deployment, "; ".join([_describe(backend), *reasons]))
     reasons.append(f"not {name}: {reason}")
     return None
 
@@ -149,17 +149,17 @@ def _check_options(name: str, adapter: str, threads: int | None) -> None:
         )
 
 
-async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> tuple[Backend, str]:
+async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> ChosenBackend:
     """Opens the backends of a split: the last `gpu_layers` layers on a GPU, the others on the processor.
 
-    Returns a note of the split, too. Raises RequestError if the model cannot be cut there, or if the backend
-    is no GPU.
+    Raises RequestError if the model cannot be cut there, or if the backend is no GPU.
     """
     names, cuts = layer_devices(model.spec, options.backend, gpu_layers)
     n_layers = len(model.spec.layers)
     if not cuts:
         backend = await open_named(names[0], options.adapter, options.threads)
-        return backend, f"{_describe(backend)}, which has all {n_layers} layers"
+        note = f"{_describe(backend)}, which has all {n_layers} layers"
+        return await _deploy(backend, options, model, note)
     how = (("", options.threads), (options.adapter, None))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
@@ -167,9 +167,10 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> tu
             parts.append(await open_named(name, adapter, threads))
             opened.push_async_callback(parts[-1].close)
         backend = StagedBackend(parts, cuts, n_layers)
-        note = _split_note(backend, Deployment.of(model, options, backend.capabilities()))
+        deployment = Deployment.of(model, options, backend.capabilities())
+        chosen = ChosenBackend(backend, deployment, _split_note(backend, deployment))
         opened.pop_all()
-    return backend, note
+    return chosen
 
 
 def unopened(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:

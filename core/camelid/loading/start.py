@@ -15,7 +15,6 @@ from camelid.loading.choose import choose_backend
 from camelid.loading.deployment import ENTRIES, Deployment, check_context
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
-from camelid.model.decoder import declare_states
 from camelid.plan.plan import Plan
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # activity, stage, number of stages
@@ -49,11 +48,9 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     """Loads a model and compiles its programs. A failure closes everything that was opened."""
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
-    options.check_sizes()  # before any read
+    options.check()  # before any read
     file = await open_model(model, progress=progress)
     check_context(options.context, file.model)
-    # raises for an unknown kv_type before a backend is opened
-    declare_states(file.model.spec, options.kv_type)
     report(STAGES[1], 1, len(STAGES))
     chosen = await choose_backend(options, file.model)
     backend, deployment = chosen.backend, chosen.deployment
@@ -73,13 +70,13 @@ async def start_engine(
     """Loads weights, allocates state, compiles the programs of `ENTRIES`, and returns the engine."""
     depth = check_depth(options.max_in_flight, deployment.capabilities)
     deployment.check()
+    state = deployment.kv_cache()
     if options.record_tape:
         backend.record()
     report(STAGES[2], 2, len(STAGES))
     weights = deployment.weights()
     named = {part.source for w in weights for part in w.parts}  # a directory may have further files
     await backend.load(weights, {name: file.sources[name] for name in named & file.sources.keys()})
-    state = deployment.kv_cache()
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))
     programs = ProgramTable()

@@ -63,22 +63,22 @@ class HostedSteps:
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step's result. A repeated read counts once."""
-        flight: HostStep = ticket.handle
+        pending: HostStep = ticket.handle
         with host_errors(self._backend):
-            data = await self._host.read(flight.ticket)
-        if not flight.is_read:
-            flight.is_read = True
+            data = await self._host.read(pending.ticket)
+        if not pending.is_read:
+            pending.is_read = True
             self.counters["in_flight"] -= 1
             self.counters["bytes_read_back"] += len(data)
         rows = output_rows(data, ticket)
-        flight.record["ids"] = [row.token_id for row in rows]
+        pending.record["ids"] = [row.token_id for row in rows]
         return rows
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
         """Reads the boundary buffers that the step has written for later stages."""
-        flight: HostStep = ticket.handle
-        arena, offsets = flight.own.arena, flight.own.offsets
-        sizes = made_bytes(ticket.program, flight.step)
+        pending: HostStep = ticket.handle
+        arena, offsets = pending.own.arena, pending.own.offsets
+        sizes = made_bytes(ticket.program, pending.step)
         with host_errors(self._backend):
             return {
                 name: await self._host.read_state(arena, offsets[name], n) if n else b""

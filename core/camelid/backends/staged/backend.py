@@ -64,12 +64,14 @@ class StagedBackend(Backend):
         self._sources: Sources = {}
         self._loaded: list[set[str]] = [set() for _ in backends]  # names of weights
         self._states: dict[str, StateSpec] = {}
-        self._flight: StagedStep | None = None  # the step under way
+        self._pending: StagedStep | None = None  # the step under way
         self._boundary_bytes = 0
 
     def capabilities(self) -> Capabilities:
-        """The intersection of the devices' promises, and the union of their ops, types and dtypes: `refuses`
-        checks each device for its own stage."""
+        """The devices' capabilities as one: the promises of all, and every op, type and dtype of any device.
+
+        `refuses` checks each device for its own stage. Raises BackendError for devices with different pages.
+        """
         each = [backend.capabilities() for backend in self.backends]
         promises = set[str].intersection(*(set(can.promise.split("+")) for can in each)) - {"none"}
         limits = {name: value for can in each for name, value in can.limits.items()}
@@ -85,6 +87,9 @@ class StagedBackend(Backend):
             is_software=any(can.is_software for can in each),
             limits=limits,
             refuses=self._refusal,
+            page_rows=_page_rows(each),
+            chunk=min(can.chunk for can in each),
+            row_buckets=tuple(sorted({rows for can in each for rows in can.row_buckets})),
             activations="q8" if any(can.activations == "q8" for can in each) else "f32",
             build="+".join(can.build for can in each if can.build),
             cuts=self._cuts,
@@ -154,7 +159,7 @@ class StagedBackend(Backend):
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Starts the first stage. Raises BackendError while another step is in flight."""
         checked_inputs(program, step, inputs, backend="staged")
-        if self._flight:
+        if self._pending:
             raise BackendError(
                 "a step is in flight, and stages run one step at a time; read it before the next",
                 backend="staged",
@@ -162,70 +167,70 @@ class StagedBackend(Backend):
         programs: Sequence[Program] = program.handle
         with self._named(0):
             ticket = self.backends[0].run(programs[0], step)
-        self._flight = StagedStep(programs, step, ticket)
+        self._pending = StagedStep(programs, step, ticket)
         n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, self._flight)
+        return Ticket(program, n_outputs, self._pending)
 
     async def read(self, ticket: Ticket) -> Result:
         """Runs the remaining stages. After a cancelled read the step can be read again."""
-        flight: StagedStep = ticket.handle
-        await self._finish(flight)
-        if flight.result is None:
-            assert flight.error, "a finished step has a result or an error"
-            raise flight.error
-        return flight.result
+        pending: StagedStep = ticket.handle
+        await self._finish(pending)
+        if pending.result is None:
+            assert pending.error, "a finished step has a result or an error"
+            raise pending.error
+        return pending.result
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
         """An empty mapping: no stage follows the last."""
         return {}
 
-    async def _finish(self, flight: StagedStep) -> None:
+    async def _finish(self, pending: StagedStep) -> None:
         """Runs a step to its end. An error of a stage ends the step and is raised to its readers. Concurrent
         readers wait, so that no stage runs twice."""
-        async with flight.turn:
-            while not flight.is_done:
+        async with pending.turn:
+            while not pending.is_done:
                 try:
-                    await self._advance(flight)
+                    await self._advance(pending)
                 except Exception as error:
-                    flight.error = error
-        if self._flight is flight:
-            self._flight = None
+                    pending.error = error
+        if self._pending is pending:
+            self._pending = None
 
     async def _settle(self) -> None:
-        if self._flight:
-            await self._finish(self._flight)
+        if self._pending:
+            await self._finish(self._pending)
 
-    async def _advance(self, flight: StagedStep) -> None:
+    async def _advance(self, pending: StagedStep) -> None:
         """Advances a step by one stage.
 
         State changes only after the last await, so a cancelled call can be repeated.
         """
-        i, device = flight.stage, self.backends[flight.stage]
+        i, device = pending.stage, self.backends[pending.stage]
         with self._named(i):
             if i == len(self.backends) - 1:
-                flight.result = await device.read(flight.ticket)
+                pending.result = await device.read(pending.ticket)
                 return
-            made = await device.read_boundary(flight.ticket)
-            await device.read(flight.ticket)  # frees the device's result
+            made = await device.read_boundary(pending.ticket)
+            await device.read(pending.ticket)  # frees the device's result
         with self._named(i + 1):
-            await self._pass_ring(flight, i + 1)
-            self._begin(flight, i + 1, made)
+            await self._pass_ring(pending, i + 1)
+            self._begin(pending, i + 1, made)
 
-    def _begin(self, flight: StagedStep, i: int, made: Mapping[str, bytes]) -> None:
+    def _begin(self, pending: StagedStep, i: int, made: Mapping[str, bytes]) -> None:
         """Starts stage `i` with its inputs from the boundary buffers of earlier stages."""
-        flight.made |= made
+        pending.made |= made
         self._boundary_bytes += sum(map(len, made.values()))
-        flight.stage, program = i, flight.programs[i]
-        inputs = {buffer.name: flight.made[buffer.name] for buffer in program.plan.stages[0].inputs}
-        flight.ticket = self.backends[i].run(program, flight.step, inputs)
+        pending.stage, program = i, pending.programs[i]
+        inputs = {buffer.name: pending.made[buffer.name] for buffer in program.plan.stages[0].inputs}
+        pending.ticket = self.backends[i].run(program, pending.step, inputs)
 
-    async def _pass_ring(self, flight: StagedStep, i: int) -> None:
+    async def _pass_ring(self, pending: StagedStep, i: int) -> None:
         """Copies the ring slots that penalties read from the first device to stage `i`, if it is the last."""
         if i < len(self.backends) - 1:
             return
-        plan, first, last = flight.programs[i].plan, self.backends[0], self.backends[i]
+        plan, first, last = pending.programs[i].plan, self.backends[0], self.backends[i]
         for ring in (state for state in plan.states if state.kind == "ring"):
-            for slot in penalised_slots(plan, flight.step, ring.name):
+            for slot in penalised_slots(plan, pending.step, ring.name):
                 await last.write_state(ring.name, slot, await first.read_state(ring.name, slot))
 
     async def read_state(self, group: str, unit: int) -> bytes:
@@ -270,7 +275,7 @@ class StagedBackend(Backend):
 
     async def close(self) -> None:
         """Closes every device, even if one of them fails."""
-        self._flight = None
+        self._pending = None
         self._loaded = [set() for _ in self.backends]
         async with AsyncExitStack() as closing:
             for backend in self.backends:
@@ -285,3 +290,15 @@ class StagedBackend(Backend):
             name = self.backends[i].capabilities().name
             message = f"stage {i + 1} of {len(self.backends)}, {self.part(i)} on {name}: {error.message}"
             raise type(error)(message, **error.facts) from error
+
+
+def _page_rows(each: Sequence[Capabilities]) -> int:
+    """The page size of all devices: the KV cache manager has one. Raises BackendError if they differ."""
+    sizes = {can.page_rows for can in each}
+    if len(sizes) > 1:
+        pages = ", ".join(f"{can.name} has {can.page_rows}" for can in each)
+        raise BackendError(
+            f"a layer split needs pages of one size: {pages} rows; put all layers on one device",
+            backend="+".join(can.name for can in each),
+        )
+    return sizes.pop()
