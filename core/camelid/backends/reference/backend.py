@@ -1,9 +1,10 @@
 """The reference backend, the oracle of all parity tests: every op in a few lines of NumPy.
 
 Each op computes in float64, each row separately, and rounds its result to the buffer's dtype. Neither the
-other sequences of a step nor the split into steps changes a row's bits (promises A and B, backends/README.md):
-a product is one matrix-vector product per row, and softmax has no padding keys. One matrix-matrix product for
-all rows would break this, since BLAS changes the summation order with the number of rows.
+other sequences of a step nor the split into steps changes a row's bits (promises A and B of
+backends/README.md): a product is one matrix-vector product per row, and softmax has no padding keys. One
+matrix-matrix product for all rows would break this, since BLAS changes the summation order with the number of
+rows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Reference kernels of a matrix per head (MLA, AltUp), concat, L2 norm, and linear combination, affine map and
-threshold of activations (AltUp, Gemma 3n)."""
+"""Reference kernels of a matrix per head (MLA, AltUp), concat, L2 norm, and linear combination, affine map
+and threshold of activations (AltUp, Gemma 3n)."""
 
 from __future__ import annotations
 
