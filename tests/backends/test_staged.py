@@ -322,7 +322,7 @@ def test_invalid_calls_are_refused() -> None:
         with pytest.raises(BackendError, match="'reference\\+reference' runs no single op"):
             await backend.run_buffers(program, step, {}, [])
         for inputs in ({}, {"x": b"1234"}, {"x": bytes(4 * 9 * MODEL.spec.hidden_size), "y": b""}):
-            with pytest.raises(BackendError, match=r"needs boundary buffers of bytes \{'x':"):
+            with pytest.raises(BackendError, match=r"expects boundary buffers with byte sizes \{'x':"):
                 backend.backends[1].run(program.handle[1], step, inputs)
 
     asyncio.run(run())

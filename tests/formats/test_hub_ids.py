@@ -96,20 +96,20 @@ THREE = [f"Q8_0/m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
     ],
 )
 def test_chosen_gguf(listing: list[str], quant: str | None, want: tuple[str, ...], note: str) -> None:
-    files, said = choose_files(listing, quant, place="o/r")
+    files, said = choose_files(listing, quant, repository="o/r")
     assert files == want
     assert note in said and bool(note) == bool(said)
 
 
 def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
-    files, said = choose_files(DIRECTORY, None, place="o/r")
+    files, said = choose_files(DIRECTORY, None, repository="o/r")
     left_out = {"pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth", "README.md"}
     assert (set(files), said) == (set(DIRECTORY) - left_out, "")
 
 
 def test_missing_shards_are_chosen_too() -> None:
     listing = ["config.json", "model-00002-of-00003.safetensors"]
-    files, _ = choose_files(listing, None, place="o/r")
+    files, _ = choose_files(listing, None, repository="o/r")
     assert files == ("config.json", *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)))
 
 
@@ -119,22 +119,22 @@ def test_missing_shards_are_chosen_too() -> None:
         (MANY, "Q6_K", RequestError, r"o/r has no Q6_K; it has Q4_0, Q8_0, UD-Q5_K_XL"),
         (["cria.gguf"], "Q6_K", RequestError, r"its files are cria.gguf"),
         (["a-Q8_0.gguf", "b-Q8_0.gguf"], "Q8_0", RequestError, "2 files for Q8_0.*name one"),
-        (["a.gguf", "b.gguf"], None, RequestError, "2 files.*name one"),
+        (["a.gguf", "b.gguf"], None, RequestError, "2 files without a quant tag: a.gguf, b.gguf; name one"),
         ([*SPLIT, SPLIT[0].replace("m-", "n-")], "q4_k_m", RequestError, "2 files for q4_k_m.*name one"),
         (DIRECTORY, "Q4_0", RequestError, "no .gguf files.*leave out"),
         (["pytorch_model.bin", "config.json"], None, UnsupportedModelError, "pickles.*never loaded"),
         (["model.safetensors"], None, UnsupportedModelError, "no config.json beside"),
         ([], None, UnsupportedModelError, "neither a .gguf model nor"),
         (["mmproj-a.gguf"], None, UnsupportedModelError, "neither a .gguf model nor"),
-        (["a.gguf", "../evil.gguf"], None, ModelFormatError, "evil.*outside the repo"),
-        (["a.gguf", "/etc/passwd"], None, ModelFormatError, "outside the repo"),
-        (["a.gguf", "x/../../y"], None, ModelFormatError, "outside the repo"),
-        (["a.gguf", "C:\\x"], None, ModelFormatError, "outside the repo"),
-        (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "outside the repo"),
+        (["a.gguf", "../evil.gguf"], None, ModelFormatError, "evil.*which is unsafe"),
+        (["a.gguf", "/etc/passwd"], None, ModelFormatError, "which is unsafe"),
+        (["a.gguf", "x/../../y"], None, ModelFormatError, "which is unsafe"),
+        (["a.gguf", "C:\\x"], None, ModelFormatError, "which is unsafe"),
+        (["a.gguf", "x\x1b[2J"], None, ModelFormatError, "which is unsafe"),
     ],
 )
 def test_refused_listings(
     listing: list[str], quant: str | None, error: type[CamelidError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        choose_files(listing, quant, place="o/r")
+        choose_files(listing, quant, repository="o/r")

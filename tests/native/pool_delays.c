@@ -1,5 +1,6 @@
-/* The pool with a delay between raising a word and looking for sleepers: meanwhile one thread sleeps, and
- * another reaches the next meeting and sleeps there. Exits with 0 after all runs have ended. */
+/* The pool with a delay between the increment of a counter and the check for sleeping threads: meanwhile one
+ * thread sleeps, and another thread reaches the next barrier and sleeps there. Exits with 0 after all runs
+ * have ended. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>

@@ -49,9 +49,9 @@ static void some_ops(cam_run *run, uint32_t thread, uint64_t first) {
         const uint32_t n = run->n_threads;
         const cam_range mine = share(THINGS, run, thread);
         const uint64_t mode = set_float_mode(FLOAT_MODE);
-        expect(thread < n && mode == FLOAT_MODE && is_host == (thread == run->pool->n_own));
+        expect(thread < n && mode == FLOAT_MODE && is_host == (thread == run->pool->n_workers));
         for (uint32_t i = mine.start; i < mine.end; i++) do_thing(ops, op, i);
-        atomic_fetch_add(is_host ? &seen.by_host : &seen.without_host, is_host || n == run->pool->n_own);
+        atomic_fetch_add(is_host ? &seen.by_host : &seen.without_host, is_host || n == run->pool->n_workers);
     }
 }
 

@@ -279,7 +279,7 @@ def test_stages_pass_their_boundary_buffers(host: NodeHost) -> None:
         taking = _staged(made, inputs=("x",))
         taken = backend.run(await backend.compile(taking.plan), made.step, {"x": y})
         assert await backend.read(taken) == []
-        with pytest.raises(BackendError, match="needs boundary buffers"):
+        with pytest.raises(BackendError, match="expects boundary buffers"):
             backend.run(taken.program, made.step)
 
     run(host, work)

@@ -47,8 +47,8 @@ class Batch:
 class Scheduler:
     """Two queues in order of priority, then arrival: `waiting` without an allocation, `running` with one.
 
-    Where units run out, the last running sequence is preempted: it waits again, and its rows are recomputed
-    or found in the prefix cache.
+    If units run out, or a sequence of higher priority waits for units, the last running sequence is
+    preempted: it waits again, and its rows are recomputed or found in the prefix cache.
     """
 
     def __init__(self, state: KVCacheManager, limits: Limits) -> None:
@@ -57,10 +57,11 @@ class Scheduler:
         self.prefill_budget = PrefillBudget(limits.step_s)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
-        self.newly_running: deque[Sequence] = deque()  # not yet started by the engine
+        # Running sequences whose token history the engine has not yet written to the device.
+        self.newly_running: deque[Sequence] = deque()
         self.n_preempted = 0
-        # The sequence that could not be admitted, and `n_freed` at that time: a retry searches the prefix
-        # cache again, which takes time.
+        # (id, n_freed) of the sequence that could not be admitted. It is retried only after a unit or a
+        # page-table row has been freed, since each attempt searches the prefix cache.
         self._blocked: tuple[int, int] | None = None
         n_paged = sum(s.kind in PAGED for s in state.states)
         keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
@@ -145,7 +146,10 @@ class Scheduler:
         return (s for s in self._schedulable() if s.proposer and s.can_decode)
 
     def _preempt_lower_priority(self, waiting: Sequence) -> bool:
-        """Preempts the last running sequence of a lower priority; True if its units are free already."""
+        """Preempts the last running sequence of a lower priority.
+
+        Returns True if the preempted sequence's units are already free.
+        """
         last = self.running[-1] if self.running else None
         if last is None or last.request.priority >= waiting.request.priority or not last.is_schedulable:
             return False
@@ -194,12 +198,12 @@ class Scheduler:
     def _add_prefill(self, batch: Batch) -> None:
         """Adds prompt rows up to the chunk; up to the prefill budget if the step also generates."""
         n_generated = len(batch.scheduled)
-        room: int = self.limits.chunk - n_generated
-        budget: int = self.prefill_budget.rows(room) if n_generated else room
+        free_rows: int = self.limits.chunk - n_generated
+        prefill_rows: int = self.prefill_budget.rows(free_rows) if n_generated else free_rows
         for s in self._schedulable():
-            n = _n_prefill_rows(s, room, budget)
+            n = _n_prefill_rows(s, free_rows, prefill_rows)
             if n and self._add(batch, s, n, int(n == s.n_prefill and not s.has_own_program)):
-                room, budget = room - n, budget - n
+                free_rows, prefill_rows = free_rows - n, prefill_rows - n
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
         """Adds rows of a sequence if units are available, or can be freed by preempting the last sequences.
@@ -213,11 +217,11 @@ class Scheduler:
             batch.n_updates + self.state.most_updates(allocation, s.n_rows, end)
             > self._most_updates[batch.program]
         ):
-            return False  # the step has no room for its page-table updates
+            return False  # the program has no capacity left for the sequence's page-table updates
         while (update := self.state.grow(allocation, s.n_rows, end)) is None:
             victim = self._victim(batch)
             if victim is None or (victim is s and s.n_in_flight):
-                return False  # steps in flight will free units
+                return False  # nothing can be preempted now: retry in a later step
             self._preempt_victim(victim)
             if victim is s:
                 return False
@@ -226,8 +230,9 @@ class Scheduler:
         return True
 
     def _victim(self, batch: Batch) -> Sequence | None:
-        """The sequence to preempt: the last running one outside the batch. None while a sequence is leaving.
+        """The sequence to preempt: the last running sequence outside the batch.
 
+        None while a preempted or finished sequence still has its units, which its last step in flight frees.
         None also for a batch with copies: preemption could free a copy's source and reuse it as a
         destination.
         """
@@ -235,16 +240,19 @@ class Scheduler:
             return None
         if any(item.cache_update.copies for item in batch.scheduled):
             return None
-        busy = {item.sequence.id for item in batch.scheduled}
-        return next((s for s in reversed(self.running) if s.id not in busy), None)
+        in_batch = {item.sequence.id for item in batch.scheduled}
+        return next((s for s in reversed(self.running) if s.id not in in_batch), None)
 
 
-def _n_prefill_rows(s: Sequence, room: int, budget: int) -> int:
-    """Prompt rows of a sequence in a step. An atomic prompt ignores the budget and is never split."""
+def _n_prefill_rows(s: Sequence, free_rows: int, prefill_rows: int) -> int:
+    """Prompt rows of a sequence in a step.
+
+    An atomic prompt ignores the prefill budget and is never split.
+    """
     n = 0 if s.request.all_logits else s.n_prefill
     if s.is_atomic_prefill:
-        return n if n <= room else 0
-    return max(min(n, budget), 0)
+        return n if n <= free_rows else 0
+    return max(min(n, prefill_rows), 0)
 
 
 def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
@@ -257,14 +265,14 @@ def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
 
 def _add_scheduled(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
     """Adds one sequence's rows, state words, sampling and outputs to a step."""
-    s, first, n_held = item.sequence, len(step.rows), item.sequence.n_rows
+    s, first, n_previous_rows = item.sequence, len(step.rows), item.sequence.n_rows
     assert s.allocation is not None, "a scheduled sequence has an allocation"
     step.updates += item.cache_update.updates
     step.copies += item.cache_update.copies
-    step.rows += [s.row(number, n_held + i) for i in range(item.n_rows)]
-    groups = state.words(s.allocation, n_held)
-    state.advance(s.allocation, n_held + item.n_rows)
+    step.rows += [s.row(number, n_previous_rows + i) for i in range(item.n_rows)]
+    groups = state.words(s.allocation, n_previous_rows)
+    state.advance(s.allocation, n_previous_rows + item.n_rows)
     step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
     step.sampling.append(s.step_sampling)
-    sampled = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
-    step.outputs += [(first + i, number, n_held + i + 1) for i in sampled]
+    output_rows = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
+    step.outputs += [(first + i, number, n_previous_rows + i + 1) for i in output_rows]

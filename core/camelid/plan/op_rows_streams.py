@@ -1,4 +1,5 @@
-"""Op rows, part four: heads with their own matrices, and groups of columns as vectors."""
+"""Op rows, part four: a matrix per head (MLA, AltUp), concat, L2 norm, and linear combination, affine map and
+threshold of activations (AltUp, Gemma 3n)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Finds and loads the compiled kernels; `camelid_native.build` compiles them.
 
-The library is in $CAMELID_NATIVE_DIR, in the layout of `build --out`, if the variable is set; else in `lib/`
-of this package. If the package is imported from a zip, the library is copied to a cache folder named by the
+The library is $CAMELID_NATIVE_DIR/<target>/<library> if the variable is set, else lib/<target>/<library> of
+this package. If the package is imported from a zip, the library is copied to a cache folder named by the
 library's SHA-256.
 """
 
@@ -33,8 +33,8 @@ NOT_BUILT = (
 def load() -> ctypes.CDLL:
     """Loads this machine's library.
 
-    Raises BackendError if the library is missing, does not load, or was built from other sources or with
-    another version of the records.
+    Raises BackendError if the library is missing, cannot be loaded, was built from other sources (if its
+    build.json states so), or has another ABI version.
     """
     path = find()
     if path is None:
@@ -44,9 +44,11 @@ def load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
         abi = int(library.cam_abi())
     except (OSError, AttributeError) as error:
-        raise _error(f"{path} cannot be loaded as Camelid's CPU library ({error}); {_mend(path)}") from error
+        raise _error(
+            f"{path} cannot be loaded as Camelid's CPU library ({error}); {_rebuild_command(path)}"
+        ) from error
     if abi != ABI:
-        raise _error(f"{path} has records of version {abi}, expected version {ABI}; {_mend(path)}")
+        raise _error(f"{path} has ABI version {abi}, expected {ABI}; {_rebuild_command(path)}")
     return library
 
 
@@ -55,14 +57,14 @@ def find() -> Path | None:
 
     Raises BackendError if a zipped library cannot be copied to the cache.
     """
-    place = _places() / this_target().name
-    library = place / this_target().system.library
+    folder = _libraries_folder() / this_target().name
+    library = folder / this_target().system.library
     if not library.is_file():
         return None
     return library if isinstance(library, Path) else _extract(library)
 
 
-def _places() -> Traversable:
+def _libraries_folder() -> Traversable:
     override = os.environ.get(OVERRIDE)
     return Path(override) if override else files("camelid_native") / "lib"
 
@@ -70,17 +72,17 @@ def _places() -> Traversable:
 def _not_found() -> str:
     override = os.environ.get(OVERRIDE)
     return (
-        f"{OVERRIDE}={override} has no {this_target().path}; unset it, or {_mend()}"
+        f"{OVERRIDE}={override} has no {this_target().path}; unset it, or {_rebuild_command()}"
         if override
         else NOT_BUILT
     )
 
 
-def _extract(packed: Traversable) -> Path:
+def _extract(zipped: Traversable) -> Path:
     """Path of the library's copy in the cache; writes the copy if it is missing or differs."""
-    data = packed.read_bytes()
+    data = zipped.read_bytes()
     folder = cache_folder() / "native" / hashlib.sha256(data).hexdigest()
-    path = folder / packed.name
+    path = folder / zipped.name
     try:
         if not path.is_file() or path.read_bytes() != data:
             _write(path, data)
@@ -100,20 +102,21 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @cache
-def _check_sources(path: Path, written_ns: int) -> None:  # noqa: ARG001 - part of the cache key
-    """Raises BackendError if build.json records other sources than this package's.
+def _check_sources(path: Path, mtime_ns: int) -> None:  # noqa: ARG001 - part of the cache key
+    """Raises BackendError if the library's build.json records other sources than this package's.
 
-    Cached per file version: a library stays as loaded for the life of the process.
+    A library without a readable build.json passes, and so does any library if the package has no sources.
+    Cached by modification time: each file version is hashed once.
     """
     facts = read_facts(path, path.parent)
     if facts and SOURCES.is_dir() and facts.sources != digest(this_target()):
-        raise _error(f"{path} is older than its sources, or newer than this checkout; {_mend(path)}")
+        raise _error(f"{path} was built from other sources than this checkout's; {_rebuild_command(path)}")
 
 
-def _mend(path: Path | None = None) -> str:
+def _rebuild_command(path: Path | None = None) -> str:
     """Instruction to rebuild the library in its folder."""
     folder = path.parents[1] if path else Path(os.environ.get(OVERRIDE, ""))
-    options = {LIB: "", **{place: f" --sanitize {watched}" for watched, place in SANITIZED.items()}}
+    options = {LIB: "", **{libraries: f" --sanitize {kind}" for kind, libraries in SANITIZED.items()}}
     return f"run `{BUILD}{options.get(folder, f' --out {shlex.quote(str(folder))}')}`"
 
 

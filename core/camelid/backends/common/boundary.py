@@ -1,4 +1,4 @@
-"""Boundary buffers of one step as bytes between the stages of a plan, in the buffers' dtypes."""
+"""Boundary buffers (activations passed between plan stages) as bytes: checks and sizes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ Inputs = Mapping[str, bytes]
 
 
 def checked_inputs(program: Program, step: bytes, inputs: Inputs | None, *, backend: str) -> Inputs:
-    """Returns the inputs. Raises BackendError if they are not exactly the boundary buffers of the program."""
-    want = boundary_bytes(_input_buffers(program.plan), step)
-    got = {name: len(data) for name, data in (inputs or {}).items()}
-    if got != want:
+    """Returns the inputs.
+
+    Raises BackendError if their names or byte lengths are not those of the program's boundary buffers.
+    """
+    expected = boundary_bytes(_input_buffers(program.plan), step)
+    given = {name: len(data) for name, data in (inputs or {}).items()}
+    if given != expected:
         raise BackendError(
-            f"a step of program {program.key.entry!r} needs boundary buffers of bytes {want}, but got {got}; "
-            "do they come from the previous stage of the same step?",
+            f"program {program.key.entry!r} expects boundary buffers with byte sizes {expected}, "
+            f"got {given}; pass the outputs of the previous stage for the same step",
             backend=backend,
         )
     return inputs or {}
 
 
 def _input_buffers(plan: Plan) -> tuple[Buffer, ...]:
+    """The first stage's inputs; () for a whole plan."""
     return tuple(chain.from_iterable(stage.inputs for stage in plan.stages[:1]))
 
 

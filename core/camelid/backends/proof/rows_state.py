@@ -1,4 +1,4 @@
-"""Rows of ops that read and write state, and of ops that read other rows of the step."""
+"""Gate cases of ops that read and write state, and of ops that read other token rows of the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from camelid.plan.tiers import BATCH, TAIL
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
 TAIL_TYPES = ("q8_0", "q4_0")
-# Widths of a head's keys and values: one of the two is not a multiple of a vector of 8 or 16.
+# Widths of a head's keys and values, one of them not a multiple of a vector register's 8 or 16 floats.
 UNEVEN = ((24, 16), (16, 24), (20, 16), (40, 32))
 # Three sequences: one starts, one decodes, one continues its prefill.
 LENGTHS: dict[str, Any] = {"lengths": (3, 1, 2), "positions": (0, 1, 2, 7, 4, 5)}
@@ -22,19 +22,23 @@ ALONE: dict[str, Any] = {"lengths": (1,), "positions": (9,)}
 
 
 def rows() -> Iterator[CaseRow]:
-    """All rows of this file."""
+    """All cases of this file."""
     for kv_type in KV_TYPES:
         yield from store_rows(kv_type)
-    for n_heads, n_kv_heads, dim, at in ((4, 2, 64, [0]), (3, 1, 128, [63, 64, 65]), (8, 2, 256, [130])):
-        yield attention(at, n_heads, n_kv_heads, dim, dim)
-    yield from way_rows()
+    for n_heads, n_kv_heads, dim, positions in (
+        (4, 2, 64, [0]),
+        (3, 1, 128, [63, 64, 65]),
+        (8, 2, 256, [130]),
+    ):
+        yield attention(positions, n_heads, n_kv_heads, dim, dim)
+    yield from variant_rows()
     yield from tail_rows()
     yield from recurrent_rows()
     yield from encoder_rows()
 
 
 def store_rows(kv_type: str) -> Iterator[CaseRow]:
-    """Writes, copies and reads of a kv_type; 96 columns are an odd number of blocks."""
+    """KV writes, page copies and attention for one kv_type; 96 columns are an odd number of blocks."""
     for width, v_width in ((128, 128), (96, 32)):
         written: dict[str, Any] = {
             "k": rough(4, width), "v": rough(4, v_width), "positions": [15, 16, 17, 35],
@@ -53,12 +57,12 @@ def store_rows(kv_type: str) -> Iterator[CaseRow]:
 
 
 def rough(n: int, cols: int) -> F32:
-    """Hard rows for a quantizer: small and large scales, exact halves, a tie for the largest, zeros."""
+    """Hard rows for a quantizer: small and large scales, rounding ties, a block of zeros."""
     made = normal("rough", n, cols)
     made[0] *= np.float32(1e-5)  # below float16's normal numbers
     made[1] *= np.float32(1e3)
     made[2, :32] = np.arange(-16, 16) + np.float32(0.5)
-    made[2, 31] = 127.0
+    made[2, 31] = 127.0  # the scale of q8_0 is 1, so the halves are rounding ties
     made[3, :32] = 0.0
     return made
 
@@ -66,7 +70,7 @@ def rough(n: int, cols: int) -> F32:
 def attention(
     positions: list[int], n_heads: int, n_kv_heads: int, head_dim: int, v_dim: int, **more: Any
 ) -> CaseRow:
-    """Attention of rows at these positions, over keys up to the last position."""
+    """Attention of rows at these positions; the KV cache ends at the largest position."""
     n = max(positions) + 1
     facts: dict[str, Any] = {
         "y": (len(positions), n_heads * v_dim), "q": (len(positions), n_heads * head_dim),
@@ -76,62 +80,72 @@ def attention(
     return row("attention", **(facts | more))
 
 
-def way_rows() -> Iterator[CaseRow]:
-    """Windows at page borders, softcaps, sinks, masks and biases, without and with freed rows."""
-    ways: tuple[dict[str, Any], ...] = (
+def variant_rows() -> Iterator[CaseRow]:
+    """Windows of one row, of whole pages, of the whole context and longer; softcaps, sinks, masks and biases.
+
+    Each variant runs with all rows kept, and with rows before `first_kept` freed.
+    """
+    variants: tuple[dict[str, Any], ...] = (
         *({"window": n} for n in (1, 64, 67, 1000)),
         {"softcap": 2.0},
         {"mask": "held", "window": 5},
         {"sinks": (4,), "window": 70, "softcap": 0.5},
         *({"bias": (n, 4)} for n in (1, 9, 80)),
     )
-    for way in ways:
+    for variant in variants:
         for first_kept in (0, 33):
-            yield attention([66, 67], 4, 2, 32, 32, first_kept=first_kept, **way)
+            yield attention([66, 67], 4, 2, 32, 32, first_kept=first_kept, **variant)
     yield attention([200], 2, 1, 32, 32, scale=50.0, softcap=30.0)
 
 
 def tail_rows() -> Iterator[CaseRow]:
-    """Two tiers: positions on both sides of a move of the border, and with an empty store or a freed page."""
-    border = TAIL + BATCH - 1  # the first row that reads the store
+    """Two tiers: positions on both sides of a move of the border between store and tail.
+
+    Also with no key read from the store, and with the first pages freed.
+    """
+    first_store_reader = TAIL + BATCH - 1
     for kv_type in TAIL_TYPES:
         tiers: dict[str, Any] = {"kv_type": kv_type, "has_tail": True}
-        for positions in ([5], [border - 1, border, border + 1], [border + BATCH, 700]):
+        for positions in (
+            [5],
+            [first_store_reader - 1, first_store_reader, first_store_reader + 1],
+            [first_store_reader + BATCH, 700],
+        ):
             yield attention(positions, 4, 2, 48, 32, **tiers)
-        yield attention([border], 2, 1, 32, 32, first_kept=BATCH, sinks=(2,), **tiers)
+        yield attention([first_store_reader], 2, 1, 32, 32, first_kept=BATCH, sinks=(2,), **tiers)
 
 
 def recurrent_rows() -> Iterator[CaseRow]:
     """Sequences that start (ignoring the contents of their slots), decode and continue a prefill."""
-    falling = -np.abs(normal("decay", 4))
+    negative_a = -np.abs(normal("decay", 4))
     for lengths in (LENGTHS, ALONE):
         n = sum(lengths["lengths"])
         slots = len(lengths["lengths"])
         for act in ("silu", "none"):
             yield row("conv1d", y=(n, 10), x=(n, 10), weight=(10, 4), bias=(10,), act=act,
                       slots=(slots, 30), **lengths)  # fmt: skip
-        yield row("scan_mamba2", y=(n, 32), x=(n, 32), b=(n, 12), c=(n, 12), dt=(n, 4), a=falling, d=(4,),
+        yield row("scan_mamba2", y=(n, 32), x=(n, 32), b=(n, 12), c=(n, 12), dt=(n, 4), a=negative_a, d=(4,),
                   dt_bias=(4,), n_groups=2, slots=(slots, 4 * 8 * 6), **lengths)  # fmt: skip
-        yield row("scan_delta", y=(n, 32), q=unit(n, 2, 8), k=unit(n, 2, 8), v=(n, 32), dt=(n, 4),
-                  beta=np.abs(normal("beta", n, 4)) % np.float32(1.0), a=falling, dt_bias=(4,), scale=0.35,
-                  n_key_heads=2, slots=(slots, 4 * 8 * 8), **lengths)  # fmt: skip
+        yield row("scan_delta", y=(n, 32), q=unit_vectors(n, 2, 8), k=unit_vectors(n, 2, 8), v=(n, 32),
+                  dt=(n, 4), beta=np.abs(normal("beta", n, 4)) % np.float32(1.0), a=negative_a, dt_bias=(4,),
+                  scale=0.35, n_key_heads=2, slots=(slots, 4 * 8 * 8), **lengths)  # fmt: skip
 
 
-def unit(n: int, n_heads: int, width: int) -> F32:  # [n, heads * width]
-    """Heads of length 1, as the delta rule requires of its keys."""
+def unit_vectors(n: int, n_heads: int, width: int) -> F32:  # [n, heads * width]
+    """Head vectors of norm 1, as the delta rule requires of its keys."""
     heads = normal("keys", n, n_heads, width)
     return (heads / np.linalg.norm(heads, axis=-1, keepdims=True)).reshape(n, -1)
 
 
 def encoder_rows() -> Iterator[CaseRow]:
-    """Encoder ops, whose rows attend to rows of their own sequence in the same step."""
-    ways: tuple[dict[str, Any], ...] = (
+    """Encoder ops: attention within a sequence of the step, pooling, and output of floats."""
+    variants: tuple[dict[str, Any], ...] = (
         {}, {"mask": "causal"}, {"mask": "symmetric", "window": 2}, {"bias": (5, 4)},
     )  # fmt: skip
     n = sum(LENGTHS["lengths"])
-    for way in ways:
+    for variant in variants:
         yield row("attend_rows", y=(n, 64), q=(n, 32), k=(n, 16), v=(n, 32), n_heads=4, n_kv_heads=2,
-                  scale=0.35, **LENGTHS, **way)  # fmt: skip
+                  scale=0.35, **LENGTHS, **variant)  # fmt: skip
     yield row("attend_rows", y=(70, 64), q=(70, 64), k=(70, 64), v=(70, 64), n_heads=1, n_kv_heads=1,
               scale=0.125)  # fmt: skip
     for kind in ("mean", "cls", "last"):

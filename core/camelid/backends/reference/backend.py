@@ -1,8 +1,10 @@
-"""The oracle: every op in a few lines of NumPy, one row at a time.
+"""The reference backend, the oracle of all parity tests: every op in a few lines of NumPy.
 
-Each row is computed alone in float64: a matrix-vector product per row, and softmax over exactly the row's
-keys. A matrix-matrix product is not row-invariant, in float32 nor in float64. So the bits of a row depend on
-the row alone: the backend keeps promises A and B.
+Each op computes in float64, each row separately, and rounds its result to the buffer's dtype. Neither the
+other sequences of a step nor the split into steps changes a row's bits (promises A and B of
+backends/README.md): a product is one matrix-vector product per row, and softmax has no padding keys. One
+matrix-matrix product for all rows would break this, since BLAS changes the summation order with the number of
+rows.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ from camelid.plan.plan import Plan, StateSpec, View
 from camelid.plan.step import decode_step
 from camelid.plan.weights import Weight
 
-PREFIX = "op_"
+KERNEL_PREFIX = "op_"
 
 
 def _kernels(module: ModuleType) -> dict[str, Kernel]:
     """Kernels of a module by op: the functions whose names start with op_."""
-    return {n.removeprefix(PREFIX): f for n, f in vars(module).items() if n.startswith(PREFIX)}
+    return {n.removeprefix(KERNEL_PREFIX): f for n, f in vars(module).items() if n.startswith(KERNEL_PREFIX)}
 
 
 MODULES = (basic, experts, attention, recurrent, streams, encoder, sampling)
@@ -80,20 +82,20 @@ class ReferenceBackend(Backend):
         try:
             self._state = StatePools.allocate(states, units)
         except (MemoryError, ValueError) as error:  # ValueError: larger than any array can be
-            want = sum(units[s.name].units * s.unit_bytes for s in states)
+            needed_bytes = sum(units[s.name].units * s.unit_bytes for s in states)
             raise OutOfMemoryError(
-                f"the state of all sequences needs {want:,} bytes, which cannot be allocated; "
+                f"the state of all sequences needs {needed_bytes:,} bytes, which cannot be allocated; "
                 "use a smaller context, or fewer sequences at once",
-                want_bytes=want,
+                want_bytes=needed_bytes,
             ) from error
 
     async def compile(self, plan: Plan) -> Program:
         return Program(plan, None)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        taken = checked_inputs(program, step, inputs, backend="reference")
+        checked = checked_inputs(program, step, inputs, backend="reference")
         buffers = {buffer.name: buffer for stage in program.plan.stages for buffer in stage.inputs}
-        values = {name: of_bytes(data, buffers[name]).copy() for name, data in taken.items()}
+        values = {name: of_bytes(data, buffers[name]).copy() for name, data in checked.items()}
         frame = self.run_frame(program.plan, step, values)
         return Ticket(program, len(frame.result), frame)
 
@@ -118,16 +120,19 @@ class ReferenceBackend(Backend):
         return b"".join(tensor.tobytes() for tensor in self._state.of_unit(group, unit))
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
-        tensors, at = self._state.of_unit(group, unit), 0
+        tensors, offset = self._state.of_unit(group, unit), 0
         check_unit(group, data, sum(tensor.nbytes for tensor in tensors), backend="reference")
         for tensor in tensors:
-            tensor[...] = np.frombuffer(data, tensor.dtype, tensor.size, at).reshape(tensor.shape)
-            at += tensor.nbytes
+            tensor[...] = np.frombuffer(data, tensor.dtype, tensor.size, offset).reshape(tensor.shape)
+            offset += tensor.nbytes
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
-        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
+        """Runs a step with the bytes of the input buffers, and returns the bytes of the output buffers.
+
+        Each view must cover its whole buffer.
+        """
         values = {view.buffer.name: of_bytes(data, view.buffer).copy() for view, data in inputs.items()}
         frame = self.run_frame(program.plan, step, values)
         ticket = Ticket(program, len(frame.result), frame)

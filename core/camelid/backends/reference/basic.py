@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F64, mean, sigmoid, total
+from camelid.backends.reference.rows import F64, row_mean, row_sum, sigmoid
 from camelid.plan.plan import Op
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow
 
@@ -136,16 +136,16 @@ def _gated(act: str, gate: F64, up: F64) -> F64:
 
 
 def _rms(x: F64, eps: float) -> F64:
-    return x / np.sqrt(mean(x * x) + eps)
+    return x / np.sqrt(row_mean(x * x) + eps)
 
 
 def _layer(x: F64, eps: float) -> F64:
-    centred = x - mean(x)
-    return centred / np.sqrt(mean(centred * centred) + eps)
+    centred = x - row_mean(x)
+    return centred / np.sqrt(row_mean(centred * centred) + eps)
 
 
 def _l2(x: F64, eps: float) -> F64:
-    return x / np.sqrt(np.maximum(total(x * x), eps * eps))
+    return x / np.sqrt(np.maximum(row_sum(x * x), eps * eps))
 
 
 def _gelu_tanh(x: F64) -> F64:

@@ -1,4 +1,7 @@
-"""Sums over the last axis. NumPy sums each row separately, so the bits do not depend on the batch."""
+"""Row-wise sums, means and softmax over the last axis.
+
+Inputs must be C-contiguous: NumPy then reduces each row separately, so the bits do not depend on the batch.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ def sigmoid(x: F64) -> F64:
 
 def softmax(x: F64) -> F64:  # [..., n]
     weights = np.exp(x - np.maximum.reduce(x, axis=-1, keepdims=True))
-    return weights / total(weights)
+    return weights / row_sum(weights)
 
 
-def total(x: F64) -> F64:  # [..., n] -> [..., 1]
+def row_sum(x: F64) -> F64:  # [..., n] -> [..., 1]
     return np.add.reduce(x, axis=-1, keepdims=True)  # the bits of x.sum() in half the time
 
 
-def mean(x: F64) -> F64:  # [..., n] -> [..., 1]
-    return total(x) / x.shape[-1]
+def row_mean(x: F64) -> F64:  # [..., n] -> [..., 1]
+    return row_sum(x) / x.shape[-1]

@@ -1,11 +1,12 @@
-"""Reference kernels of heads with their own matrices, and of groups of columns as vectors."""
+"""Reference kernels of a matrix per head (MLA, AltUp), concat, L2 norm, and linear combination, affine map
+and threshold of activations (AltUp, Gemma 3n)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import mean, total
+from camelid.backends.reference.rows import row_mean, row_sum
 from camelid.plan.plan import Op
 
 
@@ -13,8 +14,8 @@ def op_linear_heads(op: Op, f: Frame) -> None:
     weight = op.weight("weight")
     n_heads, _, n_in = weight.shape
     x = f.read(op.view("x")).reshape(-1, n_heads, op.view("x").cols // n_heads)  # [T, H, in + unchanged]
-    each = [f.store.multiply_expert(weight, h, x[:, h, :n_in]) for h in range(n_heads)]
-    y = np.concatenate([np.stack(each, axis=1), x[..., n_in:]], axis=2)
+    outputs = [f.store.multiply_expert(weight, h, x[:, h, :n_in]) for h in range(n_heads)]
+    y = np.concatenate([np.stack(outputs, axis=1), x[..., n_in:]], axis=2)
     f.write(op.view("y"), y.reshape(-1, op.view("y").cols))
 
 
@@ -25,7 +26,7 @@ def op_concat(op: Op, f: Frame) -> None:
 def op_length(op: Op, f: Frame) -> None:
     n_groups = op.view("y").cols
     groups = f.read(op.view("x")).reshape(-1, op.view("x").cols // n_groups)
-    f.write(op.view("y"), np.sqrt(total(groups * groups)).reshape(-1, n_groups))
+    f.write(op.view("y"), np.sqrt(row_sum(groups * groups)).reshape(-1, n_groups))
 
 
 def op_mix(op: Op, f: Frame) -> None:
@@ -45,6 +46,6 @@ def op_affine(op: Op, f: Frame) -> None:
 
 def op_cutoff(op: Op, f: Frame) -> None:
     x = f.read(op.view("x"))
-    centred = x - mean(x)
-    deviation = np.sqrt(mean(centred * centred))
+    centred = x - row_mean(x)
+    deviation = np.sqrt(row_mean(centred * centred))
     f.write(op.view("x"), np.maximum(centred - op.number("deviations") * deviation, 0.0))

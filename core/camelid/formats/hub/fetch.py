@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from camelid.errors import CamelidError, FetchError, RequestError
 from camelid.formats.hub.failures import fail, translated
-from camelid.formats.hub.ids import HubId, choose_files, few, parse_hub_id
+from camelid.formats.hub.ids import HubId, abbreviated, choose_files, parse_hub_id
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # file name, bytes so far, total bytes
 Say: TypeAlias = Callable[[str], object]
@@ -98,8 +98,8 @@ def fetch(
     such as the default quant. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
 
     Raises FetchError for network, access, disk and checksum failures; RequestError for an unknown id or
-    quant; UnsupportedModelError for a repository without a readable model; ModelFormatError for file names
-    outside the repository's folder.
+    quant; UnsupportedModelError for a repository without a readable model; ModelFormatError for unsafe file
+    names.
     """
     from huggingface_hub import constants
 
@@ -164,9 +164,9 @@ def _sha256(lfs: Any) -> str | None:
 
 
 def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
-    names, note = choose_files(listing, job.hub_id.quant, place=job.place)
+    names, note = choose_files(listing, job.hub_id.quant, repository=job.place)
     if absent := [name for name in names if name not in listing]:
-        text = f": the repository lacks {few(absent)} of the model's {len(names)} files"
+        text = f": the repository lacks {abbreviated(absent)} of the model's {len(names)} files"
         fail(job.hub_id, "missing", f"{text}; choose another quant, or wait for the complete upload")
     if note:
         job.say(note)
@@ -298,7 +298,7 @@ def _from_cache(job: Job) -> Fetched | None:
     except LocalEntryNotFoundError:
         return None
     listing = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    names, note = choose_files(listing, job.hub_id.quant, place=f"the cached part of {job.place}")
+    names, note = choose_files(listing, job.hub_id.quant, repository=f"the cached part of {job.place}")
     if not set(names) <= set(listing):
         return None
     if note:

@@ -41,7 +41,7 @@ _PICKLE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """A model on a hub. `quant` is a tag such as Q4_K_M, or a file name."""
+    """A model on a hub. `quant` is a tag such as Q4_K_M, a file name, or a word in a file's path."""
 
     owner: str
     repo: str
@@ -59,9 +59,9 @@ class HubId:
 
 
 def parse_hub_id(text: str) -> HubId | None:
-    """Parses a hub id; None if the text is not a hub id. `models/x.gguf` without a prefix is a path.
+    """Parses a hub id; None if the text is not a hub id. `owner/x.gguf` without a prefix is a local path.
 
-    Raises RequestError for an impossible revision.
+    Raises RequestError for an invalid revision.
     """
     prefix = _PREFIX.match(text)
     rest = text[prefix.end() :].removesuffix("/") if prefix else text
@@ -72,30 +72,32 @@ def parse_hub_id(text: str) -> HubId | None:
     if not prefix and not quant and repo.lower().endswith((".gguf", ".safetensors")):
         return None
     if revision and not _REVISION.fullmatch(revision):
-        text = f"revision {revision[:80]!r} is impossible; expected a branch, tag or commit"
+        text = f"invalid revision {revision[:80]!r}; expected a branch, tag or commit"
         raise RequestError(text, field="revision")
     return HubId(owner, repo, quant, revision)
 
 
-def choose_files(listing: Collection[str], quant: str | None, *, place: str) -> tuple[tuple[str, ...], str]:
+def choose_files(
+    listing: Collection[str], quant: str | None, *, repository: str
+) -> tuple[tuple[str, ...], str]:
     """Chooses the files of a model: one .gguf or all its parts, or safetensors and the files beside them.
 
     Returns the files, and a note for the user about a default quant (empty without a note). `listing` has
-    paths in the repository, and may lack parts of the model; `place` is the repository's name in messages.
-    Raises RequestError if no file matches `quant`, UnsupportedModelError for a repository without readable
-    weights, ModelFormatError for names outside the repository.
+    the paths in the repository. It may lack parts of the model; they are still returned. `repository` is the
+    name in messages. Raises RequestError if not exactly one model matches, UnsupportedModelError for a
+    repository without readable weights, ModelFormatError for an unsafe file name.
     """
     for name in listing:
-        _check_name(name, place)
+        _check_name(name, repository)
     ggufs = sorted(n for n in listing if n.lower().endswith(".gguf") and not _NOT_A_MODEL.search(n))
     if ggufs:
         models = list(dict.fromkeys(map(_first_part, ggufs)))
-        name, note = (_named(models, quant, place), "") if quant else _preferred(models, place)
+        name, note = (_named(models, quant, repository), "") if quant else _preferred(models, repository)
         return _parts(name), note
     if quant:
-        text = f"{place} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
+        text = f"{repository} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
         raise RequestError(text, field="model")
-    return _directory(sorted(listing), place), ""
+    return _directory(sorted(listing), repository), ""
 
 
 def quant_tag(name: str) -> str:
@@ -104,17 +106,17 @@ def quant_tag(name: str) -> str:
     return tags[-1].upper() if tags else ""
 
 
-def few(names: Sequence[str]) -> str:
+def abbreviated(names: Sequence[str]) -> str:
     """Names for a message: the first eight, and the number of the others."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(names[:8]) + more
 
 
-def _check_name(name: str, place: str) -> None:
-    """Raises ModelFormatError for a name that is a path outside the repository's folder on some system."""
+def _check_name(name: str, repository: str) -> None:
+    """Raises ModelFormatError for an unprintable name, or a path that may leave the repository's folder."""
     parts = name.split("/")
     if not name.isprintable() or set("\\:") & set(name) or {"", ".", ".."} & set(parts):
-        text = f"{place} lists a file named {name[:80]!r}, outside the repository; nothing was fetched"
+        text = f"{repository} lists the file name {name[:80]!r}, which is unsafe; nothing was fetched"
         raise ModelFormatError(text, path=name)
 
 
@@ -128,7 +130,7 @@ def _parts(first: str) -> tuple[str, ...]:
     return tuple(f"{part[1]}{i + 1:05d}{part[2]}" for i in range(int(part[3]))) if part else (first,)
 
 
-def _named(models: Sequence[str], quant: str, place: str) -> str:
+def _named(models: Sequence[str], quant: str, repository: str) -> str:
     """The model that matches `quant`: a file name, a quant tag, or another word in a file's path."""
     target = _first_part(quant).upper()
     word = re.compile(rf"(?:^|[-._/]){re.escape(target)}[-./]")
@@ -138,35 +140,36 @@ def _named(models: Sequence[str], quant: str, place: str) -> str:
         or [n for n in models if word.search(n.upper())]
     )
     if found:
-        return _only(found, quant, place)
+        return _only(found, f"for {quant}", repository)
     tags = sorted({tag for n in models if (tag := quant_tag(n))})
-    available = f"it has {', '.join(tags)}" if tags else f"its files are {few(models)}"
-    raise RequestError(f"{place} has no {quant}; {available}", field="model", known=tuple(models))
+    available = f"it has {', '.join(tags)}" if tags else f"its files are {abbreviated(models)}"
+    raise RequestError(f"{repository} has no {quant}; {available}", field="model", known=tuple(models))
 
 
-def _only(names: list[str], quant: str, place: str) -> str:
-    """The single model of a quant; a complete file takes precedence over parts.
+def _only(names: list[str], selection: str, repository: str) -> str:
+    """The only model of a selection; a complete file takes precedence over parts.
 
-    Raises RequestError if ambiguous.
+    Raises RequestError if several models remain.
     """
     found = [n for n in names if not _PART.fullmatch(n)] or names
     if len(found) == 1:
         return found[0]
-    text = f"{place} has {len(found)} files for {quant}: {few(found)}; name one file after the colon"
+    files = f"{len(found)} files {selection}: {abbreviated(found)}"
+    text = f"{repository} has {files}; name one file after the colon"
     raise RequestError(text, field="model", known=tuple(found))
 
 
-def _preferred(models: list[str], place: str) -> tuple[str, str]:
-    """The default model, and a note if the model is neither the only one nor of the first preference."""
+def _preferred(models: list[str], repository: str) -> tuple[str, str]:
+    """The default model, and a note if several models exist and none is Q4_K_M."""
     tags = {tag: [n for n in models if quant_tag(n) == tag] for tag in map(quant_tag, models)}
     tag = next((t for p in PREFERRED for t in (p, f"UD-{p}") if t in tags), quant_tag(models[0]))
-    name = _only(tags[tag], tag or "a file without a quant's name", place)
+    name = _only(tags[tag], f"for {tag}" if tag else "without a quant tag", repository)
     if len(models) == 1 or tag == PREFERRED[0]:
         return name, ""
-    return name, f"{place} has no {PREFERRED[0]}; using {name}"
+    return name, f"{repository} has no {PREFERRED[0]}; using {name}"
 
 
-def _directory(listing: Sequence[str], place: str) -> tuple[str, ...]:
+def _directory(listing: Sequence[str], repository: str) -> tuple[str, ...]:
     """The safetensors at the repository's root with all their shards, and the settings beside them."""
     root = [n for n in listing if "/" not in n]
     weights = [n for n in root if _SHARD.fullmatch(n)] or [n for n in root if n.endswith(".safetensors")]
@@ -176,7 +179,9 @@ def _directory(listing: Sequence[str], place: str) -> tuple[str, ...]:
     if weights:
         reason = "its safetensors have no config.json beside them"
     elif pickles := [n for n in root if n.endswith(_PICKLE)]:
-        reason = f"its weights are pickles ({few(pickles)}), which can run code and are never loaded"
+        reason = f"its weights are pickles ({abbreviated(pickles)}), which can run code and are never loaded"
     else:
         reason = "it has neither a .gguf model nor safetensors"
-    raise UnsupportedModelError(f"{place} has no readable model: {reason}", kind="format", name=place)
+    raise UnsupportedModelError(
+        f"{repository} has no readable model: {reason}", kind="format", name=repository
+    )

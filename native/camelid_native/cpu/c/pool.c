@@ -1,10 +1,10 @@
-/* Thread pool with a queue of runs. A queued run begins when the run before it has ended, without the host.
- * Threads spin for a while for the next run, as steps follow each other within microseconds, then sleep. In a
- * child of fork() the threads are started again.
+/* Thread pool with a queue of runs. A queued run begins when the run before it has ended, without a call from
+ * the host. Threads poll for the next run before they sleep, as steps follow each other within microseconds.
+ * In a child of fork() the threads are started again.
  *
- * If no processor is left for the host (Python's thread), the host computes while it waits: it joins between
- * two ops and leaves when the run that it waits for has ended. The threads continue without the host, so that
- * the host's other work never delays them. */
+ * With `with_host`, the pool has one thread fewer, and the host (the thread that calls cam_pool_wait)
+ * computes while it waits: it joins between two ops and leaves when the awaited run has ended. The pool's
+ * threads continue without the host, so that the host's other work never delays them. */
 #define _GNU_SOURCE
 #include "pool.h"
 #include <pthread.h>
@@ -13,35 +13,36 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Polls of a word before a thread sleeps. If other work runs on the processor of the awaited thread, polling
- * delays both, and each sched_yield gives up a time slice of some milliseconds. */
-enum { LOOKS = 8192 };
+/* Polls of a counter before a thread sleeps. Their number is limited, since polling delays the awaited thread
+ * if both run on one processor; sched_yield between polls would cost a time slice of some milliseconds. */
+enum { SPIN_POLLS = 8192 };
 
-/* Counter that threads wait for. It never decreases, and has cache lines of its own against false sharing. */
+/* Event counter: threads wait until it reaches a value. It never decreases, and has cache lines of its own
+ * against false sharing. */
 typedef struct {
     char before[CACHE_LINE];
     atomic_ullong value;
     atomic_uint n_asleep;
     char after[CACHE_LINE];
-    uint64_t wanted;          /* under the lock: the smallest value that a sleeper waits for */
+    uint64_t wanted;          /* guarded by `lock`: the smallest value that a sleeping thread waits for */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-} word;
+} event_counter;
 
-typedef struct { const cam_variant *variant; cam_run run; } order;
+typedef struct { const cam_variant *variant; cam_run run; } queued_run;
 
 struct cam_pool {
-    uint32_t n_threads;       /* including the host, if it computes */
-    uint32_t n_own, *cpus, n_cpus;  /* n_own: threads without the host */
+    uint32_t n_threads;       /* including the host, if the host computes */
+    uint32_t n_workers, *cpus, n_cpus;  /* n_workers: threads that the pool started */
     pthread_t *threads;
     pid_t owner;              /* process that started the threads */
-    order orders[CAM_MOST_RUNS];  /* run n is orders[n % CAM_MOST_RUNS] */
-    word ordinal;             /* twice the number of queued runs; an odd value ends the threads after them */
-    word ended;               /* number of ended runs */
-    word phase;               /* number of meetings; see cam_meet */
-    atomic_uint n_met;
+    queued_run queue[CAM_MOST_RUNS];  /* run n is queue[n % CAM_MOST_RUNS] */
+    event_counter ordinal;    /* twice the number of submitted runs; +1 ends the threads after the last run */
+    event_counter ended;      /* number of ended runs */
+    event_counter phase;      /* number of completed barriers; see cam_meet */
+    atomic_uint n_arrived;    /* threads that have arrived at the current barrier */
     char between[CACHE_LINE];
-    atomic_uint n_here;       /* threads of the current op; changes only while all of them meet */
+    atomic_uint n_participants;  /* threads of the current op; changes only while all are at a barrier */
     atomic_ullong awaited;    /* number of the run that the host waits for; 0: the host does not wait */
     atomic_uint is_helped;    /* 1 while a host thread is in help_until, which admits one at a time */
     atomic_uint n_waiting;    /* host threads in cam_pool_wait */
@@ -83,7 +84,7 @@ enum { FLOAT_MODE = 0 };
 static uint64_t set_float_mode(uint64_t mode) { return mode; }
 #endif
 
-static void start_word(word *at) {
+static void init_counter(event_counter *at) {
     atomic_store(&at->value, 0);
     at->wanted = 0;
     atomic_store(&at->n_asleep, 0);
@@ -91,12 +92,12 @@ static void start_word(word *at) {
     pthread_cond_init(&at->changed, NULL);
 }
 
-/* Sleeps until a word has at least a value. */
-static void sleep_until(word *at, uint64_t value) {
+/* Sleeps until a counter is at least `value`. */
+static void sleep_until(event_counter *at, uint64_t value) {
     pthread_mutex_lock(&at->lock);
     atomic_fetch_add(&at->n_asleep, 1);
     for (uint64_t now; (now = atomic_load(&at->value)) < value;) {
-        if (at->wanted <= now) pthread_cond_broadcast(&at->changed);  /* before `wanted` is overwritten */
+        if (at->wanted <= now) pthread_cond_broadcast(&at->changed);  /* before `wanted` changes */
         if (at->wanted <= now || at->wanted > value) at->wanted = value;
         pthread_cond_wait(&at->changed, &at->lock);
     }
@@ -104,18 +105,20 @@ static void sleep_until(word *at, uint64_t value) {
     pthread_mutex_unlock(&at->lock);
 }
 
-static void wait_until(word *at, uint64_t value) {
-    for (uint32_t i = 0; i < LOOKS; i++) {
+/* Polls, then sleeps, until a counter is at least `value`. */
+static void wait_until(event_counter *at, uint64_t value) {
+    for (uint32_t i = 0; i < SPIN_POLLS; i++) {
         if (atomic_load_explicit(&at->value, memory_order_acquire) >= value) return;
         relax();
     }
     sleep_until(at, value);
 }
 
-/* Adds to a word and wakes its sleepers if needed. A thread increments n_asleep before its last poll, so a
- * writer that reads 0 after storing the value has no thread to wake. No sleeper waits for less than `wanted`:
- * when the word reaches `wanted`, the writer or the next sleeper wakes all, and each sets `wanted` again. */
-static void add(word *at, uint64_t more) {
+/* Adds to a counter and wakes sleeping threads if needed. A thread increments n_asleep before its last poll,
+ * so a writer that reads 0 after its addition has no thread to wake. No sleeping thread waits for less than
+ * `wanted`. When the counter reaches `wanted`, the writer or the next thread that goes to sleep wakes all
+ * sleeping threads; a thread whose value is not reached sets `wanted` again. */
+static void add(event_counter *at, uint64_t more) {
     const uint64_t now = atomic_fetch_add(&at->value, more) + more;
     if (!atomic_load(&at->n_asleep)) return;
     pthread_mutex_lock(&at->lock);
@@ -128,49 +131,51 @@ static void clear_taken(cam_pool *pool) {
         atomic_store_explicit(&pool->taken[i].ends, 0, memory_order_relaxed);
 }
 
-/* Counts the calling thread as met. Returns true if it is the last thread of the op. */
+/* Counts the calling thread at the current barrier. Returns true if it arrives last. */
 static int is_last(cam_pool *pool, uint32_t n_threads) {
-    return atomic_fetch_add_explicit(&pool->n_met, 1, memory_order_acq_rel) + 1 == n_threads;
+    return atomic_fetch_add_explicit(&pool->n_arrived, 1, memory_order_acq_rel) + 1 == n_threads;
 }
 
-/* Releases the threads that have met. */
-static void part(cam_pool *pool) {
-    atomic_store_explicit(&pool->n_met, 0, memory_order_relaxed);
+/* Releases all threads from the barrier. */
+static void release_barrier(cam_pool *pool) {
+    atomic_store_explicit(&pool->n_arrived, 0, memory_order_relaxed);
     clear_taken(pool);
     add(&pool->phase, 1);
 }
 
+/* Barrier: returns when all threads of the op have arrived. */
 void cam_meet(const cam_run *run, uint32_t thread) {
     (void)thread;
     cam_pool *pool = run->pool;
     if (run->n_threads == 1) return;
     uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
-    if (is_last(pool, run->n_threads)) part(pool);
+    if (is_last(pool, run->n_threads)) release_barrier(pool);
     else wait_until(&pool->phase, phase + 1);
 }
 
 static int is_with_host(const cam_pool *pool) {
-    return atomic_load_explicit(&pool->n_here, memory_order_relaxed) > pool->n_own;
+    return atomic_load_explicit(&pool->n_participants, memory_order_relaxed) > pool->n_workers;
 }
 
-/* Lets the host join this run before op `next`, if it waits for this run or a later one. */
-static void let_host_in(cam_pool *pool, const cam_run *run, uint64_t next) {
+/* Adds the host to this run before op `next`, if the host waits for this run or a later one. */
+static void admit_host(cam_pool *pool, const cam_run *run, uint64_t next) {
     if (is_with_host(pool) || atomic_load(&pool->awaited) < run->number) return;
     pool->host = *run, pool->host_op = next;
-    atomic_store(&pool->n_here, pool->n_own + 1);
+    atomic_store(&pool->n_participants, pool->n_workers + 1);
     atomic_store(&pool->host_phase, atomic_load(&pool->phase.value) + 1);
 }
 
+/* Barrier between two ops: the only point of a run at which the host may join. */
 void cam_meet_between(cam_run *run, uint64_t next) {
     cam_pool *pool = run->pool;
     if (pool->n_threads == 1) return;
     uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
-    if (is_last(pool, run->n_threads)) let_host_in(pool, run, next), part(pool);
+    if (is_last(pool, run->n_threads)) admit_host(pool, run, next), release_barrier(pool);
     else wait_until(&pool->phase, phase + 1);
-    run->n_threads = atomic_load_explicit(&pool->n_here, memory_order_relaxed);
+    run->n_threads = atomic_load_explicit(&pool->n_participants, memory_order_relaxed);
 }
 
-/* Ends the run when all threads have met; the host leaves unless it waits for a later run. */
+/* Ends the run when all threads have arrived; the host leaves unless it waits for a later run. */
 static void finish(const cam_run *run) {
     cam_pool *pool = run->pool;
     uint64_t phase = atomic_load_explicit(&pool->phase.value, memory_order_relaxed);
@@ -179,9 +184,9 @@ static void finish(const cam_run *run) {
         return;
     }
     if (is_with_host(pool) && atomic_load(&pool->awaited) <= run->number)
-        atomic_store(&pool->n_here, pool->n_own);
+        atomic_store(&pool->n_participants, pool->n_workers);
     add(&pool->ended, 1);
-    part(pool);
+    release_barrier(pool);
 }
 
 static void pin(const cam_pool *pool, uint32_t thread) {
@@ -197,14 +202,14 @@ static void pin(const cam_pool *pool, uint32_t thread) {
 }
 
 static cam_run run_of(const cam_pool *pool, uint64_t number) {
-    return pool->orders[number % CAM_MOST_RUNS].run;
+    return pool->queue[number % CAM_MOST_RUNS].run;
 }
 
 /* Computes a thread's part of a run, from op `first` on. */
 static void execute(cam_run run, uint32_t thread, uint64_t first) {
     cam_pool *pool = run.pool;
-    run.n_threads = atomic_load_explicit(&pool->n_here, memory_order_relaxed);
-    pool->orders[run.number % CAM_MOST_RUNS].variant->execute(&run, thread, first);
+    run.n_threads = atomic_load_explicit(&pool->n_participants, memory_order_relaxed);
+    pool->queue[run.number % CAM_MOST_RUNS].variant->execute(&run, thread, first);
     finish(&run);
 }
 
@@ -220,34 +225,34 @@ static void *work(void *argument) {
     }
 }
 
-/* Ends and joins the first n threads. */
+/* Ends and joins the first n worker threads. */
 static void end_threads(cam_pool *pool, uint32_t n) {
     add(&pool->ordinal, 1);
     for (uint32_t i = 0; i < n; i++) pthread_join(pool->threads[i], NULL);
 }
 
 static int start_thread(cam_pool *pool, uint32_t thread) {
-    worker *each = malloc(sizeof *each);
-    if (!each) return 0;
-    *each = (worker){pool, thread};
-    if (pthread_create(&pool->threads[thread], NULL, work, each) == 0) return 1;
-    free(each);
+    worker *argument = malloc(sizeof *argument);
+    if (!argument) return 0;
+    *argument = (worker){pool, thread};
+    if (pthread_create(&pool->threads[thread], NULL, work, argument) == 0) return 1;
+    free(argument);
     return 0;
 }
 
-/* Starts all threads. If a thread cannot be started, ends the others and returns 0. */
+/* Starts all worker threads. If a thread cannot be started, ends the others and returns 0. */
 static int start(cam_pool *pool) {
-    start_word(&pool->ordinal);
-    start_word(&pool->ended);
-    start_word(&pool->phase);
-    atomic_store(&pool->n_met, 0);
-    atomic_store(&pool->n_here, pool->n_own);
+    init_counter(&pool->ordinal);
+    init_counter(&pool->ended);
+    init_counter(&pool->phase);
+    atomic_store(&pool->n_arrived, 0);
+    atomic_store(&pool->n_participants, pool->n_workers);
     atomic_store(&pool->awaited, 0);
     atomic_store(&pool->is_helped, 0);
     atomic_store(&pool->n_waiting, 0);
     atomic_store(&pool->host_phase, 0);
     clear_taken(pool);
-    for (uint32_t i = 0; i < pool->n_own; i++)
+    for (uint32_t i = 0; i < pool->n_workers; i++)
         if (!start_thread(pool, i)) {
             end_threads(pool, i);
             return 0;
@@ -267,7 +272,7 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus, int with_host) 
     cam_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return NULL;
     pool->n_threads = n_threads;
-    pool->n_own = with_host && n_threads > 1 ? n_threads - 1 : n_threads;
+    pool->n_workers = with_host && n_threads > 1 ? n_threads - 1 : n_threads;
     pool->threads = calloc(n_threads, sizeof *pool->threads);
     pool->cpus = calloc(n_threads, sizeof *pool->cpus);
     pool->taken = calloc(n_threads, sizeof *pool->taken);
@@ -280,8 +285,8 @@ cam_pool *cam_pool_new(uint32_t n_threads, const uint32_t *cpus, int with_host) 
 int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *run) {
     if (pool->owner != getpid() && !start(pool)) return 0;  /* threads do not survive a fork */
     const uint64_t number = atomic_load(&pool->ordinal.value) / 2 + 1;
-    order *next = &pool->orders[number % CAM_MOST_RUNS];
-    *next = (order){variant, *run};
+    queued_run *next = &pool->queue[number % CAM_MOST_RUNS];
+    *next = (queued_run){variant, *run};
     next->run.pool = pool;
     next->run.taken = pool->taken;
     next->run.number = number;
@@ -289,39 +294,39 @@ int cam_pool_submit(cam_pool *pool, const cam_variant *variant, const cam_run *r
     return 1;
 }
 
-/* True if the host has joined and the meeting at which it joined is over; earlier, the host would be counted
- * among the threads of that meeting. */
-static int has_come_in(const cam_pool *pool, uint64_t phase) {
-    const uint64_t came = atomic_load(&pool->host_phase);
-    return came && phase >= came;
+/* True if the host has joined and the barrier at which it joined is released. Before the release, the host
+ * would be counted among the threads of that barrier. */
+static int has_joined(const cam_pool *pool, uint64_t phase) {
+    const uint64_t joined = atomic_load(&pool->host_phase);
+    return joined && phase >= joined;
 }
 
 /* Computes the host's part of the joined run and of the runs after it, up to the awaited one. */
 static void compute_until(cam_pool *pool, uint64_t awaited) {
     const uint64_t before = set_float_mode(FLOAT_MODE), first = pool->host.number;
     atomic_store(&pool->host_phase, 0);
-    execute(pool->host, pool->n_own, pool->host_op);
+    execute(pool->host, pool->n_workers, pool->host_op);
     for (uint64_t number = first + 1; number <= awaited; number++)
-        execute(run_of(pool, number), pool->n_own, 0);
+        execute(run_of(pool, number), pool->n_workers, 0);
     set_float_mode(before);
 }
 
-/* Waits for the end of a run; the host computes meanwhile if it can join before. */
+/* Waits for the end of a run; the host computes meanwhile if it joins before that end. */
 static void help_until(cam_pool *pool, uint64_t awaited) {
     uint64_t phase;
     atomic_store(&pool->awaited, awaited);
-    while (phase = atomic_load(&pool->phase.value), !has_come_in(pool, phase)) {
+    while (phase = atomic_load(&pool->phase.value), !has_joined(pool, phase)) {
         if (atomic_load(&pool->ended.value) >= awaited) break;
         wait_until(&pool->phase, phase + 1);
     }
-    if (has_come_in(pool, phase)) compute_until(pool, awaited);
+    if (has_joined(pool, phase)) compute_until(pool, awaited);
     atomic_store(&pool->awaited, 0);
 }
 
 /* Waits for the end of a run. A host that does not compute sleeps at once: polling would take a processor
  * from a thread. */
 static void wait_for(cam_pool *pool, uint64_t awaited) {
-    if (pool->n_own == pool->n_threads || atomic_exchange(&pool->is_helped, 1)) {
+    if (pool->n_workers == pool->n_threads || atomic_exchange(&pool->is_helped, 1)) {
         sleep_until(&pool->ended, awaited);
         return;
     }
@@ -329,19 +334,19 @@ static void wait_for(cam_pool *pool, uint64_t awaited) {
     atomic_store(&pool->is_helped, 0);
 }
 
-void cam_pool_wait(cam_pool *pool, uint32_t most) {
+void cam_pool_wait(cam_pool *pool, uint32_t max_unfinished) {
     if (pool->owner != getpid()) return;  /* unfinished runs stay in the parent process */
-    const uint64_t n_begun = atomic_load(&pool->ordinal.value) / 2;
-    if (n_begun <= most) return;
+    const uint64_t n_submitted = atomic_load(&pool->ordinal.value) / 2;
+    if (n_submitted <= max_unfinished) return;
     atomic_fetch_add(&pool->n_waiting, 1);
-    wait_for(pool, n_begun - most);
+    wait_for(pool, n_submitted - max_unfinished);
     atomic_fetch_sub(&pool->n_waiting, 1);
 }
 
-/* Frees the pool, after host threads that still are in cam_pool_wait have left. */
+/* Frees the pool after the last host thread has left cam_pool_wait. */
 void cam_pool_free(cam_pool *pool) {
     if (pool->owner == getpid()) {
-        end_threads(pool, pool->n_own);
+        end_threads(pool, pool->n_workers);
         while (atomic_load(&pool->n_waiting)) sched_yield();
     }
     release(pool);

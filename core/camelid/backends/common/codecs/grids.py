@@ -1,4 +1,4 @@
-"""Codecs of the IQ types: points of a fixed grid by index, and signs; or a table of 16 values.
+"""Codecs of the IQ types: indices into a fixed grid of vectors, with signs or a delta; or into 16 values.
 
 The grids are constants of ggml-common.h in data/iq_grids.bin, which tests/tools/make_iq_grids.py writes. They
 are read when the first block of such a type is decoded.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from camelid.backends.common.codecs.bits import Bytes, Floats, fields, grouped, half, unpack
 
-# Name -> (points, values per point), in the order of the file; one signed byte per value.
+# Name -> (entries, values per entry), in the order of the file; one signed byte per value.
 GRIDS: dict[str, tuple[int, int]] = {
     "iq2_xxs": (256, 8),
     "iq2_xs": (512, 8),
@@ -25,133 +25,138 @@ GRIDS: dict[str, tuple[int, int]] = {
     "iq3_s": (512, 4),
     "iq1": (2048, 8),
 }
-IQ4 = np.array(
+IQ4_VALUES = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.int8
-)  # the values of iq4_nl and iq4_xs
+)  # of iq4_nl and iq4_xs
 
 
 @functools.cache
 def grid(name: str) -> Floats:
-    """A grid as [points, values per point]."""
+    """A grid as [entries, values per entry]."""
     data = np.frombuffer(files("camelid").joinpath("data/iq_grids.bin").read_bytes(), np.int8)
     starts = dict(zip(GRIDS, accumulate((n * width for n, width in GRIDS.values()), initial=0), strict=False))
-    points, width = GRIDS[name]
-    return data[starts[name] :][: points * width].reshape(points, width).astype(np.float32)
+    n_entries, width = GRIDS[name]
+    return data[starts[name] :][: n_entries * width].reshape(n_entries, width).astype(np.float32)
 
 
 def decode_iq2_xxs(raw: Bytes) -> Floats:
-    """[n, 66] -> [n, 256]; block = {d: f16, 8 x {points: u8[4], signs: 4 x 7 bit, scale: 4 bit}}."""
+    """[n, 66] -> [n, 256]; block = {d: f16, 8 x {indices: u8[4], signs: 4 x 7 bit, scale: 4 bit}}."""
     d, rest = fields(raw, 2, 64)
     words = rest.view("<u4").reshape(len(raw), 8, 2)
-    points = np.ascontiguousarray(words[:, :, 0], dtype="<u4").view(np.uint8)  # [n, 32]
+    indices = np.ascontiguousarray(words[:, :, 0], dtype="<u4").view(np.uint8)  # [n, 32]
     scale = _scale(d, words[:, :, 1] >> 28, unit=0.25)
-    return _signed(scale, grid("iq2_xxs")[points], _even_signs()[_sevens(words[:, :, 1])])
+    return _signed(scale, grid("iq2_xxs")[indices], _even_signs()[_seven_bit_fields(words[:, :, 1])])
 
 
 def decode_iq2_xs(raw: Bytes) -> Floats:
-    """[n, 74] -> [n, 256]; block = {d: f16, q: u16[32], scales: u8[8]}; q = 9 bits of point, 7 of signs."""
+    """[n, 74] -> [n, 256]; block = {d: f16, q: u16[32], scales: u8[8]}; q = 9 bits of index, 7 of signs."""
     d, packed, scales = fields(raw, 2, 64, 8)
     q = packed.view("<u2")
-    return _signed(
-        _scale(d, unpack(scales, bits=4), unit=0.25), grid("iq2_xs")[q & 511], _even_signs()[q >> 9]
-    )
+    indices, signs = q & 511, q >> 9  # [n, 32]
+    scale = _scale(d, unpack(scales, bits=4), unit=0.25)  # [n, 16]
+    return _signed(scale, grid("iq2_xs")[indices], _even_signs()[signs])
 
 
 def decode_iq2_s(raw: Bytes) -> Floats:
-    """[n, 82] -> [n, 256]; block = {d: f16, points: u8[32], signs: u8[32], high: u8[8], scales: u8[8]}."""
+    """[n, 82] -> [n, 256]; block = {d: f16, indices: u8[32], signs: u8[32], high: u8[8], scales: u8[8]};
+    `high` = bits 8 and 9 of each index."""
     d, low, signs, high, scales = fields(raw, 2, 32, 32, 8, 8)
-    points = low | unpack(high, bits=2).astype(np.uint16) << 8  # [n, 32]
+    indices = low | unpack(high, bits=2).astype(np.uint16) << 8  # [n, 32]
     scale = _scale(d, unpack(scales, bits=4), unit=0.25)  # [n, 16]
-    return _signed(scale, grid("iq2_s")[points], _all_signs()[signs])
+    return _signed(scale, grid("iq2_s")[indices], _all_signs()[signs])
 
 
 def decode_iq3_xxs(raw: Bytes) -> Floats:
-    """[n, 98] -> [n, 256]; block = {d: f16, points: u8[64], 8 x {signs: 4 x 7 bit, scale: 4 bit}}."""
-    d, points, rest = fields(raw, 2, 64, 32)
+    """[n, 98] -> [n, 256]; block = {d: f16, indices: u8[64], 8 x {signs: 4 x 7 bit, scale: 4 bit}}."""
+    d, indices, rest = fields(raw, 2, 64, 32)
     words = rest.view("<u4")  # [n, 8]
     scale = _scale(d, words >> 28, unit=0.5)
-    return _signed(scale, grid("iq3_xxs")[points], _even_signs()[_sevens(words)])
+    return _signed(scale, grid("iq3_xxs")[indices], _even_signs()[_seven_bit_fields(words)])
 
 
 def decode_iq3_s(raw: Bytes) -> Floats:
-    """[n, 110] -> [n, 256]; block = {d: f16, points: u8[64], high: u8[8], signs: u8[32], scales: u8[4]}."""
+    """[n, 110] -> [n, 256]; block = {d: f16, indices: u8[64], high: u8[8], signs: u8[32], scales: u8[4]};
+    `high` = bit 8 of each index."""
     d, low, high, signs, scales = fields(raw, 2, 64, 8, 32, 4)
-    points = low | unpack(high, bits=1).astype(np.uint16) << 8  # [n, 64]
+    indices = low | unpack(high, bits=1).astype(np.uint16) << 8  # [n, 64]
     scale = half(d) * (1 + 2 * unpack(scales, bits=4))  # [n, 8]
-    return _signed(scale, grid("iq3_s")[points], _all_signs()[signs])
+    return _signed(scale, grid("iq3_s")[indices], _all_signs()[signs])
 
 
 def decode_iq1_s(raw: Bytes) -> Floats:
-    """[n, 50] -> [n, 256]; block = {d: f16, points: u8[32], high: u16[8]}; `high` = 4 x 3 bits of point,
-    3 bits of scale, the sign of delta; value = (d * (2 * scale + 1)) * (point + delta), 32 in a group."""
+    """[n, 50] -> [n, 256]; block = {d: f16, indices: u8[32], high: u16[8]}; `high` = bits 8 to 10 of
+    4 indices, 3 bits of scale, the sign of delta; value = (d * (2 * scale + 1)) * (entry + delta), 32 values
+    in a group."""
     d, low, rest = fields(raw, 2, 32, 16)
     high = rest.view("<u2")  # [n, 8]
-    points = low | (_threes(high) << 8)  # [n, 32]
+    indices = low | (_three_bit_fields(high) << 8)  # [n, 32]
     scale = half(d) * (2 * (high >> 12 & 7) + 1)  # [n, 8]
     delta = np.where(high >> 15, np.float32(-0.125), np.float32(0.125))
-    values = grid("iq1")[points].reshape(len(raw), 8, 32) + delta[:, :, None]
+    values = grid("iq1")[indices].reshape(len(raw), 8, 32) + delta[:, :, None]
     return (scale[:, :, None] * values).reshape(len(raw), 256)
 
 
 def decode_iq1_m(raw: Bytes) -> Floats:
-    """[n, 56] -> [n, 256]; block = {points: u8[32], high: u8[16], scales: u16[4]}; a nibble of `high` = 3
-    bits of point, the sign of delta; the top nibbles of `scales` are the float16 d, the rest 4 x 3 bits."""
+    """[n, 56] -> [n, 256]; block = {indices: u8[32], high: u8[16], scales: u16[4]}; a nibble of `high` =
+    bits 8 to 10 of an index, the sign of delta; a word of `scales` = 4 scales of 3 bits, a nibble of the
+    float16 d."""
     low, rest, packed = fields(raw, 32, 16, 8)
     high, scales = unpack(rest, bits=4), packed.view("<u2")  # [n, 32], [n, 4]
-    tops = (scales >> 12) << np.array([0, 4, 8, 12], np.uint16)
-    d = np.bitwise_or.reduce(tops, axis=1, keepdims=True).view(np.float16).astype(np.float32)
-    scale = d * (2 * _threes(scales) + 1)  # [n, 16]
+    d_nibbles = (scales >> 12) << np.array([0, 4, 8, 12], np.uint16)
+    d = np.bitwise_or.reduce(d_nibbles, axis=1, keepdims=True).view(np.float16).astype(np.float32)
+    scale = d * (2 * _three_bit_fields(scales) + 1)  # [n, 16]
     delta = np.where(high >> 3, np.float32(-0.125), np.float32(0.125))  # [n, 32]
     values = grid("iq1")[low | (high & 7).astype(np.uint16) << 8] + delta[:, :, None]  # [n, 32, 8]
     return (scale[:, :, None] * values.reshape(len(raw), 16, 16)).reshape(len(raw), 256)
 
 
 def decode_iq4_nl(raw: Bytes) -> Floats:
-    """[n, 18] -> [n, 32]; block = {d: f16, q: u8[16]}, low nibbles first, value = d * IQ4[q]."""
+    """[n, 18] -> [n, 32]; block = {d: f16, q: u8[16]}, low nibbles first, value = d * IQ4_VALUES[q]."""
     d, packed = fields(raw, 2, 16)
-    return half(d) * IQ4[unpack(packed, bits=4, width=16)].astype(np.float32)
+    return half(d) * IQ4_VALUES[unpack(packed, bits=4, width=16)].astype(np.float32)
 
 
 def decode_iq4_xs(raw: Bytes) -> Floats:
     """[n, 136] -> [n, 256]; block = {d: f16, high: 8 x 2 bit, low: 8 x 4 bit, q: u8[128]};
-    value = (d * (scale - 32)) * IQ4[q], 32 values in a group."""
+    `high`, `low` = the bits of the scales; value = (d * (scale - 32)) * IQ4_VALUES[q], 32 in a group."""
     d, high, low, packed = fields(raw, 2, 2, 4, 128)
-    six = unpack(low, bits=4) | unpack(high, bits=2) << np.uint8(4)  # [n, 8]
-    scale = half(d) * (six.view(np.int8) - np.int8(32))
-    q = IQ4[unpack(packed, bits=4, width=16)]  # [n, 256]
-    return (scale[:, :, None] * grouped(q, scale)).reshape(q.shape)
+    scale6 = unpack(low, bits=4) | unpack(high, bits=2) << np.uint8(4)  # [n, 8]
+    scale = half(d) * (scale6.view(np.int8) - np.int8(32))
+    values = IQ4_VALUES[unpack(packed, bits=4, width=16)]  # [n, 256]
+    return (scale[:, :, None] * grouped(values, scale)).reshape(values.shape)
 
 
-def _signed(scale: Floats, points: Floats, signs: Floats) -> Floats:
-    """scale [n, k] * points [n, *, *] * signs [n, 32, 8] -> [n, 256]; products with signs are exact."""
+def _signed(scale: Floats, entries: Floats, signs: Floats) -> Floats:
+    """scale [n, k] * entries [n, *, *] * signs [n, 32, 8] -> [n, 256]; products with signs are exact."""
     shape = (*scale.shape, 256 // scale.shape[1])
-    return (scale[:, :, None] * points.reshape(shape) * signs.reshape(shape)).reshape(len(scale), 256)
+    return (scale[:, :, None] * entries.reshape(shape) * signs.reshape(shape)).reshape(len(scale), 256)
 
 
-def _scale(d: Bytes, steps: NDArray[Any], *, unit: float) -> Floats:  # [n, 2], [n, k] -> [n, k]
-    middle: Floats = steps.astype(np.float32) + np.float32(0.5)
-    return half(d) * middle * np.float32(unit)
+def _scale(d: Bytes, codes: NDArray[Any], *, unit: float) -> Floats:  # [n, 2], [n, k] -> [n, k]
+    """Scales of the groups of a block: d * (code + 1/2) * unit."""
+    centred: Floats = codes.astype(np.float32) + np.float32(0.5)
+    return half(d) * centred * np.float32(unit)
 
 
-def _sevens(words: NDArray[np.uint32]) -> NDArray[np.uint32]:  # [n, 8] -> [n, 32]
+def _seven_bit_fields(words: NDArray[np.uint32]) -> NDArray[np.uint32]:  # [n, 8] -> [n, 32]
     shifts = np.array([0, 7, 14, 21], np.uint32)
     return (words[:, :, None] >> shifts & np.uint32(127)).reshape(len(words), -1)
 
 
-def _threes(words: NDArray[np.uint16]) -> NDArray[np.uint16]:  # [n, k] -> [n, 4 * k]
+def _three_bit_fields(words: NDArray[np.uint16]) -> NDArray[np.uint16]:  # [n, k] -> [n, 4 * k]
     shifts = np.array([0, 3, 6, 9], np.uint16)
     return (words[:, :, None] >> shifts & np.uint16(7)).reshape(len(words), -1)
 
 
 @functools.cache
 def _all_signs() -> Floats:
-    """[256, 8]; the sign is -1 if its bit of the index is set, lowest bit first."""
+    """[256, 8]; a sign is -1 if its bit of the index is set, lowest bit first."""
     return 1 - 2 * unpack(np.arange(256, dtype=np.uint8)[:, None], bits=1).astype(np.float32)
 
 
 @functools.cache
 def _even_signs() -> Floats:
-    """[128, 8]; seven stored signs, and an eighth that makes the number of minus signs even."""
+    """[128, 8]; seven signs from the bits of the index, and an eighth that makes the count of -1 even."""
     signs = _all_signs()[:128].copy()
     signs[:, 7] = signs[:, :7].prod(axis=1)
     return signs
