@@ -19,7 +19,8 @@ from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
-from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.model.decoder import declare_states, lower
+from camelid.plan.plan import PAGE_ROWS
 from camelid.requests.transcript import Segment
 
 LIMITS = Limits(chunk=16, parallel=2)

@@ -19,7 +19,8 @@ from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
-from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.model.decoder import declare_states, lower
+from camelid.plan.plan import PAGE_ROWS
 
 LIMITS = Limits(chunk=7, parallel=2)
 PROMPTS = [[5, 9, 30, 2, 77, 41, 8, 16, 3, 50, 61], [12], [40, 1, 90, 22, 7], [3, 3, 8, 55, 60, 14, 2, 31]]
