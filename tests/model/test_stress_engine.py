@@ -41,10 +41,10 @@ async def answers(model: Model) -> list[list[int]]:
     state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
-    programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    engine = StepEngine(
-        backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size
-    )
+    programs = ProgramTable()
+    for entry, plan in plans.items():
+        programs.add(entry, [await backend.compile(plan)])
+    engine = StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
     requests = [Request(prompt_ids=tuple(p), sampling=GREEDY, max_tokens=N_TOKENS) for p in PROMPTS]
     streams = [engine.submit(request) for request in requests]
     found = [await collect(stream) for stream in streams]

@@ -118,11 +118,6 @@ class KVCacheManager:
         return min([self.context, *paged])
 
     @property
-    def n_free_allocations(self) -> int:
-        """Allocations that may still be made, by page-table rows."""
-        return self._rows.n_free
-
-    @property
     def n_freed(self) -> int:
         """A counter that grows whenever a unit or a page-table row is freed."""
         return self._rows.n_freed + sum(pool.n_freed for pool in self._pools.values())
