@@ -1,13 +1,22 @@
-"""The README's table of architectures equals the table in the code."""
+"""The tables of READMEs equal the code: architectures, and the support of each backend."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
 from pathlib import Path
 
+import pytest
+from tests.support.node_host import wasm_backend
+
+from camelid.backends.base import Backend, Capabilities, OpenSpec
+from camelid.backends.registry import open_backend
+from camelid.formats.quants import QUANTS
 from camelid.model import archs
 
+FRONT = Path(__file__).parents[1] / "README.md"
+ACTIVATIONS = {"q8_1", "q8_k"}  # types of llama.cpp's rounded activations, which no file stores
 PAGE = Path(__file__).parents[1] / "core/camelid/model/ARCHITECTURES.md"
 REFUSAL = r"refused: [\w, ]+"
 FIGURE = r"[\d.]+e-\d+"
@@ -30,3 +39,54 @@ def row_lines() -> dict[str, int]:
 
 def test_the_table_of_architectures_is_true() -> None:
     assert {name: int(n) for name, n in ROW.findall(PAGE.read_text())} == row_lines()
+
+
+def support(column: str) -> dict[str, str]:
+    """A column of the front page's table, by the name of the row; "as cpu" is the cell of cpu."""
+    table = re.findall(r"^\|(.*)\|$", FRONT.read_text().split("## Support")[1].split("## ")[0], re.MULTILINE)
+    head, _, *rows = ([cell.strip() for cell in line.split("|")] for line in table)
+    at, cpu = head.index(column), head.index("cpu")
+    return {row[0]: row[cpu] if row[at] == "as cpu" else row[at] for row in rows}
+
+
+def opened(backend: Backend) -> Capabilities:
+    """The capabilities of a backend on this machine."""
+
+    async def read() -> Capabilities:
+        await backend.open(OpenSpec())
+        capabilities = backend.capabilities()
+        await backend.close()
+        return capabilities
+
+    return asyncio.run(read())
+
+
+def capabilities_of(column: str) -> Capabilities:
+    if column == "webgpu":  # its kernels do not depend on the device, which this machine may lack
+        return open_backend("webgpu").capabilities()
+    return opened(wasm_backend() if column == "page on the CPU" else open_backend(column))
+
+
+def types_of(cell: str) -> set[str]:
+    """The weight types that a cell states, with the number of GGUF's types checked."""
+    every = QUANTS.keys() - ACTIVATIONS
+    names = {name.lower() for name in re.findall(r"[A-Z]+\d\w*", cell)}
+    number = re.search(r"\b(\d+) of GGUF", cell)
+    types = every - names if number else names
+    assert not number or int(number[1]) == len(types)
+    return types
+
+
+@pytest.mark.parametrize("column", ["cpu", "webgpu", "page on the CPU", "reference"])
+def test_the_support_of_a_backend_is_true(column: str) -> None:
+    cells, can = support(column), capabilities_of(column)
+    assert types_of(cells["weight types"]) == can.weight_types
+    recurrent = {"scan_mamba2", "scan_delta"} <= can.ops
+    found = {
+        "recurrent layers (mamba2, DeltaNet)": recurrent,
+        "device sampling": "sample" in can.ops,
+        "run-ahead: steps submitted before a result is read": can.max_in_flight > 1,
+        "other requests change no bit of an answer": "A" in can.promise,
+    }
+    assert {name: cells[name] == "yes" for name in found} == found
+    assert cells["chunks, cache hits, preemption change no bit"].startswith("yes") == ("B" in can.promise)

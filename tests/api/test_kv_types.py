@@ -67,8 +67,8 @@ def test_webgpu_uses_the_predicted_bytes_plus_padding(kv_type: str, files: dict[
     """Each tensor is padded to 256 bytes; with two steps in flight, a tail holds the rows of both."""
     show_drivers()
     how: dict[str, Any] = {"context": 700, "parallel": 2}
-    device = {"backend": "webgpu", "adapter": need_driver("llvmpipe")}
-    with camelid.load(files["full"], kv_type=kv_type, **device, **how) as llm:
+    adapter = need_driver("llvmpipe")
+    with camelid.load(files["full"], backend="webgpu", adapter=adapter, kv_type=kv_type, **how) as llm:
         got, want = llm.memory().state_bytes, predicted(llm, kv_type, **how)
         n_tensors = sum(max(len(s.layers), 1) * len(s.tensors) for s in llm.plan(DECODE).states)
     assert 0 <= got - sum(want.states.values()) - want.page_tables < 256 * n_tensors

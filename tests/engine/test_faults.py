@@ -261,7 +261,7 @@ async def begun(engine: StepEngine, prompt: list[int], n: int) -> tuple[Stream, 
     return stream, [(await anext(stream)).token_id or 0]
 
 
-def test_a_fork_without_a_seat_waits_for_one() -> None:
+def test_a_fork_without_an_allocation_waits_for_one() -> None:
     async def work() -> None:
         engine = await engine_of(None, 8, 1, 64)
         parent, first = await begun(engine, PROMPT, 12)

@@ -72,7 +72,7 @@ def test_no_rows_beyond_max_tokens() -> None:
     assert [batch is None for batch in batches] == [False] * 8 + [True]
 
 
-def test_waiting_sequences_get_seats_in_order() -> None:
+def test_waiting_sequences_get_allocations_in_order() -> None:
     made = scheduler(1, 1, 1, n_sequences=2)
     assert advance(made) == (MIXED, [(0, 1, 1), (1, 1, 1)])
     first = made.running[0]
@@ -82,7 +82,7 @@ def test_waiting_sequences_get_seats_in_order() -> None:
     assert advance(made) == (MIXED, [(1, 1, 1), (2, 1, 1)])
 
 
-def test_seat_is_kept_while_a_step_is_in_flight() -> None:
+def test_allocation_is_kept_while_a_step_is_in_flight() -> None:
     made = scheduler(1)
     advance(made)
     sequence = made.running[0]

@@ -14,7 +14,7 @@ from camelid.plan.plan import StateSpec
 TOKENS = list(range(1, 21))
 
 
-def seat_for(state: KVCacheManager, token_ids: Sequence[int]) -> CacheAllocation:
+def allocate_for(state: KVCacheManager, token_ids: Sequence[int]) -> CacheAllocation:
     allocation = state.allocate(token_ids)
     assert allocation is not None
     return allocation
@@ -22,7 +22,7 @@ def seat_for(state: KVCacheManager, token_ids: Sequence[int]) -> CacheAllocation
 
 def left_behind(state: KVCacheManager, token_ids: Sequence[int]) -> None:
     """Allocates a sequence, marks all these rows computed in one step, and frees it."""
-    allocation = seat_for(state, token_ids)
+    allocation = allocate_for(state, token_ids)
     assert state.grow(allocation, allocation.n_cached, len(token_ids)) is not None
     state.advance(allocation, len(token_ids))
     state.retire_rows(allocation, token_ids, len(token_ids))
@@ -36,7 +36,7 @@ def test_an_allocation_counts_the_copy_of_a_shared_page(n_pages: int, has_room: 
     """
     state = KVCacheManager(STATES, context=20, n_sequences=2, n_pages=n_pages)
     left_behind(state, TOKENS[:10])
-    first = seat_for(state, TOKENS[:12])
+    first = allocate_for(state, TOKENS[:12])
     assert first.n_cached == 10
     second = state.allocate(TOKENS[:12])
     assert (second is not None) == has_room

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import struct
@@ -18,7 +17,6 @@ from camelid.formats.safetensors import (
     DTYPES,
     SafeTensor,
     Safetensors,
-    fetch_safetensors,
     open_safetensors,
     read_safetensors,
 )
@@ -123,15 +121,3 @@ def test_a_large_header_is_two_reads() -> None:
     assert asks[0] == (0, 64 << 10)
     assert len(asks) == 2
     assert sum(asks[1]) == n, "data bytes were read although the header exceeds the first read"
-
-
-def test_fetch_equals_open(tmp_path: Path) -> None:
-    path = tmp_path / "a.safetensors"
-    save_file(random_tensors(9), path)
-    data = path.read_bytes()
-
-    async def read(offset: int, length: int) -> bytes:
-        await asyncio.sleep(0)
-        return data[offset : offset + length]
-
-    assert asyncio.run(fetch_safetensors(read, len(data), str(path))) == open_safetensors(path)

@@ -6,59 +6,8 @@ outnumber the selected experts, multipliers differ from 1. make_archs.py turns r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRow:
-    """`lengths` are the lengths of the two sequences. `prefix` is cut from names; `masks` stores gpt2's masks
-    too.
-    """
-
-    name: str
-    seed: int
-    config: Json
-    lengths: tuple[int, int] = (40, 19)
-    prefix: str = ""
-    masks: bool = False
-
-
-def config(class_name: str, model_type: str, **facts: Any) -> Json:
-    """A config with common defaults; `facts` replace keys, and None keeps a key with the value null."""
-    return {
-        "architectures": [class_name],
-        "attention_dropout": 0.0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "hidden_act": "silu",
-        "hidden_size": 64,
-        "initializer_range": 0.02,
-        "intermediate_size": 96,
-        "max_position_embeddings": 128,
-        "model_type": model_type,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "num_key_value_heads": 2,
-        "rms_norm_eps": 1e-05,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
-        "torch_dtype": "float32",
-        "transformers_version": "4.46.0",
-        "use_cache": True,
-        "vocab_size": 96,
-    } | facts
-
-
-def modern(config: Json, rope_parameters: Json, **facts: Any) -> Json:
-    """The config in the format of transformers 5: one `rope_parameters`, and `dtype`."""
-    old = {"rope_theta", "rope_scaling", "rope_local_base_freq", "sliding_window_pattern", "torch_dtype"}
-    kept = {key: value for key, value in config.items() if key not in old}
-    new = {"dtype": "float32", "rope_parameters": rope_parameters, "transformers_version": "5.0.0"}
-    return dict(sorted((kept | new | facts).items()))
-
+from tests.golden.case_row import CaseRow, Json, config, modern
+from tests.golden.hybrid_cases import GRANITE_HYBRID, GRANITE_HYBRID_DENSE, QWEN3_NEXT
 
 LLAMA3_ROPE: Json = {
     "factor": 8.0,
@@ -139,33 +88,6 @@ QWEN3_MOE = config(
     router_aux_loss_coef=0.001,
     sliding_window=None,
     use_sliding_window=False,
-)
-# Keys as wide as values, which llama.cpp takes for granted.
-QWEN3_NEXT = config(
-    "Qwen3NextForCausalLM",
-    "qwen3_next",
-    attention_bias=False,
-    decoder_sparse_step=1,
-    full_attention_interval=3,
-    head_dim=32,
-    linear_conv_kernel_dim=4,
-    linear_key_head_dim=32,
-    linear_num_key_heads=2,
-    linear_num_value_heads=4,
-    linear_value_head_dim=32,
-    mlp_only_layers=[],
-    moe_intermediate_size=32,
-    norm_topk_prob=True,
-    num_experts=8,
-    num_experts_per_tok=3,
-    num_hidden_layers=3,
-    output_router_logits=False,
-    partial_rotary_factor=0.25,
-    rms_norm_eps=1e-06,
-    rope_scaling=None,
-    rope_theta=1000.0,
-    router_aux_loss_coef=0.001,
-    shared_expert_intermediate_size=64,
 )
 
 GEMMA = {
@@ -303,46 +225,6 @@ GRANITE = config(
     rope_scaling=None,
     tie_word_embeddings=True,
 )
-# As Granite 4 Tiny: experts beside a shared one, mamba2 and attention without rotation; but several groups.
-GRANITE_HYBRID = config(
-    "GraniteMoeHybridForCausalLM",
-    "granitemoehybrid",
-    attention_bias=False,
-    attention_multiplier=0.3,
-    embedding_multiplier=3.0,
-    layer_types=["mamba", "attention", "mamba"],
-    logits_scaling=0.5,
-    mamba_chunk_size=16,
-    mamba_conv_bias=True,
-    mamba_d_conv=4,
-    mamba_d_head=16,
-    mamba_d_state=16,
-    mamba_expand=2,
-    mamba_n_groups=2,
-    mamba_n_heads=8,
-    mamba_proj_bias=False,
-    normalization_function="rmsnorm",
-    num_experts_per_tok=2,
-    num_hidden_layers=3,
-    num_local_experts=6,
-    output_router_logits=False,
-    pad_token_id=0,
-    position_embedding_type="nope",
-    residual_multiplier=0.7,
-    rope_scaling=None,
-    router_aux_loss_coef=0.01,
-    shared_intermediate_size=64,
-    tie_word_embeddings=True,
-)
-GRANITE_HYBRID_DENSE = GRANITE_HYBRID | {
-    "attention_bias": True,
-    "layer_types": ["mamba", "mamba", "attention"],
-    "mamba_n_groups": 1,
-    "num_experts_per_tok": 0,
-    "num_local_experts": 0,
-    "position_embedding_type": "rope",
-    "tie_word_embeddings": False,
-}
 SMOLLM3 = config(
     "SmolLM3ForCausalLM",
     "smollm3",

@@ -22,8 +22,9 @@ import numpy as np  # noqa: E402 - the path comes first
 import torch  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
-from tests.golden.arch_cases import ROWS, CaseRow  # noqa: E402
+from tests.golden.arch_cases import ROWS  # noqa: E402
 from tests.golden.arch_mutations import LEAST, MUTATIONS, Mutation  # noqa: E402
+from tests.golden.case_row import CaseRow  # noqa: E402
 from tests.support import hf_models  # noqa: E402
 from tests.support.hf_models import HfCase, load_case, nmse, weights_crc32, weights_of, write_hf  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402

@@ -19,7 +19,8 @@ from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
-from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.model.decoder import declare_states, lower
+from camelid.plan.plan import PAGE_ROWS
 from camelid.requests.transcript import Segment
 
 LIMITS = Limits(chunk=16, parallel=2)
@@ -40,8 +41,10 @@ async def engine_of(model: Model) -> StepEngine:
     state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
-    programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    return StepEngine(backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size)
+    programs = ProgramTable()
+    for entry, plan in plans.items():
+        programs.add(entry, [await backend.compile(plan)])
+    return StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
 
 
 async def answer(engine: StepEngine, token_ids: Sequence[int], n: int) -> list[int]:

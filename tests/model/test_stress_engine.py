@@ -19,7 +19,8 @@ from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
 from camelid.engine.sequence import Request
 from camelid.model.arch import Model
-from camelid.model.decoder import PAGE_ROWS, declare_states, lower
+from camelid.model.decoder import declare_states, lower
+from camelid.plan.plan import PAGE_ROWS
 
 LIMITS = Limits(chunk=7, parallel=2)
 PROMPTS = [[5, 9, 30, 2, 77, 41, 8, 16, 3, 50, 61], [12], [40, 1, 90, 22, 7], [3, 3, 8, 55, 60, 14, 2, 31]]
@@ -40,10 +41,10 @@ async def answers(model: Model) -> list[list[int]]:
     state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
     await backend.load(list(plans[MIXED].weights().values()), {})
     await backend.allocate(state.states, state.sizes())
-    programs = {entry: await backend.compile(plan) for entry, plan in plans.items()}
-    engine = StepEngine(
-        backend, ProgramTable(programs), state, limits=LIMITS, vocab_size=model.spec.vocab_size
-    )
+    programs = ProgramTable()
+    for entry, plan in plans.items():
+        programs.add(entry, [await backend.compile(plan)])
+    engine = StepEngine(backend, programs, state, limits=LIMITS, vocab_size=model.spec.vocab_size)
     requests = [Request(prompt_ids=tuple(p), sampling=GREEDY, max_tokens=N_TOKENS) for p in PROMPTS]
     streams = [engine.submit(request) for request in requests]
     found = [await collect(stream) for stream in streams]

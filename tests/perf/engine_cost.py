@@ -61,13 +61,11 @@ async def make_engine(backend: Timed, n: int) -> StepEngine:
     limits = Limits(chunk=512, parallel=n)
     state = KVCacheManager(STATES, context=CONTEXT, n_sequences=n)
     await backend.allocate(STATES, state.sizes())
-    programs = {
-        entry: await backend.compile(
-            Plan(key=program_key(entry, limits, PAGE_ROWS), stages=(), states=STATES)
-        )
-        for entry in (DECODE, MIXED)
-    }
-    return StepEngine(backend, ProgramTable(programs), state, limits=limits, vocab_size=VOCAB)
+    programs = ProgramTable()
+    for entry in (DECODE, MIXED):
+        plan = Plan(key=program_key(entry, limits, PAGE_ROWS), stages=(), states=STATES)
+        programs.add(entry, [await backend.compile(plan)])
+    return StepEngine(backend, programs, state, limits=limits, vocab_size=VOCAB)
 
 
 def request(i: int, max_tokens: int) -> Request:

@@ -22,8 +22,8 @@ def leaks(engine: StepEngine) -> Iterator[str]:
 
 def _units(state: KVCacheManager) -> Iterator[str]:
     """Errors of each group's pool and of the prefix cache, which must list exactly the cached units."""
-    if state.n_free_allocations != state.n_sequences:
-        yield f"{state.n_sequences - state.n_free_allocations} allocations are held"
+    if state._rows.n_free != state.n_sequences:
+        yield f"{state.n_sequences - state._rows.n_free} allocations are held"
     named = state._reuse._cache._entries
     for group, pool in state._pools.items():
         idle = set(pool._evictable)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from camelid.errors import BackendError, RequestError
 from camelid.plan.dtypes import F32
 from camelid.plan.fuse import UNBOUNDED
-from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.plan import PAGE_ROWS, Plan, StateSpec, View
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
@@ -65,7 +65,7 @@ class Capabilities:
     dtypes: frozenset[str] = frozenset({F32})
     build: str = ""
     cuts: tuple[int, ...] = ()
-    page_rows: int = 16
+    page_rows: int = PAGE_ROWS
     chunk: int = 64
     row_buckets: tuple[int, ...] = ()
 

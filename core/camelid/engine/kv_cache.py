@@ -25,7 +25,7 @@ from camelid.engine.allocation import (
 )
 from camelid.engine.prefix_cache import PrefixHit, PrefixReuse, first_page, root_key
 from camelid.engine.unit_pool import UnitPool
-from camelid.plan.plan import StateSpec
+from camelid.plan.plan import PAGE_ROWS, StateSpec
 
 N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps
 # The number of trash units and of trash table rows: unit 0 and row 0, written by unused rows and never read.
@@ -69,7 +69,7 @@ class KVCacheManager:
         self._paged = [(i, s) for i, s in self._tabled if s.kind in PAGED]
         self._recurrent = [s for s in self.states if s.kind == RECURRENT]
         self._rings = [s for s in self.states if s.kind == RING]
-        self.page_rows = self._tabled[0][1].unit_rows if self._tabled else 16
+        self.page_rows = self._tabled[0][1].unit_rows if self._tabled else PAGE_ROWS
         self._rows = UnitPool(n_sequences)
         self._pools = {s.name: self._pool(s, n_pages) for s in self.states}
         self._reuse = PrefixReuse(self.states, self._pools, self.page_rows)
@@ -116,11 +116,6 @@ class KVCacheManager:
         """The most rows that one sequence can have."""
         paged = [s.unit_rows * self._pools[s.name].n_units for _, s in self._paged if not s.window]
         return min([self.context, *paged])
-
-    @property
-    def n_free_allocations(self) -> int:
-        """Allocations that may still be made, by page-table rows."""
-        return self._rows.n_free
 
     @property
     def n_freed(self) -> int:

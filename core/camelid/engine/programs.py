@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from camelid.backends.base import Program
@@ -98,10 +98,8 @@ def _most_rows(program: str, limits: Limits) -> int:
 class ProgramTable:
     """Compiled programs by name, each with one program per row bucket."""
 
-    def __init__(self, programs: Mapping[str, Program] | None = None) -> None:
+    def __init__(self) -> None:
         self._programs: dict[str, tuple[Program, ...]] = {}
-        for name, program in (programs or {}).items():
-            self._programs[name] = (program,)
 
     def __contains__(self, name: object) -> bool:
         return name in self._programs
@@ -109,10 +107,6 @@ class ProgramTable:
     def add(self, name: str, programs: Iterable[Program]) -> None:
         """Adds a program, compiled at one or more row buckets."""
         self._programs[name] = tuple(sorted(programs, key=lambda p: p.plan.key.capacity.rows))
-
-    def largest(self, name: str) -> Program:
-        """The program at its most rows."""
-        return self._programs[name][-1]
 
     def smallest(self, name: str, step: Step) -> Program:
         """The program at the smallest row bucket that fits a step."""

@@ -7,7 +7,6 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, NoReturn, TypeGuard, cast
@@ -15,7 +14,7 @@ from typing import Any, NoReturn, TypeGuard, cast
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf import LOOKALIKES, MAX_SIZE
 from camelid.formats.json_text import JsonObject, parse_object, shown
-from camelid.formats.source import U64, Ask, Source, format_error, located, read_file, read_remote
+from camelid.formats.source import U64, Ask, Source, format_error, located, read_file
 
 MAX_HEADER = 100_000_000
 MAX_DIMS = 64  # the format has no limit; NumPy's is 64
@@ -73,13 +72,6 @@ class Safetensors:
 def open_safetensors(path: str | PathLike[str]) -> Safetensors:
     """Reads the header of a local file. Raises ModelFormatError if it is unreadable or malformed."""
     return read_file(path, read_safetensors)
-
-
-async def fetch_safetensors(
-    read: Callable[[int, int], Awaitable[bytes]], file_size: int, path: str = ""
-) -> Safetensors:
-    """Reads the header of a remote file; `read(offset, length)` returns exactly those bytes."""
-    return await read_remote(read, file_size, path, read_safetensors)
 
 
 def read_safetensors(file_size: int, path: str = "") -> Ask[Safetensors]:

@@ -8,7 +8,6 @@ from typing import Any
 from camelid.engine.admission import check_integer
 from camelid.engine.programs import Limits
 from camelid.errors import RequestError
-from camelid.model.kv_types import kv_row
 
 INTEGERS = ("context", "chunk", "kv_rows", "threads", "gpu_layers")
 
@@ -55,8 +54,7 @@ class LoadOptions:
         return cls(**options)
 
     def check(self) -> None:
-        """Raises RequestError for a size out of range, `parallel` above `chunk`, or an unknown `kv_type`."""
-        kv_row(self.kv_type)
+        """Raises RequestError for a size out of range, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel, 1)
         for name in INTEGERS:
             if getattr(self, name) is not None:

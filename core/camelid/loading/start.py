@@ -15,6 +15,7 @@ from camelid.loading.choose import choose_backend
 from camelid.loading.deployment import ENTRIES, Deployment, check_context
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
+from camelid.model.decoder import declare_states
 from camelid.plan.plan import Plan
 
 Progress: TypeAlias = Callable[[str, int, int], object]  # activity, stage, number of stages
@@ -51,6 +52,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     options.check()  # before any read
     file = await open_model(model, progress=progress)
     check_context(options.context, file.model)
+    declare_states(file.model.spec, options.kv_type)  # raises before a backend is opened
     report(STAGES[1], 1, len(STAGES))
     chosen = await choose_backend(options, file.model)
     backend, deployment = chosen.backend, chosen.deployment

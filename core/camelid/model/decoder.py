@@ -22,7 +22,7 @@ from camelid.model.spec import ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.dtypes import F32
 from camelid.plan.outputs import only_outputs
-from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.plan import PAGE_ROWS, Plan, StateSpec, View
 from camelid.plan.stages import layer_ranges
 from camelid.plan.step import ProgramKey
 from camelid.plan.tiers import TAIL_WINDOW, tail_of
@@ -30,7 +30,6 @@ from camelid.plan.tiers import TAIL_WINDOW, tail_of
 # Recurrent mixer -> the tensors in a sequence's slot, per layer. A model has at most one recurrent mixer.
 MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {"mamba2": mamba2_state, "delta": delta_state}
 
-PAGE_ROWS = 16
 RING_ROWS = 128  # penalties read the last 64 token ids; the rest covers steps in flight
 KV, WINDOW = "kv", "window"  # state groups of full-attention and of sliding-window layers
 TABLE_KINDS = ("paged", "window", "static")

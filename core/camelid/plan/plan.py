@@ -18,6 +18,8 @@ from camelid.plan.weights import Weight
 
 Attr = int | float | str
 
+PAGE_ROWS = 16  # rows of a KV cache page, unless a backend chooses others
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:

@@ -13,10 +13,10 @@ from camelid.errors import RequestError
 from camelid.plan.step import MOST_BIASES, MOST_LAST_N, MOST_TOP_K, StepSampling
 from camelid.sampling.checks import Check, integer, items
 from camelid.sampling.options import SamplingOptions
-from camelid.sampling.samplers import SAMPLERS, TEMPERATURES
+from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.values import DEFAULT_ORDER, SamplingValues
 
-__all__ = ["DEFAULT_ORDER", "ORDERS", "TEMPERATURES", "SamplingParams"]
+__all__ = ["DEFAULT_ORDER", "ORDERS", "SamplingParams"]
 
 MAX_SEED = 2**64 - 1
 MAX_LOGPROBS = 20

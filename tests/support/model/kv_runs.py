@@ -14,10 +14,8 @@ from camelid.backends.base import OpenSpec, PoolSize, Program
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.formats.quants import row_bytes
 from camelid.model.arch import Model
-from camelid.plan.plan import StateSpec
+from camelid.plan.plan import PAGE_ROWS, StateSpec
 from camelid.plan.step import FROM_ID, Step, StepRow, StepSampling, StepSequence, encode_step
-
-PAGE_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

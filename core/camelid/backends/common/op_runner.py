@@ -21,7 +21,7 @@ from camelid.backends.common.codecs.activations import load, of_bytes, store
 from camelid.formats.quants import row_bytes
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS, make_op
-from camelid.plan.plan import Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
+from camelid.plan.plan import PAGE_ROWS, Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
     FROM_ID,
     FROM_RING,
@@ -37,7 +37,7 @@ from camelid.plan.tiers import TAIL_WINDOW, first_tail_row, tail_of
 from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 F32 = npt.NDArray[np.float32]
-PAGE_ROWS, RING_ROWS = 16, 128
+RING_ROWS = 128
 OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # indices of the state groups of a case
 PAGED = ("paged", "window")  # state kinds with page tables
 MARGIN = 7.0  # value of the margins of inputs

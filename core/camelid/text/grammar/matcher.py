@@ -32,11 +32,6 @@ class Matcher:
         """True if the text so far matches the grammar and no more text is allowed."""
         return self.is_complete and not self._path[-1].items
 
-    @property
-    def is_stuck(self) -> bool:
-        """True if the text so far is incomplete and no token of the vocabulary continues it."""
-        return not self.is_complete and not self._masks.mask(self._path[-1])
-
     def mask(self) -> bytes:
         """The allowed next tokens: bit i % 8 of byte i // 8 is token i."""
         bits = self._masks.mask(self._path[-1])

@@ -25,7 +25,7 @@ def manager(
     return KVCacheManager(STATES, context=context, n_sequences=n_sequences, n_pages=n_pages, **more)
 
 
-def seat_for(state: KVCacheManager, token_ids: Sequence[int] = TOKENS) -> CacheAllocation:
+def allocate_for(state: KVCacheManager, token_ids: Sequence[int] = TOKENS) -> CacheAllocation:
     allocation = state.allocate(token_ids)
     assert allocation is not None
     return allocation
@@ -39,7 +39,7 @@ def grown(state: KVCacheManager, allocation: CacheAllocation, first_row: int, n_
 
 def left_behind(state: KVCacheManager, token_ids: Sequence[int]) -> None:
     """Allocates a sequence, marks all these rows computed, and frees it."""
-    allocation = seat_for(state, token_ids)
+    allocation = allocate_for(state, token_ids)
     for row in range(allocation.n_cached, len(token_ids), 4):
         end = min(row + 4, len(token_ids))
         grown(state, allocation, row, end)
@@ -54,7 +54,7 @@ def test_sizes_include_trash_and_every_allocation() -> None:
 
 def test_allocations_hold_disjoint_units_and_never_trash() -> None:
     state = manager()
-    allocations = [seat_for(state), seat_for(state)]
+    allocations = [allocate_for(state), allocate_for(state)]
     for allocation in allocations:
         grown(state, allocation, 0, 20)
     held = [unit for allocation in allocations for unit in allocation.pages["kv"]]
@@ -65,7 +65,7 @@ def test_allocations_hold_disjoint_units_and_never_trash() -> None:
 
 def test_pages_are_allocated_on_demand_as_table_updates() -> None:
     state = manager()
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     assert [u[:3] for u in grown(state, allocation, 0, 1).updates] == [(0, allocation.table_row, 0)]
     assert not grown(state, allocation, 1, PAGE_ROWS).updates
     updates = grown(state, allocation, PAGE_ROWS, 2 * PAGE_ROWS + 1).updates
@@ -75,7 +75,7 @@ def test_pages_are_allocated_on_demand_as_table_updates() -> None:
 
 def test_words_state_table_row_or_slot_and_held_rows() -> None:
     state = manager()
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     slot = allocation.slots["tokens"][0]
     assert state.words(allocation, 7) == ((allocation.table_row, 0, 7), (slot, slot, 7))
 
@@ -94,7 +94,7 @@ def test_refused_allocation_holds_nothing() -> None:
 
 def test_failed_growth_changes_nothing() -> None:
     state = manager(n_pages=5)
-    first, second = seat_for(state, TOKENS[:12]), seat_for(state, TOKENS[:8])
+    first, second = allocate_for(state, TOKENS[:12]), allocate_for(state, TOKENS[:8])
     grown(state, first, 0, 12)
     grown(state, second, 0, 8)
     before = list(first.pages["kv"])
@@ -125,7 +125,7 @@ def test_rows_of_ended_requests_are_found_except_the_last_token(
     left_behind(state, TOKENS[:n_known])
     assert state.is_idle
     assert state.n_cached == -(-n_known // PAGE_ROWS)
-    allocation = seat_for(state, TOKENS[:n_asked])
+    allocation = allocate_for(state, TOKENS[:n_asked])
     whole = n_found // PAGE_ROWS * PAGE_ROWS
     has_tail = n_known % PAGE_ROWS and n_known // PAGE_ROWS * PAGE_ROWS == whole
     assert allocation.n_cached == (n_found if has_tail else whole)
@@ -134,7 +134,7 @@ def test_rows_of_ended_requests_are_found_except_the_last_token(
 def test_cached_pages_enter_the_table_and_are_not_computed() -> None:
     state = manager()
     left_behind(state, TOKENS[:10])
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     found = list(allocation.pages["kv"])
     assert (allocation.n_cached, len(found), allocation.is_fresh) == (10, 3, True)
     change = grown(state, allocation, 10, 13)
@@ -148,7 +148,7 @@ def test_cached_pages_enter_the_table_and_are_not_computed() -> None:
 def test_two_sequences_never_write_one_shared_page() -> None:
     state = manager()
     left_behind(state, TOKENS[:10])
-    one, other = seat_for(state), seat_for(state)
+    one, other = allocate_for(state), allocate_for(state)
     assert one.pages == other.pages
     shared = one.pages["kv"][2]
     change = grown(state, one, 10, 11)
@@ -182,7 +182,7 @@ def test_other_salts_and_uncached_requests_find_nothing() -> None:
 
 def test_forks_share_until_one_writes() -> None:
     state = manager()
-    parent = seat_for(state, TOKENS[:6])
+    parent = allocate_for(state, TOKENS[:6])
     grown(state, parent, 0, 6)
     state.advance(parent, 6)
     child = state.fork(parent, 6)
@@ -203,12 +203,12 @@ def test_forks_share_until_one_writes() -> None:
 
 def test_no_fork_without_a_free_allocation() -> None:
     state = manager(n_sequences=1)
-    assert state.fork(seat_for(state), 3) is None
+    assert state.fork(allocate_for(state), 3) is None
 
 
 def test_failed_rows_are_not_cached() -> None:
     state = manager()
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     grown(state, allocation, 0, 20)
     state.free(allocation, TOKENS, 20, keeps=False)
     assert (state.n_cached, state.is_idle) == (0, True)
@@ -241,7 +241,7 @@ def test_a_window_holds_only_its_own_and_one_steps_units() -> None:
 def test_pages_outside_the_window_are_freed_and_reported() -> None:
     state = window_manager(n_sequences=1)
     tokens = list(range(1, 65))
-    allocation = seat_for(state, tokens)
+    allocation = allocate_for(state, tokens)
     for row in range(0, 64, 4):
         grown(state, allocation, row, row + 4)
         state.retire_rows(allocation, tokens, row + 4)
@@ -284,7 +284,7 @@ def test_recurrent_state_has_two_slots_per_allocation_and_one_cached() -> None:
 
 def test_each_step_reads_the_slot_that_the_previous_step_wrote() -> None:
     state = recurrent_manager()
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     seen: list[tuple[int, int, int]] = []
     for held in (0, 7, 8, 9):
         grown(state, allocation, held, held + 1)
@@ -301,7 +301,7 @@ def test_each_step_reads_the_slot_that_the_previous_step_wrote() -> None:
 
 def test_an_undone_step_is_repeated_from_its_initial_slot() -> None:
     state = recurrent_manager()
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     words = recurrent_words(state, allocation, 0)
     state.advance(allocation, 5)
     state.rollback(allocation)
@@ -314,10 +314,10 @@ def test_recurrent_prefixes_are_found_at_step_ends_only() -> None:
     assert state.match_prefix(TOKENS, "").n_rows == 10
     assert state.match_prefix(TOKENS[:9], "").n_rows == 8, "the slot of the previous step was not found"
     assert state.match_prefix(TOKENS[:7], "").n_rows == 0
-    allocation = seat_for(state)
+    allocation = allocate_for(state)
     assert allocation.n_cached == 10
     start = allocation.read_slot("recurrent")
-    other = seat_for(state)
+    other = allocate_for(state)
     for _ in range(3):
         grown(state, allocation, 10, 11)
         assert allocation.write_slot("recurrent") not in other.slots["recurrent"]
@@ -346,7 +346,7 @@ def cross_manager(n_pages: int | None = None) -> KVCacheManager:
     return KVCacheManager((*STATES, CROSS), context=20, n_sequences=2, n_pages=n_pages)
 
 
-def seat_with_static(state: KVCacheManager, n_rows: int, static_rows: int) -> CacheAllocation:
+def allocate_with_static(state: KVCacheManager, n_rows: int, static_rows: int) -> CacheAllocation:
     allocation = state.allocate(TOKENS[:n_rows], static_rows=static_rows)
     assert allocation is not None
     return allocation
@@ -355,7 +355,7 @@ def seat_with_static(state: KVCacheManager, n_rows: int, static_rows: int) -> Ca
 def test_static_state_is_allocated_whole_at_the_first_step() -> None:
     state = cross_manager()
     assert state.sizes()["cross"] == PoolSize(2 * 5 + 1, 3, 5)
-    allocation = seat_with_static(state, 20, static_rows=2 * PAGE_ROWS + 1)
+    allocation = allocate_with_static(state, 20, static_rows=2 * PAGE_ROWS + 1)
     updates = grown(state, allocation, 0, 1).updates
     assert [u[:3] for u in updates if u[0] == 2] == [(2, allocation.table_row, i) for i in range(3)]
     assert {group for group, *_ in grown(state, allocation, 1, 20).updates} == {0}, "static state grew"
@@ -364,7 +364,7 @@ def test_static_state_is_allocated_whole_at_the_first_step() -> None:
 
 def test_words_of_static_state_state_its_rows_at_any_length() -> None:
     state = cross_manager()
-    allocation = seat_with_static(state, 20, static_rows=9)
+    allocation = allocate_with_static(state, 20, static_rows=9)
     assert [state.words(allocation, held)[0::2] for held in (0, 7)] == [
         ((allocation.table_row, 0, held), (allocation.table_row, 0, 9)) for held in (0, 7)
     ]
@@ -372,7 +372,7 @@ def test_words_of_static_state_state_its_rows_at_any_length() -> None:
 
 def test_state_of_other_inputs_than_tokens_is_never_cached() -> None:
     state = cross_manager()
-    allocation = seat_with_static(state, 20, static_rows=9)
+    allocation = allocate_with_static(state, 20, static_rows=9)
     grown(state, allocation, 0, 20)
     state.free(allocation, TOKENS, 20)
     assert state.is_idle
