@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -218,9 +219,27 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
+def declared(checkout: Path) -> Json:
+    """The table [project] of pyproject.toml."""
+    return tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def distributions(requirements: Iterable[str]) -> set[str]:
+    """Normalized names of the required packages, without versions and markers."""
+    return {normalized(re.split(r"[^\w.-]", line)[0]) for line in requirements}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_packages_equal_the_dependencies(checkout: Path) -> None:
+    assert {*map(normalized, doctor_machine.PACKAGES)} == distributions(declared(checkout)["dependencies"])
+
+
 def test_extras_equal_the_packages(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {*doctor_machine.EXTRAS} == {*declared} - {"train", "cuda13"}, "a runtime extra is missing"
+    optional = declared(checkout)["optional-dependencies"]
+    assert {*doctor_machine.EXTRAS} == {*optional} - {"train", "cuda13"}, "a runtime extra is missing"
     brought = packages_distributions()
     for extra in ("serve", "web"):
         assert all(module in brought for module in doctor_machine.EXTRAS[extra]), "a module name is wrong"

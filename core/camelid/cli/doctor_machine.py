@@ -21,10 +21,7 @@ INSTRUCTIONS = (
     "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16",
     "avx512_fp16", "amx_int8", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2",
 )  # fmt: skip
-PACKAGES = (
-    "numpy", "wgpu", "tokenizers", "safetensors", "gguf", "huggingface_hub", "click", "rich",
-    "prompt_toolkit",
-)  # fmt: skip
+PACKAGES = ("numpy", "wgpu", "tokenizers", "huggingface_hub", "click", "rich", "prompt_toolkit")
 EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> modules it installs
     "serve": ("starlette", "uvicorn"),
     "web": ("starlette", "uvicorn", "brotli"),
