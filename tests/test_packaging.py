@@ -166,7 +166,9 @@ def test_browser_archive_is_standard_library_only(build: ModuleType, tmp_path: P
     with zipfile.ZipFile(tmp_path / "camelid.zip") as archive:
         files = archive.namelist()
     assert not [
-        name for name in files if name.endswith((".gguf", ".pyc")) or "/server/" in name or "/cli/" in name
+        name
+        for name in files
+        if name.endswith((".gguf", ".md", ".pyc")) or "/server/" in name or "/cli/" in name
     ]
     modules = [
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -79,7 +79,7 @@ def archive_members() -> Iterator[tuple[str, Path]]:
     """(name in the archive, path) of every file of the core that a page uses."""
     for path in CORE.rglob("*"):
         name = path.relative_to(CORE).as_posix()
-        if path.is_dir() or "__pycache__" in path.parts or path.suffix in {".gguf", ".pyc"}:
+        if path.is_dir() or "__pycache__" in path.parts or path.suffix in {".gguf", ".md", ".pyc"}:
             continue
         if not name.startswith(NOT_IN_BROWSER):
             yield f"camelid/{name}", path

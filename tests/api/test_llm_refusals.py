@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from camelid.api.llm import LLM
 from camelid.backends.base import Program
 from camelid.backends.null.backend import NullBackend
 from camelid.backends.reference.backend import ReferenceBackend
+from camelid.engine.speculative import NgramLookup
 from camelid.errors import BackendError, ModelFormatError, RequestError
 from camelid.loading import choose
 from camelid.plan.plan import Plan
@@ -82,6 +84,14 @@ def test_a_model_cannot_be_its_own_draft(path: Path, llm: LLM) -> None:
         ids = llm.generate([1, 2, 3], speculate=draft, **asked).token_ids
         assert ids == llm.generate([1, 2, 3], **asked).token_ids
         assert llm.counters.drafted > drafted
+
+
+def test_a_draft_model_has_the_same_vocabulary(llm: LLM) -> None:
+    class Draft(NgramLookup):
+        spec = replace(llm.spec, vocab_size=7)
+
+    with pytest.raises(RequestError, match="the draft model has a vocabulary of 7 tokens, expected"):
+        llm.generate([1, 2, 3], max_tokens=4, speculate=Draft())
 
 
 def test_a_hook_must_be_callable(llm: LLM) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.parity.adapters import need_driver, show_drivers
 
 from camelid.backends.common.processors import cpu_quota
 from camelid.backends.proof.verdicts import stored
+from camelid.backends.registry import BACKENDS, BackendRow, backend_extras
 from camelid.cli import doctor_examine, doctor_machine
 from camelid.cli.doctor_machine import cpu_name, extras, hub_cache, instructions, memory_limit
 from camelid.cli.main import main
@@ -218,14 +220,48 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def test_extras_equal_the_packages(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {*doctor_machine.EXTRAS} == {*declared} - {"train", "cuda13"}, "a runtime extra is missing"
+def declared(checkout: Path) -> Json:
+    """The table [project] of pyproject.toml."""
+    return tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def distributions(requirements: Iterable[str]) -> set[str]:
+    """Normalized names of the required packages, without versions and markers."""
+    return {normalized(re.split(r"[^\w.-]", line)[0]) for line in requirements}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_packages_equal_the_dependencies(checkout: Path) -> None:
+    assert {*map(normalized, doctor_machine.PACKAGES)} == distributions(declared(checkout)["dependencies"])
+
+
+def test_every_extra_is_declared_with_its_modules(checkout: Path) -> None:
+    optional = declared(checkout)["optional-dependencies"]
     brought = packages_distributions()
-    for extra in ("serve", "web"):
-        assert all(module in brought for module in doctor_machine.EXTRAS[extra]), "a module name is wrong"
-    monkeypatch.setattr(doctor_machine, "find_spec", lambda name: name != "uvicorn" or None)
-    assert extras() == {"serve": "pip install 'camelid[serve]'", "web": "pip install 'camelid[web]'"}
+    installed = {normalized(name) for names in brought.values() for name in names} | {"camelid"}
+    for extra, modules in (doctor_machine.FACE_EXTRAS | backend_extras()).items():
+        assert extra in optional and modules, f"{extra} is not in pyproject.toml, or has no module here"
+        if distributions(optional[extra]) <= installed:
+            assert {*modules} <= brought.keys(), f"a module of {extra} has another name"
+
+
+def test_extras_of_one_name_install_equal_modules() -> None:
+    stated = {(row.extra, row.modules) for row in BACKENDS.values() if row.extra or row.modules}
+    assert stated == {*backend_extras().items()}
+
+
+def test_a_missing_module_shows_the_extras_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = BackendRow(module="new.backend", role="other", extra="new", modules=("new_driver",))
+    monkeypatch.setitem(BACKENDS, "new", row)
+    monkeypatch.setattr(
+        doctor_machine, "find_spec", lambda name: name not in ("brotli", "new_driver") or None
+    )
+    found = extras()
+    assert (found["serve"], found["web"]) == ("", "pip install 'camelid[web]'")
+    assert found["new"] == "pip install 'camelid[new]'"
 
 
 def test_the_hub_cache_equals_the_hubs() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from camelid.errors import RequestError
 from camelid.formats.json_text import parse_object
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.tokenizer import Tokenizer, framed, tokenizer_from_gguf
 from camelid.text.tokenizers.vocab import ALPHABET
@@ -40,7 +41,7 @@ PUBLISHED: dict[str, Any] = {
         "vocab": {token: i for i, token in enumerate(TOKENS)},
     },
 }
-WORDS = tokenizer_metadata(PUBLISHED, {}, {}, {}, {}, chat_templates={}, vocab_size=SIZE).metadata
+WORDS = tokenizer_metadata(TokenizerFiles(PUBLISHED), SIZE).metadata
 SEED_PUBLISHED = json.dumps(PUBLISHED).encode()
 SEED_WORDS = json.dumps(WORDS).encode()
 
@@ -59,10 +60,11 @@ def parse_words(data: bytes) -> None:
 
 def parse_tokenizer(data: bytes) -> None:
     made = parse_object(data, path="tokenizer.json", what="settings")
-    words = tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=SIZE)
+    words = tokenizer_metadata(TokenizerFiles(made), SIZE)
     assert words.metadata.keys() == words.kinds.keys()
     use(tokenizer_from_gguf(words.metadata))
 
 
 def parse_hf(data: bytes) -> None:
-    use(tokenizer_from_json(parse_object(data, path="tokenizer.json", what="settings"), vocab_size=SIZE))
+    made = parse_object(data, path="tokenizer.json", what="settings")
+    use(tokenizer_from_json(TokenizerFiles(made), SIZE))

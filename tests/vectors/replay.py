@@ -40,9 +40,10 @@ def tokenizer(facts: Any) -> Answer:
 
 def family(facts: Any) -> Answer:
     """Token ids of a text, control tokens included; `facts` is the text of a tokenizer.json."""
+    from camelid.text.tokenizers.hf.files import TokenizerFiles
     from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 
-    made = tokenizer_from_json(json.loads(facts))
+    made = tokenizer_from_json(TokenizerFiles(json.loads(facts)))
     return lambda text: made.encode(text, special=True)
 
 

@@ -21,7 +21,7 @@ class BackendRow:
     processor, for layers that are not on a GPU; a backend without such a duty is "gpu" or "other"; a test
     backend is in no list for users. `auto_rank` orders the backends that `auto` tries, 0 for never. `options`
     are the load options beyond those of every backend. `api` is the graphics API, an argument of
-    `open_backend`. `extra` is the pip extra that installs the packages.
+    `open_backend`. `extra` is the pip extra that installs the packages, `modules` their importable modules.
     """
 
     module: str
@@ -31,6 +31,7 @@ class BackendRow:
     options: frozenset[str] = frozenset()
     api: str = ""
     extra: str = ""
+    modules: tuple[str, ...] = ()
 
 
 WEBGPU = "camelid.backends.webgpu.backend"
@@ -73,9 +74,9 @@ def names_with(option: str) -> tuple[str, ...]:
     return tuple(name for name, row in BACKENDS.items() if option in row.options)
 
 
-def backend_extras() -> tuple[str, ...]:
-    """The pip extras of the backends."""
-    return tuple(dict.fromkeys(row.extra for row in BACKENDS.values() if row.extra))
+def backend_extras() -> dict[str, tuple[str, ...]]:
+    """The pip extras of the backends, with the modules that each installs."""
+    return {row.extra: row.modules for row in BACKENDS.values() if row.extra}
 
 
 def oracle_name() -> str:

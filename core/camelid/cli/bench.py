@@ -55,7 +55,7 @@ class BenchOptions:
 
     @property
     def threads(self) -> int:
-        """Threads of backend cpu."""
+        """Threads of the processor's backend."""
         return self.options.threads or n_threads()
 
 
@@ -186,7 +186,7 @@ def has_own_memory(capabilities: Capabilities) -> bool:
 
 
 def n_threads() -> int:
-    """Default threads of backend cpu and of the rival: one per available processor."""
+    """Default threads of the processor's backend and of the rival: one per available processor."""
     n, quota = len(allowed_processors()), cpu_quota()
     return n if quota is None else min(n, max(int(quota), 1))
 

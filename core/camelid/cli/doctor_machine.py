@@ -21,17 +21,11 @@ INSTRUCTIONS = (
     "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16",
     "avx512_fp16", "amx_int8", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2",
 )  # fmt: skip
-PACKAGES = (
-    "numpy", "wgpu", "tokenizers", "safetensors", "gguf", "huggingface_hub", "click", "rich",
-    "prompt_toolkit",
-)  # fmt: skip
-EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> modules it installs
+PACKAGES = ("numpy", "wgpu", "tokenizers", "huggingface_hub", "click", "rich", "prompt_toolkit")
+FACE_EXTRAS: dict[str, tuple[str, ...]] = {  # extra -> modules it installs
     "serve": ("starlette", "uvicorn"),
     "web": ("starlette", "uvicorn", "brotli"),
-    "cuda": ("cupy",),
-    "mlx": ("mlx",),
 }
-FACE_EXTRAS = ("serve", "web")
 UNBOUNDED = 1 << 60  # cgroups version 1 report a larger number for no limit
 
 
@@ -121,11 +115,10 @@ def _version(package: str) -> str | None:
 
 
 def extras() -> Mapping[str, str]:
-    """The pip command of each extra, "" if installed; skips extras of backends that Camelid lacks."""
-    known = {name: EXTRAS[name] for name in (*FACE_EXTRAS, *backend_extras())}
+    """The pip command of each extra of a face or a backend, "" if installed."""
     return {
         name: "" if all(map(find_spec, modules)) else f"pip install 'camelid[{name}]'"
-        for name, modules in known.items()
+        for name, modules in (FACE_EXTRAS | backend_extras()).items()
     }
 
 

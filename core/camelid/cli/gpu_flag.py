@@ -33,6 +33,6 @@ def gpu_layers_option(function: F) -> F:
     return click.option(
         "-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", type=GpuLayers(), metavar="K",
         help="Put the last K layers on a GPU (that of --backend), the others and the embedding on "
-        "cpu. As in llama.cpp the output head is the first of the K. all, -1 or K above "
-        "the number of layers: GPU only; 0: cpu only.",
+        "the processor. As in llama.cpp the output head is the first of the K. all, -1 or K above "
+        "the number of layers: GPU only; 0: processor only.",
     )(function)  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from camelid.errors import CamelidError, RequestError, shown
 from camelid.sampling.params import SamplingParams
@@ -16,6 +16,7 @@ from camelid.sampling.params import SamplingParams
 LONGEST, SHORTEST = 4, 2  # longest and shortest n-gram that is looked up
 
 
+@runtime_checkable
 class Proposer(Protocol):
     """Proposes draft tokens for one sequence."""
 
@@ -87,9 +88,8 @@ def proposer_of(speculate: object) -> Callable[[], Proposer] | None:
         return None
     if isinstance(speculate, str) and speculate in PROPOSERS:
         return PROPOSERS[speculate]
-    if hasattr(speculate, "propose"):
-        proposer: Proposer = speculate  # type: ignore[assignment]  # it has the protocol's method
-        return lambda: proposer
+    if isinstance(speculate, Proposer):
+        return lambda: speculate
     known = ", ".join(repr(name) for name in PROPOSERS)
     raise RequestError(
         f"speculate is {shown(speculate)}, expected {known} or an object with `propose`, such as a loaded "

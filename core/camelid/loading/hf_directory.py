@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from camelid.errors import UnsupportedModelError
@@ -11,6 +11,7 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf import checkpoint_of_hf
 from camelid.plan.weights import Weight
 from camelid.text.to_gguf.tokenizer import TokenizerMetadata, chat_metadata, tokenizer_metadata
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 
 
 def checkpoint_of_directory(directory: HfDirectory) -> Checkpoint:
@@ -34,19 +35,20 @@ def _tokenizer(
     embedding = tensors.get("token_embd.weight")
     if not directory.tokenizer or embedding is None:
         return TokenizerMetadata({}, {}), None
+    files, size = tokenizer_files(directory), embedding.shape[0]
     try:
-        return _metadata(tokenizer_metadata, directory, embedding.shape[0]), None
+        return tokenizer_metadata(files, size), None
     except UnsupportedModelError as problem:
-        return _metadata(chat_metadata, directory, embedding.shape[0]), problem
+        return chat_metadata(files, size), problem
 
 
-def _metadata(read: Callable[..., TokenizerMetadata], directory: HfDirectory, size: int) -> TokenizerMetadata:
-    return read(
+def tokenizer_files(directory: HfDirectory) -> TokenizerFiles:
+    """The files of a directory that state its tokenizer."""
+    return TokenizerFiles(
         directory.tokenizer,
         directory.tokenizer_config,
         directory.special_tokens,
         directory.config,
         directory.generation,
-        chat_templates=directory.chat_templates,
-        vocab_size=size,
+        directory.chat_templates,
     )

@@ -207,19 +207,12 @@ def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
 
     Raises ModelFormatError without one, and the errors of `tokenizer_from_json`.
     """
-    from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json  # a page has no directories
+    from camelid.loading.hf_directory import tokenizer_files  # a page has no directories
+    from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 
     if not directory.tokenizer:
         raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
-    return tokenizer_from_json(
-        directory.tokenizer,
-        directory.tokenizer_config,
-        directory.special_tokens,
-        directory.config,
-        directory.generation,
-        chat_templates=directory.chat_templates,
-        vocab_size=vocab_size,
-    )
+    return tokenizer_from_json(tokenizer_files(directory), vocab_size)
 
 
 def has_tokenizer(gguf: Gguf) -> bool:

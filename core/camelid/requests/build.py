@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from camelid.engine.sequence import Request
-from camelid.engine.speculative import proposer_of
+from camelid.engine.speculative import Proposer, proposer_of
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
 from camelid.model.spec import ModelSpec
@@ -65,6 +65,14 @@ class ModelHeader(Protocol):
     @property
     def spec(self) -> ModelSpec: ...
     def tokenizer(self) -> Tokenizer | None: ...
+
+
+@runtime_checkable
+class DraftModel(Proposer, Protocol):
+    """A loaded model as a proposer."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
 
 
 class RequestBuilder:
@@ -137,11 +145,11 @@ class RequestBuilder:
 
     def _check_draft(self, speculate: object) -> None:
         """Raises RequestError for a draft model that is this model or has another vocabulary."""
-        spec = getattr(speculate, "spec", None)
-        if spec is self._file.spec:  # a deadlock: the draft waits for the step that waits for the draft
+        if not isinstance(speculate, DraftModel):
+            return
+        if speculate.spec is self._file.spec:  # a deadlock: the draft waits for the step that waits for it
             raise RequestError("a model cannot be its own draft; load a smaller one", field="speculate")
-        want = self._file.spec.vocab_size
-        n = getattr(spec, "vocab_size", want)
+        n, want = speculate.spec.vocab_size, self._file.spec.vocab_size
         if n != want:
             raise RequestError(
                 f"the draft model has a vocabulary of {n} tokens, expected {want} as in this model; "

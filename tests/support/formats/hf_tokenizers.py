@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Split
 
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 
 # The published pattern.
 QWEN2 = (
@@ -142,8 +143,8 @@ def read(
 ) -> dict[str, Any]:
     """The metadata without the common key prefix; also checks the values' kinds."""
     size = n_tokens(tokenizer) if vocab_size is None else vocab_size
-    files = (value or {} for value in (tokenizer_config, special_tokens, config, generation))
-    words = tokenizer_metadata(tokenizer, *files, chat_templates=chat_templates or {}, vocab_size=size)
+    beside = (tokenizer_config, special_tokens, config, generation, chat_templates)
+    words = tokenizer_metadata(TokenizerFiles(tokenizer, *(value or {} for value in beside)), size)
     facts, kinds = words.metadata, words.kinds
     assert facts.keys() == kinds.keys()
     short = {key.removeprefix("tokenizer.").removeprefix("ggml."): key for key in facts}

@@ -21,6 +21,7 @@ from camelid.formats.gguf_writer import write_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.loading.model_file import open_model, open_tokenizer
 from camelid.text.to_gguf.tokenizer import TokenizerMetadata, tokenizer_metadata
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
 
@@ -52,8 +53,8 @@ REFUSED = {
 
 def words(name: str) -> TokenizerMetadata:
     made: Any = published(name)
-    size = tokenizer_from_json(made).vocab_size
-    return tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=size)
+    files = TokenizerFiles(made)
+    return tokenizer_metadata(files, tokenizer_from_json(files).vocab_size)
 
 
 @pytest.mark.conformance
@@ -63,7 +64,7 @@ def test_ids_are_equal_except_reported_losses(name: str, tmp_path: Path) -> None
     told, touched = LOST.get(name, ([], r"(?!)"))
     assert all(part in " ".join(found.losses) for part in told)
     assert bool(told) == bool(found.losses)
-    ways = tokenizer_from_json(published(name)), tokenizer_from_gguf(stored(found, tmp_path))
+    ways = tokenizer_from_json(TokenizerFiles(published(name))), tokenizer_from_gguf(stored(found, tmp_path))
     texts = [text for text in TEXTS if not re.search(touched, text)]
     assert len(texts) > 50
     for text in texts:
@@ -81,12 +82,12 @@ def stored(found: TokenizerMetadata, folder: Path) -> dict[str, Any]:
 
 
 def test_the_character_map_is_carried_over(tmp_path: Path) -> None:
-    ways = tokenizer_from_json(published("mt5")), tokenizer_from_gguf(stored(words("mt5"), tmp_path))
+    made = published("mt5")
+    plain, ours = (tokenizer_from_json(TokenizerFiles(each)) for each in ({**made, "normalizer": None}, made))
+    ways = ours, tokenizer_from_gguf(stored(words("mt5"), tmp_path))
     for text in ("\ufb01 lla\uff4d\uff41", "\u2460\u00bd\tx", "a\u00a0\u3000b", "e\u0301a"):
         assert ways[0].encode(text) == ways[1].encode(text), repr(text)
-        assert ways[0].encode(text) != tokenizer_from_json({**published("mt5"), "normalizer": None}).encode(
-            text
-        )
+        assert ways[0].encode(text) != plain.encode(text)
 
 
 def test_word_pieces_with_a_custom_prefix_stay_distinct() -> None:
@@ -94,9 +95,7 @@ def test_word_pieces_with_a_custom_prefix_stay_distinct() -> None:
     made: Any = published("bert")
     vocab = {"##▁a": 0, "a": 1, "[CLS]": 2, "[UNK]": 3, "[SEP]": 4}
     model = {"type": "WordPiece", "vocab": vocab}
-    found = tokenizer_metadata(
-        {**made, "model": model, "added_tokens": []}, {}, {}, {}, {}, chat_templates={}, vocab_size=5
-    )
+    found = tokenizer_metadata(TokenizerFiles({**made, "model": model, "added_tokens": []}), 5)
     assert tokenizer_from_gguf(found.metadata).encode("a b a") == [1, 3, 1]
 
 

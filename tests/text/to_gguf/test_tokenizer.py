@@ -28,6 +28,7 @@ from tests.support.text.texts import random_texts
 from tokenizers import Tokenizer, processors
 
 from camelid.errors import UnsupportedModelError
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
 
@@ -224,7 +225,7 @@ def test_the_post_processor_overrides_the_flags(flags: dict[str, Any], frame: st
     wanted = made.encode("a llama").ids
     for ours in (
         tokenizer_from_gguf(as_gguf(read(published(made), settings))),
-        tokenizer_from_json(published(made), settings),
+        tokenizer_from_json(TokenizerFiles(published(made), settings)),
     ):
         assert framed(ours, ours.encode("a llama")) == wanted
 

@@ -15,6 +15,7 @@ from tests.support.text.hf_families import published as family
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 
 Change = Callable[[dict[str, Any]], object]
 UNSUPPORTED: dict[str, tuple[Change, str]] = {
@@ -136,7 +137,7 @@ def test_a_file_that_contradicts_itself_is_refused(name: str) -> None:
 def test_an_impossible_vocab_size_is_refused(size: Any) -> None:
     made = published(byte_level("gpt-2"))
     with pytest.raises(ModelFormatError, match="vocab_size"):
-        tokenizer_metadata(made, {}, {}, {}, {}, chat_templates={}, vocab_size=size)
+        tokenizer_metadata(TokenizerFiles(made), size)
 
 
 @pytest.mark.faults
@@ -184,7 +185,7 @@ def test_wrong_values_raise_only_documented_errors(kind: str, n_cases: int) -> N
         changed = copy.deepcopy(files)
         spoil(changed, rng)
         try:
-            words = tokenizer_metadata(*changed, chat_templates={}, vocab_size=3000)  # type: ignore[misc]
+            words = tokenizer_metadata(TokenizerFiles(*changed), 3000)  # type: ignore[misc]
             assert words.metadata.keys() == words.kinds.keys()
         except (ModelFormatError, UnsupportedModelError) as error:
             refused += 1

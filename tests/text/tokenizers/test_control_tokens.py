@@ -22,6 +22,7 @@ from camelid.requests.chat import ChatTemplate
 from camelid.text.templates.template import Template, compile_template
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
 from camelid.text.tokenizers.control_tokens import control_texts
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.pipeline import Pipeline
 from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
@@ -147,7 +148,7 @@ WRITES = {"default": "{{ '[INST]' ~ messages[0].content }}<tool_call>{{ '[INST]<
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_tokenizer_json_with_ordinary_types_gives_equal_ids(name: str) -> None:
     made: Any = published(name)
-    oracle, ours = tokenizer_from_json(made), tokenizer_from_json(flipped(made))
+    oracle, ours = (tokenizer_from_json(TokenizerFiles(each)) for each in (made, flipped(made)))
     assert any(one["special"] for one in made["added_tokens"])
     assert [oracle.is_control(i) for i in range(oracle.vocab_size)] == [
         ours.is_control(i) for i in range(ours.vocab_size)
@@ -158,7 +159,7 @@ def test_a_tokenizer_json_with_ordinary_types_gives_equal_ids(name: str) -> None
     size = oracle.vocab_size
     try:
         want, got = (
-            tokenizer_metadata(each, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=size).metadata
+            tokenizer_metadata(TokenizerFiles(each, chat_templates=WRITES), size).metadata
             for each in (made, flipped(made))
         )
     except UnsupportedModelError:  # beyond GGUF
@@ -168,8 +169,9 @@ def test_a_tokenizer_json_with_ordinary_types_gives_equal_ids(name: str) -> None
 
 def test_a_templates_text_is_a_control_token_in_a_directory_too() -> None:
     made: Any = published("qwen2")
-    plain, ours = tokenizer_from_json(made), tokenizer_from_json(made, chat_templates=WRITES)
-    words = tokenizer_metadata(made, {}, {}, {}, {}, chat_templates=WRITES, vocab_size=ours.vocab_size)
+    files = TokenizerFiles(made, chat_templates=WRITES)
+    plain, ours = tokenizer_from_json(TokenizerFiles(made)), tokenizer_from_json(files)
+    words = tokenizer_metadata(files, ours.vocab_size)
     calls = ids_of(ours, {"<tool_call>", "</tool_call>"})
     assert len(calls) == 2
     for tokenizer in (ours, tokenizer_from_gguf(words.metadata)):
@@ -183,7 +185,7 @@ def test_a_config_alone_names_a_control_token() -> None:
     made: Any = flipped(published("gemma"))
     added = [*made["added_tokens"], {"id": 2000, "content": "STOP", "special": False}]
     stop = {"eos_token_id": [2, 2000], "pad_token_id": 2001}  # the padding is beyond the vocabulary
-    ours = tokenizer_from_json({**made, "added_tokens": added}, {}, {}, {}, stop, vocab_size=2001)
+    ours = tokenizer_from_json(TokenizerFiles({**made, "added_tokens": added}, generation=stop), 2001)
     assert 2000 in ours.encode("STOP", special=True)
     assert 2000 not in ours.encode("STOP")
 
@@ -196,8 +198,8 @@ def test_merges_into_a_control_token_are_dropped() -> None:
     made: Any = flipped(published("gemma"))
     merges = [*made["model"]["merges"], ["<", "s"], ["<s", ">"]]
     model = {**made["model"], "vocab": {**made["model"]["vocab"], "<s": 2000}, "merges": merges}
-    words = tokenizer_metadata({**made, "model": model}, {}, {}, {}, {}, chat_templates={}, vocab_size=2001)
-    ways = [tokenizer_from_json({**made, "model": model}), tokenizer_from_gguf(words.metadata)]
+    files = TokenizerFiles({**made, "model": model})
+    ways = [tokenizer_from_json(files), tokenizer_from_gguf(tokenizer_metadata(files, 2001).metadata)]
     assert [way.encode("<s>") for way in ways] == [[2000, ways[0].vocab.tokens.index(">")]] * 2
 
 

@@ -11,6 +11,7 @@ from tests.support.exhaustive import share_of
 from tokenizers import AddedToken, Tokenizer, models, normalizers
 
 from camelid.errors import ModelFormatError
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.specials import MAX_NAME, Named, Specials
 
@@ -35,7 +36,7 @@ def made(rng: random.Random) -> Tokenizer:
 def test_matches_equal_the_added_vocabularys(seed: int) -> None:
     rng = random.Random(seed)
     judge = made(rng)
-    ours = tokenizer_from_json(json_of(judge))
+    ours = tokenizer_from_json(TokenizerFiles(json_of(judge)))
     for _ in range(60):
         text = "".join(rng.choices(LETTERS + SPACES + "AB", k=rng.randrange(24)))
         for special in (True, False):

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models
 
 from camelid.errors import RequestError
 from camelid.text.tokenizers.detokenize import StreamDecoder
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.pipeline import Pipeline
 from camelid.text.tokenizers.tokenizer import framed
@@ -31,7 +32,7 @@ SPELLS_CONTROLS = {"t5", "xlm-r", "mt5", "albert", "subword-bpe"}
 
 @cache
 def ours(name: str) -> Pipeline:
-    return tokenizer_from_json(published(name))
+    return tokenizer_from_json(TokenizerFiles(published(name)))
 
 
 def wanted(name: str, text: str, special: bool) -> list[int]:
@@ -133,7 +134,7 @@ def test_invalid_bytes_are_one_replacement_per_character() -> None:
 def test_unknown_characters_beside_bytes_are_placed_like_tokenizers(fuse: bool) -> None:
     vocab = {"a": 0, "<unk>": 1, "<0xC3>": 2, "<0xA9>": 3}
     made = Tokenizer(models.BPE(vocab, [], unk_token="<unk>", fuse_unk=fuse, byte_fallback=True))
-    tokenizer = tokenizer_from_json(json.loads(made.to_str()))
+    tokenizer = tokenizer_from_json(TokenizerFiles(json.loads(made.to_str())))
     for text in map("".join, product("aéz", repeat=4)):
         assert tokenizer.encode(text) == made.encode(text).ids, text
 
@@ -143,4 +144,4 @@ def test_a_character_without_a_token_is_an_error() -> None:
     changed["model"] = {**changed["model"], "unk_token": None}
     changed["added_tokens"] = []
     with pytest.raises(RequestError, match=r"no token for .*, nor an unknown token"):
-        tokenizer_from_json(changed).encode("\U0001fae8")
+        tokenizer_from_json(TokenizerFiles(changed)).encode("\U0001fae8")

@@ -15,6 +15,7 @@ from tests.support.text.hf_families import published
 from tests.text.to_gguf.test_tokenizer_hostile import nested, spoil
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 
 Change = Callable[[dict[str, Any]], object]
@@ -96,7 +97,7 @@ def refused(family: str, change: Change, message: str, error: type[Exception]) -
     tracemalloc.start()
     try:
         with pytest.raises(error, match=message) as caught:
-            tokenizer_from_json(made)
+            tokenizer_from_json(TokenizerFiles(made))
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -114,7 +115,7 @@ def test_wrong_values_raise_only_documented_errors(family: str) -> None:
             spoil(changed, rng)
         start = time.process_time()
         try:
-            tokenizer = tokenizer_from_json(changed)
+            tokenizer = tokenizer_from_json(TokenizerFiles(changed))
             tokenizer.decode(tokenizer.encode("a <s> llama, \n<mask> 12 \U0001f999", special=True))
         except (ModelFormatError, UnsupportedModelError, RequestError) as error:
             refusals += 1

@@ -11,6 +11,7 @@ from tests.support.text.texts import random_texts
 from tokenizers import AddedToken, Tokenizer
 
 from camelid.errors import UnsupportedModelError
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 from camelid.text.tokenizers.tokenizer import framed
 
@@ -55,14 +56,14 @@ CASES: dict[str, tuple[str, Json]] = {
 def test_a_frame_around_a_template_is_refused(step: Json | str) -> None:
     """`tokenizers` takes the template's pieces for a pair of texts, and panics or leaves tokens out."""
     with pytest.raises(UnsupportedModelError, match="follows a template"):
-        tokenizer_from_json({**published("llama3"), **framing("<s> $A", step)})
+        tokenizer_from_json(TokenizerFiles({**published("llama3"), **framing("<s> $A", step)}))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_ids_equal_those_of_tokenizers(case: str) -> None:
     name, changes = CASES[case]
     made = {**published(name), **changes}
-    ours, judge = tokenizer_from_json(made), Tokenizer.from_str(json.dumps(made))
+    ours, judge = tokenizer_from_json(TokenizerFiles(made)), Tokenizer.from_str(json.dumps(made))
     for text in TEXTS:
         assert framed(ours, ours.encode(text, special=True)) == judge.encode(text).ids, repr(text)
 
@@ -73,7 +74,7 @@ def test_special_tokens_are_not_normalized_by_default(special: bool) -> None:
     made = {**published("gpt2"), "normalizer": {"type": "Lowercase"}}
     token_id = len(made["model"]["vocab"]) + len(made["added_tokens"])
     config = {"added_tokens_decoder": {str(token_id): {"content": "Xq", "special": special}}}
-    ours, judge = tokenizer_from_json(made, config), Tokenizer.from_str(json.dumps(made))
+    ours, judge = tokenizer_from_json(TokenizerFiles(made, config)), Tokenizer.from_str(json.dumps(made))
     judge.add_tokens([AddedToken("Xq", special=special)])
     for text in ("a Xq b", "a xq b", "a XQ b", "aXqXq"):
         assert ours.encode(text, special=True) == judge.encode(text).ids, text

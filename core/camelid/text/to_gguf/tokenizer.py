@@ -10,7 +10,7 @@ express is refused, or listed as a loss (losses.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from camelid.errors import UnsupportedModelError
@@ -19,9 +19,10 @@ from camelid.text.to_gguf.losses import WAY_OUT, GgufFields, Published, not_in_g
 from camelid.text.to_gguf.unigram import unigram_fields
 from camelid.text.to_gguf.wordpiece import wordpiece_fields
 from camelid.text.tokenizers.control_tokens import ENDS
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.models import kind_of
 from camelid.text.tokenizers.hf.processors import read_processor
-from camelid.text.tokenizers.hf.roles import Settings, read_settings, role_ids, with_control_tokens
+from camelid.text.tokenizers.hf.roles import read_settings, role_ids, with_control_tokens
 from camelid.text.tokenizers.hf.tokenizer import checked_size
 from camelid.text.tokenizers.hf.values import Json, mapping, unicode
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary, vocabulary
@@ -73,51 +74,32 @@ class TokenizerMetadata:
     losses: tuple[str, ...] = ()
 
 
-def tokenizer_metadata(
-    tokenizer: Json,
-    tokenizer_config: Json,
-    special_tokens: Json,
-    config: Json,
-    generation: Json,
-    *,
-    chat_templates: Mapping[str, str],
-    vocab_size: int,
-) -> TokenizerMetadata:
+def tokenizer_metadata(files: TokenizerFiles, vocab_size: int) -> TokenizerMetadata:
     """Converts a tokenizer and its chat templates to GGUF metadata.
 
-    The mappings are tokenizer.json, tokenizer_config.json, special_tokens_map.json, config.json and
-    generation_config.json, empty for a missing file. Ids up to `vocab_size` without a token become unused
-    [PAD…] tokens. Metadata of kind "llama" has `merges` only if the scores do not imply them; merges spell a
-    space as ▁. Raises ModelFormatError for inconsistent files, and UnsupportedModelError for tokenizers that
-    GGUF or Camelid does not support. Time and memory are linear in the files.
+    Ids up to `vocab_size` without a token become unused [PAD…] tokens. Metadata of kind "llama" has `merges`
+    only if the scores do not imply them; merges spell a space as ▁. Raises ModelFormatError for inconsistent
+    files, and UnsupportedModelError for tokenizers that GGUF or Camelid does not support. Time and memory are
+    linear in the files.
     """
-    settings = read_settings(tokenizer_config, special_tokens, config, generation)
-    write = _writer(tokenizer)
-    published = _published(tokenizer, settings, vocab_size, chat_templates)
+    write = _writer(files.tokenizer)
+    published = _published(files, vocab_size)
     converted = write(published)
-    return _metadata(_special_fields(published) | converted.fields, chat_templates, tuple(converted.losses))
+    fields = _special_fields(published) | converted.fields
+    return _metadata(fields, files.chat_templates, tuple(converted.losses))
 
 
-def chat_metadata(
-    tokenizer: Json,
-    tokenizer_config: Json,
-    special_tokens: Json,
-    config: Json,
-    generation: Json,
-    *,
-    chat_templates: Mapping[str, str],
-    vocab_size: int,
-) -> TokenizerMetadata:
+def chat_metadata(files: TokenizerFiles, vocab_size: int) -> TokenizerMetadata:
     """The metadata that chats need of a tokenizer that GGUF does not support: tokens, ids and templates.
 
     Arguments and errors as in `tokenizer_metadata`.
     """
-    settings = read_settings(tokenizer_config, special_tokens, config, generation)
-    vocab = _published(tokenizer, settings, vocab_size, {}).vocab
+    published = _published(replace(files, chat_templates={}), vocab_size)
+    settings, vocab = published.settings, published.vocab
     fields: dict[str, object] = {"tokens": ["" if token is None else token for token in vocab.tokens]}
     for role in ("bos", "eos"):
         fields[f"{role}_token_id"] = next(iter(role_ids(settings, vocab, role)), None)
-    return _metadata(fields, chat_templates, ())
+    return _metadata(fields, files.chat_templates, ())
 
 
 def _metadata(
@@ -133,15 +115,13 @@ def _metadata(
     return TokenizerMetadata(cast("dict[str, Value]", metadata), kinds, lost)
 
 
-def _published(
-    tokenizer: Json, settings: Settings, vocab_size: int, templates: Mapping[str, str]
-) -> Published:
-    tokenizer = mapping(tokenizer, "tokenizer.json")
+def _published(files: TokenizerFiles, vocab_size: int) -> Published:
+    settings, tokenizer = read_settings(files), mapping(files.tokenizer, "tokenizer.json")
     model = mapping(tokenizer.get("model"), "model")
     vocab = vocabulary(tokenizer, model, settings.tokenizer, checked_size(vocab_size))
     around = read_processor(tokenizer)
     frame = (*around.before, *around.after)
-    vocab = with_control_tokens(vocab, settings, frame, templates.values())
+    vocab = with_control_tokens(vocab, settings, frame, files.chat_templates.values())
     return Published(tokenizer, model, settings, vocab)
 
 

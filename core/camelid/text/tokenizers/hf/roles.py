@@ -8,6 +8,7 @@ from typing import cast
 
 from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.control_tokens import FIELDS, control_texts
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.values import Json, array, mapping, shown, typed
 from camelid.text.tokenizers.hf.vocabulary import Vocabulary
 from camelid.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED
@@ -26,15 +27,13 @@ class Settings:
     generation: Json
 
 
-def read_settings(
-    tokenizer_config: object, special_tokens: object, config: object, generation: object
-) -> Settings:
-    """The files as Settings. Raises ModelFormatError for a file that is not an object."""
+def read_settings(files: TokenizerFiles) -> Settings:
+    """The small files as Settings. Raises ModelFormatError for a file that is not an object."""
     return Settings(
-        mapping(tokenizer_config, "tokenizer_config.json"),
-        mapping(special_tokens, "special_tokens_map.json"),
-        mapping(config, "config.json"),
-        mapping(generation, "generation_config.json"),
+        mapping(files.tokenizer_config, "tokenizer_config.json"),
+        mapping(files.special_tokens, "special_tokens_map.json"),
+        mapping(files.config, "config.json"),
+        mapping(files.generation, "generation_config.json"),
     )
 
 

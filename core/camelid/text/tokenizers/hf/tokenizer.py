@@ -13,11 +13,12 @@ Intended differences from `tokenizers`:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.hf.decoders import read_decoder
+from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.models import EncodeWord, read_model
 from camelid.text.tokenizers.hf.normalizers import read_normalizer
 from camelid.text.tokenizers.hf.pretokenizers import read_pre_tokenizer, spelled
@@ -29,42 +30,29 @@ from camelid.text.tokenizers.hf.roles import (
     role_ids,
     with_control_tokens,
 )
-from camelid.text.tokenizers.hf.values import Json, mapping, shown, typed
+from camelid.text.tokenizers.hf.values import mapping, shown, typed
 from camelid.text.tokenizers.hf.vocabulary import MAX_VOCAB, Vocabulary, size_of, vocabulary
 from camelid.text.tokenizers.metadata import known_ends
 from camelid.text.tokenizers.pipeline import Frame, Pipeline, Roles
 from camelid.text.tokenizers.specials import Named, Specials
 from camelid.text.tokenizers.vocab import CONTROL, NORMAL, UNUSED, USER_DEFINED, Vocab
 
-EMPTY: Mapping[str, object] = {}
-NO_TEMPLATES: Mapping[str, str] = {}
 
+def tokenizer_from_json(files: TokenizerFiles, vocab_size: int | None = None) -> Pipeline:
+    """Builds the tokenizer of parsed files; the markers that chat templates write are control tokens.
 
-def tokenizer_from_json(
-    tokenizer: Json,
-    tokenizer_config: Json = EMPTY,
-    special_tokens: Json = EMPTY,
-    config: Json = EMPTY,
-    generation: Json = EMPTY,
-    *,
-    chat_templates: Mapping[str, str] = NO_TEMPLATES,
-    vocab_size: int | None = None,
-) -> Pipeline:
-    """Builds the tokenizer of parsed files; all files but the first may be empty.
-
-    `chat_templates`: sources by name; the markers that they write are control tokens. `vocab_size`: by
-    default the highest id plus one; ids without a token have no bytes. Raises ModelFormatError for
-    inconsistent files, and UnsupportedModelError for a step without a row. Time and memory are linear in the
-    files.
+    `vocab_size`: by default the highest id plus one; ids without a token have no bytes. Raises
+    ModelFormatError for inconsistent files, and UnsupportedModelError for a step without a row. Time and
+    memory are linear in the files.
     """
-    tokenizer = mapping(tokenizer, "tokenizer.json")
-    settings = read_settings(tokenizer_config, special_tokens, config, generation)
+    tokenizer = mapping(files.tokenizer, "tokenizer.json")
+    settings = read_settings(files)
     model = mapping(tokenizer.get("model"), "model")
     size = checked_size(size_of(tokenizer, model, settings.tokenizer) if vocab_size is None else vocab_size)
     around = read_processor(tokenizer)
     frame = (*around.before, *around.after)
     table = vocabulary(tokenizer, model, settings.tokenizer, size)
-    table = with_control_tokens(table, settings, frame, chat_templates.values())
+    table = with_control_tokens(table, settings, frame, files.chat_templates.values())
     types = token_types(table, settings)
     normalize = read_normalizer(tokenizer)
     piece, opening = read_decoder(tokenizer)
