@@ -110,5 +110,8 @@ class ProgramTable:
 
     def smallest(self, name: str, step: Step) -> Program:
         """The program at the smallest row bucket that fits a step."""
-        *smaller, largest = self._programs[name]
-        return next((program for program in smaller if program.plan.key.capacity.holds(step)), largest)
+        programs = self._programs[name]
+        for program in programs[:-1]:
+            if program.plan.key.capacity.holds(step):
+                return program
+        return programs[-1]

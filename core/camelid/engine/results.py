@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 SPAN = 16  # tokens between the two times of one inter-token measurement
 FinishReason = Literal["stop", "length", "timeout", "cancelled", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One generated token. Log-probabilities are natural, of the model's distribution before any sampler."""
 
     token_id: int
