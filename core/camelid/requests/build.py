@@ -72,7 +72,7 @@ class DraftModel(Proposer, Protocol):
     """A loaded model as a proposer."""
 
     @property
-    def spec(self) -> ModelSpec: ...
+    def spec(self) -> object: ...  # a proposer of another kind may give the name another meaning
 
 
 class RequestBuilder:
@@ -145,8 +145,8 @@ class RequestBuilder:
 
     def _check_draft(self, speculate: object) -> None:
         """Raises RequestError for a draft model that is this model or has another vocabulary."""
-        if not isinstance(speculate, DraftModel):
-            return
+        if not isinstance(speculate, DraftModel) or not isinstance(speculate.spec, ModelSpec):
+            return  # a proposer without a vocabulary of its own
         if speculate.spec is self._file.spec:  # a deadlock: the draft waits for the step that waits for it
             raise RequestError("a model cannot be its own draft; load a smaller one", field="speculate")
         n, want = speculate.spec.vocab_size, self._file.spec.vocab_size
