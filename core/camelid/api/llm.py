@@ -333,7 +333,7 @@ P = ParamSpec("P")
 Work: TypeAlias = Coroutine[Any, Any, T]
 
 
-def twin_of(call: Callable[P, T]) -> Callable[[Callable[..., Work[T]]], Callable[P, Work[T]]]:  # noqa: ARG001
+def twin_of(call: Callable[P, T]) -> Callable[[Callable[..., Work[T]]], Callable[P, Work[T]]]:  # noqa: ARG001 - read by type checkers
     """A decorator that types an asynchronous function with the parameters of its synchronous twin."""
     return lambda twin: twin
 

@@ -222,7 +222,9 @@ def stored_forecast(plans: Mapping[str, Plan], _: Mapping[str, PoolSize]) -> For
 def no_tape(backend: Backend) -> RequestError:
     """The error of a backend that records no tape."""
     name = backend.capabilities().name
-    return RequestError(f"backend {name!r} has no tape to record; GPU backends have", field="record_tape")
+    return RequestError(
+        f"backend {name!r} has no tape to record; a GPU backend records one", field="record_tape"
+    )
 
 
 def check_unit(group: str, data: bytes, want: int, *, backend: str) -> None:

@@ -49,7 +49,7 @@ def find(name: str) -> Command:
     return command
 
 
-def show_help(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+def show_help(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Lists the commands and keys."""
     for name, command in COMMANDS.items():
         conversation.screen.note(f"{f'/{name} {command.arguments}':<20} {command.help}")
@@ -59,7 +59,7 @@ def show_help(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
     conversation.screen.note("Ctrl-C stops an answer; Ctrl-D ends the chat; // starts a message with a slash")
 
 
-def reset(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+def reset(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Starts an empty conversation."""
     conversation.session.reset()
     conversation.screen.note("new conversation; system message and options unchanged")
@@ -112,17 +112,17 @@ def switch(conversation: Conversation, rest: str) -> None:
         conversation.screen.note(f"{mark} {name}: {len(session.messages)} messages")
 
 
-def undo(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+def undo(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Removes the last turn."""
     conversation.screen.note(f"undone: {conversation.undo()}")
 
 
-def regenerate(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+def regenerate(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Replaces the last answer by a new one."""
     conversation.regenerate()
 
 
-def stats(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+def stats(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Prints statistics of the last answer, the conversation and the engine."""
     if conversation.last:
         conversation.screen.note(figures(conversation.last))
@@ -154,7 +154,7 @@ def settings(conversation: Conversation, rest: str) -> None:
         conversation.screen.note(f"at the default: {others}")
 
 
-def quit_chat(conversation: Conversation, rest: str) -> None:  # noqa: ARG001
+def quit_chat(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Ends the chat."""
     raise EOFError
 
