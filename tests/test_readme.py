@@ -15,9 +15,12 @@ from camelid.backends.registry import open_backend
 from camelid.formats.quants import QUANTS
 from camelid.model import archs
 
-FRONT = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+FRONT = ROOT / "README.md"
+FOLDERS = ("core", "native", "shaders", "tests", "web")
+PAGES = [FRONT, *sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))]
 ACTIVATIONS = {"q8_1", "q8_k"}  # types of llama.cpp's rounded activations, which no file stores
-PAGE = Path(__file__).parents[1] / "core/camelid/model/ARCHITECTURES.md"
+PAGE = ROOT / "core/camelid/model/ARCHITECTURES.md"
 REFUSAL = r"refused: [\w, ]+"
 FIGURE = r"[\d.]+e-\d+"
 ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
@@ -35,6 +38,21 @@ def row_lines() -> dict[str, int]:
             arch = name if name in archs.ARCHS and "ARCHS" in ast.unparse(node.target) else None
             lines[arch or archs.HF_ROWS[name].arch] += (value.end_lineno or 0) - key.lineno + 1
     return lines
+
+
+def named_files(page: Path) -> list[str]:
+    """Files that a page names: in the first cells of its tables, and in its links to this repository."""
+    text = page.read_text("utf-8")
+    cells = re.findall(r"^\|([^|]*`[^|]*)\|", text, re.MULTILINE)
+    names = re.findall(r"`([\w./]+\.(?:py|c|h|js|wgsl))`", " ".join(cells))
+    return names + re.findall(r"\]\(([^:)#]+)[)#]", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_of_a_page_exist(page: Path) -> None:
+    folder = page.parent
+    missing = [name for name in named_files(page) if not (folder / name).exists()]
+    assert not [name for name in missing if not any(folder.rglob(name))]
 
 
 def test_the_table_of_architectures_is_true() -> None:

@@ -25,7 +25,7 @@ from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Row, Spread, result_lines
 from camelid.cli.bench_runs import Bench, Run, model_id, open_bench
 from camelid.cli.main import main
-from camelid.engine.step_budget import MIN_PREFILL_ROWS
+from camelid.engine.scheduler import MIN_PREFILL_ROWS
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.plan.cost import SequenceShare, predict_step, step_cost

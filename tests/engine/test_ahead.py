@@ -13,7 +13,7 @@ from camelid.engine.engine import StepEngine
 from camelid.engine.metrics import StepStats
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.engine.results import Clock
-from camelid.engine.step_budget import RUN_AHEAD_S, RunAhead, rows_ahead
+from camelid.engine.scheduler import RUN_AHEAD_S, RunAhead, rows_ahead
 from camelid.plan.plan import StateSpec
 
 DEEP = 8

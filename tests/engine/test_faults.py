@@ -17,7 +17,7 @@ from camelid.backends.base import Result, Ticket
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import CANDIDATES, GUIDED, Limits
 from camelid.engine.sequence import Sequence as Running
-from camelid.engine.stream import Stream
+from camelid.engine.sequence import Stream
 from camelid.errors import BackendError, RequestError
 from camelid.requests.output_text import TextReader
 from camelid.sampling import host as samplers

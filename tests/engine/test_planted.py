@@ -12,11 +12,11 @@ from tests.support.engine_fuzz import Failure, attempt
 from tests.support.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid.engine import engine
+from camelid.engine.allocation import UnitPool
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.prefix_cache import PrefixCache, PrefixReuse
 from camelid.engine.scheduler import Scheduler
 from camelid.engine.sequence import Sequence
-from camelid.engine.unit_pool import UnitPool
 from camelid.errors import PlanError
 from camelid.sampling.params import SamplingParams
 

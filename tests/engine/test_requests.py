@@ -10,7 +10,7 @@ import pytest
 from tests.engine.test_faults import PROMPT, end, engine_of, run
 from tests.support.engine_fakes import VOCAB, HashBackend, collect, expected_ids, make_engine, request
 
-from camelid.engine.sequence import Request
+from camelid.engine.request import Request
 from camelid.engine.state_transfer import ExportedState
 from camelid.errors import ContextOverflowError, RequestError
 from camelid.sampling.params import SamplingParams

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from tests.support.engine_fakes import GREEDY, PAGE_ROWS, STATES, VOCAB, make_plan, request
 
+from camelid.engine.batch import Batch, build_step
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import ALL_LOGITS, DECODE, MIXED, VERIFY, Limits, program_key
-from camelid.engine.scheduler import Batch, Scheduler, build_step
-from camelid.engine.sequence import Request, Sequence
-from camelid.engine.step_budget import PrefillBudget
+from camelid.engine.request import Request
+from camelid.engine.scheduler import PrefillBudget, Scheduler
+from camelid.engine.sequence import Sequence
 from camelid.errors import RequestError
 from camelid.plan.step import FROM_ID, FROM_RING, Step, StepLayout, encode_step
 

@@ -11,7 +11,7 @@ from camelid.formats.json_text import parse_object
 from camelid.text.to_gguf.tokenizer import tokenizer_metadata
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
-from camelid.text.tokenizers.tokenizer import Tokenizer, framed, tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
 from camelid.text.tokenizers.vocab import ALPHABET
 
 MERGES = ["l l", "a m", "ll am", "llam a", "Ġ llama"]
@@ -49,7 +49,9 @@ SEED_WORDS = json.dumps(WORDS).encode()
 def use(tokenizer: Tokenizer) -> None:
     """An accepted tokenizer decodes, and encodes unless it lacks a byte."""
     with suppress(RequestError):
-        token_ids = framed(tokenizer, tokenizer.encode("a <s> llama, \n<tool> 12 \U0001f999", special=True))
+        token_ids = tokenizer.frame.around(
+            tokenizer.encode("a <s> llama, \n<tool> 12 \U0001f999", special=True)
+        )
         assert all(0 <= token_id < tokenizer.vocab_size for token_id in token_ids)
         tokenizer.decode(token_ids, special=True)
 

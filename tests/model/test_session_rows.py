@@ -17,7 +17,7 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
-from camelid.engine.sequence import Request
+from camelid.engine.request import Request
 from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
 from camelid.plan.plan import PAGE_ROWS

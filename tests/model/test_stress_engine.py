@@ -16,8 +16,8 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import ProgramTable
+from camelid.engine.request import Request
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.engine.sequence import Request
 from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
 from camelid.plan.plan import PAGE_ROWS

@@ -26,7 +26,7 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.webgpu import host_python
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
-from camelid.engine.sequence import Request
+from camelid.engine.request import Request
 from camelid.errors import DeviceLostError
 from camelid.loading import choose
 from camelid.loading import start as loading

@@ -23,8 +23,8 @@ from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import StepStats, notify
 from camelid.engine.programs import ProgramTable
+from camelid.engine.request import Request
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.engine.sequence import Request
 from camelid.plan.plan import Plan, StateSpec
 from camelid.sampling.params import SamplingParams
 

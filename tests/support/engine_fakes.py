@@ -18,7 +18,6 @@ from tests.support.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
 
 from camelid.backends.base import Candidates, Capabilities, OutputRow, PoolSize, Program, Result, Ticket
 from camelid.backends.null.backend import NullBackend, QueuedStep
-from camelid.engine.admission import check_depth
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import (
@@ -31,9 +30,9 @@ from camelid.engine.programs import (
     program_key,
     program_keys,
 )
-from camelid.engine.sequence import Request
-from camelid.engine.step_budget import rows_ahead
-from camelid.engine.stream import Stream
+from camelid.engine.request import Request
+from camelid.engine.scheduler import check_depth, rows_ahead
+from camelid.engine.sequence import Stream
 from camelid.errors import BackendError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import CANDIDATES, Step, decode_step

@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.shadow import VOCAB
 
 from camelid.engine.programs import Limits
-from camelid.engine.sequence import Overflow
+from camelid.engine.request import Overflow
 from camelid.plan.plan import StateSpec
 from camelid.sampling.params import SamplingParams
 

@@ -14,10 +14,10 @@ from tests.support.engine_scenario import Action, Ask, Config, Scenario
 from tests.support.shadow import VOCAB
 
 from camelid.engine.engine import StepEngine
-from camelid.engine.sequence import Request
+from camelid.engine.request import Request
+from camelid.engine.scheduler import BUSY_STEPS
+from camelid.engine.sequence import Stream
 from camelid.engine.state_transfer import ExportedState
-from camelid.engine.step_budget import BUSY_STEPS
-from camelid.engine.stream import Stream
 from camelid.errors import BackendError, RequestError
 
 ENDS = {"length", "stop"}

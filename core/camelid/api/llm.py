@@ -14,8 +14,8 @@ from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.engine.metrics import Counters, EngineStats, StepHook
 from camelid.engine.programs import ALL_LOGITS
-from camelid.engine.sequence import Request
-from camelid.engine.stream import Stream
+from camelid.engine.request import Request
+from camelid.engine.sequence import Stream
 from camelid.errors import RequestError, shown
 from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.loading.options import LoadOptions
@@ -184,9 +184,11 @@ class LLM:
 
         Closing it cancels the request.
         """
-        stream = self._runner.run(self._start(prompt, options))
+        request = self._request(prompt, options)
+        self._runner.run(self._compile(request))
+        stream = self._engine.submit(request)
         try:
-            while event := self._runner.run_step(_next(stream)):
+            while event := self._runner.loop().run_until_complete(_next(stream)):
                 yield event
             return stream.completion
         finally:
@@ -223,8 +225,7 @@ class LLM:
         Constraints, logprobs, speculation, and samplers outside the device's chain need a program of their
         own, which `agenerate` and `astream` compile. Raises PlanError if it has not been compiled.
         """
-        self._check_open()
-        return self._engine.submit(self._builder.request(prompt, options))
+        return self._engine.submit(self._request(prompt, options))
 
     def session(self, id: str | None = None) -> Session:  # noqa: A002
         """A new session; its `id` is random by default."""
@@ -262,11 +263,18 @@ class LLM:
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
         """As `submit`; compiles the programs that the request needs first."""
+        request = self._request(prompt, options)
+        await self._compile(request)
+        return self._engine.submit(request)
+
+    def _request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Request:
         self._check_open()
-        request = self._builder.request(prompt, options)
+        return self._builder.request(prompt, options)
+
+    async def _compile(self, request: Request) -> None:
+        """Compiles the programs that a request needs, unless they are compiled already."""
         for program in request.programs:
             await self._running.compile(program)
-        return self._engine.submit(request)
 
     def _check_open(self) -> None:
         if self._is_closed:

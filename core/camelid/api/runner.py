@@ -19,15 +19,22 @@ class Runner:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns a coroutine's result. Raises RequestError if this thread already runs an event loop."""
-        return self._open(work).run(work)
-
-    def run_step(self, work: Coroutine[Any, Any, T]) -> T:
-        """As `run`, for one token, without signal handling: `asyncio.Runner.run` sets it up in 0.15 ms."""
-        return self._open(work).get_loop().run_until_complete(work)
-
-    def _open(self, work: Coroutine[Any, Any, Any]) -> asyncio.Runner:
-        if _has_loop():
+        try:
+            runner = self._open()
+        except RequestError:
             work.close()
+            raise
+        return runner.run(work)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, for work of one token: `asyncio.Runner.run` handles signals, in 0.15 ms a call.
+
+        Raises RequestError if this thread already runs an event loop.
+        """
+        return self._open().get_loop()
+
+    def _open(self) -> asyncio.Runner:
+        if _has_loop():
             raise RequestError(
                 "this thread already runs an event loop; use the asynchronous twin (aload, agenerate, "
                 "astream, achat, alogits, aclose)",

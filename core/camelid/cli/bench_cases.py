@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from camelid.engine.step_budget import MIN_PREFILL_ROWS
+from camelid.engine.scheduler import MIN_PREFILL_ROWS
 
 IN_FLIGHT = 16  # rows for run-ahead steps, so that no stream ends while it is timed
 Kind = Literal["pp", "tg"]  # prompt processing and text generation, as in llama-bench

@@ -8,8 +8,8 @@ from typing import Any
 
 from camelid.cli.sampling_flags import bias
 from camelid.errors import RequestError, shown
-from camelid.requests.build import ENGINE_NAMES, engine_options
-from camelid.requests.options import Options, checked_stops
+from camelid.requests.build import ENGINE_NAMES, checked_stops, engine_options
+from camelid.requests.options import Options
 from camelid.sampling.params import CHECKS
 
 Check = Callable[[str, Any], object]

@@ -17,19 +17,16 @@ from time import perf_counter
 from typing import Any
 
 from camelid.backends.base import Backend, Result
-from camelid.engine.admission import check_choice, check_depth, check_ids, check_request, max_answer_tokens
+from camelid.engine.batch import Batch, OutputProcessor, PendingStep, ScheduledSequence, build_step
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
-from camelid.engine.output_processor import OutputProcessor, PendingStep
 from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits, ProgramTable
+from camelid.engine.request import Request, check_choice, check_ids, check_request, max_answer_tokens
 from camelid.engine.results import Clock, FinishReason, Outbox
-from camelid.engine.scheduler import Batch, ScheduledSequence, Scheduler, build_step
-from camelid.engine.sequence import Request, Sequence
+from camelid.engine.scheduler import BUSY_STEPS, RunAhead, Scheduler, Timeouts, check_depth
+from camelid.engine.sequence import Sequence, Stream
 from camelid.engine.speculative import propose_drafts
 from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
-from camelid.engine.step_budget import BUSY_STEPS, RunAhead
-from camelid.engine.stream import Stream
-from camelid.engine.timeouts import Timeouts
 from camelid.errors import PlanError, RequestError
 from camelid.plan.step import encode_step
 from camelid.sampling.host import NeedsAllLogits

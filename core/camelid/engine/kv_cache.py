@@ -21,10 +21,10 @@ from camelid.engine.allocation import (
     CacheAllocation,
     Copy,
     GroupWords,
+    UnitPool,
     Update,
 )
 from camelid.engine.prefix_cache import PrefixHit, PrefixReuse, first_page, root_key
-from camelid.engine.unit_pool import UnitPool
 from camelid.plan.plan import PAGE_ROWS, StateSpec
 
 N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from struct import pack
 
-from camelid.engine.allocation import PAGED, RECURRENT, STATIC, CacheAllocation
-from camelid.engine.unit_pool import UnitPool
+from camelid.engine.allocation import PAGED, RECURRENT, STATIC, CacheAllocation, UnitPool
 from camelid.plan.plan import StateSpec
 
 Tokens = tuple[int, ...]

@@ -1,14 +1,21 @@
-"""The scheduler: decode rows first, then prefill chunks, within a budget of rows per step."""
+"""The scheduler: decode rows first, then prefill chunks, within a budget of rows per step.
+
+Measured times bound the prefill rows of a step (`PrefillBudget`) and the steps in flight (`RunAhead`);
+`Timeouts` ends requests at their deadlines.
+"""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+from time import perf_counter
 
+from camelid.backends.base import Capabilities
 from camelid.engine.allocation import PAGED
-from camelid.engine.kv_cache import CacheUpdate, KVCacheManager
+from camelid.engine.batch import Batch, ScheduledSequence
+from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
@@ -21,27 +28,14 @@ from camelid.engine.programs import (
     program_key,
 )
 from camelid.engine.sequence import Sequence
-from camelid.engine.step_budget import PrefillBudget
-from camelid.plan.step import Step, StepSequence
+from camelid.errors import RequestError
 
-
-@dataclass(frozen=True, slots=True)
-class ScheduledSequence:
-    """One sequence's part of a step: its next `n_rows` rows, the last `n_outputs` of them with an output."""
-
-    sequence: Sequence
-    n_rows: int
-    n_outputs: int
-    cache_update: CacheUpdate
-
-
-@dataclass(slots=True)
-class Batch:
-    """The sequences of one step and the step's program. `n_updates` counts page-table updates."""
-
-    program: str
-    scheduled: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
-    n_updates: int = 0
+BUSY_STEPS = 2  # steps in flight that keep a device busy, whatever they do
+# Total seconds of the steps in flight, if two take less: about the delay of a stop, a new or a cancelled
+# request.
+RUN_AHEAD_S = 0.03
+MIN_PREFILL_ROWS = 32  # fewer rows cost a matrix product most of its speed (a 1B model on two cores)
+SMOOTHING = 0.2  # weight of the latest step in the moving average
 
 
 class Scheduler:
@@ -255,24 +249,93 @@ def _n_prefill_rows(s: Sequence, free_rows: int, prefill_rows: int) -> int:
     return max(min(n, prefill_rows), 0)
 
 
-def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
-    """The step of a batch."""
-    step = Step(ordinal=ordinal)
-    for number, item in enumerate(batch.scheduled):
-        _add_scheduled(step, number, item, state)
-    return step
+class PrefillBudget:
+    """The prefill rows that fit a step of `step_s` seconds, by the measured time per row.
+
+    A long prompt must not delay the next token of generating sequences. A device that computes a whole chunk
+    within `step_s` is not limited.
+    """
+
+    def __init__(self, step_s: float) -> None:
+        self._step_s = step_s
+        self._row_s = 0.0
+
+    def observe(self, n_rows: int, seconds: float) -> None:
+        """Averages in the time of a step with prefill rows."""
+        row_s = seconds / max(n_rows, 1)
+        self._row_s += (row_s - self._row_s) * (SMOOTHING if self._row_s else 1.0)
+
+    def rows(self, most: int) -> int:
+        """The prefill rows, up to `most`, of a step that also generates."""
+        if not self._row_s:
+            return most
+        return min(most, max(int(self._step_s / self._row_s), MIN_PREFILL_ROWS))
 
 
-def _add_scheduled(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
-    """Adds one sequence's rows, state words, sampling and outputs to a step."""
-    s, first, n_previous_rows = item.sequence, len(step.rows), item.sequence.n_rows
-    assert s.allocation is not None, "a scheduled sequence has an allocation"
-    step.updates += item.cache_update.updates
-    step.copies += item.cache_update.copies
-    step.rows += [s.row(number, n_previous_rows + i) for i in range(item.n_rows)]
-    groups = state.words(s.allocation, n_previous_rows)
-    state.advance(s.allocation, n_previous_rows + item.n_rows)
-    step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
-    step.sampling.append(s.step_sampling)
-    output_rows = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
-    step.outputs += [(first + i, number, n_previous_rows + i + 1) for i in output_rows]
+def rows_ahead(chunk: int, depth: int) -> int:
+    """Rows of one sequence in `depth` steps in flight: `BUSY_STEPS` chunks, then one row a step."""
+    return chunk * min(depth, BUSY_STEPS) + max(depth - BUSY_STEPS, 0)
+
+
+class RunAhead:
+    """The number of steps in flight, by the measured time of steps that only generate.
+
+    Short steps run further ahead, so that the host reads several results at once: a read takes 0.4 ms, during
+    which a CPU step may have one thread less, and 0.1 ms for each further token.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._step_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Averages in the time of a step that only generated."""
+        self._step_s += (seconds - self._step_s) * (SMOOTHING if self._step_s else 1.0)
+
+    def steps(self) -> int:
+        """The number of steps that may be in flight if all of them only generate."""
+        if not self._step_s:
+            return min(BUSY_STEPS, self._most)
+        return min(max(int(RUN_AHEAD_S / self._step_s), BUSY_STEPS), self._most)
+
+
+def check_depth(max_in_flight: int | None, capabilities: Capabilities) -> int:
+    """The largest number of steps in flight: `max_in_flight`, or the backend's if None.
+
+    Raises RequestError for a value that the backend does not allow.
+    """
+    most = capabilities.max_in_flight
+    if max_in_flight is None:
+        return most
+    if type(max_in_flight) is not int or not 1 <= max_in_flight <= most:
+        raise RequestError(
+            f"max_in_flight is {max_in_flight!r}, expected an integer from 1 to {most}, the most that "
+            f"backend {capabilities.name!r} allows",
+            field="max_in_flight",
+        )
+    return max_in_flight
+
+
+class Timeouts:
+    """The deadlines of all requests in a heap, in seconds of `clock`.
+
+    An entry refers to its request by id, so that an ended request is not kept alive until its deadline.
+    """
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._deadlines: list[tuple[float, int, bool]] = []  # time, sequence id, is for the first step
+
+    def add(self, s: Sequence) -> None:
+        """Adds the request's deadlines."""
+        for seconds, is_queue in ((s.request.queue_timeout_s, True), (s.request.timeout_s, False)):
+            if seconds is not None:
+                heappush(self._deadlines, (s.clock.submitted + seconds, s.id, is_queue))
+
+    def due(self, sequences: Mapping[int, Sequence]) -> Iterator[Sequence]:
+        """Yields the sequences past a deadline: of their end, or of a first step that was not built yet."""
+        while self._deadlines and self._deadlines[0][0] <= self._clock():
+            _, number, is_queue = heappop(self._deadlines)
+            s = sequences.get(number)
+            if s and not s.is_finished and not (is_queue and s.n_steps):
+                yield s

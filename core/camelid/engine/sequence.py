@@ -1,88 +1,23 @@
-"""A request as submitted (`Request`), and one running stream of it (`Sequence`)."""
+"""One running stream of a request (`Sequence`), and its consumer's end (`Stream`); an `Outbox` joins them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Generic, Protocol, TypeVar
 
 from camelid.engine.allocation import CacheAllocation
-from camelid.engine.programs import ALL_LOGITS, CANDIDATES, DECODE, GUIDED, VERIFY
-from camelid.engine.results import (
-    Clock,
-    FinishReason,
-    Generation,
-    Outbox,
-    OutputReader,
-    Token,
-    TokenReader,
-    Usage,
-)
+from camelid.engine.programs import CANDIDATES, DECODE, GUIDED, VERIFY
+from camelid.engine.request import Request
+from camelid.engine.results import Clock, FinishReason, Generation, Outbox, OutputReader, Token, Usage
 from camelid.engine.speculative import Proposer
+from camelid.errors import RequestError
 from camelid.plan.step import FROM_ID, FROM_RING, StepRow, StepSampling
 from camelid.sampling.drawing import Constraint
 from camelid.sampling.host import HostSampler
-from camelid.sampling.params import SamplingParams
 
-Overflow = Literal["error", "shift", "stop"]
-OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A prompt and the parameters of its continuation.
-
-    `all_logits` computes the logits of every prompt row and generates nothing. `max_tokens` None generates up
-    to the context. `overflow` applies to a request longer than the context: "error" rejects it, "stop" ends
-    it at the context, "shift" drops half of the tokens after the first `n_keep`. A higher `priority` is
-    scheduled first. `queue_timeout_s` bounds the wait for the first step, `timeout_s` the whole request. An
-    `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix cache, which requests of one
-    `salt` share. `choice` separates the draws of otherwise equal requests.
-    """
-
-    prompt_ids: tuple[int, ...]
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    max_tokens: int | None = None
-    eos_ids: frozenset[int] = frozenset()
-    reader: Callable[[], OutputReader] = TokenReader
-    constraint: Callable[[], Constraint] | None = None
-    proposer: Callable[[], Proposer] | None = None
-    all_logits: bool = False
-    overflow: Overflow = "error"
-    n_keep: int = 0
-    priority: int = 0
-    queue_timeout_s: float | None = None
-    timeout_s: float | None = None
-    is_atomic: bool = False
-    reuses: bool = True
-    salt: str = ""
-    choice: int = 0
-    token_bytes: Callable[[int], bytes] = lambda token_id: b""
-
-    @property
-    def n_prompt(self) -> int:
-        return len(self.prompt_ids)
-
-    @property
-    def uses_prefix_cache(self) -> bool:
-        """True if cached rows may replace prefill. With `all_logits` every row is computed."""
-        return self.reuses and not self.all_logits
-
-    @property
-    def samples_on_host(self) -> bool:
-        """True if the host draws the tokens, so that each row waits for the previous one."""
-        return self.constraint is not None or not self.sampling.fits_device
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """The programs that the request needs beside `decode` and `mixed`."""
-        if self.all_logits:
-            return (ALL_LOGITS,)
-        if self.constraint:
-            return (GUIDED,)
-        host_sampling = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
-        logprobs = (CANDIDATES,) if self.sampling.logprobs else ()
-        return (*host_sampling, *logprobs, *((VERIFY,) if self.proposer else ()))
+E = TypeVar("E")  # event of the request's output reader
+C = TypeVar("C")  # completion of the request's output reader
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -338,3 +273,56 @@ class Sequence:
             self.reader.event(Token(token_id, 0.0), is_last=False)
             if self.constraint:
                 self.constraint.accept(token_id)
+
+
+class StreamSource(Protocol):
+    """The part of an engine that a stream uses."""
+
+    def cancel(self, id: int) -> None: ...  # noqa: A002
+    async def serve(self, outbox: Outbox) -> None: ...
+    async def drain(self, id: int) -> None: ...  # noqa: A002
+
+
+class Stream(AsyncIterator[E], Generic[E, C]):
+    """An asynchronous iterator over a request's events. Closing or dropping it cancels the request."""
+
+    def __init__(self, engine: StreamSource, id: int, outbox: Outbox) -> None:  # noqa: A002
+        self.id = id
+        self._engine = engine
+        self._outbox = outbox
+
+    @property
+    def completion(self) -> C:
+        """The result of a finished stream. Raises RequestError before its end."""
+        if self._outbox.is_open:
+            raise RequestError(f"request {self.id} has not finished; read its stream to the end", field="id")
+        return self._outbox.completion
+
+    @property
+    def logits(self) -> list[memoryview[float]]:
+        """A request's logits, [V] float32 per prompt row; empty unless the request has `all_logits`."""
+        return self._outbox.logits
+
+    def __aiter__(self) -> Stream[E, C]:
+        return self
+
+    async def __anext__(self) -> E:
+        """The next event. Raises the request's error after the events that preceded it."""
+        await self._engine.serve(self._outbox)
+        if self._outbox.events:
+            return self._outbox.events.popleft()
+        if self._outbox.error:
+            raise self._outbox.error
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Cancels the request. Its units are free once its last step has retired."""
+        self._engine.cancel(self.id)
+
+    async def aclose(self) -> None:
+        """Cancels the request and waits until its units are free."""
+        self.close()
+        await self._engine.drain(self.id)
+
+    def __del__(self) -> None:
+        self.close()

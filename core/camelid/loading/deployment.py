@@ -8,7 +8,7 @@ from camelid.backends.base import Capabilities, check_plan, reason_against
 from camelid.engine.allocation import PAGED
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, program_keys
-from camelid.engine.step_budget import rows_ahead
+from camelid.engine.scheduler import rows_ahead
 from camelid.errors import RequestError
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from camelid.engine.admission import check_integer
 from camelid.engine.programs import Limits
+from camelid.engine.request import check_integer
 from camelid.errors import RequestError
 
 INTEGERS = ("context", "chunk", "kv_rows", "threads", "gpu_layers")

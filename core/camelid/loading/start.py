@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from camelid.backends.base import Backend
-from camelid.engine.admission import check_depth
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
+from camelid.engine.scheduler import check_depth
 from camelid.loading.choose import choose_backend
 from camelid.loading.deployment import ENTRIES, Deployment, check_context
 from camelid.loading.model_file import ModelFile, ModelName, open_model

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from camelid.engine.sequence import Request
+from camelid.engine.request import Request
 from camelid.engine.speculative import Proposer, proposer_of
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
 from camelid.model.spec import ModelSpec
-from camelid.requests.options import (
-    ConstraintOptions,
-    EngineOptions,
-    Message,
-    Prompt,
-    check_names,
-    checked_stops,
-)
+from camelid.requests.options import ConstraintOptions, EngineOptions, Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt, NoText, OutputText, SourceFactory, TextReader
 from camelid.sampling.drawing import ConstraintFactory
 from camelid.sampling.params import SamplingParams
-from camelid.text.tokenizers.tokenizer import Tokenizer, framed
+from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.requests.chat import ChatTemplate
     from camelid.requests.constraints import Constraints
 
+LATER = frozenset(("n",))  # options of other runtimes that this version lacks, refused by name
 CHAT_OPTIONS = ("tools", "variables")
 CONSTRAINT_OPTIONS = tuple(ConstraintOptions.__annotations__)
 ENGINE_NAMES = frozenset(EngineOptions.__annotations__)
@@ -81,6 +75,7 @@ class RequestBuilder:
     def __init__(self, file: ModelHeader) -> None:
         self._file = file
         self._tokenizer = _tokenizer(file)
+        self._defaults = file_defaults(file.gguf)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -137,11 +132,6 @@ class RequestBuilder:
             constraint=constraint,
             **(self._tokenizer_fields | engine),
         )
-
-    @cached_property
-    def _defaults(self) -> Mapping[str, object]:
-        """Sampling options that the model's file recommends, as llama.cpp reads them."""
-        return file_defaults(self._file.gguf)
 
     def _check_draft(self, speculate: object) -> None:
         """Raises RequestError for a draft model that is this model or has another vocabulary."""
@@ -201,13 +191,34 @@ class RequestBuilder:
 
     def _text_ids(self, text: str, special: bool) -> tuple[int, ...]:
         tokenizer = self.tokenizer
-        return tuple(framed(tokenizer, tokenizer.encode(text, special)))
+        return tuple(tokenizer.frame.around(tokenizer.encode(text, special)))
 
     def _plain_text(self, prompt_ids: tuple[Any, ...]) -> SourceFactory:
         tokenizer, last = self._tokenizer, prompt_ids[-1] if prompt_ids else None
         if tokenizer is None:
             return lambda stops: NoText()
         return lambda stops: OutputText(tokenizer, stops, after=last)
+
+
+def checked_stops(stop: object) -> tuple[str, ...]:
+    """Stop sequences, from one string or several. Raises RequestError for any other value."""
+    stops = (stop,) if isinstance(stop, str) else stop
+    if isinstance(stops, list | tuple):
+        items = cast("Sequence[object]", stops)
+        if all(isinstance(item, str) and item for item in items):
+            return tuple(cast("Sequence[str]", items))
+    raise RequestError(
+        f"stop is {shown(stop)}, expected a string or a list of strings, none of them empty", field="stop"
+    )
+
+
+def check_names(options: Mapping[str, object]) -> None:
+    """Raises RequestError, with the known names, for an unknown option."""
+    unknown = sorted(options.keys() - Options.__annotations__.keys())
+    if unknown:
+        what = "is not available in this version" if unknown[0] in LATER else "is unknown"
+        known = ", ".join(Options.__annotations__)
+        raise RequestError(f"option {unknown[0]!r} {what}; known: {known}", field=unknown[0])
 
 
 def engine_options(options: Mapping[str, object]) -> dict[str, Any]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict
 
-from camelid.errors import RequestError, shown
 from camelid.sampling.options import SamplingOptions
 
-# Options of other runtimes that this version lacks, refused by name.
-LATER = frozenset(("n",))
 Message: TypeAlias = Mapping[str, object]
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
 
@@ -69,24 +66,3 @@ class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
     ignore_eos: bool
     tools: Sequence[Mapping[str, Any]]
     variables: Mapping[str, object]
-
-
-def checked_stops(stop: object) -> tuple[str, ...]:
-    """Stop sequences, from one string or several. Raises RequestError for any other value."""
-    stops = (stop,) if isinstance(stop, str) else stop
-    if isinstance(stops, list | tuple):
-        items = cast("Sequence[object]", stops)
-        if all(isinstance(item, str) and item for item in items):
-            return tuple(cast("Sequence[str]", items))
-    raise RequestError(
-        f"stop is {shown(stop)}, expected a string or a list of strings, none of them empty", field="stop"
-    )
-
-
-def check_names(options: Mapping[str, object]) -> None:
-    """Raises RequestError, with the known names, for an unknown option."""
-    unknown = sorted(options.keys() - Options.__annotations__.keys())
-    if unknown:
-        what = "is not available in this version" if unknown[0] in LATER else "is unknown"
-        known = ", ".join(Options.__annotations__)
-        raise RequestError(f"option {unknown[0]!r} {what}; known: {known}", field=unknown[0])

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from camelid.text.tokenizers.detokenize import StreamDecoder, TokenBytes
-from camelid.text.tokenizers.pipeline import join
+from camelid.text.tokenizers.pipeline import StreamDecoder, TokenBytes, join
 from camelid.text.tokenizers.specials import Run, clipped, covers
 from camelid.text.tokenizers.tokenizer import Tokenizer
 

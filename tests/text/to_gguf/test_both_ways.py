@@ -23,7 +23,7 @@ from camelid.loading.model_file import open_model, open_tokenizer
 from camelid.text.to_gguf.tokenizer import TokenizerMetadata, tokenizer_metadata
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
-from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 ASCII = ["".join(random.Random(n).choices("aehlmnt <sTE>.19 ", k=20)) for n in range(60)]
 TEXTS = [*random_texts(200, seed=21), *ASCII, "", " ", "a<|im_end|>b", "<s>a</s> b", "don't  stop [INST] x"]
@@ -69,7 +69,7 @@ def test_ids_are_equal_except_reported_losses(name: str, tmp_path: Path) -> None
     assert len(texts) > 50
     for text in texts:
         for special in (False, True):
-            first, second = (framed(way, way.encode(text, special)) for way in ways)
+            first, second = (way.frame.around(way.encode(text, special)) for way in ways)
             assert first == second, repr(text)
         if name != "metaspace":  # its decoder keeps byte tokens unchanged
             assert ways[0].decode(first) == ways[1].decode(first)
@@ -111,7 +111,7 @@ def test_a_directory_encodes_by_its_tokenizer_json(name: str, tmp_path: Path) ->
     opened = asyncio.run(open_tokenizer(tmp_path))
     family(name).encode_special_tokens = False
     for text in ("e\u0301 <s>a  b</s>", "[INST] the llama"):
-        assert framed(opened, opened.encode(text, special=True)) == family(name).encode(text).ids
+        assert opened.frame.around(opened.encode(text, special=True)) == family(name).encode(text).ids
 
 
 def test_a_directory_with_weights_encodes_by_its_tokenizer_json_too(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tokenizers import Tokenizer, processors
 from camelid.errors import UnsupportedModelError
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
-from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = (int(kind) for kind in TokenType)
 TEXTS = [*random_texts(400, seed=5), " xyzzy", "a<s>b</s>c<tool>   <|im_end|>", "", "the llama " * 9]
@@ -227,7 +227,7 @@ def test_the_post_processor_overrides_the_flags(flags: dict[str, Any], frame: st
         tokenizer_from_gguf(as_gguf(read(published(made), settings))),
         tokenizer_from_json(TokenizerFiles(published(made), settings)),
     ):
-        assert framed(ours, ours.encode("a llama")) == wanted
+        assert ours.frame.around(ours.encode("a llama")) == wanted
 
 
 def framed_by(template: str) -> Tokenizer:
@@ -244,7 +244,7 @@ def test_texts_have_the_post_processors_special_tokens(template: str, in_sequenc
     if in_sequence:
         judge.post_processor = processors.Sequence([processors.ByteLevel(), judge.post_processor])
     ours = tokenizer_from_gguf(as_gguf(read(json.loads(judge.to_str()), {"bos_token": "<s>"})))
-    assert framed(ours, ours.encode("a llama")) == judge.encode("a llama").ids
+    assert ours.frame.around(ours.encode("a llama")) == judge.encode("a llama").ids
 
 
 def test_robertas_special_tokens() -> None:
@@ -252,7 +252,7 @@ def test_robertas_special_tokens() -> None:
     ids = judge.get_vocab()
     judge.post_processor = processors.RobertaProcessing(("</s>", ids["</s>"]), ("<s>", ids["<s>"]))
     ours = tokenizer_from_gguf(as_gguf(read(json.loads(judge.to_str()))))
-    assert framed(ours, ours.encode("llama")) == judge.encode("llama").ids
+    assert ours.frame.around(ours.encode("llama")) == judge.encode("llama").ids
 
 
 def test_types_follow_the_added_tokens() -> None:

@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.text.tokenizers.pipeline import Frame, Pipeline
-from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 NO_IDS: dict[str, object] = {"eos_token_id": None, "bos_token_id": None}
@@ -225,12 +225,12 @@ def test_a_text_has_the_files_special_tokens(add_bos: bool, add_eos: bool) -> No
     judge = Tokenizer.from_str(oracle().to_str())
     judge.post_processor = processors.TemplateProcessing(single=" ".join(names), special_tokens=specials)
     for text in ("", "a text"):
-        assert framed(made, made.encode(text)) == judge.encode(text).ids
+        assert made.frame.around(made.encode(text)) == judge.encode(text).ids
 
 
 def test_no_special_tokens_by_default() -> None:
     assert ours().frame == Frame()
-    assert framed(ours(), [1, 2]) == [1, 2]
+    assert ours().frame.around([1, 2]) == [1, 2]
 
 
 def test_a_token_that_only_closes_a_message_does_not_end_the_turn() -> None:

@@ -14,8 +14,8 @@ import pytest
 from tests.support.text.made import byte_level, rwkv, sentencepiece_bpe
 
 from camelid.errors import RequestError
-from camelid.text.tokenizers.detokenize import StopMatcher, StreamDecoder
-from camelid.text.tokenizers.pipeline import Pipeline
+from camelid.requests.output_text import StopMatcher
+from camelid.text.tokenizers.pipeline import Pipeline, StreamDecoder
 from camelid.text.tokenizers.vocab import ALPHABET
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)

@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.text.tokenizers.pipeline import Frame, Pipeline
-from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 TEXTS = random_texts(500, seed=41)
@@ -216,7 +216,7 @@ def test_public_vectors(shared: Path) -> None:
     for text, ids in zip(inputs, outputs, strict=True):
         assert tokenizer.encode(text) == [*map(int, ids.split())]
         assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert framed(tokenizer, []) == [1]
+    assert tokenizer.frame.around([]) == [1]
 
 
 BASE = ["<unk>", "<s>", "</s>", "▁", "a", "b", "ab", "▁ab", "<0xC3>", "<0xA9>"]

@@ -14,11 +14,9 @@ from tests.support.text.texts import random_texts
 from tokenizers import Tokenizer, models
 
 from camelid.errors import RequestError
-from camelid.text.tokenizers.detokenize import StreamDecoder
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
-from camelid.text.tokenizers.pipeline import Pipeline
-from camelid.text.tokenizers.tokenizer import framed
+from camelid.text.tokenizers.pipeline import Pipeline, StreamDecoder
 
 NAMES = [
     "a<|im_end|>  \n b", "  [INST]  a [INST]b", "x <mask> y", " <mask>", "don't don'tx 'don't'", "``a''", " ",
@@ -70,7 +68,7 @@ def test_untrusted_text_makes_no_control_token(name: str) -> None:
 def test_texts_have_the_post_processors_special_tokens(name: str) -> None:
     family(name).encode_special_tokens = False
     for text in ("a llama", ""):
-        assert framed(ours(name), ours(name).encode(text, special=True)) == family(name).encode(text).ids
+        assert ours(name).frame.around(ours(name).encode(text, special=True)) == family(name).encode(text).ids
 
 
 @pytest.mark.conformance

@@ -13,7 +13,6 @@ from tokenizers import AddedToken, Tokenizer
 from camelid.errors import UnsupportedModelError
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
-from camelid.text.tokenizers.tokenizer import framed
 
 Json = dict[str, Any]
 TEXTS = [*random_texts(60, seed=31), "the llama  and 12", "", "X x\u0130"]
@@ -65,7 +64,7 @@ def test_ids_equal_those_of_tokenizers(case: str) -> None:
     made = {**published(name), **changes}
     ours, judge = tokenizer_from_json(TokenizerFiles(made)), Tokenizer.from_str(json.dumps(made))
     for text in TEXTS:
-        assert framed(ours, ours.encode(text, special=True)) == judge.encode(text).ids, repr(text)
+        assert ours.frame.around(ours.encode(text, special=True)) == judge.encode(text).ids, repr(text)
 
 
 @pytest.mark.parametrize("special", [True, False])

@@ -14,8 +14,7 @@ from tests.support.text.unigrams import as_metadata, from_pieces, lines, process
 from tokenizers import Tokenizer, models
 
 from camelid.errors import ModelFormatError, RequestError
-from camelid.text.tokenizers.detokenize import StreamDecoder
-from camelid.text.tokenizers.pipeline import Frame, Pipeline
+from camelid.text.tokenizers.pipeline import Frame, Pipeline, StreamDecoder
 from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 from camelid.text.tokenizers.unigram import Unigram
 

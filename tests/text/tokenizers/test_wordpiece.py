@@ -14,9 +14,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from camelid.errors import ModelFormatError
 from camelid.formats.gguf import open_gguf
-from camelid.text.tokenizers.detokenize import StreamDecoder
-from camelid.text.tokenizers.pipeline import Frame, Pipeline
-from camelid.text.tokenizers.tokenizer import framed, tokenizer_from_gguf
+from camelid.text.tokenizers.pipeline import Frame, Pipeline, StreamDecoder
+from camelid.text.tokenizers.tokenizer import tokenizer_from_gguf
 from camelid.text.tokenizers.wordpiece import WordPiece
 
 NORMAL, CONTROL = 1, 3
@@ -121,7 +120,7 @@ def test_streaming_equals_decoding(shared: Path) -> None:
 def test_a_text_has_cls_and_sep(shared: Path) -> None:
     made = ours(shared)
     assert made.frame == Frame((names(shared)["[CLS]"],), (names(shared)["[SEP]"],))
-    assert framed(made, made.encode("hello")) == [101, 7592, 102]
+    assert made.frame.around(made.encode("hello")) == [101, 7592, 102]
     assert made.encode("[SEP]") != [102]
     assert made.encode("[SEP]", special=True) == [102]
 

@@ -44,10 +44,10 @@ from camelid.formats.source import drive_async
 from camelid.loading.model_file import ModelSource
 from camelid.loading.start import RunningModel
 from camelid.plan.plan import StateSpec
-from camelid.requests.build import CHAT_OPTIONS, RequestBuilder
+from camelid.requests.build import CHAT_OPTIONS, RequestBuilder, checked_stops
 from camelid.requests.chat import RenderedChat
 from camelid.requests.messages import checked_messages
-from camelid.requests.options import Message, Options, checked_stops
+from camelid.requests.options import Message, Options
 from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.requests.transcript import Transcript, transcript_ids, updated_transcript, with_answer
 from camelid.sampling.checks import bias_pairs
@@ -251,14 +251,14 @@ class Session:
         self, text: str | None = None, **options: Unpack[Options]
     ) -> Generator[Event, None, Completion]:
         """As `astream`, without an event loop; the generator returns the completion."""
-        run, run_step = self._host.runner.run, self._host.runner.run_step
-        turn = run(self.start(text, **options))
+        runner = self._host.runner
+        turn = runner.run(self.start(text, **options))
         try:
-            while event := run_step(_next(turn)):
+            while event := runner.loop().run_until_complete(_next(turn)):
                 yield event
             return turn.completion
         finally:
-            run(turn.aclose())
+            runner.run(turn.aclose())
 
     def generate(self, text: str | None = None, **options: Unpack[Options]) -> Completion:
         """As `agenerate`, without an event loop."""

@@ -18,7 +18,8 @@ def checked_inputs(program: Program, step: bytes, inputs: Inputs | None, *, back
 
     Raises BackendError if their names or byte lengths are not those of the program's boundary buffers.
     """
-    expected = boundary_bytes(_input_buffers(program.plan), step)
+    buffers = _input_buffers(program.plan)
+    expected = boundary_bytes(buffers, step) if buffers else {}
     given = {name: len(data) for name, data in (inputs or {}).items()}
     if given != expected:
         raise BackendError(

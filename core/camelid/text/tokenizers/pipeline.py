@@ -1,4 +1,4 @@
-"""The tokenizer of all kinds.
+"""The tokenizer of all kinds, and its decoder of streams.
 
 Named tokens are cut out of a text. Each stretch between them is prepared (normalized) and split into words,
 and each word becomes token ids. The kinds differ in these functions only.
@@ -6,15 +6,16 @@ and each word becomes token ids. The kinds differ in these functions only.
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from camelid.errors import RequestError
 from camelid.text.tokenizers.fast import FAST_CHARS
 from camelid.text.tokenizers.specials import Run
-from camelid.text.tokenizers.vocab import Vocab
+from camelid.text.tokenizers.vocab import CONTROL_TYPES, Vocab
 
 CACHED_WORDS = 16_384  # the cache holds at most CACHED_WORDS * CACHED_CHARS characters
 CACHED_CHARS = 64
@@ -32,6 +33,13 @@ class Frame:
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
+
+    def around(self, token_ids: Iterable[int]) -> list[int]:
+        """Token ids of a whole text with the frame, such as BOS and EOS, around them.
+
+        Equals llama.cpp's llama_tokenize with `add_special`. Chat templates write these tokens themselves.
+        """
+        return [*self.before, *token_ids, *self.after]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +92,7 @@ class Pipeline:
         self.eos_id = roles.eos_id
         self.eos_ids = roles.eos_ids
         self.frame = roles.frame
+        self._pieces: list[bytes | None] = [None] * len(vocab)  # computed at first use
         self._prepare = prepare
         self._joined = joined or prepare  # for a text that continues another text
         self._split = split
@@ -103,15 +112,29 @@ class Pipeline:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The token's bytes. Raises RequestError for an id out of range."""
-        return self.vocab.token_bytes(token_id)
+        piece = self._pieces[self._checked(token_id)]
+        if piece is None:
+            vocab = self.vocab
+            piece = self._pieces[token_id] = vocab.piece(vocab.tokens[token_id], vocab.types[token_id])
+        return piece
 
     def opening_bytes(self, token_id: int) -> bytes:
         """The token's bytes at the start of a text. Raises RequestError for an id out of range."""
-        return self._opening(self.vocab.token_bytes(token_id))
+        return self._opening(self.token_bytes(token_id))
 
     def is_control(self, token_id: int) -> bool:
         """True for a control token. Raises RequestError for an id out of range."""
-        return self.vocab.is_control(token_id)
+        return self.vocab.types[self._checked(token_id)] in CONTROL_TYPES
+
+    def _checked(self, token_id: int) -> int:
+        if 0 <= token_id < len(self._pieces):
+            return token_id
+        raise RequestError(
+            f"token id {token_id} is out of range; the vocabulary has ids 0 to {len(self._pieces) - 1}",
+            field="token_ids",
+            token_id=token_id,
+            vocab_size=len(self._pieces),
+        )
 
     def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
         """The text of `token_ids`, with U+FFFD for invalid UTF-8; control tokens only with `special`.
@@ -186,3 +209,39 @@ def check_surrogates(text: str) -> None:
             code_point=code_point,
             offset=error.start,
         ) from None
+
+
+class TokenBytes(Protocol):
+    """The part of a tokenizer that decoding uses."""
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+    def opening_bytes(self, token_id: int) -> bytes: ...
+    def is_control(self, token_id: int) -> bool: ...
+
+
+class StreamDecoder:
+    """Decodes token by token; the joined texts equal `tokenizer.decode` of all ids.
+
+    The decoder holds back at most 3 bytes: the beginning of a character that later tokens complete. With
+    `opens` False the ids continue a text, so a leading space is kept that kinds like SentencePiece drop at
+    the beginning of a text.
+    """
+
+    def __init__(self, tokenizer: TokenBytes, *, special: bool = False, opens: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._special = special
+        self._opens = opens
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes, possibly empty. Raises RequestError for an id out of range."""
+        if not self._special and self._tokenizer.is_control(token_id):
+            return ""
+        piece = self._tokenizer.token_bytes(token_id)
+        if self._opens and piece:
+            piece, self._opens = self._tokenizer.opening_bytes(token_id), False
+        return self._decoder.decode(piece)
+
+    def finish(self) -> str:
+        """The rest of the text: U+FFFD if the ids ended within a character."""
+        return self._decoder.decode(b"", final=True)

@@ -39,7 +39,7 @@ class Tokenizer(Protocol):
 
     @property
     def frame(self) -> Frame:
-        """Token ids before and after every text, as in the model's training; only `framed` adds them."""
+        """Token ids before and after every text, as in the model's training; `encode` leaves them out."""
         ...
 
     def encode(self, text: str, special: bool = False) -> list[int]:
@@ -68,14 +68,6 @@ class Tokenizer(Protocol):
     def is_control(self, token_id: int) -> bool:
         """True for a control token, which stands for no text."""
         ...
-
-
-def framed(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[int]:
-    """Token ids of a whole text with the tokenizer's frame, such as BOS and EOS, around them.
-
-    Equals llama.cpp's llama_tokenize with `add_special`. Chat templates write these tokens themselves.
-    """
-    return [*tokenizer.frame.before, *token_ids, *tokenizer.frame.after]
 
 
 # tokenizer.ggml.model -> its builder.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from camelid.errors import ModelFormatError, RequestError
+from camelid.errors import ModelFormatError
 from camelid.text.tokenizers.specials import Named, Specials
 
 # tokenizer.ggml.token_type (ggml-org/ggml docs/gguf.md).
@@ -39,7 +39,7 @@ def literal(token: str, token_type: int) -> bytes:  # noqa: ARG001
 
 
 class Vocab:
-    """Tokens by id, with checked types; the bytes of a token are computed at first use.
+    """Tokens by id, with checked types.
 
     `piece`: the bytes of a token of a type. `specials`: by default the user-defined and control tokens.
     Raises ModelFormatError.
@@ -61,8 +61,7 @@ class Vocab:
         check_unicode(tokens)
         self.tokens = tokens
         self.types = types
-        self._piece = piece
-        self._pieces: list[bytes | None] = [None] * len(tokens)
+        self.piece = piece
         self.specials = specials or Specials(named(tokens, types))
 
     def __len__(self) -> int:
@@ -72,28 +71,6 @@ class Vocab:
         """Ids of all tokens except control tokens, by token. The lowest id of equal tokens counts."""
         pairs = zip(reversed(self.tokens), reversed(self.types), range(len(self) - 1, -1, -1), strict=True)
         return {token: i for token, kind, i in pairs if token and kind not in CONTROL_TYPES}
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """The token's bytes. Raises RequestError for an id out of range."""
-        piece = self._pieces[self.checked(token_id)]
-        if piece is None:
-            piece = self._pieces[token_id] = self._piece(self.tokens[token_id], self.types[token_id])
-        return piece
-
-    def is_control(self, token_id: int) -> bool:
-        """True for a control token. Raises RequestError for an id out of range."""
-        return self.types[self.checked(token_id)] in CONTROL_TYPES
-
-    def checked(self, token_id: int) -> int:
-        """`token_id` itself. Raises RequestError for an id out of range."""
-        if 0 <= token_id < len(self.tokens):
-            return token_id
-        raise RequestError(
-            f"token id {token_id} is out of range; the vocabulary has ids 0 to {len(self.tokens) - 1}",
-            field="token_ids",
-            token_id=token_id,
-            vocab_size=len(self.tokens),
-        )
 
 
 def named(tokens: Sequence[str], types: Sequence[int]) -> list[Named]:

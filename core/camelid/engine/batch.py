@@ -1,17 +1,62 @@
-"""Steps in flight, and their output rows as tokens, events and finish reasons."""
+"""A batch: the sequences of one step, the step's words, its time in flight, and its output rows as tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from camelid.backends.base import Backend, OutputRow, Result, Ticket
+from camelid.engine.kv_cache import CacheUpdate, KVCacheManager
 from camelid.engine.metrics import Counters
 from camelid.engine.results import FinishReason
-from camelid.engine.scheduler import Batch
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
+from camelid.plan.step import Step, StepSequence
 from camelid.sampling.host import Scores, top_logprobs
+
+STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSequence:
+    """One sequence's part of a step: its next `n_rows` rows, the last `n_outputs` of them with an output."""
+
+    sequence: Sequence
+    n_rows: int
+    n_outputs: int
+    cache_update: CacheUpdate
+
+
+@dataclass(slots=True)
+class Batch:
+    """The sequences of one step and the step's program. `n_updates` counts page-table updates."""
+
+    program: str
+    scheduled: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
+    n_updates: int = 0
+
+
+def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
+    """The step of a batch."""
+    step = Step(ordinal=ordinal)
+    for number, item in enumerate(batch.scheduled):
+        _add_scheduled(step, number, item, state)
+    return step
+
+
+def _add_scheduled(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
+    """Adds one sequence's rows, state words, sampling and outputs to a step."""
+    s, first, n_previous_rows = item.sequence, len(step.rows), item.sequence.n_rows
+    assert s.allocation is not None, "a scheduled sequence has an allocation"
+    step.updates += item.cache_update.updates
+    step.copies += item.cache_update.copies
+    step.rows += [s.row(number, n_previous_rows + i) for i in range(item.n_rows)]
+    groups = state.words(s.allocation, n_previous_rows)
+    state.advance(s.allocation, n_previous_rows + item.n_rows)
+    step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
+    step.sampling.append(s.step_sampling)
+    output_rows = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
+    step.outputs += [(first + i, number, n_previous_rows + i + 1) for i in output_rows]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +77,6 @@ class PendingStep:
                 self.result = await backend.read(self.ticket)
             except Exception as error:
                 self.error = error
-
-
-STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,81 @@
-"""Checks of requests at submission: a request that can never be served is refused before it waits."""
+"""A request as submitted, and its checks: a request that can never be served is refused before it waits."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
 from math import inf
-from typing import cast
+from typing import Literal, cast
 
-from camelid.backends.base import Capabilities
-from camelid.engine.programs import Limits
-from camelid.engine.sequence import OVERFLOWS, Request
+from camelid.engine.programs import ALL_LOGITS, CANDIDATES, GUIDED, VERIFY, Limits
+from camelid.engine.results import OutputReader, TokenReader
+from camelid.engine.speculative import Proposer
 from camelid.errors import ContextOverflowError, PlanError, RequestError, shown
+from camelid.sampling.drawing import Constraint
+from camelid.sampling.params import SamplingParams
 
+Overflow = Literal["error", "shift", "stop"]
+OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
 MAX_TIMEOUT_S = 1e9
 # Integer fields with their least and largest values.
 INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A prompt and the parameters of its continuation.
+
+    `all_logits` computes the logits of every prompt row and generates nothing. `max_tokens` None generates up
+    to the context. `overflow` applies to a request longer than the context: "error" rejects it, "stop" ends
+    it at the context, "shift" drops half of the tokens after the first `n_keep`. A higher `priority` is
+    scheduled first. `queue_timeout_s` bounds the wait for the first step, `timeout_s` the whole request. An
+    `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix cache, which requests of one
+    `salt` share. `choice` separates the draws of otherwise equal requests.
+    """
+
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    max_tokens: int | None = None
+    eos_ids: frozenset[int] = frozenset()
+    reader: Callable[[], OutputReader] = TokenReader
+    constraint: Callable[[], Constraint] | None = None
+    proposer: Callable[[], Proposer] | None = None
+    all_logits: bool = False
+    overflow: Overflow = "error"
+    n_keep: int = 0
+    priority: int = 0
+    queue_timeout_s: float | None = None
+    timeout_s: float | None = None
+    is_atomic: bool = False
+    reuses: bool = True
+    salt: str = ""
+    choice: int = 0
+    token_bytes: Callable[[int], bytes] = lambda token_id: b""
+
+    @property
+    def n_prompt(self) -> int:
+        return len(self.prompt_ids)
+
+    @property
+    def uses_prefix_cache(self) -> bool:
+        """True if cached rows may replace prefill. With `all_logits` every row is computed."""
+        return self.reuses and not self.all_logits
+
+    @property
+    def samples_on_host(self) -> bool:
+        """True if the host draws the tokens, so that each row waits for the previous one."""
+        return self.constraint is not None or not self.sampling.fits_device
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that the request needs beside `decode` and `mixed`."""
+        if self.all_logits:
+            return (ALL_LOGITS,)
+        if self.constraint:
+            return (GUIDED,)
+        host_sampling = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
+        logprobs = (CANDIDATES,) if self.sampling.logprobs else ()
+        return (*host_sampling, *logprobs, *((VERIFY,) if self.proposer else ()))
 
 
 def check_request(request: Request, vocab_size: int, limits: Limits, programs: Container[str]) -> None:
@@ -101,20 +163,3 @@ def max_answer_tokens(request: Request, context: int) -> int:
         "prompt, request fewer tokens, load with a larger context, or set overflow to 'shift' or 'stop'",
         field="prompt", n_tokens=n_prompt + n_answer, context_length=context,
     )  # fmt: skip
-
-
-def check_depth(max_in_flight: int | None, capabilities: Capabilities) -> int:
-    """The largest number of steps in flight: `max_in_flight`, or the backend's if None.
-
-    Raises RequestError for a value that the backend does not allow.
-    """
-    most = capabilities.max_in_flight
-    if max_in_flight is None:
-        return most
-    if type(max_in_flight) is not int or not 1 <= max_in_flight <= most:
-        raise RequestError(
-            f"max_in_flight is {max_in_flight!r}, expected an integer from 1 to {most}, the most that "
-            f"backend {capabilities.name!r} allows",
-            field="max_in_flight",
-        )
-    return max_in_flight

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from camelid.engine.allocation import UnitPool
 from camelid.engine.prefix_cache import PrefixCache, page_key, root_key
-from camelid.engine.unit_pool import UnitPool
 from camelid.errors import PlanError
 
 
