@@ -168,7 +168,7 @@ def test_a_planted_error_of_one_percent_fails_every_op() -> None:
 
 
 def _off(row: OutputRow) -> OutputRow:
-    return replace(row, logit=1.01 * row.logit, log_sum_exp=1.01 * row.log_sum_exp)
+    return row._replace(logit=1.01 * row.logit, log_sum_exp=1.01 * row.log_sum_exp)
 
 
 def test_planted_errors_of_candidates_and_rings_fail() -> None:
@@ -181,7 +181,7 @@ def test_planted_errors_of_candidates_and_rings_fail() -> None:
         ("mean", 1.01 * _candidates(want).mean),
         ("variance", 1.01 * _candidates(want).variance),
     ):
-        bad = replace(want.rows[0], candidates=replace(_candidates(want), **{name: value}))
+        bad = want.rows[0]._replace(candidates=replace(_candidates(want), **{name: value}))
         assert max(errors(replace(want, rows=[bad, *want.rows[1:]]), want)) > TOLERANCE, name
     assert max(errors(replace(want, rings=[want.rings[0]] * len(want.rings)), want)) > TOLERANCE
 

@@ -104,7 +104,7 @@ def larger_row(row: OutputRow) -> OutputRow:
     best = row.candidates and replace(
         row.candidates, logits=memoryview(larger(row.candidates.logits.cast("B"))).cast("f")
     )
-    return replace(row, logit=1.01 * row.logit, logits=logits, candidates=best)
+    return row._replace(logit=1.01 * row.logit, logits=logits, candidates=best)
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,10 @@ from camelid.engine.metrics import StepStats, notify
 from camelid.engine.programs import ProgramTable
 from camelid.engine.request import Request
 from camelid.engine.scheduler import DECODE, MIXED, Limits, program_key
-from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.plan import PAGE_ROWS, Plan, StateSpec
 from camelid.sampling.params import SamplingParams
 
-PAGE_ROWS, CONTEXT, PROMPT, VOCAB = 16, 2048, 300, 32000
+CONTEXT, PROMPT, VOCAB = 2048, 300, 32000
 STATES = (
     StateSpec("kv", "paged", tuple(range(24)), (("k", 512), ("v", 512)), PAGE_ROWS),
     StateSpec("tokens", "ring", (), (("id", 1),), 128),

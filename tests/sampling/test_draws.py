@@ -257,7 +257,7 @@ def test_a_cut_within_a_devices_rounding_requests_all_logits(name: str) -> None:
 def test_the_likeliest_tokens_have_logprobs() -> None:
     logits = np.round(np.random.default_rng(1).normal(0, 3, 900), 1)
     row = row_of(logits)
-    whole = replace(row, candidates=None, logits=all_of(logits).logits)
+    whole = row._replace(candidates=None, logits=all_of(logits).logits)
     probs = np.log(softmax(logits.astype(np.float32).astype(np.float64)))
     for found in (top_logprobs(row, 7), top_logprobs(whole, 7)):
         assert [i for i, _ in found] == ranked(logits)[:7].tolist()
@@ -339,5 +339,5 @@ def test_candidates_equal_in_float32_are_ordered_by_id() -> None:
     row = row_of(np.array([3.0, 3.0]))
     assert row.candidates is not None
     turned = replace(row.candidates, ids=memoryview(np.array([1, 0], np.uint32).tobytes()).cast("I"))
-    view = Scores.of_row(replace(row, candidates=turned))
+    view = Scores.of_row(row._replace(candidates=turned))
     assert HostSampler(made(temperature=0), 2).draw(view, [], 0) == 0

@@ -67,7 +67,7 @@ class Device(ReferenceBackend):
     def _row(self, row: OutputRow) -> OutputRow:
         logits = None if row.logits is None else memoryview(_changed(bytes(row.logits), self.off)).cast("f")
         sums = {"logit": float(self.off(row.logit)), "log_sum_exp": float(self.off(row.log_sum_exp))}
-        return replace(row, logits=logits, **sums)
+        return row._replace(logits=logits, **sums)
 
     async def read_state(self, group: str, unit: int) -> bytes:
         data, spec = await super().read_state(group, unit), self.specs[group]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from camelid.errors import BackendError, RequestError
 from camelid.plan.dtypes import F32
@@ -112,8 +112,7 @@ class Candidates:
     variance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRow:
+class OutputRow(NamedTuple):
     """The result of one output row.
 
     `logits` is set by the program's `all_logits` feature, and by a program that emits floats and draws no

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from camelid.backends.base import Backend, OutputRow, Result, Ticket
 from camelid.engine.kv_cache import CacheUpdate, KVCacheManager
@@ -17,8 +18,7 @@ from camelid.sampling.host import Scores, top_logprobs
 STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledSequence:
+class ScheduledSequence(NamedTuple):
     """One sequence's part of a step: its next `n_rows` rows, the last `n_outputs` of them with an output."""
 
     sequence: Sequence
@@ -79,8 +79,7 @@ class PendingStep:
                 self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedRows:
+class AcceptedRows(NamedTuple):
     """The number of rows accepted of a sequence's output rows, and the finish reason if it ended."""
 
     n_rows: int

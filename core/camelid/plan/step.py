@@ -27,6 +27,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from camelid.errors import PlanError
 
@@ -72,9 +73,10 @@ class Capacity:
             len(step.rows) <= self.rows
             and len(step.sequences) <= self.sequences
             and len(step.outputs) <= self.outputs
+            and len(step.sampling) <= self.sequences
             and len(step.updates) <= self.updates
             and len(step.copies) <= self.copies
-            and sum(len(sampling.biases) for sampling in step.sampling) <= self.biases
+            and sum([len(sampling.biases) for sampling in step.sampling]) <= self.biases
         )
 
 
@@ -148,13 +150,22 @@ class StepLayout:
     def n_words(self) -> int:
         return self.copies_at + len(COPY) * self.capacity.copies
 
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Where each section after the header ends."""
+        return (*self.places, self.n_words)
+
+    @cached_property
+    def word_struct(self) -> struct.Struct:
+        """The words of a step."""
+        return struct.Struct(f"<{self.n_words}I")
+
     @staticmethod
     def header_word(name: str) -> int:
         return HEADER.index(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRow:
+class StepRow(NamedTuple):
     """One token row."""
 
     source: int
@@ -164,11 +175,10 @@ class StepRow:
     positions: tuple[int, ...]
 
     def words(self) -> tuple[int, ...]:
-        return (self.source, self.value, self.sequence, self.state_row, *self.positions)
+        return (*self[:4], *self.positions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSequence:
+class StepSequence(NamedTuple):
     """One sequence's part of the step.
 
     `groups` has one triple per state group: (table row or read slot, first kept row or write slot, rows held
@@ -266,25 +276,29 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
     Raises PlanError if a count exceeds the program's capacity, or if copies depend on their order.
     """
     _check_capacity(step, layout.capacity)
-    _check_copies(step.copies)
-    c, at = layout.capacity, layout
+    if step.copies:
+        _check_copies(step.copies)
     counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
-    sections = (
-        ((counts, (step.ordinal & 0xFFFFFFFF,), at.places), at.rows_at),
-        ([row.words() for row in step.rows], at.sequences_at - at.rows_at),
-        ([sequence.words() for sequence in step.sequences], at.outputs_at - at.sequences_at),
-        (step.outputs, at.sampling_at - at.outputs_at),
-        (_sampling_words(step.sampling), at.biases_at - at.sampling_at),
-        ([how.bias_words for how in step.sampling if how.biases], len(BIAS) * c.biases),
-        (step.updates, len(UPDATE) * c.updates),
-        (step.copies, len(COPY) * c.copies),
+    words = [*counts, step.ordinal & 0xFFFFFFFF, *layout.places]
+    sections: tuple[Iterable[Iterable[int]], ...] = (
+        [row.words() for row in step.rows],
+        [sequence.words() for sequence in step.sequences],
+        step.outputs,
+        _sampling_words(step.sampling),
+        [how.bias_words for how in step.sampling if how.biases],
+        step.updates,
+        step.copies,
     )
-    return b"".join([_packed(records, n_words) for records, n_words in sections])
+    for records, end in zip(sections, layout.ends, strict=True):
+        for record in records:
+            words += record
+        words += bytes(end - len(words))  # zeros
+    return layout.word_struct.pack(*words)
 
 
 def decode_step(data: bytes, layout: StepLayout) -> Step:
     """Decodes a step: the inverse of `encode_step`, for backends that interpret plans."""
-    words = struct.unpack(f"<{layout.n_words}I", data)
+    words = layout.word_struct.unpack(data)
     n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(COUNTS)]
     biases = _take(words, layout.biases_at, layout.capacity.biases, len(BIAS))
     return Step(
@@ -301,6 +315,9 @@ def decode_step(data: bytes, layout: StepLayout) -> Step:
 
 
 def _check_capacity(step: Step, c: Capacity) -> None:
+    """Raises PlanError with the first count that exceeds a capacity."""
+    if c.holds(step):
+        return
     limits = (
         ("rows", len(step.rows), c.rows),
         ("sequences", len(step.sequences), c.sequences),
@@ -310,11 +327,10 @@ def _check_capacity(step: Step, c: Capacity) -> None:
         ("updates", len(step.updates), c.updates),
         ("copies", len(step.copies), c.copies),
     )
-    for name, count, limit in limits:
-        if count > limit:
-            raise PlanError(
-                f"step has {count} {name}, but the program's capacity is {limit}; split the step", op="step"
-            )
+    name, count, limit = next(row for row in limits if row[1] > row[2])
+    raise PlanError(
+        f"step has {count} {name}, but the program's capacity is {limit}; split the step", op="step"
+    )
 
 
 def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
@@ -325,14 +341,6 @@ def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
         raise PlanError(
             f"copies {list(copies)} depend on their order; put them in different steps", op="copy"
         )
-
-
-def _packed(records: Seq[Iterable[int]], n_words: int) -> bytes:
-    """The records as bytes, padded with zeros to `n_words` words."""
-    if not records:
-        return bytes(4 * n_words)
-    flat = list(chain.from_iterable(records))
-    return struct.pack(f"<{len(flat)}I", *flat).ljust(4 * n_words, b"\0")
 
 
 def _sampling_words(sampling: Iterable[StepSampling]) -> list[tuple[int, ...]]:

@@ -154,7 +154,7 @@ def _add_rows(step: Step, state: KVCacheManager, stream: Stream, n: int) -> None
 
 
 def _other_tokens(step: Step) -> Step:
-    rows = [replace(row, value=row.value ^ 1) for row in step.rows]
+    rows = [row._replace(value=row.value ^ 1) for row in step.rows]
     return replace(step, rows=rows)
 
 

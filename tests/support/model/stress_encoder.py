@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,5 +107,5 @@ def _whole_step(state: KVCacheManager, streams: Sequence[Stream], requests: Sequ
         step.sequences.append(StepSequence(first_row=first, rows=len(ids), groups=groups, sampling=number))
         step.sampling.append(StepSampling())
         row = StepRow(source=FROM_ID, value=0, sequence=number, state_row=0, positions=())
-        step.rows += [replace(row, value=ids[i], state_row=i, positions=at[i]) for i in range(len(ids))]
+        step.rows += [row._replace(value=ids[i], state_row=i, positions=at[i]) for i in range(len(ids))]
     return step

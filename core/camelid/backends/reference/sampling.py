@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,7 @@ def op_sample(op: Op, f: Frame) -> None:
 
 def op_candidates(op: Op, f: Frame) -> None:
     pairs = zip(f.result, f.read(op.view("logits")), strict=True)
-    f.result[:] = [replace(row, candidates=_candidates(logits)) for row, logits in pairs]
+    f.result[:] = [row._replace(candidates=_candidates(logits)) for row, logits in pairs]
 
 
 def philox(seed: int, token_ids: U64, position: int, choice: int, purpose: int) -> U64:  # [n] u32 values
