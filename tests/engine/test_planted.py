@@ -84,7 +84,7 @@ def no_history(write: object) -> Callable[..., Any]:
 
 def later_rope(row: Any) -> Any:
     def wrong(self: Sequence, number: int, state_row: int) -> Any:
-        return replace(row(self, number, state_row), positions=(state_row + 1,))
+        return row(self, number, state_row)._replace(positions=(state_row + 1,))
 
     return wrong
 

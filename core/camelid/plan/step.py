@@ -76,7 +76,7 @@ class Capacity:
             and len(step.sampling) <= self.sequences
             and len(step.updates) <= self.updates
             and len(step.copies) <= self.copies
-            and sum([len(sampling.biases) for sampling in step.sampling]) <= self.biases
+            and sum(len(sampling.biases) for sampling in step.sampling) <= self.biases
         )
 
 
