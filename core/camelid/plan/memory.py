@@ -63,14 +63,12 @@ def _uses(plan: Plan) -> Iterator[tuple[int, Buffer]]:
 
 
 def _first_gap(placed: list[tuple[int, _Life]], life: _Life) -> int:
-    busy = sorted((offset, offset + other.n_bytes) for offset, other in placed if _overlap(other, life))
+    first, last = life.first, life.last
+    overlapping = [placing for placing in placed if placing[1].first <= last and first <= placing[1].last]
+    busy = sorted((offset, offset + other.n_bytes) for offset, other in overlapping)
     at = 0
     for start, end in busy:
         if at + life.n_bytes <= start:
             break
         at = max(at, end)
     return at
-
-
-def _overlap(a: _Life, b: _Life) -> bool:
-    return a.first <= b.last and b.first <= a.last
