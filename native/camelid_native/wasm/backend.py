@@ -16,18 +16,16 @@ from typing import Any
 from camelid.backends.base import (
     Backend,
     Capabilities,
-    MemoryReport,
     OpenSpec,
     PoolSize,
     Program,
-    Result,
     Sources,
     Ticket,
     check_unit,
     check_weight_types,
 )
 from camelid.backends.common.host import Host, host_errors
-from camelid.backends.common.hosted import HostedSteps, HostProgram
+from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.common.results import result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
@@ -48,7 +46,6 @@ from camelid_native.wasm.tape import Section, address
 from camelid_native.wasm.weights import Panels, WasmWeights, panels_of
 
 MAX_IN_FLIGHT = 2
-ARENA = ("arena/", "scratch/", "ring/", "records/", "program/")  # prefixes of buffer names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +82,17 @@ class WasmProgram(HostProgram):
     groups: Mapping[str, GroupPlace]
 
 
-class WasmBackend(Backend):
+class WasmBackend(Hosted, Backend):
     """Backend that compiles plans to arrays of records in the memory of a WebAssembly module."""
 
+    arena_buffers = ("arena/", "scratch/", "ring/", "records/", "program/")
+
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host, "cpu")
         self._module = Module()
         self._numbers: Iterator[int] = count(1)
         self._weights = WasmWeights({}, self._numbers)
         self._groups: dict[str, GroupPlace] = {}
-        self._steps = HostedSteps(host, "cpu")
 
     def capabilities(self) -> Capabilities:
         module = self._module
@@ -166,10 +164,6 @@ class WasmBackend(Backend):
         """Queues a step, which runs when the steps before it have ended."""
         return self._steps.run(program, self._own(program), step, inputs)
 
-    async def read(self, ticket: Ticket) -> Result:
-        """Waits for the step and returns its results."""
-        return await self._steps.read(ticket)
-
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
         self._own(ticket.program)
         return await self._steps.read_boundary(ticket)
@@ -195,35 +189,7 @@ class WasmBackend(Backend):
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Writes `inputs` into views, runs the step and returns the bytes of `outputs`; for single ops."""
-        own, rows = self._own(program), program.plan.rows
-        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
-        with host_errors("cpu"):
-            for view, data in inputs.items():
-                await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
-            ticket = self.run(program, step)
-            await self.read(ticket)  # frees the step's slot, even if the caller never reads the ticket
-            return ticket, [await self._host.read_state(own.arena, *place) for place in places]
-
-    def memory(self) -> MemoryReport:
-        sizes = self._host.memory()
-
-        def total(*beginnings: str) -> int:
-            return sum(n for name, n in sizes.items() if name.startswith(beginnings))
-
-        return MemoryReport(
-            weight_bytes=total("weight/"),
-            state_bytes=total("state/", "table/"),
-            arena_bytes=total(*ARENA),
-            counters=dict(self._steps.counters),
-        )
-
-    def record(self) -> None:
-        """Starts recording steps for `save_tape`; to be called before `load`."""
-        self._steps.recording.start()
-
-    def save_tape(self, path: str) -> None:
-        """Writes all sections and recorded steps to a file that an executor replays without camelid."""
-        self._steps.recording.save(path)
+        return await self._steps.run_buffers(program, self._own(program), step, inputs, outputs)
 
     async def close(self) -> None:
         """Ends the workers and frees all memory."""

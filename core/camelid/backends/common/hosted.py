@@ -1,17 +1,18 @@
-"""Steps on a host: submission, counters, recording and results."""
+"""Backends over a host: submission of steps, counters, recording, results, memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import unpack_from
 from typing import Any
 
-from camelid.backends.base import Program, Result, Ticket
+from camelid.backends.base import MemoryReport, Program, Result, Ticket
 from camelid.backends.common.boundary import checked_inputs, made_bytes
 from camelid.backends.common.host import Host, Json, host_errors
 from camelid.backends.common.recording import Recording
 from camelid.backends.common.results import output_rows
+from camelid.plan.plan import View
 
 COUNTERS = ("runs", "in_flight", "max_in_flight", "bytes_read_back")
 
@@ -84,3 +85,57 @@ class HostedSteps:
                 name: await self._host.read_state(arena, offsets[name], n) if n else b""
                 for name, n in sizes.items()
             }
+
+    async def run_buffers(
+        self,
+        program: Program,
+        own: HostProgram,
+        step: bytes,
+        inputs: Mapping[View, bytes],
+        outputs: Sequence[View],
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
+        rows = program.plan.rows
+        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
+        with host_errors(self._backend):
+            for view, data in inputs.items():
+                await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
+            ticket = self.run(program, own, step, None)
+            await self.read(ticket)  # frees the step's slot, even if the caller never reads the ticket
+            return ticket, [await self._host.read_state(own.arena, *place) for place in places]
+
+
+class Hosted:
+    """The methods of `Backend` that are the same over every host."""
+
+    arena_buffers: tuple[str, ...]  # prefixes of the names of buffers for activations
+
+    def __init__(self, host: Host, name: str) -> None:
+        self._host = host
+        self._steps = HostedSteps(host, name)
+
+    async def read(self, ticket: Ticket) -> Result:
+        """Waits for the step and returns its results."""
+        return await self._steps.read(ticket)
+
+    def memory(self) -> MemoryReport:
+        """Bytes of the host's buffers by use, and the counters of the steps."""
+        sizes = self._host.memory()
+
+        def total(*prefixes: str) -> int:
+            return sum(n for name, n in sizes.items() if name.startswith(prefixes))
+
+        return MemoryReport(
+            weight_bytes=total("weight/"),
+            state_bytes=total("state/", "table/"),
+            arena_bytes=total(*self.arena_buffers),
+            counters=dict(self._steps.counters),
+        )
+
+    def record(self) -> None:
+        """Starts recording for `save_tape`. Call it before `load`."""
+        self._steps.recording.start()
+
+    def save_tape(self, path: str) -> None:
+        """Writes the recorded sections and steps as a tape, which a host replays without camelid."""
+        self._steps.recording.save(path)

@@ -10,18 +10,16 @@ from importlib import import_module
 from camelid.backends.base import (
     Backend,
     Capabilities,
-    MemoryReport,
     OpenSpec,
     PoolSize,
     Program,
-    Result,
     Sources,
     Ticket,
     check_unit,
     check_weight_types,
 )
 from camelid.backends.common.host import Host, Json, host_errors
-from camelid.backends.common.hosted import HostedSteps, HostProgram
+from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.webgpu import limits, shaders
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
@@ -57,16 +55,18 @@ class WebGpuProgram(HostProgram):
     launches: Mapping[frozenset[int], int]
 
 
-class WebGpuBackend(Backend):
+class WebGpuBackend(Hosted, Backend):
     """Plans as tapes on one WebGPU device. Keeps promise A, and B within NMSE 1e-5."""
 
+    arena_buffers = ("arena/", "step/", "result/", "candidates/")
+
     def __init__(self, host: Host, api: str = "") -> None:
-        self._host, self._api = host, api
+        super().__init__(host, "webgpu")
+        self._api = api
         self._device, self._limits = "not opened", dict(limits.DEFAULTS)
         self._weights: dict[str, Weight] = {}
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, PoolSize] = {}
-        self._steps = HostedSteps(host, "webgpu")
         self._steps.counters["dispatches"] = 0
 
     def capabilities(self) -> Capabilities:
@@ -128,9 +128,6 @@ class WebGpuBackend(Backend):
         self._steps.counters["dispatches"] += launched(own.launches, step)
         return ticket
 
-    async def read(self, ticket: Ticket) -> Result:
-        return await self._steps.read(ticket)
-
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
         return await self._steps.read_boundary(ticket)
 
@@ -156,34 +153,7 @@ class WebGpuBackend(Backend):
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs a step with bytes in the input views, and returns the bytes of the output views."""
-        own: WebGpuProgram = program.handle
-        rows = program.plan.rows
-        for view, data in inputs.items():
-            await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
-        ticket = self.run(program, step)
-        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
-        return ticket, [await self._host.read_state(own.arena, *place) for place in places]
-
-    def memory(self) -> MemoryReport:
-        sizes = self._host.memory()
-
-        def total(*prefixes: str) -> int:
-            return sum(n for name, n in sizes.items() if name.startswith(prefixes))
-
-        return MemoryReport(
-            weight_bytes=total("weight/"),
-            state_bytes=total("state/", "table/"),
-            arena_bytes=total("arena/", "step/", "result/", "candidates/"),
-            counters=dict(self._steps.counters),
-        )
-
-    def record(self) -> None:
-        """Starts recording for `save_tape`. Call it before `load`."""
-        self._steps.recording.start()
-
-    def save_tape(self, path: str) -> None:
-        """Writes the recorded sections and steps as a tape, which host_python.py replays without camelid."""
-        self._steps.recording.save(path)
+        return await self._steps.run_buffers(program, program.handle, step, inputs, outputs)
 
     async def close(self) -> None:
         await self._host.close()
