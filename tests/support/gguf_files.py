@@ -42,7 +42,7 @@ def write_tiny_llama(
     context: int = 256,
     tied: bool = True,
     rope_freqs: Sequence[float] | None = None,
-    type: str = "q8_0",  # noqa: A002
+    type: str = "q8_0",  # noqa: A002 - the name in GGUF
     rope_theta: float = 10000.0,
     with_tokenizer: bool = True,
     temperature: float | None = None,

@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in http.server
         """Writes no log."""
 
     def do_HEAD(self) -> None:

@@ -227,7 +227,7 @@ class LLM:
         """
         return self._engine.submit(self._request(prompt, options))
 
-    def session(self, id: str | None = None) -> Session:  # noqa: A002
+    def session(self, id: str | None = None) -> Session:
         """A new session; its `id` is random by default."""
         from camelid.api.sessions.session import Session  # a plain prompt needs no session
 

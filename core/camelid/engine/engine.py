@@ -131,17 +131,17 @@ class StepEngine:
         self._sequences[s.id] = s
         return Stream(self, s.id, s.outbox)
 
-    def cancel(self, id: int) -> None:  # noqa: A002
+    def cancel(self, id: int) -> None:
         """Ends a request: no further row of it is submitted. Unknown and finished ids are ignored."""
         if id in self._sequences:
             self._end(self._sequences[id], "cancelled")
 
     def cancel_all(self) -> None:
         """Ends every request."""
-        for id in list(self._sequences):  # noqa: A001
+        for id in list(self._sequences):
             self.cancel(id)
 
-    async def fork(self, id: int, *, choice: int) -> Stream[Any, Any]:  # noqa: A002
+    async def fork(self, id: int, *, choice: int) -> Stream[Any, Any]:
         """Starts a second stream from a running request's tokens, with its own draws.
 
         The streams share pages until one writes to them. Without a free allocation the fork waits like any
@@ -187,7 +187,7 @@ class StepEngine:
                 if outbox.is_open:  # a step that cannot be submitted closes the outbox with its error
                     raise PlanError("the engine is idle, but a request waits: its units leaked", op="step")
 
-    async def drain(self, id: int) -> None:  # noqa: A002
+    async def drain(self, id: int) -> None:
         """Retires steps until no step in flight has rows of a finished request."""
         async with self._turn:
             while id in self._sequences and self._sequences[id].is_finished:

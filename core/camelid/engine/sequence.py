@@ -244,7 +244,7 @@ class Sequence:
         self.outbox.completion = self.reader.completion(generation)
         self.outbox.is_open = False
 
-    def fork(self, id: int, choice: int) -> Sequence:  # noqa: A002
+    def fork(self, id: int, choice: int) -> Sequence:
         """A second stream that continues from the same tokens with its own draws.
 
         Its completion contains the whole answer, its events only the tokens from here on.
@@ -278,15 +278,15 @@ class Sequence:
 class StreamSource(Protocol):
     """The part of an engine that a stream uses."""
 
-    def cancel(self, id: int) -> None: ...  # noqa: A002
+    def cancel(self, id: int) -> None: ...
     async def serve(self, outbox: Outbox) -> None: ...
-    async def drain(self, id: int) -> None: ...  # noqa: A002
+    async def drain(self, id: int) -> None: ...
 
 
 class Stream(AsyncIterator[E], Generic[E, C]):
     """An asynchronous iterator over a request's events. Closing or dropping it cancels the request."""
 
-    def __init__(self, engine: StreamSource, id: int, outbox: Outbox) -> None:  # noqa: A002
+    def __init__(self, engine: StreamSource, id: int, outbox: Outbox) -> None:
         self.id = id
         self._engine = engine
         self._outbox = outbox

@@ -118,7 +118,7 @@ class Session:
     "shift" a full context drops the oldest turns: `n_forgotten` messages after the system message.
     """
 
-    def __init__(self, host: SessionHost, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, host: SessionHost, id: str | None = None) -> None:
         self.id = id or secrets.token_hex(4)
         self.messages: list[Message] = []
         self.options: dict[str, Any] = {}
@@ -154,7 +154,7 @@ class Session:
         self.messages = [*text_messages("system", self.system)]
         self._transcript, self._n_drawn, self.n_forgotten = (), 0, 0
 
-    def fork(self, id: str | None = None) -> Session:  # noqa: A002
+    def fork(self, id: str | None = None) -> Session:
         """A new session that continues from the same conversation."""
         self._check_idle()
         twin = Session(self._host, id)
