@@ -27,6 +27,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from operator import le
 from typing import NamedTuple
 
 from camelid.errors import PlanError
@@ -39,6 +40,7 @@ MOST_TOP_K, MOST_BIASES, MOST_LAST_N = CANDIDATES, 16, 64  # limits of sampling 
 STATUS = ("ok", "nan", "zero")  # status of a row's logits: usable; NaN or +inf among them; all 0
 
 COUNTS = ("rows", "sequences", "outputs", "updates", "copies", "ordinal")
+COUNTED = ("rows", "sequences", "outputs", "sampling rows", "biases", "updates", "copies")
 PLACES = ("sequences_at", "outputs_at", "sampling_at", "biases_at", "updates_at", "copies_at")
 HEADER = (*COUNTS, *PLACES)
 ROW = ("source", "value", "sequence", "state_row")
@@ -67,17 +69,15 @@ class Capacity:
     copies: int = 0
     biases: int = 0
 
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """The largest value of each of `Step.counts`."""
+        n = self.sequences
+        return self.rows, n, self.outputs, n, self.biases, self.updates, self.copies
+
     def holds(self, step: Step) -> bool:
         """True if a step needs no more than these capacities."""
-        return (
-            len(step.rows) <= self.rows
-            and len(step.sequences) <= self.sequences
-            and len(step.outputs) <= self.outputs
-            and len(step.sampling) <= self.sequences
-            and len(step.updates) <= self.updates
-            and len(step.copies) <= self.copies
-            and sum(len(sampling.biases) for sampling in step.sampling) <= self.biases
-        )
+        return all(map(le, step.counts, self.limits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +151,9 @@ class StepLayout:
         return self.copies_at + len(COPY) * self.capacity.copies
 
     @cached_property
-    def ends(self) -> tuple[int, ...]:
-        """Where each section after the header ends."""
-        return (*self.places, self.n_words)
-
-    @cached_property
-    def word_struct(self) -> struct.Struct:
-        """The words of a step."""
-        return struct.Struct(f"<{self.n_words}I")
+    def starts(self) -> tuple[int, ...]:
+        """Word offsets of the sections after the header."""
+        return (self.rows_at, *self.places)
 
     @staticmethod
     def header_word(name: str) -> int:
@@ -175,7 +170,7 @@ class StepRow(NamedTuple):
     positions: tuple[int, ...]
 
     def words(self) -> tuple[int, ...]:
-        return (*self[:4], *self.positions)
+        return (self.source, self.value, self.sequence, self.state_row, *self.positions)
 
 
 class StepSequence(NamedTuple):
@@ -269,18 +264,27 @@ class Step:
     copies: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
     ordinal: int = 0
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers that capacities limit, in the order of `COUNTED`."""
+        n_biases = sum(len(how.biases) for how in self.sampling)
+        n_samplings, n_updates, n_copies = len(self.sampling), len(self.updates), len(self.copies)
+        n_rows, n_sequences, n_outputs = len(self.rows), len(self.sequences), len(self.outputs)
+        return n_rows, n_sequences, n_outputs, n_samplings, n_biases, n_updates, n_copies
+
 
 def encode_step(step: Step, layout: StepLayout) -> bytes:
     """Encodes a step as bytes.
 
-    Raises PlanError if a count exceeds the program's capacity, or if copies depend on their order.
+    Raises PlanError if a count exceeds the program's capacity, if copies depend on their order, or for a row
+    or sequence with more words than the layout has.
     """
     _check_capacity(step, layout.capacity)
     if step.copies:
         _check_copies(step.copies)
     counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
     words = [*counts, step.ordinal & 0xFFFFFFFF, *layout.places]
-    sections: tuple[Iterable[Iterable[int]], ...] = (
+    sections: tuple[Seq[Iterable[int]], ...] = (
         [row.words() for row in step.rows],
         [sequence.words() for sequence in step.sequences],
         step.outputs,
@@ -289,16 +293,29 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
         step.updates,
         step.copies,
     )
-    for records, end in zip(sections, layout.ends, strict=True):
-        for record in records:
-            words += record
-        words += bytes(end - len(words))  # zeros
-    return layout.word_struct.pack(*words)
+    for records, start in zip(sections, layout.starts, strict=True):
+        if records:
+            words += bytes(_checked_gap(words, start))  # zeros
+            for record in records:
+                words += record
+    _checked_gap(words, layout.n_words)
+    return struct.pack(f"<{len(words)}I", *words).ljust(4 * layout.n_words, b"\0")
+
+
+def _checked_gap(words: list[int], start: int) -> int:
+    """The number of words up to a section. Raises PlanError if earlier records overlap the section."""
+    if len(words) > start:
+        raise PlanError(
+            f"a step's records end at word {len(words)}, but the next section starts at {start}; a row has "
+            "too many positions, or a sequence too many state groups",
+            op="step",
+        )
+    return start - len(words)
 
 
 def decode_step(data: bytes, layout: StepLayout) -> Step:
     """Decodes a step: the inverse of `encode_step`, for backends that interpret plans."""
-    words = layout.word_struct.unpack(data)
+    words = struct.unpack(f"<{layout.n_words}I", data)
     n_rows, n_sequences, n_outputs, n_updates, n_copies, ordinal = words[: len(COUNTS)]
     biases = _take(words, layout.biases_at, layout.capacity.biases, len(BIAS))
     return Step(
@@ -314,23 +331,15 @@ def decode_step(data: bytes, layout: StepLayout) -> Step:
     )
 
 
-def _check_capacity(step: Step, c: Capacity) -> None:
+def _check_capacity(step: Step, capacity: Capacity) -> None:
     """Raises PlanError with the first count that exceeds a capacity."""
-    if c.holds(step):
+    if capacity.holds(step):
         return
-    limits = (
-        ("rows", len(step.rows), c.rows),
-        ("sequences", len(step.sequences), c.sequences),
-        ("outputs", len(step.outputs), c.outputs),
-        ("sampling rows", len(step.sampling), c.sequences),
-        ("biases", sum(len(how.biases) for how in step.sampling), c.biases),
-        ("updates", len(step.updates), c.updates),
-        ("copies", len(step.copies), c.copies),
-    )
-    name, count, limit = next(row for row in limits if row[1] > row[2])
-    raise PlanError(
-        f"step has {count} {name}, but the program's capacity is {limit}; split the step", op="step"
-    )
+    for name, count, limit in zip(COUNTED, step.counts, capacity.limits, strict=True):
+        if count > limit:
+            raise PlanError(
+                f"step has {count} {name}, but the program's capacity is {limit}; split the step", op="step"
+            )
 
 
 def _check_copies(copies: Seq[tuple[int, int, int, int]]) -> None:
