@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
+from struct import unpack_from
 from typing import Any
 
 import pytest
 from tests.support.parity.case_tools import array, empty, f32, weight
+from tests.support.parity.cases_sampling import sample_cases
 from tests.support.parity.cases_state import attention_case
 from tests.support.parity.sections import PaperHost
 
@@ -244,3 +247,37 @@ def test_a_bias_is_read_as_f32() -> None:
     )
     with pytest.raises(BackendError, match="bias of type f16"):
         run_on_paper(case)
+
+
+class OnceHost(PaperHost):
+    """A host that refuses a second read of a ticket, as real hosts may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._read: set[int] = set()
+        self._tickets = count()
+        self._n_outputs = 0
+
+    def run(self, program: int, step: bytes) -> int:
+        self._n_outputs = unpack_from("<3I", step)[2]
+        return next(self._tickets)
+
+    async def read(self, ticket: int) -> bytes:
+        assert ticket not in self._read, "a ticket was read twice"
+        self._read.add(ticket)
+        return bytes(16 * self._n_outputs)
+
+
+def test_a_host_reads_a_ticket_once() -> None:
+    """`run_case` reads the step of `run_buffers` again."""
+
+    async def run() -> WebGpuBackend:
+        backend = WebGpuBackend(OnceHost())
+        await backend.open(OpenSpec())
+        found = await run_case(backend, next(iter(sample_cases())))
+        assert {row.token_id for row in found.rows} == {0}
+        return backend
+
+    counters = asyncio.run(run()).memory().counters
+    assert (counters["in_flight"], counters["bytes_read_back"] % 16) == (0, 0)
+    assert counters["dispatches"] >= counters["runs"] == 1

@@ -14,7 +14,6 @@ from itertools import count
 from typing import Any
 
 from camelid.backends.base import (
-    Backend,
     Capabilities,
     OpenSpec,
     PoolSize,
@@ -29,7 +28,7 @@ from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.common.results import result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
-from camelid.plan.plan import Plan, StateRef, StateSpec, View
+from camelid.plan.plan import Plan, StateRef, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.cpu.records import (
     RECORDS,
@@ -82,7 +81,7 @@ class WasmProgram(HostProgram):
     groups: Mapping[str, GroupPlace]
 
 
-class WasmBackend(Hosted, Backend):
+class WasmBackend(Hosted):
     """Backend that compiles plans to arrays of records in the memory of a WebAssembly module."""
 
     arena_buffers = ("arena/", "scratch/", "ring/", "records/", "program/")
@@ -162,10 +161,10 @@ class WasmBackend(Hosted, Backend):
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Queues a step, which runs when the steps before it have ended."""
-        return self._steps.run(program, self._own(program), step, inputs)
+        return self._steps.run(program, self.program_of(program), step, inputs)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        self._own(ticket.program)
+        self.program_of(ticket.program)
         return await self._steps.read_boundary(ticket)
 
     async def read_state(self, group: str, unit: int) -> bytes:
@@ -185,12 +184,6 @@ class WasmBackend(Hosted, Backend):
                 await self._host.write_state(f"state/{group}", at, data[start : start + n])
             start += n
 
-    async def run_buffers(
-        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
-    ) -> tuple[Ticket, list[bytes]]:
-        """Writes `inputs` into views, runs the step and returns the bytes of `outputs`; for single ops."""
-        return await self._steps.run_buffers(program, self._own(program), step, inputs, outputs)
-
     async def close(self) -> None:
         """Ends the workers and frees all memory."""
         if self._module.kinds:
@@ -202,7 +195,7 @@ class WasmBackend(Hosted, Backend):
         if not self._module.kinds:
             raise BackendError("backend 'cpu' is not open; call open() first", backend="cpu")
 
-    def _own(self, program: Program) -> WasmProgram:
+    def program_of(self, program: Program) -> WasmProgram:
         """The compiled program. Raises BackendError if its records point into freed state memory."""
         self._check_open()
         own = program.handle

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from struct import unpack_from
 from typing import Any
 
-from camelid.backends.base import MemoryReport, Program, Result, Ticket
+from camelid.backends.base import Backend, MemoryReport, Program, Result, Ticket
 from camelid.backends.common.boundary import checked_inputs, made_bytes
 from camelid.backends.common.host import Host, Json, host_errors
 from camelid.backends.common.recording import Recording
@@ -28,17 +28,17 @@ class HostProgram:
 
 @dataclass(slots=True)
 class HostStep:
-    """A submitted step: the host's ticket, the step's bytes, and its record in the tape."""
+    """A submitted step: the host's ticket, the step's bytes, its record in the tape, and its results."""
 
     own: HostProgram
     ticket: Any
     step: bytes
     record: Json
-    is_read: bool = False
+    rows: Result | None = None
 
 
 class HostedSteps:
-    """Steps of a backend over a host, shared by all such backends."""
+    """Steps of a backend over a host."""
 
     def __init__(self, host: Host, backend: str) -> None:
         self._host, self._backend = host, backend
@@ -63,17 +63,16 @@ class HostedSteps:
         return Ticket(program, n_outputs, HostStep(own, ticket, step, self.recording.step(own.number, step)))
 
     async def read(self, ticket: Ticket) -> Result:
-        """Waits for the step's result. A repeated read counts once."""
+        """Waits for the step's result. A repeated read returns the same rows: hosts read a ticket once."""
         pending: HostStep = ticket.handle
-        with host_errors(self._backend):
-            data = await self._host.read(pending.ticket)
-        if not pending.is_read:
-            pending.is_read = True
+        if pending.rows is None:
+            with host_errors(self._backend):
+                data = await self._host.read(pending.ticket)
+            pending.rows = output_rows(data, ticket)
+            pending.record["ids"] = [row.token_id for row in pending.rows]
             self.counters["in_flight"] -= 1
             self.counters["bytes_read_back"] += len(data)
-        rows = output_rows(data, ticket)
-        pending.record["ids"] = [row.token_id for row in rows]
-        return rows
+        return pending.rows
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
         """Reads the boundary buffers that the step has written for later stages."""
@@ -86,37 +85,36 @@ class HostedSteps:
                 for name, n in sizes.items()
             }
 
-    async def run_buffers(
-        self,
-        program: Program,
-        own: HostProgram,
-        step: bytes,
-        inputs: Mapping[View, bytes],
-        outputs: Sequence[View],
-    ) -> tuple[Ticket, list[bytes]]:
-        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
-        rows = program.plan.rows
-        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
-        with host_errors(self._backend):
-            for view, data in inputs.items():
-                await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
-            ticket = self.run(program, own, step, None)
-            await self.read(ticket)  # frees the step's slot, even if the caller never reads the ticket
-            return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
-
-class Hosted:
-    """The methods of `Backend` that are the same over every host."""
+class Hosted(Backend):
+    """The methods of a backend over a host that are the same for every host."""
 
     arena_buffers: tuple[str, ...]  # prefixes of the names of buffers for activations
 
     def __init__(self, host: Host, name: str) -> None:
-        self._host = host
+        self._host, self._name = host, name
         self._steps = HostedSteps(host, name)
+
+    def program_of(self, program: Program) -> HostProgram:
+        """The backend's part of a compiled program."""
+        return program.handle
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step and returns its results."""
         return await self._steps.read(ticket)
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
+        own, rows = self.program_of(program), program.plan.rows
+        places = [(own.offsets[view.buffer.name], rows[view.rows] * view.row_bytes) for view in outputs]
+        with host_errors(self._name):
+            for view, data in inputs.items():
+                await self._host.write_state(own.arena, own.offsets[view.buffer.name], data)
+            ticket = self.run(program, step)
+            await self.read(ticket)  # frees the step's slot, even if the caller never reads the ticket
+            return ticket, [await self._host.read_state(own.arena, *place) for place in places]
 
     def memory(self) -> MemoryReport:
         """Bytes of the host's buffers by use, and the counters of the steps."""

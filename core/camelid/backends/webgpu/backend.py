@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from camelid.backends.base import (
-    Backend,
     Capabilities,
     OpenSpec,
     PoolSize,
@@ -34,7 +33,7 @@ from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_r
 from camelid.backends.webgpu.tape import Section
 from camelid.formats.quants import row_bytes
 from camelid.plan.memory import plan_arena
-from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
     FROM_ID,
     Step,
@@ -55,7 +54,7 @@ class WebGpuProgram(HostProgram):
     launches: Mapping[frozenset[int], int]
 
 
-class WebGpuBackend(Hosted, Backend):
+class WebGpuBackend(Hosted):
     """Plans as tapes on one WebGPU device. Keeps promise A, and B within NMSE 1e-5."""
 
     arena_buffers = ("arena/", "step/", "result/", "candidates/")
@@ -148,12 +147,6 @@ class WebGpuBackend(Hosted, Backend):
             with host_errors("webgpu"):
                 await self._host.write_state(r.buffer, r.offset + unit * r.unit_bytes, rows)
             at += n_bytes
-
-    async def run_buffers(
-        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
-    ) -> tuple[Ticket, list[bytes]]:
-        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
-        return await self._steps.run_buffers(program, program.handle, step, inputs, outputs)
 
     async def close(self) -> None:
         await self._host.close()
