@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from camelid.engine.speculative import NgramLookup
 from camelid.errors import BackendError, ModelFormatError, RequestError
 from camelid.loading import choose
 from camelid.plan.plan import Plan
+from camelid.requests import build
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +181,36 @@ def test_an_unreadable_file_is_named_with_the_reason(path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ModelFormatError, match=r"tiny\.gguf: cannot be read: Permission denied"):
         camelid.load(path, backend="reference")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("call", ["generate", "stream", "logits"])
+def test_the_synchronous_api_is_refused_in_an_event_loop(llm: LLM, call: str) -> None:
+    async def inside() -> None:
+        result: Any = getattr(llm, call)([1, 2, 3])
+        if call == "stream":
+            next(result)
+
+    with pytest.raises(RequestError, match="already runs an event loop; use the asynchronous twin"):
+        asyncio.run(inside())
+    gc.collect()  # a coroutine that was never awaited warns here
+    assert llm.is_idle
+
+
+def test_an_error_after_loading_closes_the_backend(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's sampling defaults are read once the engine runs."""
+    closed: list[object] = []
+    close = ReferenceBackend.close
+
+    async def counted(backend: ReferenceBackend) -> None:
+        closed.append(backend)
+        await close(backend)
+
+    def refused(gguf: object) -> None:
+        raise ModelFormatError("general.sampling.top_k is text")
+
+    monkeypatch.setattr(ReferenceBackend, "close", counted)
+    monkeypatch.setattr(build, "file_defaults", refused)
+    with pytest.raises(ModelFormatError, match="top_k"):
+        camelid.load(path, backend="reference", context=16)
+    assert len(closed) == 1

@@ -331,6 +331,7 @@ def test_zero_leaves_a_kind_out(path: str, quick: None) -> None:
     ("words", "code", "said"),
     [
         (("-n", 1), 2, "1 is too small: expected at least 2, or 0 for none"),
+        (("-n", "0,1"), 2, "1 is too small: expected at least 2, or 0 for none"),
         (("-p", 0, "-n", 0), 2, "measures nothing"),
         (("-b", "0"), 2, "0 is too small"),
         (("-b", "1,x"), 2, "is not a list of integers"),

@@ -153,6 +153,7 @@ def test_a_table_of_rope_factors_has_a_limit(tmp_path: Path) -> None:
 
 HF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("model_type", "llama9", UnsupportedModelError, "'llama9' is not supported; supported: gemma2"),
+    ("model_type", "[" * 9999, UnsupportedModelError, r"model_type '\[{79} is not supported"),
     ("num_hidden_layers", 2**31 - 1, ModelFormatError, "num_hidden_layers is 2147483647"),
     ("num_hidden_layers", 10**30, ModelFormatError, "num_hidden_layers is"),
     ("num_hidden_layers", 0, ModelFormatError, "num_hidden_layers is 0"),

@@ -184,11 +184,12 @@ class LLM:
 
         Closing it cancels the request.
         """
+        loop = self._runner.loop()
         request = self._request(prompt, options)
         self._runner.run(self._compile(request))
         stream = self._engine.submit(request)
         try:
-            while event := self._runner.loop().run_until_complete(_next(stream)):
+            while event := loop.run_until_complete(_next(stream)):
                 yield event
             return stream.completion
         finally:
@@ -356,7 +357,12 @@ async def aload_with(
     model: ModelName, options: LoadOptions, *, progress: Progress | None = None, runner: Runner | None = None
 ) -> LLM:
     """As `aload`, with the options as one object."""
-    return LLM(await start(model, options, progress), runner or Runner())
+    running = await start(model, options, progress)
+    try:
+        return LLM(running, runner or Runner())
+    except BaseException:
+        await running.backend.close()
+        raise
 
 
 def load_tokenizer(model: ModelName) -> Tokenizer:

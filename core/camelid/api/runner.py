@@ -27,7 +27,7 @@ class Runner:
         return runner.run(work)
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop, for work of one token: `asyncio.Runner.run` handles signals, in 0.15 ms a call.
+        """The event loop, for the work of one token: `asyncio.Runner.run` takes 0.15 ms to handle signals.
 
         Raises RequestError if this thread already runs an event loop.
         """

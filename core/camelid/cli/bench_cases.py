@@ -11,13 +11,13 @@ import click
 
 from camelid.engine.scheduler import MIN_PREFILL_ROWS
 
-IN_FLIGHT = 16  # rows for run-ahead steps, so that no stream ends while it is timed
+IN_FLIGHT = 16  # rows for steps submitted beyond the timed tokens, so that no stream reaches its context
 Kind = Literal["pp", "tg"]  # prompt processing and text generation, as in llama-bench
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`n` tokens per stream after `depth` rows, in `batch` parallel streams."""
+    """`n` tokens per stream after `depth` cached tokens, in `batch` parallel streams."""
 
     kind: Kind
     n: int
@@ -34,10 +34,10 @@ class Case:
         return self.depth if self.kind == "pp" else max(self.depth, 1)
 
     def rows(self, chunk: int) -> int:
-        """Maximum rows of a stream, with `chunk` rows per step.
+        """The context that a stream needs, with `chunk` rows per step: its tokens and one that is sampled.
 
-        The first stream decodes during the prefill of the others, whose share of a step may be as small as
-        MIN_PREFILL_ROWS.
+        The first stream decodes while the others prefill, in steps with as few as MIN_PREFILL_ROWS of their
+        rows.
         """
         if self.kind == "pp":
             return self.depth + self.n + 1
@@ -46,7 +46,7 @@ class Case:
         return self.held + self.n + 1 + ahead + IN_FLIGHT
 
     def prompt(self, stream: int, repetition: int, vocab_size: int) -> list[int]:
-        """A stream's prompt; the timed part differs in each repetition, so that the prefix cache lacks it."""
+        """A stream's prompt; its timed part, new in each repetition, is not in the prefix cache."""
         held = _draw(f"held {stream}", self.held, vocab_size)
         fresh = self.n if self.kind == "pp" else 0
         return held + _draw(f"timed {stream} {repetition}", fresh, vocab_size)
@@ -60,7 +60,7 @@ def _draw(seed: str, n: int, vocab_size: int) -> list[int]:
 def all_cases(
     n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...], batches: tuple[int, ...]
 ) -> list[Case]:
-    """Every combination except those of 0 tokens. A usage error if none remains."""
+    """Every combination except those of 0 tokens. Raises UsageError if none remains."""
     numbers: dict[Kind, tuple[int, ...]] = {"pp": n_prompt, "tg": n_gen}
     cases = [
         Case(kind, n, depth, batch)
@@ -68,7 +68,7 @@ def all_cases(
         for n, depth, batch in product(filter(None, numbers[kind]), depths, batches)
     ]
     if not cases:
-        raise click.UsageError("-p 0 with -n 0 measures nothing; give one of them above 0")
+        raise click.UsageError("-p 0 with -n 0 measures nothing; set one of them above 0")
     return cases
 
 
@@ -83,12 +83,13 @@ class Counts(click.ParamType[tuple[int, ...]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """The distinct numbers, in order. A usage error for any other text."""
+        """The distinct numbers, in order. Raises UsageError for any other value."""
         words = str(value).split(",")
         if not all(word.strip().isdecimal() for word in words):
             self.fail(f"{value!r} is not a list of integers; expected 8 or 1,8", param, ctx)
         numbers = tuple(dict.fromkeys(map(int, words)))
-        if any(n < self.least and not (self.or_none and n == 0) for n in numbers):
+        small = [n for n in numbers if n < self.least and not (self.or_none and n == 0)]
+        if small:
             or_none = ", or 0 for none" if self.or_none else ""
-            self.fail(f"{min(numbers)} is too small: expected at least {self.least}{or_none}", param, ctx)
+            self.fail(f"{small[0]} is too small: expected at least {self.least}{or_none}", param, ctx)
         return numbers

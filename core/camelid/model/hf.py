@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from camelid.errors import TensorShapeError, UnsupportedModelError
+from camelid.errors import TensorShapeError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
@@ -61,7 +61,7 @@ def _row(directory: HfDirectory) -> HfRow:
     if row is None:
         known = ", ".join(sorted(HF_ROWS))
         raise UnsupportedModelError(
-            f"{directory.path}: model_type {name!r} is not supported; supported: {known}",
+            f"{directory.path}: model_type {shown(name)} is not supported; supported: {known}",
             kind="model_type",
             name=name,
             known=known,
@@ -293,7 +293,7 @@ def _refuse_unknown(directory: HfDirectory, names: list[str]) -> None:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     raise TensorShapeError(
         f"{directory.path}: tensor {names[0]}{more}: no rule of model_type "
-        f"{directory.settings.text('model_type')!r} uses it, so results would be wrong",
+        f"{shown(directory.settings.text('model_type'))} uses it, so results would be wrong",
         name=names[0],
         got=names[0],
         want="no further tensors",

@@ -1,4 +1,4 @@
-"""The predicted cost of a step: bytes moved and floating-point operations."""
+"""The predicted cost of a step, for bench, explain and forecasts: bytes moved, floating-point operations."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from camelid.plan.ops import Counts, op_bytes, op_flops
 from camelid.plan.plan import Plan
 from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
 
+KV_KINDS = ("paged", "window")  # state kinds of the KV cache, that of full attention first
+
 
 def step_counts(plan: Plan, step: Step) -> Counts:
-    """Row counts by symbol (T, S, O), and the number of keys attended in the first paged group."""
-    paged = [i for i, s in enumerate(plan.states) if s.kind == "paged"][:1]
-    keys = sum(
-        row.state_row + 1 - step.sequences[row.sequence].groups[g][1] for row in step.rows for g in paged
-    )
+    """Counts of token rows (T), sequences (S), outputs (O), and of attended keys, summed over the rows.
+
+    The keys are those of the first KV cache group; an attention op with a window bounds them.
+    """
+    cached = [i for i, s in enumerate(plan.states) if s.kind in KV_KINDS][:1]
+    keys = sum(_n_keys(row, step.sequences[row.sequence].groups[g]) for row in step.rows for g in cached)
     rows = {"T": len(step.rows), "S": len(step.sequences), "O": len(step.outputs)}
     return Counts(rows=rows, keys=keys)
 
 
+def _n_keys(row: StepRow, group: tuple[int, int, int]) -> int:
+    """Keys of a row: those from the group's first kept row up to its own."""
+    _, first_kept, _ = group
+    return row.state_row + 1 - first_kept
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceShare:
-    """One sequence's part of a step: `held` rows in the KV cache, `n_rows` new rows, `n_outputs` outputs."""
+    """One sequence's part of a step: `n_rows` new rows after `held` cached rows, `n_outputs` outputs."""
 
     held: int
     n_rows: int
@@ -31,29 +40,29 @@ class SequenceShare:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """The least bytes that a step moves, and its floating-point operations."""
+    """The lower bound of the bytes that a step moves, and its floating-point operations."""
 
     n_bytes: int
     flops: int
 
 
 def predict_step(plan: Plan, *, n_rows: int = 1, held: int = 0) -> StepCost:
-    """Cost of a step of one sequence: `n_rows` rows after `held` rows, one output."""
+    """Cost of a step of one sequence: `n_rows` new rows after `held` cached rows, one output."""
     return step_cost(plan, [SequenceShare(held, n_rows)])
 
 
 def step_cost(plan: Plan, shares: Sequence[SequenceShare]) -> StepCost:
-    """Cost of one step of these sequences."""
+    """Cost of one step with one sequence per share."""
     step = Step()
     for number, share in enumerate(shares):
-        first, states = len(step.rows), range(share.held, share.held + share.n_rows)
+        first, state_rows = len(step.rows), range(share.held, share.held + share.n_rows)
         step.rows += [
             StepRow(source=FROM_ID, value=0, sequence=number, state_row=row, positions=(row,))
-            for row in states
+            for row in state_rows
         ]
-        groups = tuple((1, 0, share.held) for _ in plan.states)
+        groups = ((1, 0, share.held),) * len(plan.states)  # table row, first kept row, rows held
         step.sequences.append(StepSequence(first_row=first, rows=share.n_rows, groups=groups))
-        step.outputs += [(first + share.n_rows - 1, number, states.stop)] * share.n_outputs
+        step.outputs += [(first + share.n_rows - 1, number, state_rows.stop)] * share.n_outputs
     counts = step_counts(plan, step)
     n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
     return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))

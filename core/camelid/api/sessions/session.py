@@ -252,9 +252,10 @@ class Session:
     ) -> Generator[Event, None, Completion]:
         """As `astream`, without an event loop; the generator returns the completion."""
         runner = self._host.runner
+        loop = runner.loop()
         turn = runner.run(self.start(text, **options))
         try:
-            while event := runner.loop().run_until_complete(_next(turn)):
+            while event := loop.run_until_complete(_next(turn)):
                 yield event
             return turn.completion
         finally:
